@@ -1,0 +1,231 @@
+"""What flows: prompts, the sequences that continue them, and the scores that sequences are given.
+
+All are frozen values. A prompt is the empty sequence, so there is one thing to ask a generator:
+*continue this prefix*.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any, Literal
+
+from metagen.errors import InputError, PromptError
+
+Finish = Literal["eos", "stop", "length"]
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+def digest(*parts: str | bytes) -> bytes:
+    """16 bytes that name `parts`; parts are length-prefixed, so no two lists collide by joining."""
+    h = blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        h.update(len(data).to_bytes(8, "little"))
+        h.update(data)
+    return h.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The input x: a text, or chat messages, of which the last may be a partial assistant turn.
+
+    `public` is data that a strategy may see (visible tests, an entry point); it must be JSON.
+    The reference answer is never part of a prompt.
+    """
+
+    problem_id: str
+    text: str | None = None
+    messages: tuple[Message, ...] = ()
+    public: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (not self.messages):
+            raise PromptError(
+                f"prompt {self.problem_id!r} needs either text or messages, got "
+                f"text={self.text!r} and {len(self.messages)} messages; give exactly one"
+            )
+        if self.text == "" or (self.messages and not any(m.content for m in self.messages)):
+            raise PromptError(f"prompt {self.problem_id!r} is empty; give it at least one character")
+
+    @classmethod
+    def of(cls, prompt: Prompt | str | Iterable[Message | Mapping[str, str]]) -> Prompt:
+        """A prompt from what people type: a string or chat messages; its id is its digest."""
+        if isinstance(prompt, Prompt):
+            return prompt
+        if isinstance(prompt, str):
+            if not prompt:
+                raise PromptError("the prompt is empty; give it at least one character")
+            return cls(digest(prompt).hex()[:12], text=prompt)
+        messages = tuple(
+            m if isinstance(m, Message) else Message(m["role"], m["content"])  # type: ignore[arg-type]
+            for m in prompt
+        )
+        name = digest(*(part for m in messages for part in (m.role, m.content))).hex()[:12]
+        return cls(name, messages=messages)
+
+    @property
+    def digest(self) -> bytes:
+        """Names the content: text or messages and the public data, not the problem's id."""
+        parts = [self.text or ""]
+        for message in self.messages:
+            parts += [message.role, message.content]
+        if self.public:
+            parts.append(json.dumps(self.public, sort_keys=True, ensure_ascii=False))
+        return digest(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIds:
+    """Token ids of a completion, valid only under the tokenizer with this fingerprint."""
+
+    ids: tuple[int, ...]
+    tokenizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a verifier says of a sequence.
+
+    value: in [0, 1], or None where there is only a verdict. raw: the scalar before the monotone map
+    into [0, 1]. steps: one value per step, for process verifiers. feedback: words for refinement.
+    verdict: `timeout`, `unparsable`, … instead of a value. oracle: made with the reference answer.
+    """
+
+    value: float | None
+    raw: float | None = None
+    steps: tuple[float, ...] | None = None
+    feedback: str | None = None
+    verdict: str | None = None
+    oracle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.value is None and self.verdict is None:
+            raise InputError("a score needs a value or a verdict, got neither")
+        if self.value is not None and not 0.0 <= self.value <= 1.0:
+            raise InputError(
+                f"a score's value lies in [0, 1], got {self.value!r}; "
+                "map a scalar reward monotonically and keep it as raw="
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A completion y of a prompt, finished or partial.
+
+    text: all generated so far, without the prompt; canonical. tokens: its ids, where known.
+    logprob: log p(y | x) under the raw model (temperature 1, no adapters), in nats; None if unknown.
+    finish: how the text ended; None while it can be extended.
+    cut: the last step was ended by its length, not by its delimiter.
+    exhausted: a strategy chose it because its budget ended.
+    steps: character offsets in `text` at which steps end.
+    scores: by name of the verifier, as given by strategies.
+    """
+
+    prompt: Prompt
+    text: str = ""
+    tokens: TokenIds | None = None
+    logprob: float | None = 0.0
+    token_logprobs: tuple[float, ...] | None = None
+    finish: Finish | None = None
+    cut: bool = False
+    exhausted: bool = False
+    steps: tuple[int, ...] = ()
+    scores: Mapping[str, Score] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, prefix: Sequence | Prompt | str) -> Sequence:
+        """The empty sequence of a prompt; a sequence is returned as it is."""
+        return prefix if isinstance(prefix, Sequence) else cls(Prompt.of(prefix))
+
+    @property
+    def digest(self) -> bytes:
+        """Names prompt and text. Ids are left out: text is canonical."""
+        return digest(self.prompt.digest, self.text)
+
+    def extends(self, prefix: Sequence) -> bool:
+        """Whether this sequence continues `prefix` (or is it)."""
+        return self.prompt == prefix.prompt and self.text.startswith(prefix.text)
+
+    def extend(
+        self,
+        text: str,
+        *,
+        tokens: TokenIds | None = None,
+        logprob: float | None = None,
+        token_logprobs: tuple[float, ...] | None = None,
+        finish: Finish | None = None,
+        cut: bool = False,
+        step_end: int | None = None,
+    ) -> Sequence:
+        """This sequence with `text` appended. `step_end` counts characters from the old end.
+
+        Ids survive only when the old ones belong to the same tokenizer (or the old text is empty).
+        """
+        if self.finish is not None:
+            raise InputError(
+                f"a finished sequence cannot be extended: finish={self.finish!r}; "
+                "generate from a prefix whose finish is None"
+            )
+        if tokens is not None and self.text:
+            same = self.tokens is not None and self.tokens.tokenizer == tokens.tokenizer
+            tokens = TokenIds(self.tokens.ids + tokens.ids, tokens.tokenizer) if same else None  # type: ignore[union-attr]
+        known = self.logprob is not None and logprob is not None
+        old_logprobs = self.token_logprobs if self.text else ()
+        both = old_logprobs is not None and token_logprobs is not None
+        return replace(
+            self,
+            text=self.text + text,
+            tokens=tokens,
+            logprob=self.logprob + logprob if known else None,  # type: ignore[operator]
+            token_logprobs=old_logprobs + token_logprobs if both else None,  # type: ignore[operator]
+            finish=finish,
+            cut=cut,
+            steps=self.steps if step_end is None else (*self.steps, len(self.text) + step_end),
+            scores={},
+        )
+
+    def scored(self, name: str, score: Score) -> Sequence:
+        """This sequence with one more score kept in it."""
+        return replace(self, scores={**self.scores, name: score})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Generate to the end of a step: the token that completes `delimiter`, hang-over kept.
+
+    A step of `max_tokens` without delimiter is cut: `finish` stays None and `cut` is True.
+    """
+
+    delimiter: str = "\n"
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.delimiter:
+            raise InputError("a step's delimiter is empty; give the text that ends a step, such as '\\n'")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InputError(f"a step's max_tokens is at least 1, got {self.max_tokens!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Generate `count` tokens, or fewer if the sequence ends."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InputError(f"a block has at least 1 token, got {self.count!r}")
+
+
+Until = Step | Tokens | None
