@@ -1,0 +1,66 @@
+"""The trace of a problem: a tree of spans with the usage of each, built from rows when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from metagen.cost import Usage
+from metagen.journal import Row
+
+if TYPE_CHECKING:
+    import networkx
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The rows that one problem touched, in the order in which they were delivered."""
+
+    problem: str
+    rows: tuple[Row, ...]
+
+    @classmethod
+    def of(cls, problem: str, rows: Iterable[Row]) -> Trace:
+        return cls(problem, tuple(rows))
+
+    @property
+    def usage(self) -> Usage:
+        """Logical usage of all rows."""
+        return Usage.sum(row.usage for row in self.rows)
+
+    def graph(self) -> networkx.DiGraph:
+        """A tree: the problem, a node per path, a leaf per row; edges point to children.
+
+        Node attributes: `kind` (problem, path, generate, score, …), `label`, `usage` (logical, of
+        all below), `physical`, `status`, and on leaves `row`.
+        """
+        import networkx
+
+        graph: networkx.DiGraph[Any] = networkx.DiGraph(problem=self.problem)
+        totals: dict[str, list[Usage]] = {"": []}
+        physical: dict[str, list[Usage]] = {"": []}
+        graph.add_node("", kind="problem", label=self.problem, status="complete")
+        for row in self.rows:
+            parent = ""
+            places = [""]
+            for part in filter(None, row.path.split("/")):
+                node = f"{parent}/{part}" if parent else part
+                if node not in graph:
+                    graph.add_node(node, kind="path", label=part, status="complete")
+                    graph.add_edge(parent, node)
+                places.append(node)
+                parent = node
+            leaf = f"{parent}#{row.kind}:{row.by[:8]}:{row.content.hex()[:8]}:{row.index}"
+            graph.add_node(
+                leaf, kind=row.kind, label=f"{row.kind} {row.index}", status=row.status,
+                usage=row.usage, physical=row.physical, row=row,
+            )  # fmt: skip
+            graph.add_edge(parent, leaf)
+            for place in places:
+                totals.setdefault(place, []).append(row.usage)
+                physical.setdefault(place, []).append(row.physical)
+        for place in totals:
+            graph.nodes[place]["usage"] = Usage.sum(totals[place])
+            graph.nodes[place]["physical"] = Usage.sum(physical[place])
+        return graph
