@@ -1,0 +1,65 @@
+"""Generator: what continues a prefix. Primitive generators decode with a model; strategies are generators too."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+from metagen.errors import InputError, UnsupportedError
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Until
+
+
+class Generator(ABC):
+    """Samples sequences that continue a prefix: y ~ g(· | prefix).
+
+    Sampling parameters belong to the generator; `replace` makes another one.
+    """
+
+    #: Whether sample numbers are independent draws; only those may be pooled. Joint draws (beams,
+    #: sampling without replacement) may not.
+    independent: bool = True
+    #: Whether a prefix with text can be continued, and whether `until` can be asked for.
+    accepts_prefix: bool = True
+    accepts_until: bool = True
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Names the distribution: equal fingerprints promise equal draws under equal seeds."""
+
+    @abstractmethod
+    async def generate(
+        self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
+    ) -> list[Sequence]:
+        """Samples number start … start + n − 1 of continuations of `prefix`, in order.
+
+        Each goes to its end, or up to `until`. Results extend the prefix. When a budget ends, the
+        first that fit are returned (the last of them may be cut: `exhausted`); BudgetExhausted if
+        not even one fits. Raises InputError for n < 1, start < 0 or a finished prefix, and
+        UnsupportedError for what this generator declares it cannot do.
+        """
+
+    def replace(self, **changes: Any) -> Self:
+        """This generator with other sampling parameters."""
+        raise UnsupportedError(
+            f"{type(self).__name__} has no sampling parameters to replace, got {sorted(changes)}; "
+            "change them on the generator that it calls"
+        )
+
+    def check(self, prefix: Sequence, n: int, start: int, until: Until) -> None:
+        """The errors that `generate` promises, before anything is paid for."""
+        name = type(self).__name__
+        if n < 1:
+            raise InputError(f"{name}: n={n!r}; expected the number of samples, at least 1")
+        if start < 0:
+            raise InputError(f"{name}: start={start!r}; expected the number of the first sample, at least 0")
+        if prefix.finish is not None:
+            raise InputError(
+                f"{name}: the prefix of problem {prefix.prompt.problem_id!r} is finished "
+                f"({prefix.finish!r}); continue prefixes whose finish is None"
+            )
+        if prefix.text and not self.accepts_prefix:
+            raise UnsupportedError(f"{name} starts from a prompt only; it cannot continue a partial sequence")
+        if until is not None and not self.accepts_until:
+            raise UnsupportedError(f"{name} generates to the end only; it cannot stop at {until!r}")

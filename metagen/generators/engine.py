@@ -1,0 +1,190 @@
+"""The Engine protocol: what runs a model, and the two requests that it answers.
+
+*Generate* samples continuations of one prefix; *Evaluate* reads log-probabilities at given
+positions (reward models, likelihoods, speculation). Engines never hear of strategies, scopes or
+budgets: seeds and limits come with the request, accounting comes with the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from metagen.cost import ModelShape
+from metagen.errors import InputError
+from metagen.sequence import Finish, Sequence, Until
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How a generator decodes. They belong to the generator: other parameters, another generator.
+
+    temperature: 0 is greedy, exactly. top_k: 0 is off. top_p: 1 is off.
+    max_tokens: of the whole completion, counted from the prompt, ancestors included.
+    stop: texts that end the completion; the text is cut before the stop text.
+    stop_token_ids: ids that end it, besides the model's end-of-sequence tokens.
+    ignore_eos: go on after end-of-sequence tokens (for measurements).
+    logprobs: keep the log-probability of each token.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logprobs: bool = False
+
+    def __post_init__(self) -> None:
+        def expect(ok: bool, name: str, what: str) -> None:
+            if not ok:
+                raise InputError(f"{name}={getattr(self, name)!r}: {what}")
+
+        expect(0.0 <= self.temperature < float("inf"), "temperature", "expected a number ≥ 0 (0 is greedy)")
+        expect(self.top_k >= 0, "top_k", "expected an integer ≥ 0 (0 is off)")
+        expect(0.0 < self.top_p <= 1.0, "top_p", "expected a number in (0, 1] (1 is off)")
+        expect(self.max_tokens >= 1, "max_tokens", "expected an integer ≥ 1")
+        expect(not isinstance(self.stop, str), "stop", "expected a tuple of strings, not one string")
+        expect(all(self.stop), "stop", "a stop string is empty; remove it")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """Continue `prefix` once per seed.
+
+    max_tokens: new tokens at most, per sample (the caller has already taken ancestors and caps into
+    account). `params.max_tokens` is not looked at by engines.
+    """
+
+    prefix: Sequence
+    seeds: tuple[int, ...]
+    params: SamplingParams
+    max_tokens: int
+    until: Until = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One continuation: what was added to the prefix.
+
+    ids: new token ids, the end-of-sequence or stop token not included; empty if the engine has none.
+    generated: tokens decoded, the end token included (this is what was paid for).
+    step_end: for `until=Step`, the offset in `text` just after the delimiter; None if it was not reached.
+    logprob: sum over decoded tokens (the end token included) under the raw model; None if unknown.
+    """
+
+    text: str
+    ids: tuple[int, ...] | None
+    generated: int | None
+    logprob: float | None = None
+    token_logprobs: tuple[float, ...] | None = None
+    finish: Finish | None = None
+    cut: bool = False
+    step_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The answer to a Generate request.
+
+    prefix_ids: the rendered prefix; None if the engine has no ids. prefix_tokens: its length; None if unknown.
+    prefilled, cached: prefix tokens of the request that were computed, and that were read from a
+    prefix cache: physical, summed over its samples; None if unknown, never 0 for unknown.
+    """
+
+    samples: tuple[Sample, ...]
+    prefix_ids: tuple[int, ...] | None = None
+    prefix_tokens: int | None = None
+    prefilled: int | None = None
+    cached: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateRequest:
+    """Read log-probabilities of the token that follows each `positions[i]`.
+
+    ids: the whole input. positions: indices into ids; position t reads p(· | ids[: t + 1]).
+    labels: ids whose log-probabilities (over the full vocabulary) are wanted at each position;
+    None: of the token that actually follows, ids[t + 1].
+    """
+
+    ids: tuple[int, ...]
+    positions: tuple[int, ...]
+    labels: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """logprobs[i][j]: of label j at position i (or of the following token, j = 0), raw model, nats."""
+
+    logprobs: tuple[tuple[float, ...], ...]
+    prefilled: int | None = None
+    cached: int | None = None
+
+
+@dataclass(slots=True)
+class EngineStats:
+    """Physical counters of an engine since it was opened; waste included."""
+
+    requests: int = 0
+    samples: int = 0
+    prefilled: int = 0
+    cached: int = 0
+    generated: int = 0
+    aborted_tokens: int = 0
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """An explicit context manager with its own thread or process.
+
+    Thread-safe entry: `generate` and `evaluate` may be awaited from any event loop, by thousands of
+    coroutines at once; cancelling one frees what it holds. Errors of one request never harm another.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the weights and numerics: equal fingerprints promise equal distributions."""
+        ...
+
+    @property
+    def tokenizer_fingerprint(self) -> str | None:
+        """Names the tokenizer; None if the engine has no token ids."""
+        ...
+
+    @property
+    def shape(self) -> ModelShape | None:
+        """For the cost model; None if unknown."""
+        ...
+
+    @property
+    def max_context(self) -> int | None:
+        """Tokens of prompt and completion together, at most."""
+        ...
+
+    @property
+    def stats(self) -> EngineStats: ...
+
+    def render(self, prefix: Sequence) -> tuple[int, ...] | None:
+        """Ids of prompt and completion so far: chat template applied, a partial assistant turn continued.
+
+        Ids that the sequence already carries under this tokenizer are used as they are.
+        None if the engine has no token ids.
+        """
+        ...
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of a text, nothing added. A special token's own name is read as that token."""
+        ...
+
+    async def generate(self, request: GenerateRequest) -> Generated: ...
+
+    async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,244 @@
+"""Primitive generators: one leaf call per request, with its accounting, seeds and record.
+
+`Primitive` is the part that all share; `EngineGenerator` decodes with an engine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Mapping
+from collections.abc import Sequence as Ordered
+from typing import Any
+
+from metagen.cost import Price, Usage, decode_flops, flops_2n, prefill_flops
+from metagen.generators.base import Generator
+from metagen.generators.engine import Engine, Generated, GenerateRequest, Sample, SamplingParams
+from metagen.journal import Row
+from metagen.scope import Item, Outcome, Request, Scope
+from metagen.sequence import Score, Sequence, Step, TokenIds, Tokens, Until, digest
+
+#: Local engines bill nothing.
+FREE = Price(prompt=0.0, generated=0.0)
+
+
+class Primitive(Generator):
+    """A generator whose samples are leaf calls."""
+
+    #: Fingerprint of the tokenizer of the ids it returns; None without ids.
+    tokenizer_fingerprint: str | None = None
+
+    async def generate(
+        self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
+    ) -> list[Sequence]:
+        self.check(prefix, n, start, until)
+        most = self.most(prefix, until)
+        if most is not None and most < 1:
+            return [dataclasses.replace(prefix, finish="length")] * n
+        content = digest(prefix.digest, repr(until))
+        items = tuple(Item(content, i) for i in range(start, start + n))
+        request = Request("generate", self.fingerprint, items, most)
+
+        async def execute(positions: Ordered[int], cap: int | None) -> list[Outcome]:
+            return await self.sample(prefix, [items[i] for i in positions], until, cap, scope)
+
+        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+            tokens = cap if cap is not None else most
+            return self.worst(prefix, len(positions), tokens, scope)
+
+        rows = await scope.call(request, execute, worst)
+        self.remember(prefix, rows, scope)
+        return [self._sequence(prefix, row) for row in rows]
+
+    @abstractmethod
+    async def sample(
+        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope
+    ) -> list[Outcome]:
+        """One outcome per item; its payload is made by `payload`."""
+
+    @abstractmethod
+    def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
+        """Logical worst case of n samples of at most `tokens` tokens each."""
+
+    def most(self, prefix: Sequence, until: Until) -> int | None:
+        """New tokens that one sample may have; None if they cannot be limited."""
+        return None
+
+    def remember(self, prefix: Sequence, rows: list[Row], scope: Scope) -> None:
+        """Note in the logical prefix cache what the rows hold."""
+
+    def _sequence(self, prefix: Sequence, row: Row) -> Sequence:
+        data = row.payload
+        assert data is not None
+        ids, logprobs, scores = data.get("ids"), data.get("token_logprobs"), data.get("scores")
+        tokenizer = self.tokenizer_fingerprint
+        result = prefix.extend(
+            data["text"],
+            tokens=TokenIds(tuple(ids), tokenizer) if ids is not None and tokenizer is not None else None,
+            logprob=data.get("logprob"),
+            token_logprobs=tuple(logprobs) if logprobs is not None else None,
+            finish=data.get("finish"),
+            cut=data.get("cut", False),
+            step_end=data.get("step_end"),
+        )
+        if scores:
+            result = dataclasses.replace(result, scores={k: Score(**v) for k, v in scores.items()})
+        if row.status == "truncated":
+            result = dataclasses.replace(result, finish="length", exhausted=True)
+        return result
+
+
+def payload(sample: Sample, scores: Mapping[str, Score] | None = None) -> dict[str, Any]:
+    """A sample as JSON, without what is empty."""
+    data: dict[str, Any] = {"text": sample.text}
+    if sample.ids is not None:
+        data["ids"] = list(sample.ids)
+    for name in ("logprob", "finish", "step_end"):
+        if getattr(sample, name) is not None:
+            data[name] = getattr(sample, name)
+    if sample.token_logprobs is not None:
+        data["token_logprobs"] = list(sample.token_logprobs)
+    if sample.cut:
+        data["cut"] = True
+    if scores:
+        data["scores"] = {k: dataclasses.asdict(v) for k, v in scores.items()}
+    return data
+
+
+class EngineGenerator(Primitive):
+    """Decodes with an engine under fixed sampling parameters.
+
+    price: of the engine's tokens; None if the engine bills and the price is unknown.
+    """
+
+    def __init__(
+        self, engine: Engine, params: SamplingParams | None = None, *, price: Price | None = FREE
+    ) -> None:
+        self.engine = engine
+        self.params = params or SamplingParams()
+        self.price = price
+        self.tokenizer_fingerprint = engine.tokenizer_fingerprint
+        self._fingerprint = digest(engine.fingerprint, repr(self.params)).hex()
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    def __repr__(self) -> str:
+        return f"EngineGenerator({self.engine!r}, {self.params!r})"
+
+    def replace(self, **changes: Any) -> EngineGenerator:
+        return EngineGenerator(self.engine, dataclasses.replace(self.params, **changes), price=self.price)
+
+    def most(self, prefix: Sequence, until: Until) -> int | None:
+        room = self.params.max_tokens - self._length(prefix)
+        if isinstance(until, Tokens):
+            room = min(room, until.count)
+        elif isinstance(until, Step) and until.max_tokens is not None:
+            room = min(room, until.max_tokens)
+        return room
+
+    def _length(self, prefix: Sequence) -> int:
+        """Tokens of the completion so far, ancestors included."""
+        if not prefix.text:
+            return 0
+        if prefix.tokens is not None and prefix.tokens.tokenizer == self.tokenizer_fingerprint:
+            return len(prefix.tokens.ids)
+        if self.tokenizer_fingerprint is None:
+            return 0
+        return len(self.engine.encode(prefix.text))
+
+    async def sample(
+        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope
+    ) -> list[Outcome]:
+        room = self.params.max_tokens - self._length(prefix)
+        request = GenerateRequest(
+            prefix,
+            tuple(scope.seed(item) for item in items),
+            self.params,
+            max_tokens=room if cap is None else min(room, cap),
+            until=until,
+        )
+        answer = await self.engine.generate(request)
+        new, known = self._charge(prefix, answer, scope)
+        return [self._outcome(answer, i, new, known, cap) for i in range(len(answer.samples))]
+
+    def _charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
+        """Logical prefix tokens of the request: new to this problem, and paid for before."""
+        total = answer.prefix_tokens
+        if total is None:
+            return None, None
+        cache = scope.prefixes(self.engine.fingerprint)
+        if answer.prefix_ids is not None:
+            known = cache.known(answer.prefix_ids)
+            return total - known, known
+        letters = _letters(prefix)
+        known = total * cache.known(letters) // len(letters)
+        return total - known, known
+
+    def _outcome(
+        self, answer: Generated, i: int, new: int | None, known: int | None, cap: int | None
+    ) -> Outcome:
+        sample, total = answer.samples[i], answer.prefix_tokens
+        # The first sample pays for the prefix; the others read it from the (logical) cache.
+        prefilled, cached = (new, known) if i == 0 else (None if total is None else 0, total)
+        usage = self._priced(prefilled, cached, sample.generated)
+        share = (answer.prefilled, answer.cached) if i == 0 else (0, 0)
+        physical = Usage(prefilled=share[0], cached=share[1], generated=sample.generated, calls=1)
+        ended = sample.finish in ("eos", "stop") or sample.step_end is not None
+        truncated = cap is not None and not ended and (sample.generated or 0) >= cap
+        return Outcome(payload(sample), usage, physical, truncated)
+
+    def _priced(self, prefilled: int | None, cached: int | None, generated: int | None) -> Usage:
+        usage = Usage(prefilled=prefilled, cached=cached, generated=generated, flops=None, flops_2n=None)
+        shape = self.engine.shape
+        if shape is not None and None not in (prefilled, cached, generated):
+            assert prefilled is not None and cached is not None and generated is not None
+            total = prefilled + cached
+            exact = decode_flops(shape, generated, total)
+            if prefilled:
+                exact += prefill_flops(shape, total, cached)
+            usage = dataclasses.replace(usage, flops=exact, flops_2n=flops_2n(shape, prefilled + generated))
+        return dataclasses.replace(usage, money=self.price.of(usage) if self.price else None)
+
+    def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
+        assert tokens is not None
+        ids = self.engine.render(prefix)
+        if ids is None:
+            # A token holds at least one byte; templates add a few per message.
+            total = len(bytes(_letters(prefix))) + 16 * (1 + len(prefix.prompt.messages))
+            known = 0
+        else:
+            total, known = len(ids), scope.prefixes(self.engine.fingerprint).known(ids)
+        first = self._priced(total - known, known, tokens)
+        if n == 1:
+            return dataclasses.replace(first, calls=1)
+        other = self._priced(0, total, tokens)
+        return Usage(
+            prefilled=first.prefilled,
+            generated=n * tokens,
+            calls=n,
+            flops=_plus(first.flops, other.flops, n - 1),
+            flops_2n=_plus(first.flops_2n, other.flops_2n, n - 1),
+            money=_plus(first.money, other.money, n - 1),
+        )
+
+    def remember(self, prefix: Sequence, rows: list[Row], scope: Scope) -> None:
+        cache = scope.prefixes(self.engine.fingerprint)
+        head = self.engine.render(prefix)
+        start: list[int] = list(head) if head is not None else list(_letters(prefix))
+        for row in rows:
+            assert row.payload is not None
+            ids = row.payload.get("ids")
+            added = ids if head is not None and ids is not None else row.payload["text"].encode()
+            cache.add(start + list(added) if head is None or ids is not None else start)
+
+
+def _letters(prefix: Sequence) -> bytes:
+    """The bytes of a rendered prefix, for engines that have no token ids."""
+    parts = [f"{m.role}\n{m.content}\n" for m in prefix.prompt.messages]
+    return ((prefix.prompt.text or "".join(parts)) + prefix.text).encode("utf-8", "surrogatepass")
+
+
+def _plus(first: float | None, other: float | None, times: int) -> float | None:
+    return None if first is None or other is None else first + times * other

@@ -1,0 +1,1 @@
+"""Verifiers v, utilities u and answer rules: what judges sequences without seeing the reference."""

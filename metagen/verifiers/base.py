@@ -1,0 +1,111 @@
+"""Verifiers score sequences; answer rules read answers out of them. Both say so when they cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from typing import ClassVar
+
+from metagen.cost import Usage
+from metagen.journal import Row
+from metagen.scope import Item, Outcome, Request, Scope
+from metagen.sequence import Score, Sequence
+
+
+class Verifier(ABC):
+    """v(sequence) in [0, 1]: outcome verifiers score the whole, process verifiers each step."""
+
+    #: Made with the reference answer: marked as such in every result.
+    oracle: ClassVar[bool] = False
+    name: str = "verifier"
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Names the verifier: equal fingerprints promise equal scores."""
+
+    @abstractmethod
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        """One score per sequence, in order.
+
+        When a budget ends, the sequences that were not reached get the verdict `unscored`;
+        BudgetExhausted if none was reached.
+        """
+
+
+UNSCORED = Score(None, verdict="unscored")
+
+
+class PrimitiveVerifier(Verifier):
+    """A verifier whose scores are leaf calls: batched, recorded, and charged to the budget."""
+
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        if not sequences:
+            return []
+        # Equal candidates are scored, and paid for, once.
+        distinct = {s.digest: s for s in sequences}
+        items = tuple(Item(content) for content in distinct)
+        unique = list(distinct.values())
+        request = Request("score", self.fingerprint, items)
+
+        async def execute(positions: Ordered[int], cap: int | None) -> list[Outcome]:
+            return await self.evaluate([unique[i] for i in positions], scope)
+
+        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+            return self.worst([unique[i] for i in positions], scope)
+
+        rows = await scope.call(request, execute, worst)
+        self.remember(unique[: len(rows)], rows, scope)
+        scores = {row.content: score_of(row) for row in rows}
+        return [scores.get(s.digest, UNSCORED) for s in sequences]
+
+    @abstractmethod
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+        """One outcome per sequence; its payload is made by `score_payload`."""
+
+    @abstractmethod
+    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+        """Logical worst case of scoring these sequences."""
+
+    def remember(self, sequences: Ordered[Sequence], rows: list[Row], scope: Scope) -> None:
+        """Note in the logical prefix cache what the rows hold."""
+
+
+def score_payload(score: Score) -> dict[str, object]:
+    """A score as JSON, without what is empty."""
+    values = {f.name: getattr(score, f.name) for f in dataclasses.fields(score)}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
+
+
+def score_of(row: Row) -> Score:
+    """The score in a row."""
+    data = dict(row.payload or {})
+    if data.get("steps") is not None:
+        data["steps"] = tuple(data["steps"])
+    return Score(**{"value": None, **data})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a sequence answers. text: as written; key: canonical, equal for equal answers.
+
+    key None: there is no answer, or none that can be read; `verdict` says which.
+    """
+
+    text: str | None = None
+    key: str | None = None
+    verdict: str | None = None
+
+
+class AnswerRule(ABC):
+    """Reads the answer out of a sequence and gives its canonical key."""
+
+    @abstractmethod
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        """One answer per sequence, in order."""
+
+    @abstractmethod
+    async def key(self, answer: str) -> str | None:
+        """The canonical key of an answer that stands by itself, such as a reference; None if unreadable."""

@@ -1,0 +1,227 @@
+"""Reward models that are language models with step tags: process (PRM) and outcome (ORM).
+
+Form of the published PRMs (Math-Shepherd, Wang et al. 2024): a tag token follows each step, and at
+its position the model says by two label tokens whether the step is right. Scoring is prefill only,
+and children of a search node share their parent's prefix, so scores are incremental.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Sequence as Ordered
+from pathlib import Path
+from typing import Literal
+
+from metagen.cost import Price, Usage, flops_2n, prefill_flops
+from metagen.errors import InputError, ModelError, PromptError, UnsupportedError
+from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
+from metagen.journal import Row
+from metagen.scope import Outcome, Scope
+from metagen.sequence import Score, Sequence, digest
+from metagen.verifiers.base import PrimitiveVerifier, score_payload
+
+Aggregation = Literal["last", "min", "mean", "product"]
+FREE = Price(prompt=0.0, generated=0.0)
+AGGREGATIONS: tuple[Aggregation, ...] = ("last", "min", "mean", "product")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tags:
+    """The tokens by which a reward model speaks: after each `tag`, `positive` or `negative`."""
+
+    tag: str = "<step>"
+    positive: str = "<+>"
+    negative: str = "<->"
+    delimiter: str = "\n"
+
+    @classmethod
+    def of(cls, model: str | Path) -> Tags:
+        """From the `metagen` entry of a model's config.json."""
+        path = Path(model) / "config.json"
+        try:
+            entry = json.loads(path.read_text(encoding="utf-8")).get("metagen", {})
+        except OSError as error:
+            raise ModelError(
+                f"cannot read {str(path)!r}: {error}; give the directory of a reward model"
+            ) from error
+        known = {f.name: entry[f.name] for f in dataclasses.fields(cls) if f.name in entry}
+        if "tag" not in known:
+            raise ModelError(
+                f"{str(path)!r} names no step tag: expected an entry "
+                '"metagen": {"tag": …, "positive": …, "negative": …}, or give tags='
+            )
+        return cls(**known)
+
+
+def aggregate(steps: Ordered[float], how: Aggregation) -> float:
+    """One value from the values of the steps; 0 for no steps at all."""
+    if not steps:
+        return 0.0
+    match how:
+        case "last":
+            return steps[-1]
+        case "min":
+            return min(steps)
+        case "mean":
+            return math.fsum(steps) / len(steps)
+        case "product":
+            return math.prod(steps)
+    raise InputError(f"aggregation {how!r} is unknown; expected one of {', '.join(AGGREGATIONS)}")
+
+
+class RewardModel(PrimitiveVerifier):
+    """What process and outcome reward models share: an engine, tags, accounting."""
+
+    def __init__(self, engine: Engine, tags: Tags, *, name: str, price: Price | None) -> None:
+        if engine.tokenizer_fingerprint is None:
+            raise UnsupportedError(
+                f"{name}: a reward model needs an engine with token ids; {engine!r} has none"
+            )
+        self.engine, self.tags, self.name, self.price = engine, tags, name, price
+        self._tag = self._token(tags.tag)
+        self._labels = (self._token(tags.positive), self._token(tags.negative))
+        self._fingerprint = digest(type(self).__name__, engine.fingerprint, repr(tags)).hex()
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    def _token(self, text: str) -> int:
+        ids = self.engine.encode(text)
+        if len(ids) != 1:
+            raise ModelError(
+                f"{self.name}: the tokenizer of {self.engine!r} has no token {text!r} (it makes {len(ids)} of it); "
+                "give the tags that the model was trained with"
+            )
+        return ids[0]
+
+    @abstractmethod
+    def _request(self, sequence: Sequence) -> EvaluateRequest:
+        """Ids of prompt and completion with tags; positions of the tags."""
+
+    @abstractmethod
+    def _score(self, values: tuple[float, ...]) -> Score:
+        """The score from the probability of the positive label at each tag."""
+
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+        requests = [self._fitting(s) for s in sequences]
+        answers = await self.engine.evaluate(requests)
+        return [self._outcome(r, a, scope) for r, a in zip(requests, answers, strict=True)]
+
+    def _fitting(self, sequence: Sequence) -> EvaluateRequest:
+        request = self._request(sequence)
+        limit = self.engine.max_context
+        if limit is not None and len(request.ids) > limit:
+            raise PromptError(
+                f"{self.name}: a sequence of problem {sequence.prompt.problem_id!r} has {len(request.ids)} tokens, "
+                f"the reward model's context holds {limit}; generate shorter sequences"
+            )
+        return request
+
+    def _outcome(self, request: EvaluateRequest, answer: Evaluated, scope: Scope) -> Outcome:
+        values = tuple(_sigmoid(yes - no) for yes, no in answer.logprobs)
+        cache = scope.prefixes(self.engine.fingerprint)
+        usage = self._priced(len(request.ids), cache.add(request.ids), len(request.positions))
+        physical = Usage(prefilled=answer.prefilled, cached=answer.cached, calls=1)
+        return Outcome(score_payload(self._score(values)), usage, physical)
+
+    def _priced(self, total: int, known: int, logits: int) -> Usage:
+        usage = Usage(prefilled=total - known, cached=known, flops=None, flops_2n=None)
+        if self.engine.shape is not None:
+            exact = prefill_flops(self.engine.shape, total, known, logits) if total > known else 0.0
+            usage = dataclasses.replace(
+                usage, flops=exact, flops_2n=flops_2n(self.engine.shape, total - known)
+            )
+        return dataclasses.replace(usage, money=self.price.of(usage) if self.price else None)
+
+    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+        cache = scope.prefixes(self.engine.fingerprint)
+        requests = [self._request(s) for s in sequences]
+        bounds = [self._priced(len(r.ids), cache.known(r.ids), len(r.positions)) for r in requests]
+        return dataclasses.replace(Usage.sum(bounds), calls=len(bounds))
+
+    def remember(self, sequences: Ordered[Sequence], rows: list[Row], scope: Scope) -> None:
+        cache = scope.prefixes(self.engine.fingerprint)
+        for sequence in sequences:
+            cache.add(self._request(sequence).ids)
+
+
+class ProcessRewardModel(RewardModel):
+    """Scores each step; the value of the sequence is an aggregation of the steps.
+
+    A trailing piece without delimiter is a step as well (a completion that ended there, or was cut).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tags: Tags,
+        *,
+        aggregation: Aggregation = "last",
+        name: str = "prm",
+        price: Price | None = FREE,
+    ) -> None:
+        aggregate((), aggregation)
+        if aggregation not in AGGREGATIONS:
+            raise InputError(
+                f"aggregation {aggregation!r} is unknown; expected one of {', '.join(AGGREGATIONS)}"
+            )
+        self.aggregation = aggregation
+        super().__init__(engine, tags, name=name, price=price)
+
+    def split(self, text: str) -> list[str]:
+        """The steps of a completion, delimiters kept."""
+        parts = text.split(self.tags.delimiter)
+        steps = [part + self.tags.delimiter for part in parts[:-1]]
+        return [*steps, parts[-1]] if parts[-1] else steps
+
+    def _request(self, sequence: Sequence) -> EvaluateRequest:
+        ids = list(self.engine.render(Sequence(sequence.prompt)) or ())
+        positions = []
+        for step in self.split(sequence.text):
+            ids += [*self.engine.encode(step), self._tag]
+            positions.append(len(ids) - 1)
+        return EvaluateRequest(tuple(ids), tuple(positions), self._labels)
+
+    def _score(self, values: tuple[float, ...]) -> Score:
+        return Score(aggregate(values, self.aggregation), steps=values)
+
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        # Recorded step values serve every aggregation: the fingerprint does not know which one is asked for.
+        scores = await super().score(sequences, scope=scope)
+        return [
+            s if s.steps is None else dataclasses.replace(s, value=aggregate(s.steps, self.aggregation))
+            for s in scores
+        ]
+
+
+class OutcomeRewardModel(RewardModel):
+    """Scores the whole solution by one tag at its end."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tags: Tags,
+        *,
+        name: str = "orm",
+        price: Price | None = FREE,
+    ) -> None:
+        super().__init__(engine, tags, name=name, price=price)
+
+    def _request(self, sequence: Sequence) -> EvaluateRequest:
+        ids = (
+            *(self.engine.render(Sequence(sequence.prompt)) or ()),
+            *self.engine.encode(sequence.text),
+            self._tag,
+        )
+        return EvaluateRequest(ids, (len(ids) - 1,), self._labels)
+
+    def _score(self, values: tuple[float, ...]) -> Score:
+        return Score(values[0])
+
+
+def _sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
