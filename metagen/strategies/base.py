@@ -1,0 +1,153 @@
+"""Strategy: a generator that calls generators. Authors write `run`; everything else is here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeVar
+
+from metagen.budget import Budget
+from metagen.cost import Usage
+from metagen.errors import BudgetExhausted, MetagenError
+from metagen.generators.base import Generator
+from metagen.journal import Journal
+from metagen.scope import Offer, Scope
+from metagen.sequence import Message, Prompt, Sequence, Until
+from metagen.trace import Trace
+from metagen.verifiers.base import Answer, AnswerRule
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What `solve` returns.
+
+    text: of the chosen sequence. answer: read by the strategy's answer rule, if it has one.
+    candidates: what the strategy weighed, with values and classes. exhausted: the budget ended first.
+    oracle: a verifier with the reference answer took part.
+    """
+
+    text: str
+    sequence: Sequence
+    answer: Answer | None
+    candidates: tuple[Offer, ...]
+    usage: Usage
+    exhausted: bool
+    oracle: bool
+    trace: Trace
+
+
+class Strategy(Generator):
+    """A meta-generator. `run` makes one sequence; the base class makes that a Generator.
+
+    Sample i runs under the child scope `str(i)`. When the budget ends inside `run`, the best offer
+    made so far is returned with `exhausted=True` (the prefix itself, if none was made): every
+    strategy is an anytime algorithm. A strategy object holds configuration only, never state.
+    """
+
+    accepts_until = False
+    #: Reads answers for voting and for `Result.answer`; None if the strategy does not look at answers.
+    answer: AnswerRule | None = None
+
+    @abstractmethod
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        """One sequence that extends `prefix`."""
+
+    @property
+    def oracle(self) -> bool:
+        """Whether a verifier that knows the reference answer takes part, here or below."""
+        return any(getattr(part, "oracle", False) for part in vars(self).values())
+
+    async def generate(
+        self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
+    ) -> list[Sequence]:
+        self.check(prefix, n, start, until)
+        return await scope.gather(
+            *(self._anytime(prefix, until, scope.child(str(i))) for i in range(start, start + n))
+        )
+
+    async def _anytime(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        try:
+            result = await self.run(prefix, until, scope)
+        except BudgetExhausted:
+            result = replace(scope.best_offer() or prefix, exhausted=True)
+        if not result.extends(prefix):
+            raise MetagenError(
+                f"{type(self).__name__} returned a sequence that does not extend its prefix "
+                f"{prefix.text[-40:]!r}: {result.text[:40]!r}; re-root refinements on the prefix"
+            )
+        return replace(result, exhausted=True) if scope.exhausted else result
+
+    async def asolve(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+        emit: Callable[[Sequence], None] | None = None,
+    ) -> Result:
+        """`solve` for code that runs in an event loop of its own."""
+        prefix = Sequence.of(Prompt.of(prompt))
+        scope = Scope.root(
+            prefix.prompt.problem_id,
+            seed=seed,
+            journal=journal,
+            budget=Budget.of(budget),
+            label=self.fingerprint,
+            emit=emit,
+        )
+        child = scope.child("0")
+        sequence = await self._anytime(prefix, None, child)
+        answer = (await self.answer.read([sequence]))[0] if self.answer is not None else None
+        trace = scope.trace
+        return Result(
+            sequence.text,
+            sequence,
+            answer,
+            tuple(child.offers),
+            trace.usage,
+            sequence.exhausted,
+            self.oracle,
+            trace,
+        )
+
+    def solve(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+        emit: Callable[[Sequence], None] | None = None,
+    ) -> Result:
+        """Solve one prompt and wait for it; works in scripts and in notebooks (a background loop runs it).
+
+        budget: a Budget, a dictionary of its fields, or an integer (generated tokens).
+        journal: where to record; a MemoryJournal of this call's own by default.
+        emit: called with each prefix that the strategy commits to.
+        """
+        return wait(self.asolve(prompt, budget=budget, seed=seed, journal=journal, emit=emit))
+
+
+@cache
+def _background() -> asyncio.AbstractEventLoop:
+    """One event loop on a daemon thread, for synchronous callers."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="metagen-loop", daemon=True).start()
+    return loop
+
+
+def wait(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the background loop; an interrupt cancels it and waits for its clean end."""
+    future = asyncio.run_coroutine_threadsafe(work, _background())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise

@@ -1,0 +1,1 @@
+"""Tasks: what is asked, how an answer is read, and when it is right."""

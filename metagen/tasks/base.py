@@ -1,0 +1,74 @@
+"""Task: what is asked, how an answer is read, and when it is right."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+
+from metagen.errors import DataError
+from metagen.sequence import Prompt, Sequence, digest
+from metagen.verifiers.base import AnswerRule
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem: its prompt, the reference answer (never shown to a strategy), its level if levels exist."""
+
+    prompt: Prompt
+    reference: str
+    level: int | None = None
+
+    @property
+    def id(self) -> str:
+        return self.prompt.problem_id
+
+    @property
+    def digest(self) -> bytes:
+        """Names the data, prompt and reference: a run directory is never continued on other data."""
+        return digest(self.prompt.digest, self.reference)
+
+
+class Task(ABC):
+    """Problems, prompts, the answer rule, and the grader A(y)."""
+
+    name: str = "task"
+    #: What ends a step of a solution.
+    delimiter: str = "\n"
+
+    @property
+    @abstractmethod
+    def answer(self) -> AnswerRule:
+        """Reads answers for voting; the grader compares its keys."""
+
+    @abstractmethod
+    def problems(self) -> Iterator[Problem]:
+        """The problems, always in the same order. Raises DataError for an empty or faulty data set."""
+
+    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+        """Acceptability A(y) of each sequence: 1 if its answer equals the reference, else 0."""
+        answers = await self.answer.read(sequences)
+        reference = await self._reference(problem)
+        return [float(a.key is not None and a.key == reference) for a in answers]
+
+    async def _reference(self, problem: Problem) -> str:
+        key = await self.answer.key(problem.reference)
+        if key is None:
+            raise DataError(
+                f"task {self.name!r}: the reference {problem.reference!r} of problem {problem.id!r} cannot be "
+                "read by the task's answer rule; mend the reference or give another rule"
+            )
+        return key
+
+
+def checked(problems: Iterable[Problem], where: str) -> Iterator[Problem]:
+    """The problems as they come; DataError for none at all, and for an id that occurs twice."""
+    seen: set[str] = set()
+    for problem in problems:
+        if problem.id in seen:
+            raise DataError(f"{where}: problem id {problem.id!r} occurs twice; ids must be unique")
+        seen.add(problem.id)
+        yield problem
+    if not seen:
+        raise DataError(f"{where} holds no problems; expected at least one")

@@ -1,0 +1,161 @@
+"""The laws of generators, as tests: subclass `GeneratorLaws` in a test module and give `make`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from collections.abc import Sequence as Ordered
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TypeVar
+
+import pytest
+
+from metagen.budget import Budget
+from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.generators.base import Generator
+from metagen.journal import Journal, MemoryJournal, Row
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence, Step, Tokens
+
+T = TypeVar("T")
+
+
+def run(work: Callable[[Scope], Awaitable[T]], *, seed: int = 0, journal: Journal | None = None,
+        budget: Budget | None = None, problem: str = "law") -> tuple[T, list[Row]]:  # fmt: skip
+    """Run `work` under a fresh root scope; returns its result and the rows that it touched."""
+
+    async def main() -> tuple[T, list[Row]]:
+        scope = Scope.root(problem, seed=seed, journal=journal, budget=budget, label="law")
+        result = await work(scope)
+        return result, list(scope.trace.rows)
+
+    return asyncio.run(main())
+
+
+class CountingJournal(MemoryJournal):
+    """A journal that knows how many results were recorded, hence how often something was really run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorded = 0
+
+    async def record(self, rows: Ordered[Row]) -> None:
+        self.recorded += sum(row.status != "refused" for row in rows)
+        await super().record(rows)
+
+
+class GeneratorLaws:
+    """What every Generator promises. Set `prompt` to one that it can continue."""
+
+    prompt: Prompt = Prompt("law", text="A prompt.")
+
+    @abstractmethod
+    def make(self) -> AbstractContextManager[Generator] | Generator:
+        """The generator under test; a context manager if it needs one."""
+
+    def _opened(self) -> AbstractContextManager[Generator]:
+        made = self.make()
+        return nullcontext(made) if isinstance(made, Generator) else made
+
+    def _draw(self, generator: Generator, n: int, start: int = 0, **kwargs: object) -> list[Sequence]:
+        prefix = Sequence.of(self.prompt)
+        texts, _ = run(
+            lambda s: generator.generate(prefix, n=n, start=start, scope=s.child("sample")),
+            problem=self.prompt.problem_id,
+            **kwargs,  # type: ignore[arg-type]
+        )
+        return texts
+
+    def test_results_extend_the_prefix_and_come_in_the_number_asked_for(self) -> None:
+        with self._opened() as generator:
+            drawn = self._draw(generator, 3)
+        assert len(drawn) == 3
+        assert all(s.extends(Sequence.of(self.prompt)) for s in drawn)
+
+    def test_same_seed_same_samples_and_more_samples_begin_with_the_fewer(self) -> None:
+        with self._opened() as generator:
+            few, many = self._draw(generator, 2), self._draw(generator, 5)
+        assert [s.text for s in many[:2]] == [s.text for s in few]
+
+    def test_start_gives_the_samples_with_those_numbers(self) -> None:
+        with self._opened() as generator:
+            all_five, last_two = self._draw(generator, 5), self._draw(generator, 2, start=3)
+        assert [s.text for s in last_two] == [s.text for s in all_five[3:]]
+
+    def test_a_recorded_sample_is_never_run_again(self) -> None:
+        journal = CountingJournal()
+        with self._opened() as generator:
+            first = self._draw(generator, 3, journal=journal)
+            paid = journal.recorded
+            again = self._draw(generator, 3, journal=journal)
+            assert journal.recorded == paid
+            self._draw(generator, 4, journal=journal)
+        assert [s.text for s in again] == [s.text for s in first]
+        assert journal.recorded > paid, "sample number 3 is new, and has to be run"
+
+    def test_bad_requests_are_refused_before_anything_is_paid_for(self) -> None:
+        journal = CountingJournal()
+        prefix = Sequence.of(self.prompt)
+        finished = dataclasses.replace(prefix, finish="eos")
+        with self._opened() as generator:
+            for asked, n, start in ((prefix, 0, 0), (prefix, 1, -1), (finished, 1, 0)):
+                generate = partial(generator.generate, asked, n=n, start=start)
+                with pytest.raises(InputError):
+                    run(lambda s, generate=generate: generate(scope=s), journal=journal)  # type: ignore[misc]
+        assert journal.recorded == 0
+
+    def test_what_is_declared_unsupported_is_an_error(self) -> None:
+        prefix = Sequence.of(self.prompt)
+        with self._opened() as generator:
+            if not generator.accepts_until:
+                with pytest.raises(UnsupportedError):
+                    run(lambda s: generator.generate(prefix, until=Step("\n"), scope=s))
+            if not generator.accepts_prefix:
+                with pytest.raises(UnsupportedError):
+                    run(lambda s: generator.generate(prefix.extend("some text"), scope=s))
+
+    def test_blocks_of_tokens_join_into_a_longer_sequence(self) -> None:
+        with self._opened() as generator:
+            if not (generator.accepts_until and generator.accepts_prefix):
+                return
+
+            async def two_blocks(scope: Scope) -> tuple[Sequence, Sequence]:
+                (first,) = await generator.generate(
+                    Sequence.of(self.prompt), until=Tokens(2), scope=scope.child("block/0")
+                )
+                if first.finish is not None:
+                    return first, first
+                (second,) = await generator.generate(first, until=Tokens(2), scope=scope.child("block/1"))
+                return first, second
+
+            (first, second), _ = run(two_blocks, problem=self.prompt.problem_id)
+        assert second.extends(first)
+        assert second is first or len(second.text) > len(first.text) or second.finish is not None
+
+    def test_a_budget_of_calls_is_never_overshot_and_gives_the_first_samples(self) -> None:
+        prefix = Sequence.of(self.prompt)
+        with self._opened() as generator:
+            free = self._draw(generator, 3)
+            got, rows = (
+                run(
+                    lambda s: generator.generate(prefix, n=3, scope=s.child("sample")),
+                    budget=Budget(calls=2),
+                    problem=self.prompt.problem_id,
+                )
+                if self._is_leaf(generator)
+                else (free[:2], [])
+            )
+            assert sum(row.usage.calls for row in rows) <= 2
+            assert [s.text for s in got] == [s.text for s in free[:2]]
+            if self._is_leaf(generator):
+                with pytest.raises(BudgetExhausted):
+                    run(lambda s: generator.generate(prefix, scope=s), budget=Budget(calls=0))
+
+    @staticmethod
+    def _is_leaf(generator: Generator) -> bool:
+        from metagen.generators.primitive import Primitive
+
+        return isinstance(generator, Primitive)
