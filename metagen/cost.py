@@ -313,7 +313,7 @@ class Price:
 # --- Hugging Face configurations ---------------------------------------------------------------------
 
 #: Architectures whose layers the formulas describe, and whether their MLP is gated. Others differ in
-#: ways that a configuration does not tell (latent attention, recurrence, parallel branches).
+#: ways that these fields do not tell (latent attention, recurrence, layers that share weights).
 _GATED = {
     **dict.fromkeys(("llama", "mistral", "mixtral", "ministral", "qwen2", "qwen3", "qwen3_moe"), True),
     **dict.fromkeys(("gemma", "gemma2", "gemma3", "gemma3_text", "phi3", "granite", "smollm3"), True),

@@ -1,0 +1,1 @@
+"""Statistics and figures over arrays: estimators, the bootstrap, theory."""

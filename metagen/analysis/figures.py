@@ -1,0 +1,371 @@
+"""Figures: accuracy against samples and compute, by level of difficulty, and under a budget.
+
+Readable in colour, by colour-blind readers and in black and white: a configuration has a colour, a
+marker and a line style of its own, the same in all panels. Figures are built without pyplot, so
+that nothing global changes, and saved without dates, so that equal data give equal files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from math import ceil, floor, inf, isfinite, log2
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from metagen.errors import InputError
+
+Axis = Literal["samples", "tokens", "flops", "seconds"]
+
+#: Okabe and Ito's palette without yellow (too pale for a line), each with a marker and a line style.
+_STYLES: tuple[tuple[str, str, Any], ...] = (
+    ("#0072B2", "o", "-"),
+    ("#D55E00", "s", (0, (5, 1.5))),
+    ("#009E73", "^", (0, (1.2, 1.2))),
+    ("#CC79A7", "D", (0, (5, 1.5, 1.2, 1.5))),
+    ("#56B4E9", "v", (0, (3, 1, 1, 1, 1, 1))),
+    ("#E69F00", "<", (0, (8, 2))),
+    ("#000000", "X", (0, (2, 2))),
+)
+_LABELS: dict[Axis, str] = {
+    "samples": "samples n",
+    "tokens": "tokens generated per problem",
+    "flops": "FLOPs per problem",
+    "seconds": "seconds per problem",
+}
+_RC: Any = {  # newer matplotlib types its keys as literals, older ones as str
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.0,
+    "axes.edgecolor": "#555555",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#333333",
+    "ytick.color": "#333333",
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9.0,
+    "figure.facecolor": "white",
+    "svg.hashsalt": "metagen",
+    "svg.fonttype": "path",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One configuration: accuracies y in [0, 1] at the places x, with bounds (None: no band).
+
+    Raises InputError if lengths differ, or there are no points.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {len(v) for v in (self.x, self.y, self.low, self.high) if v is not None}
+        if len(lengths) != 1 or 0 in lengths or (self.low is None) != (self.high is None):
+            raise InputError(f"line {self.label!r}: x, y, low and high need one length ≥ 1 (low with high)")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One configuration at one cost: accuracy in [0, 1] with bounds, `label` naming it in full."""
+
+    label: str
+    cost: float
+    accuracy: float
+    low: float
+    high: float
+
+
+def curves(panels: Mapping[str, Sequence[Line]], *, x: Axis = "samples", title: str = "") -> Figure:
+    """Accuracy against samples (log2 axis) or a cost (log axis): a panel each, such as one per model.
+
+    panels: title of the panel → its lines; equal labels look alike in all panels. Bands are drawn
+    where lines have bounds. Raises InputError if there is nothing to draw, or an x is not positive.
+    """
+    _something(panels)
+    styles = _styles(line.label for lines in panels.values() for line in lines)
+    with _style():
+        figure, grid = _small_multiples(len(panels), title, rows_of=3)
+        for axes, (name, lines) in zip(grid, panels.items(), strict=True):
+            axes.set_title(name)
+            for line in lines:
+                _draw(axes, line, *styles[line.label], band=True)
+            _cost_axis(axes, x, [v for line in lines for v in line.x])
+        _accuracy_axes(grid, [line for lines in panels.values() for line in lines])
+        _outer_labels(grid, _LABELS[x])
+        _legend(figure, styles)
+    return figure
+
+
+def accuracy_by_level(
+    panels: Mapping[str, Sequence[Line]], *, level: str = "level of difficulty", title: str = ""
+) -> Figure:
+    """Accuracy by level of difficulty: x of each line holds the levels, with error bars for bounds.
+
+    Levels are evenly spaced, and lines set apart a little, so that bars don't hide each other.
+    Raises InputError if there is nothing to draw.
+    """
+    _something(panels)
+    styles = _styles(line.label for lines in panels.values() for line in lines)
+    with _style():
+        figure, grid = _small_multiples(len(panels), title, rows_of=3)
+        for axes, (name, lines) in zip(grid, panels.items(), strict=True):
+            axes.set_title(name)
+            levels = sorted({v for line in lines for v in line.x})
+            for i, line in enumerate(lines):
+                shift = 0.09 * (i - (len(lines) - 1) / 2)
+                places = [levels.index(v) + shift for v in line.x]
+                _draw(axes, replace(line, x=places), *styles[line.label], band=False)
+            axes.set_xticks(range(len(levels)), [f"{v:g}" for v in levels])
+            axes.set_xlim(-0.5, len(levels) - 0.5)
+            axes.grid(visible=False, axis="x")
+        _accuracy_axes(grid, [line for lines in panels.values() for line in lines])
+        _outer_labels(grid, level)
+        _legend(figure, styles)
+    return figure
+
+
+def frontier(points: Iterable[Point]) -> list[Point]:
+    """The points that beat every cheaper one, by cost: what is best under each budget."""
+    best, kept = -inf, []
+    for point in sorted(points, key=lambda p: (p.cost, -p.accuracy, p.label)):
+        if point.accuracy > best:
+            best = point.accuracy
+            kept.append(point)
+    return kept
+
+
+def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str = "") -> Figure:
+    """The best accuracy that each budget buys, as steps; the winners are numbered and named beside.
+
+    All other points stand behind in grey. The winners are the best as measured: what is picked for being
+    best on these problems will look somewhat worse on others. Raises InputError if there is no point, or
+    a cost is not positive.
+    """
+    _something(points)
+    winners = frontier(points)
+    with _style():
+        key = _key_width(winners)
+        figure = _figure(5.1 + key, max(3.4, 1.1 + 0.24 * len(winners)), title)
+        axes, names = figure.subplots(1, 2, width_ratios=(4.4, key))
+        others = [p for p in points if p not in winners]
+        axes.plot(
+            [p.cost for p in others], [p.accuracy for p in others],
+            "o", color="#BBBBBB", markersize=3.5, markeredgewidth=0, zorder=2,
+        )  # fmt: skip
+        _cost_axis(axes, x, [p.cost for p in points])
+        end = axes.get_xlim()[1]
+        costs = [*(p.cost for p in winners), end]
+        steps = {"step": "post", "color": "#0072B2", "linewidth": 0}
+        low, high = ([*b, b[-1]] for b in ([p.low for p in winners], [p.high for p in winners]))
+        axes.fill_between(costs, low, high, alpha=0.15, **steps)
+        accuracy = [p.accuracy for p in winners]
+        axes.step(costs, [*accuracy, accuracy[-1]], where="post", color="#0072B2", linewidth=1.6, zorder=3)
+        for number, p in enumerate(winners, 1):
+            axes.plot(
+                p.cost, p.accuracy, "o", color="white", markeredgecolor="#0072B2", markersize=11, zorder=4
+            )
+            axes.annotate(
+                str(number), (p.cost, p.accuracy),
+                ha="center", va="center_baseline", fontsize=7, color="#0072B2", weight="bold", zorder=5,
+            )  # fmt: skip
+        _accuracy_axes([axes], [Line(p.label, [p.cost], [p.accuracy], [p.low], [p.high]) for p in points])
+        _outer_labels([axes], "budget: " + _LABELS[x])
+        _name_winners(names, winners, x)
+    return figure
+
+
+def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
+    """Write `stem`.png (200 dpi) and `stem`.svg; equal figures give equal bytes. Returns both paths."""
+    png, svg = (Path(f"{stem}{suffix}") for suffix in (".png", ".svg"))
+    with _style():
+        figure.savefig(png, dpi=200, metadata={"Software": None})
+        figure.savefig(svg, metadata={"Date": None})
+    return png, svg
+
+
+def _style() -> AbstractContextManager[None]:
+    return matplotlib.rc_context(_RC)
+
+
+def _something(given: Mapping[str, Sequence[Line]] | Sequence[Point]) -> None:
+    if not given or (isinstance(given, Mapping) and not all(given.values())):
+        raise InputError("nothing to draw: expected at least one point, and at least one line in each panel")
+
+
+def _styles(labels: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
+    """A look for each label, in order of first appearance; beyond the palette, looks mix anew."""
+    names = list(dict.fromkeys(labels))
+    size = len(_STYLES)
+    return {
+        name: (
+            _STYLES[i % size][0],
+            _STYLES[(i + i // size) % size][1],
+            _STYLES[(i + 2 * (i // size)) % size][2],
+        )
+        for i, name in enumerate(names)
+    }
+
+
+def _figure(width: float, height: float, title: str) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, weight="bold")
+    return figure
+
+
+def _small_multiples(count: int, title: str, rows_of: int) -> tuple[Figure, list[Axes]]:
+    columns = min(count, rows_of)
+    rows = ceil(count / columns)
+    width = 5.6 if columns == 1 else 3.1 * columns + 0.5
+    figure = _figure(width, 0.6 + rows * (3.2 if columns == 1 else 2.7), title)
+    cells = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel().tolist()
+    for empty in cells[count:]:
+        empty.remove()
+    return figure, cells[:count]
+
+
+def _draw(axes: Axes, line: Line, colour: str, marker: str, dash: Any, *, band: bool) -> None:
+    axes.plot(
+        line.x, line.y, color=colour, linestyle=dash, linewidth=1.6, marker=marker, markersize=5,
+        markeredgecolor="white", markeredgewidth=0.6, zorder=3, clip_on=False,
+    )  # fmt: skip
+    if line.low is None or line.high is None:
+        return
+    if band:
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, linewidth=0, zorder=1)
+    else:
+        axes.vlines(line.x, line.low, line.high, color=colour, linewidth=1.1, alpha=0.7, zorder=2)
+
+
+def _cost_axis(axes: Axes, x: Axis, values: Sequence[float]) -> None:
+    least, most = min(values), max(values)
+    if not 0 < least <= most < inf:
+        raise InputError(f"{x} from {least!r} to {most!r}: a logarithmic axis needs positive, finite values")
+    if x == "samples":
+        axes.set_xscale("log", base=2)
+        octaves = range(floor(log2(least)), ceil(log2(most)) + 1)
+        axes.xaxis.set_major_locator(FixedLocator([2.0**i for i in octaves[:: ceil(len(octaves) / 8)]]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        margin = 2**0.25
+    else:
+        axes.set_xscale("log")
+        margin = max(1.6, (most / least) ** 0.06)  # wide enough to hold one of 1, 2, 5 times a power of 10
+        if most / least < 30:
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+        else:
+            axes.xaxis.set_major_locator(LogLocator(numticks=7))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(least / margin, most * margin)
+
+
+def _accuracy_axes(grid: Sequence[Axes], lines: Sequence[Line]) -> None:
+    """One scale for all panels: what the data and their bounds need, on round numbers, within 0–100%."""
+    seen = [
+        v
+        for s in lines
+        for column in (s.y, s.low, s.high)
+        if column is not None
+        for v in column
+        if isfinite(v)
+    ]
+    if not seen:
+        raise InputError("nothing to draw: all accuracies are NaN")
+    tick = 0.05 if max(seen) - min(seen) <= 0.3 else 0.1
+    bottom = max(0.0, tick * floor(min(seen) / tick - 0.2))
+    top = min(1.0, tick * ceil(max(seen) / tick + 0.2))
+    for axes in grid:
+        axes.set_ylim(bottom, max(top, bottom + tick))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:g}%"))
+
+
+def _outer_labels(grid: Sequence[Axes], label: str) -> None:
+    for axes in grid:
+        axes.set_xlabel(label)
+        place = axes.get_subplotspec()
+        if place is None or place.is_first_col():
+            axes.set_ylabel("accuracy")
+
+
+def _legend(figure: Figure, styles: Mapping[str, tuple[str, str, Any]]) -> None:
+    """One legend below all panels; none for a single line without a name."""
+    names = [name for name in styles if name]
+    if not names:
+        return
+    handles = [
+        matplotlib.lines.Line2D(
+            [], [], color=styles[n][0], marker=styles[n][1], linestyle=styles[n][2],
+            linewidth=1.6, markersize=5.5, markeredgecolor="white", markeredgewidth=0.6,
+        )
+        for n in names
+    ]  # fmt: skip
+    columns = _legend_columns(names, characters=int(figure.get_figwidth() * 12.5))
+    figure.legend(
+        handles, names, loc="outside lower center", ncols=columns, handlelength=3.2, columnspacing=1.6
+    )
+
+
+def _legend_columns(names: Sequence[str], characters: int) -> int:
+    """As few rows as fit the width, evenly filled; a handle takes the room of 8 characters."""
+    for rows in range(1, len(names)):
+        columns = ceil(len(names) / rows)
+        if sum(8 + max(map(len, names[i : i + rows])) for i in range(0, len(names), rows)) <= characters:
+            return columns
+    return 1
+
+
+def _name_winners(axes: Axes, winners: Sequence[Point], x: Axis) -> None:
+    """The key of the numbers, as a table without lines: number, name, cost, accuracy."""
+    axes.set_axis_off()
+    inches = _key_width(winners)
+    columns = ((0.0, "left"), (0.28 / inches, "left"), (1.0 - 0.72 / inches, "right"), (1.0, "right"))
+    header = ("", "configuration", _LABELS[x].split()[0], "accuracy")
+    height = 1.0 / (len(winners) + 1)
+    for i, row in enumerate([None, *winners]):
+        texts = header
+        if row is not None:
+            texts = (str(i), row.label, _short(row.cost), f"{100 * row.accuracy:.1f}%")
+        for text, (left, align) in zip(texts, columns, strict=True):
+            axes.text(
+                left, 1.0 - height * (i + 0.5), text, transform=axes.transAxes, ha=align, va="center",
+                fontsize=8, color="#0072B2" if left == 0.0 else "#333333",
+                weight="bold" if i == 0 or left == 0.0 else "normal",
+            )  # fmt: skip
+
+
+def _key_width(winners: Sequence[Point]) -> float:
+    """Inches that the key of `best_under_budget` needs."""
+    return 0.28 + 0.064 * max(13, *(len(p.label) for p in winners)) + 0.75 + 0.72
+
+
+def _short(value: float) -> str:
+    """A quantity with two digits or all before the point: 0.25, 8,500, 1.2×10⁶."""
+    if 0.01 <= value < 1e5:
+        return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}×10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
