@@ -1,0 +1,72 @@
+# Two commands do all the set-up, in a virtual environment of their own: make quickstart, make test.
+
+VENV ?= .venv
+ARGS ?=
+# Optional: an index of torch builds for this machine, such as PyTorch's CPU wheel index. Empty: pip's own.
+TORCH_INDEX ?=
+
+# The interpreters that the environment may be made with: the first of 3.11 or later is taken.
+PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
+# Processes that share the tests; each keeps torch to one thread.
+WORKERS ?= auto
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --quiet
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help quickstart test lint format bench docs clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+quickstart: $(VENV)/installed-torch ## set up, run the main experiment and report it
+	@$(BIN)/metagen run examples/quickstart.yaml --out runs/quickstart $(ARGS)
+
+test: $(VENV)/installed-test ## set up and run the tests; ARGS='-k voting' chooses
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(ARGS)
+
+lint: $(VENV)/installed-lint ## check style, types and layers
+	@$(BIN)/ruff check $(ARGS)
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/installed-lint ## put code into the house style
+	@$(BIN)/ruff check --fix-only
+	@$(BIN)/ruff format
+
+bench: $(VENV)/installed-test ## measure, and compare with the recorded figures
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/installed-docs ## build the site into site/
+	@$(BIN)/zensical build --clean --strict
+	@echo "The site is at site/index.html"
+
+clean: ## remove the virtual environment, caches and builds (never runs/)
+	rm -rf $(VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each set of extras; older than a change to what is installed, it is made again.
+$(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "Installing metagen[$*] into $(VENV) (a minute or two when it is new)"
+	@$(if $(TORCH_INDEX),$(PIP) install --no-deps --constraint constraints.txt --index-url $(TORCH_INDEX) torch)
+	@$(PIP) install --constraint constraints.txt --editable '.[$*]'
+	@touch $@
+
+$(BIN)/pip:
+	@for python in $(PYTHON); do \
+	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  echo "Making $(VENV) with $$($$python --version)"; \
+	  $$python -m venv $(VENV) && exit; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get -qq update && apt-get -qq install --yes python3-venv && $$python -m venv $(VENV) && exit; \
+	  fi; \
+	  echo "$$python cannot make virtual environments; install its venv module" \
+	    "(on Debian and Ubuntu: apt-get install python3-venv)" >&2; \
+	  exit 1; \
+	done; \
+	echo "metagen needs Python 3.11 or later and found none among: $(PYTHON);" \
+	  "install one, or name it with PYTHON=/path/to/python3" >&2; \
+	exit 1

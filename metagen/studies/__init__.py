@@ -1,0 +1,1 @@
+"""Studies: questions asked of experiments; frontiers, comparisons, recommendations."""

@@ -1,0 +1,19 @@
+"""What all tests share: hypothesis profiles, and one thread of torch for each process."""
+
+import os
+import sys
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(autouse=True)
+def one_thread_of_torch() -> None:
+    """Tests run side by side: a process that has imported torch keeps it to one thread."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
