@@ -13,7 +13,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence as Ordered
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from metagen.cost import Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, ModelError, PromptError, UnsupportedError
@@ -38,8 +38,8 @@ class Tags:
     delimiter: str = "\n"
 
     @classmethod
-    def of(cls, model: str | Path) -> Tags:
-        """From the `metagen` entry of a model's config.json."""
+    def of(cls, model: str | Path, kind: str | None = None) -> Tags:
+        """From the `metagen` entry of a model's config.json; ModelError if there is none, or of another kind."""
         path = Path(model) / "config.json"
         try:
             entry = json.loads(path.read_text(encoding="utf-8")).get("metagen", {})
@@ -52,6 +52,11 @@ class Tags:
             raise ModelError(
                 f"{str(path)!r} names no step tag: expected an entry "
                 '"metagen": {"tag": …, "positive": …, "negative": …}, or give tags='
+            )
+        if kind is not None and entry.get("kind", kind) != kind:
+            raise ModelError(
+                f"{str(path)!r} is of kind {entry['kind']!r}, and is used as {kind!r}: "
+                "one scores steps, the other whole solutions; give the verifier the kind of the model"
             )
         return cls(**known)
 
@@ -73,13 +78,23 @@ def aggregate(steps: Ordered[float], how: Aggregation) -> float:
 
 
 class RewardModel(PrimitiveVerifier):
-    """What process and outcome reward models share: an engine, tags, accounting."""
+    """What process and outcome reward models share: an engine, tags, accounting.
 
-    def __init__(self, engine: Engine, tags: Tags, *, name: str, price: Price | None) -> None:
+    tags: None reads them from the model's config.json.
+    """
+
+    #: As the `metagen` entry of a config.json calls such models.
+    kind: ClassVar[str]
+
+    def __init__(self, engine: Engine, tags: Tags | None, *, name: str, price: Price | None) -> None:
         if engine.tokenizer_fingerprint is None:
             raise UnsupportedError(
                 f"{name}: a reward model needs an engine with token ids; {engine!r} has none"
             )
+        if tags is None:
+            if engine.directory is None:
+                raise UnsupportedError(f"{name}: {engine!r} has no config.json to read tags from; give tags=")
+            tags = Tags.of(engine.directory, self.kind)
         self.engine, self.tags, self.name, self.price = engine, tags, name, price
         self._tag = self._token(tags.tag)
         self._labels = (self._token(tags.positive), self._token(tags.negative))
@@ -155,10 +170,12 @@ class ProcessRewardModel(RewardModel):
     A trailing piece without delimiter is a step as well (a completion that ended there, or was cut).
     """
 
+    kind = "prm"
+
     def __init__(
         self,
         engine: Engine,
-        tags: Tags,
+        tags: Tags | None = None,
         *,
         aggregation: Aggregation = "last",
         name: str = "prm",
@@ -201,10 +218,12 @@ class ProcessRewardModel(RewardModel):
 class OutcomeRewardModel(RewardModel):
     """Scores the whole solution by one tag at its end."""
 
+    kind = "orm"
+
     def __init__(
         self,
         engine: Engine,
-        tags: Tags,
+        tags: Tags | None = None,
         *,
         name: str = "orm",
         price: Price | None = FREE,

@@ -1,0 +1,1 @@
+"""Experiments: many problems, many configurations, one durable run."""

@@ -1,0 +1,185 @@
+"""From an experiment to live objects: engines opened, generators, verifiers and strategies made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from metagen.errors import DataError
+from metagen.experiments import registry
+from metagen.experiments.specs import (
+    Experiment,
+    OrmSpec,
+    PartSpec,
+    PrmSpec,
+)
+from metagen.generators.base import Generator
+from metagen.generators.engine import Engine
+from metagen.generators.replay import ReplayGenerator
+from metagen.sequence import Sequence
+from metagen.strategies.base import Strategy
+from metagen.strategies.parallel import Sample
+from metagen.tasks.base import Problem, Task, checked
+from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.oracle import Grade
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One cell of the grid. name: such as `mid/weighted@32`, or `mid/single` for a strategy without n.
+
+    generator, strategy, verifier: names in the experiment. kind: of the strategy.
+    """
+
+    name: str
+    generator: str
+    strategy: str
+    kind: str
+    n: int | None = None
+    verifier: str | None = None
+
+
+def configurations(experiment: Experiment) -> tuple[Configuration, ...]:
+    """The grid, cell by cell: generators, of each the strategies, of each every n. Opens nothing."""
+    cells = []
+    for generator, strategy in product(experiment.grid.generators, experiment.grid.strategies):
+        spec = experiment.strategies[strategy]
+        takes_n = "n" in registry.parameters("strategies", spec.kind)
+        for n in experiment.grid.n if takes_n else [None]:
+            name = f"{generator}/{strategy}" + (f"@{n}" if n is not None else "")
+            verifier = getattr(spec, "verifier", None)
+            cells.append(Configuration(name, generator, strategy, spec.kind, n, verifier))
+    return tuple(cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """An experiment ready to run, while its engines are open.
+
+    generators, verifiers: those that a configuration uses, by name.
+    """
+
+    experiment: Experiment
+    task: Task
+    generators: Mapping[str, Generator]
+    verifiers: Mapping[str, Verifier]
+    configurations: tuple[Configuration, ...]
+
+    def strategy(self, configuration: Configuration) -> Strategy:
+        """A configuration's strategy, with its generator, n, verifier and the task's answer rule filled in."""
+        spec = self.experiment.strategies[configuration.strategy]
+        parts: dict[str, Any] = {
+            "generator": self.generators[configuration.generator],
+            "answer": self.task.answer,
+        }
+        if configuration.n is not None:
+            parts["n"] = configuration.n
+        if configuration.verifier is not None:
+            parts["verifier"] = self.verifiers[configuration.verifier]
+        strategy: Strategy = registry.make("strategies", spec.kind, spec.options(), parts)
+        return strategy
+
+
+@contextmanager
+def opened(experiment: Experiment) -> Iterator[Setup]:
+    """Everything that the grid needs, for as long as the context lasts.
+
+    The data are read and checked first, then the engines open, one after the other; on the way out, and
+    after an error, all that are open are closed. Raises InputError for data, models and combinations
+    that do not fit.
+    """
+    cells = configurations(experiment)
+    task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
+    problems = {problem.id: problem for problem in checked(task.problems(), f"task {task.name!r}")}
+    with ExitStack() as stack:
+        engines = _engines(experiment, cells, stack)
+        generators = {
+            name: _generator(experiment, name, engines)
+            for name in experiment.generators
+            if any(cell.generator == name for cell in cells)
+        }
+        _enough(generators, cells, problems)
+        verifiers = {
+            name: _verifier(experiment, name, engines, _grade(task, problems))
+            for name in experiment.verifiers
+            if any(cell.verifier == name for cell in cells)
+        }
+        setup = Setup(experiment, task, generators, verifiers, cells)
+        for cell in cells:
+            setup.strategy(cell)
+        yield setup
+
+
+def _engines(experiment: Experiment, cells: tuple[Configuration, ...], stack: ExitStack) -> dict[str, Engine]:
+    """The engines that the cells use, opened. Those of this machine divide its cores among them."""
+    users: list[PartSpec] = [experiment.generators[cell.generator] for cell in cells]
+    users += [experiment.verifiers[cell.verifier] for cell in cells if cell.verifier is not None]
+    used = {getattr(user, "engine", None) for user in users}
+    names = [name for name in experiment.engines if name in used]
+    threads = max(1, _cores() // max(1, len(names)))
+    engines = {}
+    for name in names:
+        spec = experiment.engines[name]
+        engine: Engine = registry.make("engines", spec.kind, spec.options(), {"threads": threads})
+        engines[name] = stack.enter_context(engine)
+    return engines
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _generator(experiment: Experiment, name: str, engines: Mapping[str, Engine]) -> Generator:
+    spec = experiment.generators[name]
+    engine = getattr(spec, "engine", None)
+    parts = {} if engine is None else {"engine": engines[engine]}
+    generator: Generator = registry.make("generators", spec.kind, spec.options(), parts)
+    return generator
+
+
+def _verifier(experiment: Experiment, name: str, engines: Mapping[str, Engine], grade: Grade) -> Verifier:
+    spec = experiment.verifiers[name]
+    parts: dict[str, Any] = {"name": name, "grade": grade}
+    engine = getattr(spec, "engine", None)
+    if engine is not None:
+        parts["engine"] = engines[engine]
+    if isinstance(spec, PrmSpec | OrmSpec):
+        # None: as the model's config.json names them.
+        parts["tags"] = spec.tags.tags if spec.tags else None
+    verifier: Verifier = registry.make("verifiers", spec.kind, spec.options(), parts)
+    return verifier
+
+
+def _enough(
+    generators: Mapping[str, Generator], cells: tuple[Configuration, ...], problems: Mapping[str, Problem]
+) -> None:
+    """Recorded pools hold as many samples of every problem as some configuration asks for."""
+    for name, generator in generators.items():
+        if not isinstance(generator, ReplayGenerator):
+            continue
+        n = max(cell.n or 1 for cell in cells if cell.generator == name)
+        for problem in problems:
+            if generator.size(problem) < n:
+                raise DataError(
+                    f"generator {name!r} holds {generator.size(problem)} samples of problem {problem!r}, "
+                    f"the grid asks for {n}; ask for at most that many, or give a larger pool"
+                )
+
+
+def _grade(task: Task, problems: Mapping[str, Problem]) -> Grade:
+    async def grade(sequence: Sequence) -> float:
+        (value,) = await task.grade(problems[sequence.prompt.problem_id], [sequence])
+        return value
+
+    return grade
+
+
+def greedy(generator: Generator, *, answer: AnswerRule | None = None) -> Strategy:
+    """The most likely token at every place: one sample at temperature 0."""
+    return Sample(generator.replace(temperature=0.0), answer=answer)

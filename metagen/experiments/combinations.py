@@ -1,0 +1,192 @@
+"""What the parts of an experiment must be to each other; none of it can be seen in one field."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path as File
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from metagen.errors import ConfigError, ModelError
+from metagen.experiments import registry
+from metagen.experiments.registry import Section
+from metagen.experiments.source import Fault, Path, Source, assigned, dotted, nearest
+from metagen.experiments.specs import (
+    UNIONS,
+    Context,
+    OrmSpec,
+    PartSpec,
+    PlainStrategySpec,
+    PluginSpec,
+    PrmSpec,
+    RecordedSpec,
+    ReplaySpec,
+    TorchSpec,
+)
+from metagen.generators import tiny
+from metagen.verifiers.reward import Tags
+
+
+class Combinations:
+    """The definitions that are sound by themselves, and the faults between them."""
+
+    def __init__(self, source: Source, context: Context) -> None:
+        self.source, self.context = source, context
+        self.engines = self._sound("engines")
+        self.generators = self._sound("generators")
+        self.verifiers = self._sound("verifiers")
+        self.strategies = self._sound("strategies")
+
+    def faults(self) -> Iterator[Fault]:
+        yield from self._plugins()
+        yield from self._reward_models()
+        yield from self._numbers()
+        for generator, strategy in product(self._chosen("generators"), self._chosen("strategies")):
+            yield from self._pair(generator, strategy)
+        yield from self._pools()
+
+    # -- what there is -------------------------------------------------------------------------------
+
+    def _sound(self, section: Section) -> dict[str, PartSpec]:
+        """The definitions of a section that nothing is wrong with."""
+        adapter = TypeAdapter[PartSpec](UNIONS[section])
+        sound = {}
+        for name in self.context.names[section]:
+            try:
+                value = json.dumps(self.source.data[section][name])
+                sound[name] = adapter.validate_json(value, context=self.context)
+            except ValidationError:
+                continue
+        return sound
+
+    def _chosen(self, section: Section) -> list[str]:
+        """The sound definitions that the grid runs."""
+        grid = self.source.data.get("grid")
+        names = grid.get(section) if isinstance(grid, dict) else None
+        sound = self.generators if section == "generators" else self.strategies
+        return [name for name in sound if isinstance(names, list) and name in names]
+
+    def _fault(self, path: Path, expected: str, *, value: object = None) -> Fault:
+        field = dotted(path) if value is None else assigned(path, value)
+        return Fault(self.source.place(path), field, expected)
+
+    # -- the checks ----------------------------------------------------------------------------------
+
+    def _plugins(self) -> Iterator[Fault]:
+        """Parts of other packages can be imported, and take the options that they are given."""
+        data = self.source.data
+        found: list[tuple[Path, Any]] = [(("task",), data.get("task"))]
+        for section in ("engines", "generators", "verifiers", "strategies"):
+            found += [((section, name), data[section][name]) for name in self.context.names[section]]
+        for path, part in found:
+            kind = part.get("kind") if isinstance(part, dict) else None
+            if isinstance(kind, str) and registry.external(cast(Section, path[0]), kind):
+                yield from self._plugin(path, kind, part)
+
+    def _plugin(self, path: Path, kind: str, part: Mapping[str, Any]) -> Iterator[Fault]:
+        section = cast(Section, path[0])
+        try:
+            takes = registry.parameters(section, kind)
+        except ConfigError as error:
+            yield self._fault((*path, "kind"), str(error), value=kind)
+            return
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes.values()):
+            return
+        for name in part:
+            if name != "kind" and name not in takes:
+                known = ", ".join(takes) or "nothing"
+                yield self._fault(
+                    (*path, name), f"{kind} takes no such option; it takes {known}{nearest(name, list(takes))}",
+                    value=part[name],
+                )  # fmt: skip
+        for name, parameter in takes.items():
+            needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+            if needed and name not in part and name not in registry.PROVIDED[section]:
+                yield self._fault((*path, name), f"missing; {kind} needs it")
+
+    def _reward_models(self) -> Iterator[Fault]:
+        """A reward model's tags are known."""
+        for name, verifier in self.verifiers.items():
+            if not isinstance(verifier, PrmSpec | OrmSpec) or verifier.tags is not None:
+                continue
+            engine = self.engines.get(verifier.engine)
+            if engine is None:
+                continue
+            if not isinstance(engine, TorchSpec):
+                reason = "missing; this engine names none, expected {tag: …, positive: …, negative: …}"
+                yield self._fault(("verifiers", name, "tags"), reason)
+                continue
+            try:
+                Tags.of(tiny.resolve(engine.model))
+            except ModelError as error:
+                reason = f"{engine.model!r} is no reward model: {error}, in this verifier's definition"
+                yield self._fault(("verifiers", name, "engine"), reason, value=verifier.engine)
+
+    def _numbers(self) -> Iterator[Fault]:
+        """Strategies over n samples have their n."""
+        grid = self.source.data.get("grid")
+        if isinstance(grid, dict) and grid.get("n"):
+            return
+        over_n = [name for name in self._chosen("strategies") if self._takes(name, "n")]
+        if over_n:
+            yield self._fault(
+                ("grid", "n"),
+                f"missing; {', '.join(over_n)} need a list of integers ≥ 1, such as n: [1, 4, 16]",
+            )
+
+    def _takes(self, strategy: str, parameter: str) -> bool:
+        try:
+            return parameter in registry.parameters("strategies", self.strategies[strategy].kind)
+        except ConfigError:
+            return False
+
+    def _pair(self, generator: str, strategy: str) -> Iterator[Fault]:
+        """A strategy of the grid can run on a generator of the grid."""
+        g, s = self.generators[generator], self.strategies[strategy]
+        path: Path = ("strategies", strategy)
+        if isinstance(g, ReplaySpec) and isinstance(s, PlainStrategySpec) and s.kind == "greedy":
+            reason = f"generator {generator!r} replays samples and cannot decode greedily; leave it out of the grid"
+            yield self._fault((*path, "kind"), reason, value=s.kind)
+        if self._takes(strategy, "n") and not self._independent(g):
+            yield self._fault(
+                (*path, "kind"),
+                f"pools independent draws, and generator {generator!r} ({g.kind}) draws jointly; "
+                "leave one out of the grid",
+                value=s.kind,
+            )
+        verifier = self.verifiers.get(getattr(s, "verifier", None) or "")
+        if isinstance(verifier, RecordedSpec):
+            recorded = isinstance(g, ReplaySpec) and f"scores.{verifier.score}" in g.fields
+            if not recorded:
+                yield self._fault(
+                    (*path, "verifier"),
+                    f"needs the recorded score {verifier.score!r}, which generator {generator!r} has not; "
+                    f"map it there, fields: {{scores.{verifier.score}: …}}, or leave one out of the grid",
+                    value=getattr(s, "verifier", None),
+                )
+
+    def _independent(self, spec: PartSpec) -> bool:
+        if not isinstance(spec, PluginSpec):
+            return True
+        try:
+            return bool(getattr(registry.find("generators", spec.kind), "independent", True))
+        except ConfigError:
+            return True
+
+    def _pools(self) -> Iterator[Fault]:
+        """Recorded pools answer the problems of the data set that they were recorded on."""
+        task = self.source.data.get("task")
+        kind = task.get("kind") if isinstance(task, dict) else None
+        if kind != "arithmetic":
+            return
+        for name in self._chosen("generators"):
+            spec = self.generators[name]
+            if isinstance(spec, ReplaySpec):
+                reason = (
+                    f"this task has not the problems of {File(spec.path).name!r}; expected one of kind jsonl"
+                )
+                yield self._fault(("generators", name, "kind"), reason, value="replay")

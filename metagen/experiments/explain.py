@@ -1,0 +1,100 @@
+"""From pydantic's errors to faults in a user's words."""
+
+from __future__ import annotations
+
+import inspect
+from types import UnionType
+from typing import Any, Final, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from metagen.experiments import registry
+from metagen.experiments.registry import Section
+from metagen.experiments.source import Fault, Path, Source, assigned, dotted, nearest
+from metagen.experiments.specs import SECTIONS, UNIONS, BudgetSpec, Expects, Experiment
+
+#: What pydantic's own types expect, where no field says it better.
+_SHAPES: Final = {
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+
+
+def fault(source: Source, error: ErrorDetails) -> Fault:
+    """One error of `Experiment`, with its place in the source."""
+    owner, path = _located(error["loc"])
+    value, missing = error["input"], error["type"] == "missing"
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
+        path, missing, value = (*path, "kind"), "kind" not in value, value.get("kind")
+    field = dotted(path) if missing else assigned(path, value)
+    return Fault(
+        source.place(path), field, ("missing; " if missing else "") + _expected(error, owner, path, value)
+    )
+
+
+def _located(loc: tuple[int | str, ...]) -> tuple[type | None, Path]:
+    """The model that the field belongs to, and its path as the file has it: without the tags of unions."""
+    path: Path = loc[:-1] if loc[-1:] == ("[key]",) else loc
+    depth = 1 if path[:1] == ("task",) else 2 if path[:1] and path[0] in SECTIONS else 0
+    owner: type | None = Experiment
+    if depth and len(path) > depth:
+        owner = _tagged(cast(Section, path[0]), str(path[depth]))
+        path = path[:depth] + path[depth + 1 :]
+    for key in path[depth:-1]:
+        owner = _model_of(_fields(owner).get(str(key))) or owner
+    return owner, path
+
+
+def _tagged(section: Section, tag: str) -> type | None:
+    """The model under a tag of a section's union."""
+    members = (get_args(member) for member in get_args(get_args(UNIONS[section])[0]))
+    return next((model for model, name in members if name.tag == tag), None)
+
+
+def _fields(owner: type | None) -> dict[str, Any]:
+    """The annotations of a model's fields, by name."""
+    if owner is None:
+        return {}
+    if issubclass(owner, BaseModel):
+        return {name: info.annotation for name, info in owner.model_fields.items()}
+    return inspect.get_annotations(owner, eval_str=True)
+
+
+def _model_of(annotation: Any) -> type | None:
+    """The model in an annotation such as `Model | None`."""
+    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return next((p for p in parts if isinstance(p, type) and issubclass(p, BaseModel | BudgetSpec)), None)
+
+
+def _expected(error: ErrorDetails, owner: type | None, path: Path, value: Any) -> str:
+    known = list(_fields(owner))
+    match error["type"]:
+        case "missing":
+            return f"expected {_required(owner, path)}"
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            return f"no such field; expected one of {', '.join(known)}{nearest(path[-1], known)}"
+        case "union_tag_invalid" | "union_tag_not_found":
+            kinds = registry.kinds(cast(Section, path[0]))
+            shape = "" if path[-1] == "kind" else "a mapping with kind: "
+            return f"expected {shape}one of {', '.join(kinds)}{nearest(value, kinds)}"
+        case "literal_error":
+            words = str(error["ctx"]["expected"]).replace(" or ", ", ").split(", ")
+            words = [word.strip("'") for word in words]
+            return f"expected one of {', '.join(words)}{nearest(value, words)}"
+        case "expected":
+            return error["msg"]
+        case "value_error":
+            return str(error["ctx"]["error"])
+    return f"expected {_SHAPES[error['type']]}" if error["type"] in _SHAPES else error["msg"]
+
+
+def _required(owner: type | None, path: Path) -> str:
+    """What a missing field should have been."""
+    if owner is not None and issubclass(owner, BaseModel) and path[-1] in owner.model_fields:
+        notes = owner.model_fields[str(path[-1])].metadata
+        return next((note.what for note in notes if isinstance(note, Expects)), "a mapping")
+    return "a value"

@@ -1,0 +1,100 @@
+"""Where the names in an experiment file meet classes.
+
+A kind is a name below, the name of an entry point in the group `metagen.engines`, `metagen.generators`,
+`metagen.verifiers`, `metagen.strategies` or `metagen.tasks`, or `package.module:Class`. Nothing is
+imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from operator import attrgetter
+from typing import Any, Final, Literal
+
+from metagen.errors import ConfigError
+
+Section = Literal["engines", "generators", "verifiers", "strategies", "task"]
+
+KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
+    "engines": {
+        "torch": "metagen.generators.torch:TorchEngine",
+    },
+    "generators": {
+        "engine": "metagen.generators.primitive:EngineGenerator",
+        "replay": "metagen.generators.replay:ReplayGenerator.from_jsonl",
+    },
+    "verifiers": {
+        "prm": "metagen.verifiers.reward:ProcessRewardModel",
+        "orm": "metagen.verifiers.reward:OutcomeRewardModel",
+        "oracle": "metagen.verifiers.oracle:OracleVerifier",
+        "recorded": "metagen.verifiers.recorded:RecordedVerifier",
+    },
+    "strategies": {
+        "sample": "metagen.strategies.parallel:Sample",
+        "greedy": "metagen.experiments.build:greedy",
+        "majority": "metagen.strategies.parallel:MajorityVote",
+        "best_of_n": "metagen.strategies.parallel:BestOfN",
+        "weighted": "metagen.strategies.parallel:WeightedVote",
+    },
+    "task": {
+        "arithmetic": "metagen.tasks.embedded:ArithmeticTask",
+        "jsonl": "metagen.tasks.jsonl:JsonlTask",
+    },
+}
+
+#: Parameters that are filled in, where a class has them; everything else is an option of the file.
+PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
+    "engines": frozenset(),
+    "generators": frozenset({"engine"}),
+    "verifiers": frozenset({"engine", "tags", "name", "grade"}),
+    "strategies": frozenset({"generator", "n", "answer", "verifier"}),
+    "task": frozenset(),
+}
+
+
+@cache
+def plugins(section: Section) -> Mapping[str, EntryPoint]:
+    """Kinds that installed packages bring."""
+    group = "metagen.tasks" if section == "task" else f"metagen.{section}"
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def kinds(section: Section) -> list[str]:
+    """The kinds that have names."""
+    return [*KINDS[section], *(name for name in plugins(section) if name not in KINDS[section])]
+
+
+def external(section: Section, kind: str) -> bool:
+    """Whether a kind names something outside of metagen."""
+    return kind not in KINDS[section] and (":" in kind or kind in plugins(section))
+
+
+def find(section: Section, kind: str) -> Any:
+    """The class (or the function that makes one). ConfigError if it cannot be imported."""
+    if kind in KINDS[section]:
+        target = KINDS[section][kind]
+    else:
+        target = plugins(section)[kind].value if kind in plugins(section) else kind
+    module, _, attribute = target.partition(":")
+    try:
+        return attrgetter(attribute)(import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"cannot import {target!r} ({error}); expected package.module:Class, installed beside metagen"
+        ) from error
+
+
+def parameters(section: Section, kind: str) -> Mapping[str, inspect.Parameter]:
+    """What the class takes, by name."""
+    return inspect.signature(find(section, kind)).parameters
+
+
+def make(section: Section, kind: str, options: Mapping[str, Any], available: Mapping[str, Any]) -> Any:
+    """An instance from its options and those of the `available` parts that it has parameters for."""
+    takes = parameters(section, kind)
+    parts = {name: part for name, part in available.items() if name in takes}
+    return find(section, kind)(**{**parts, **options})
