@@ -93,7 +93,7 @@ class Grant:
     account: Account | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiter:
     order: tuple[Any, ...]
     account: Account
@@ -141,7 +141,7 @@ class Account:
     def overdue(self) -> BudgetExhausted:
         """The error for a call that met the deadline."""
         account = next(a for a in self._path if a._deadline == self._deadline)
-        limit = account.budget.seconds or 0.0
+        limit = float(account.budget.seconds or 0.0)
         return BudgetExhausted("seconds", limit, 0.0, 0.0, account.owner)
 
     def left(self) -> Amounts:
@@ -217,7 +217,8 @@ class Account:
             if account._outstanding and account._misfits(need) is not None:
                 raise _Blocked(account)
         cap = _largest(0, most - 1, lambda m: self._misfit(worst(1, m)) is None) if most else 0
-        misfit = self._misfit(need if cap or not most else worst(1, 1))
+        # The limit that binds is the one that one token more would not fit.
+        misfit = self._misfit(worst(1, cap + 1) if most else need)
         assert misfit is not None
         account, i = misfit
         left = max(0.0, account._free(i))
@@ -247,8 +248,8 @@ class Account:
             except _Blocked as wait:
                 blocked.add(id(wait.account))
                 continue
-            except BudgetExhausted as refusal:
-                waiter.future.set_exception(refusal)
+            except Exception as error:  # noqa: BLE001 - it belongs to the waiter, not to whoever made room
+                waiter.future.set_exception(error)
             else:
                 waiter.future.set_result(grant)
             self._queue.remove(waiter)

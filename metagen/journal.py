@@ -6,7 +6,8 @@ any moment loses no acknowledged call.
 
 Keys name *what was asked* (fingerprint, problem, path, content, index), never how many were asked
 for or under which budget. Rows made under a limit (cut short, or refused) are kept apart from the
-complete ones, under the name of that limit, and answer only under the same limit or a tighter one.
+complete ones, under that limit's owner and amount, and answer only under the very same limit: then
+a rerun takes the same branches, whatever other budgets were run on the same journal in between.
 """
 
 from __future__ import annotations
@@ -31,15 +32,21 @@ from metagen.sequence import digest
 Status = Literal["complete", "truncated", "refused"]
 APPLICATION_ID = 0x6D657461  # "meta"
 SCHEMA = 1
+REMEDY = "restore it from a copy, or start a new run directory; nothing was changed in it"
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE problems (id TEXT PRIMARY KEY, digest BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE rows (
     key BLOB PRIMARY KEY, problem TEXT NOT NULL, path TEXT NOT NULL, kind TEXT NOT NULL,
-    maker TEXT NOT NULL, content BLOB NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL
+    maker TEXT NOT NULL, content BLOB NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL,
+    seal BLOB NOT NULL
 );
 CREATE INDEX rows_of_problem ON rows (problem);
 """
+
+
+#: A row as SQLite holds it, in the order of the table's columns.
+Columns = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +81,44 @@ class Row:
     limit: Limit | None = None
     started: float = 0.0
 
-    def dumps(self) -> str:
+    def columns(self) -> Columns:
+        """As it is stored, sealed by a digest: SQLite itself does not notice a flipped bit."""
         data: dict[str, Any] = {"p": self.payload, "u": self.usage.to_dict(), "x": self.physical.to_dict()}
         if self.limit is not None:
             data["s"] = self.status
             data["l"] = [self.limit.owner, self.limit.dimension, self.limit.amount]
-        data["t"] = round(self.started, 3)
-        return json.dumps(data, separators=(",", ":"), ensure_ascii=True)
+        data["t"] = self.started
+        text = json.dumps(data, separators=(",", ":"))
+        made = (self.key, self.problem, self.path, self.kind, self.by, self.content, self.index, text)
+        return (*made, _seal(made))
 
     @classmethod
-    def loads(cls, columns: Sequence[Any]) -> Row:
-        key, problem, path, kind, by, content, index, text = columns
+    def of(cls, columns: Columns) -> Row:
+        """Inverse of `columns`; raises JournalCorrupt if the seal does not fit."""
+        *made, seal = columns
+        if seal != _seal(made):
+            raise JournalCorrupt(
+                f"a record of problem {columns[1]!r} is torn: its seal does not fit its content"
+            )
+        key, problem, path, kind, by, content, index, text = made
         data = json.loads(text)
-        return cls(
-            key, problem, path, kind, by, content, index, data["p"],
-            Usage.from_dict(data["u"]), Usage.from_dict(data["x"]), data.get("s", "complete"),
-            Limit(*data["l"]) if "l" in data else None, data["t"],
-        )  # fmt: skip
+        usage, physical = Usage.from_dict(data["u"]), Usage.from_dict(data["x"])
+        limit = Limit(*data["l"]) if "l" in data else None
+        made_of = (key, problem, path, kind, by, content, index, data["p"], usage, physical)
+        return cls(*made_of, status=data.get("s", "complete"), limit=limit, started=data["t"])
 
 
-def row_key(by: str, problem: str, path: str, content: bytes, index: int, limit: str = "") -> bytes:
-    """The key of a record; `limit` is the owner of the limit that cut it short or refused it."""
-    return digest(by, problem, path, content, str(index), limit)
+def _seal(made: Sequence[Any]) -> bytes:
+    key, problem, path, kind, by, content, index, text = made
+    return digest(key, problem, path, kind, by, content, str(index), text)[:8]
+
+
+def row_key(
+    by: str, problem: str, path: str, content: bytes, index: int, limit: Limit | None = None
+) -> bytes:
+    """The key of a record; `limit` is the one that cut it short or refused it."""
+    bound = () if limit is None else (limit.owner, limit.dimension, repr(limit.amount))
+    return digest(by, problem, path, content, str(index), *bound)
 
 
 class Journal(Protocol):
@@ -153,7 +176,7 @@ class SQLiteJournal:
         self._vfs = vfs
         self._lock: filelock.FileLock | None = None
         self._writer: sqlite3.Connection | None = None
-        self._pending: list[tuple[Sequence[Row], asyncio.Future[None]]] = []
+        self._pending: list[tuple[list[Columns], asyncio.Future[None]]] = []
         self._flusher: asyncio.Task[None] | None = None
         if read_only and not self.path.exists():
             raise JournalCorrupt(f"no journal at {str(self.path)!r}; give the directory of a run")
@@ -176,9 +199,10 @@ class SQLiteJournal:
             self.close()
             raise
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="metagen-journal")
-        # Without WAL, readers and the writer take turns.
-        self._turn: contextlib.AbstractContextManager[Any] = (
-            contextlib.nullcontext() if self.wal or read_only else threading.Lock()
+        # One transaction at a time; without WAL, readers take turns with it.
+        self._writing = threading.Lock()
+        self._reading: contextlib.AbstractContextManager[Any] = (
+            contextlib.nullcontext() if self.wal or read_only else self._writing
         )
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
@@ -190,23 +214,24 @@ class SQLiteJournal:
         return found
 
     def of_problem(self, problem: str) -> list[Row]:
-        return list(self._select("problem = ? ORDER BY rowid", [problem]))
+        return self._select("problem = ? ORDER BY rowid", [problem])
 
     def problems(self) -> list[str]:
         """Ids of the problems that have rows."""
-        with self._turn, self._errors("read"):
+        with self._reading, self._errors("read"):
             return [r[0] for r in self._reader.execute("SELECT DISTINCT problem FROM rows ORDER BY problem")]
 
     def count(self) -> int:
-        with self._turn, self._errors("read"):
+        with self._reading, self._errors("read"):
             return int(self._reader.execute("SELECT COUNT(*) FROM rows").fetchone()[0])
 
     async def record(self, rows: Sequence[Row]) -> None:
         if self._writer is None:
-            raise JournalError(f"{str(self.path)!r} is open for reading only; open it for writing to record")
+            raise JournalError(f"{str(self.path)!r} is closed, or open for reading only; open it to record")
+        columns = [row.columns() for row in rows]
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._pending.append((rows, done))
+        self._pending.append((columns, done))
         if self._flusher is None or self._flusher.done():
             self._flusher = loop.create_task(self._flush())
         await asyncio.shield(done)
@@ -219,7 +244,7 @@ class SQLiteJournal:
         """`bind` for many problems in one commit."""
         assert self._writer is not None
         problems = list(problems)
-        with self._turn, self._errors("write"), self._writer:
+        with self._writing, self._errors("write"), self._writer:
             for at in range(0, len(problems), 500):
                 part = dict(problems[at : at + 500])
                 marks = ",".join("?" * len(part))
@@ -238,8 +263,8 @@ class SQLiteJournal:
         threads = getattr(self, "_threads", None)
         if threads is not None:
             threads.shutdown(wait=True)
-        for name in ("_reader", "_writer"):
-            connection = getattr(self, name, None)
+        reader, writer, self._writer = getattr(self, "_reader", None), self._writer, None
+        for connection in (reader, writer):
             if connection is not None:
                 connection.close()
         if self._lock is not None:
@@ -276,54 +301,54 @@ class SQLiteJournal:
                     if not done.done():
                         done.set_result(None)
 
-    def _commit(self, rows: list[Row]) -> None:
+    def _commit(self, rows: list[Columns]) -> None:
         assert self._writer is not None
-        columns = ((r.key, r.problem, r.path, r.kind, r.by, r.content, r.index, r.dumps()) for r in rows)
-        with self._turn, self._errors("write"), self._writer:
-            self._writer.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", columns)
+        with self._writing, self._errors("write"), self._writer:
+            self._writer.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     # -- opening ---------------------------------------------------------------------------------
 
     def _acquire(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(str(self.path) + ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            raise JournalLocked(
-                f"{str(self.path)!r} is being written by another process; "
-                "wait until that run has ended, or give this one another directory"
-            ) from None
+        # Whoever closes the journal releases the lock, on whatever thread.
+        lock = filelock.FileLock(f"{self.path}.lock", thread_local=False)
+        with self._errors("create"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout:
+                raise JournalLocked(
+                    f"{str(self.path)!r} is being written by another process; "
+                    "wait until that run has ended, or give this one another directory"
+                ) from None
         self._lock = lock
 
     def _create(self) -> None:
         """Make the file beside its place and rename it: a journal under its own name is never half made."""
         new = self.path.with_name(self.path.name + ".new")
-        new.unlink(missing_ok=True)
-        connection = sqlite3.connect(new)
-        with self._errors("create"), contextlib.closing(connection):
-            connection.executescript(TABLES)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
-            connection.commit()
-        new.replace(self.path)
+        with self._errors("create"):
+            new.unlink(missing_ok=True)
+            with contextlib.closing(sqlite3.connect(new)) as connection:
+                connection.executescript(TABLES)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {SCHEMA}")
+                connection.commit()
+            new.replace(self.path)
 
     def _check(self) -> None:
         name = repr(str(self.path))
-        remedy = "restore it from a copy, or start a new run directory; nothing was changed in it"
-        with self.path.open("rb") as file:
+        with self._errors("read"), self.path.open("rb") as file:
             if file.read(16) != b"SQLite format 3\x00":
-                raise JournalCorrupt(f"{name} is not a journal (its header is not SQLite's): {remedy}")
+                raise JournalCorrupt(f"{name} is not a journal (its header is not SQLite's): {REMEDY}")
         try:
             with contextlib.closing(self._connect(read_only=True)) as connection:
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
-                fault = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                fault = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         except sqlite3.DatabaseError as error:
-            raise JournalCorrupt(f"{name} is torn ({error}): {remedy}") from error
+            raise JournalCorrupt(f"{name} is torn ({error}): {REMEDY}") from error
         if application != APPLICATION_ID:
             raise JournalCorrupt(
-                f"{name} is a SQLite file of another program (id {application:#x}): {remedy}"
+                f"{name} is a SQLite file of another program (id {application:#x}): {REMEDY}"
             )
         if version != SCHEMA:
             raise JournalCorrupt(
@@ -331,7 +356,7 @@ class SQLiteJournal:
                 "read it with the version that wrote it, or start a new run directory"
             )
         if fault != "ok":
-            raise JournalCorrupt(f"{name} is torn ({fault}): {remedy}")
+            raise JournalCorrupt(f"{name} is torn ({fault}): {REMEDY}")
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         options = "?mode=rw" + (f"&vfs={self._vfs}" if self._vfs else "")
@@ -339,6 +364,8 @@ class SQLiteJournal:
         connection = sqlite3.connect(uri, uri=True, timeout=30.0, check_same_thread=False)
         if read_only:
             connection.execute("PRAGMA query_only = 1")
+            # Text that is no UTF-8 is torn: its seal says so.
+            connection.text_factory = lambda text: text.decode("utf-8", "replace")
         return connection
 
     @staticmethod
@@ -364,17 +391,19 @@ class SQLiteJournal:
                 f"go on with {remedy.format(old)}, or start a new run directory"
             )
 
-    def _select(self, where: str, values: Sequence[Any]) -> Iterator[Row]:
-        query = f"SELECT key, problem, path, kind, maker, content, number, data FROM rows WHERE {where}"
-        with self._turn, self._errors("read"):
-            found = self._reader.execute(query, values).fetchall()
-        return (Row.loads(columns) for columns in found)
+    def _select(self, where: str, values: Sequence[Any]) -> list[Row]:
+        with self._reading, self._errors("read"):
+            found = self._reader.execute(f"SELECT * FROM rows WHERE {where}", values).fetchall()
+        try:
+            return [Row.of(columns) for columns in found]
+        except JournalCorrupt as error:
+            raise JournalCorrupt(f"{str(self.path)!r}: {error}; {REMEDY}") from None
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise JournalError(
                 f"cannot {doing} {str(self.path)!r}: {error}; what was recorded before is kept: "
                 "free space or mend the file system, then resume the run"

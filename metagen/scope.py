@@ -8,11 +8,13 @@ caching, resume or tracing.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Budget, Grant, amounts
@@ -61,8 +63,10 @@ class Outcome:
 
 #: Positions in `Request.items` to run, and the cap in tokens, if any → one outcome each, in order.
 Execute = Callable[[Ordered[int], int | None], Awaitable[Ordered[Outcome]]]
-#: Logical worst case of running these positions under this cap.
+#: Logical worst case of running these positions under this cap; the calls are counted here.
 WorstCase = Callable[[Ordered[int], int | None], Usage]
+#: Told of rows in the moment in which they are charged, so that the next reservation knows of them.
+Remember = Callable[[list[Row]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +84,19 @@ class Offer:
 class _Problem:
     """What the scopes of one problem share."""
 
-    __slots__ = ("emit", "id", "journal", "order", "paths", "prefixes", "rows", "seed")
+    __slots__ = ("emit", "id", "journal", "label", "order", "paths", "prefixes", "rows", "seed")
 
     def __init__(
-        self, id: str, seed: int, journal: Journal, order: int, emit: Callable[[Sequence], None] | None
+        self,
+        id: str,
+        seed: int,
+        journal: Journal,
+        label: str,
+        order: int,
+        emit: Callable[[Sequence], None] | None,
     ) -> None:
-        self.id, self.seed, self.journal, self.order, self.emit = id, seed, journal, order, emit
+        self.id, self.seed, self.journal, self.label = id, seed, journal, label
+        self.order, self.emit = order, emit
         self.prefixes: dict[str, Prefixes] = {}
         self.rows: list[Row] = []
         self.paths: set[str] = set()
@@ -124,7 +135,8 @@ class Scope:
         """
         if budget:
             account = Account(budget, account, label or "the problem")
-        return cls(_Problem(problem, seed, journal or MemoryJournal(), order, emit), "", account, None)
+        shared = _Problem(problem, seed, journal or MemoryJournal(), label, order, emit)
+        return cls(shared, "", account, None)
 
     # -- place -----------------------------------------------------------------------------------
 
@@ -153,7 +165,7 @@ class Scope:
         self._problem.paths.add(path)
         account = self._account
         if budget:
-            owner = account.owner if account else ""
+            owner = account.owner if account else self._problem.label
             account = Account(budget, account, f"{owner}:{path}")
         return Scope(self._problem, path, account, self)
 
@@ -202,13 +214,13 @@ class Scope:
         if self._account is None:
             return Budget()
         known = {
-            d: None if v == float("inf") else max(0.0, v)
+            d: None if v == math.inf else max(0.0, v)
             for d, v in zip(
                 ("generated", "prefilled", "calls", "flops", "money"), self._account.left(), strict=True
             )
         }
         deadline = self._account.deadline
-        seconds = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
+        seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
         return Budget(
             generated=_whole(known["generated"]), prefilled=_whole(known["prefilled"]), calls=_whole(known["calls"]),
             flops=known["flops"], money=known["money"], seconds=seconds,
@@ -242,13 +254,15 @@ class Scope:
 
     # -- the one crossing ------------------------------------------------------------------------
 
-    async def call(self, request: Request, execute: Execute, worst: WorstCase) -> list[Row]:
+    async def call(
+        self, request: Request, execute: Execute, worst: WorstCase, remember: Remember | None = None
+    ) -> list[Row]:
         """Answer the items of a leaf call, from the journal or by `execute`, under all limits.
 
         Returns the rows of the first items, in order: all, or as many as the budget allowed.
         Raises BudgetExhausted when there is not even one.
         """
-        call = _Call(self, request, execute, worst)
+        call = _Call(self, request, execute, worst, remember)
         try:
             while call.pending:
                 await call.advance()
@@ -282,16 +296,26 @@ class Scope:
 class _Call:
     """One leaf call on its way: what is still pending, and what has been served."""
 
-    def __init__(self, scope: Scope, request: Request, execute: Execute, worst: WorstCase) -> None:
-        self.scope, self.request, self.execute, self.worst = scope, request, execute, worst
+    def __init__(
+        self, scope: Scope, request: Request, execute: Execute, worst: WorstCase, remember: Remember | None
+    ) -> None:
+        self.scope, self.request, self.execute, self.worst, self.remember = (
+            scope,
+            request,
+            execute,
+            worst,
+            remember,
+        )
         self.account = scope._account
         self.journal = scope._problem.journal
         self.keys = [self._key(item) for item in request.items]
         self.pending: Ordered[int] = range(len(self.keys))
         self.served: list[Row] = []
         self.found: dict[int, Row] = {}
+        path = self.account.path if self.account else ()
+        self.limits = [limit for account in path for limit in _limits(account)]
 
-    def _key(self, item: Item, limit: str = "") -> bytes:
+    def _key(self, item: Item, limit: Limit | None = None) -> bytes:
         scope = self.scope
         return row_key(self.request.by, scope._problem.id, scope._path, item.content, item.index, limit)
 
@@ -318,12 +342,6 @@ class _Call:
             if self.account is not None:
                 self.account.settle(grant, used or ZERO)
 
-    def _weight(self, i: int, cap: int | None = None) -> Amounts:
-        """What a found row weighs on the budget; what its usage does not know, at its worst."""
-        usage = self.found[i].usage
-        known = None not in (usage.generated, usage.prefilled, usage.flops, usage.money)
-        return amounts(usage) if known else amounts(usage, amounts(self.worst([i], cap)))
-
     async def _coalesce(self) -> None:
         """Wait until no pending item is being computed by someone else, before reserving anything."""
         inflight = self.journal.inflight
@@ -331,62 +349,68 @@ class _Call:
             others = [inflight[self.keys[i]] for i in self.pending if self.keys[i] in inflight]
             if not others:
                 return
-            await asyncio.wait(others)
+            ended, _ = await asyncio.wait(others, timeout=self._seconds())
+            if not ended:
+                return  # the deadline came first; what is not recorded by now is refused
 
     def _look_up(self) -> None:
-        """Rows for the pending items: those made under this very limit first, then complete ones."""
-        found = self.journal.find([self.keys[i] for i in self.pending])
-        self.found = {i: found[self.keys[i]] for i in self.pending if self.keys[i] in found}
-        for account in self.account.path if self.account else ():
-            keys = {i: self._key(self.request.items[i], account.owner) for i in self.pending}
-            limited = self.journal.find(list(keys.values()))
-            for i, key in keys.items():
-                if key in limited and _same_limit(limited[key], account):
-                    self.found[i] = limited[key]
+        """Rows for the pending items: those made under a limit in force here first, then complete ones."""
+        items = self.request.items
+        keys = {self.keys[i]: i for i in self.pending}
+        keys |= {self._key(items[i], limit): i for limit in self.limits for i in self.pending}
+        # In the order of the keys: the row of a limit takes the place of the complete one.
+        found = self.journal.find(list(keys))
+        self.found = {i: found[key] for key, i in keys.items() if key in found}
 
     async def _reserve(self) -> Grant:
+        items, ready = self.request.items, self._ready()
         if self.account is None:
-            return Grant(len(self.pending), ZERO)
+            return Grant(ready, ZERO)
         first = self.found.get(self.pending[0])
         if first is not None and first.status == "refused" and first.limit is not None:
             limit = first.limit
             raise BudgetExhausted(limit.dimension, limit.amount, 0.0, 0.0, limit.owner)
-        ready = self._ready()
-        if not ready:
-            raise self.account.overdue()
-        place = (*self.scope._place(), self.request.items[self.pending[0]].index)
-        return await self.account.reserve(place, self._need, ready, self.request.most)
+        place = (*self.scope._place(), items[self.pending[0]].index)
+        reserve = partial(self.account.reserve, place, self._need, ready, self.request.most)
+        return await (self._before_deadline(reserve) if first is None else reserve())
 
     def _ready(self) -> int:
-        """Pending items before the first that a replay refuses, or that would run after the deadline."""
-        assert self.account is not None
-        late = self.account.deadline <= time.monotonic()
-        for k, i in enumerate(self.pending):
-            row = self.found.get(i)
-            if late if row is None else row.status == "refused":
-                return k
-        return len(self.pending)
+        """Pending items up to the first of another kind: recorded, refused or new.
+
+        So what is recorded is charged, and remembered, before anything new is reserved.
+        """
+        rows = [self.found.get(i) for i in self.pending]
+        kinds = [None if row is None else row.status == "refused" for row in rows]
+        return next((k for k, kind in enumerate(kinds) if kind is not kinds[0]), len(kinds))
 
     def _need(self, k: int, cap: int | None) -> Amounts:
         """Worst case of the first k pending items: recorded usage for hits, the bound for misses."""
         first = self.pending[:k]
-        hits = [i for i in first if i in self.found] if cap is None else []
-        misses = [i for i in first if i not in self.found] if cap is None else first
-        need = self._bound(self.worst(misses, cap)) if misses else ZERO
-        return _sum([need, *(self._weight(i) for i in hits)]) if hits else need
+        if cap is None and first[0] in self.found:
+            return _sum(self._weight(i) for i in first)
+        return self._bound(self._worst(first, cap))
+
+    def _worst(self, positions: Ordered[int], cap: int | None) -> Usage:
+        return replace(self.worst(positions, cap), calls=len(positions))
+
+    def _weight(self, i: int, cap: int | None = None) -> Amounts:
+        """What a found row weighs on the budget; what its usage does not know, at its worst."""
+        usage = self.found[i].usage
+        unknown = {limit.dimension for limit in self.limits if getattr(usage, limit.dimension) is None}
+        if unknown:
+            worst = self.worst([i], cap)
+            usage = replace(usage, **{d: getattr(worst, d) for d in unknown})
+        return self._bound(usage)
 
     def _bound(self, worst: Usage) -> Amounts:
         """A worst case as amounts; a limit on something that cannot be bounded is an error."""
-        assert self.account is not None
-        for dimension in DIMENSIONS:
-            if getattr(worst, dimension) is None:
-                for account in self.account.path:
-                    if getattr(account.budget, dimension) is not None:
-                        raise UnsupportedError(
-                            f"a budget of {getattr(account.budget, dimension)!r} {dimension} cannot be kept: "
-                            f"the {_name(self.request)} cannot bound its {dimension}; "
-                            "give it a count, a price or a model shape, or limit something else"
-                        )
+        for limit in self.limits:
+            if getattr(worst, limit.dimension) is None:
+                raise UnsupportedError(
+                    f"a budget of {limit.amount:g} {limit.dimension} cannot be kept: "
+                    f"the {_name(self.request)} cannot bound its {limit.dimension}; "
+                    "give it a count, a price or a model shape, or limit something else"
+                )
         return amounts(worst)
 
     def _answers(self, row: Row | None, grant: Grant) -> bool:
@@ -402,13 +426,9 @@ class _Call:
         done: asyncio.Future[None] = loop.create_future()
         for i in misses:
             self.journal.inflight[self.keys[i]] = done
-        started, clock = time.time(), time.monotonic()
+        started, clock = _now(), time.monotonic()
         try:
-            deadline = self.account.deadline if self.account else float("inf")
-            if deadline == float("inf"):
-                outcomes = await self.execute(misses, grant.cap)
-            else:
-                outcomes = await self._before(deadline, misses, grant.cap)
+            outcomes = await self._before_deadline(lambda: self.execute(misses, grant.cap))
             seconds = (time.monotonic() - clock) / max(1, len(misses))
             rows = [
                 self._outcome(i, o, grant, started, seconds) for i, o in zip(misses, outcomes, strict=True)
@@ -420,15 +440,25 @@ class _Call:
                 self.journal.inflight.pop(self.keys[i], None)
             done.set_result(None)
 
-    async def _before(self, deadline: float, misses: list[int], cap: int | None) -> Ordered[Outcome]:
-        clock = asyncio.timeout(max(0.0, deadline - time.monotonic()))
+    def _seconds(self) -> float | None:
+        """Until the deadline; None without one."""
+        deadline = self.account.deadline if self.account else math.inf
+        return None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+
+    async def _before_deadline(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work`, which is cancelled, or not even begun, when the deadline has come."""
+        seconds = self._seconds()
+        if self.account is None or seconds is None:
+            return await work()
+        if not seconds:
+            raise self.account.overdue()
+        clock = asyncio.timeout(seconds)
         try:
             async with clock:
-                return await self.execute(misses, cap)
+                return await work()
         except TimeoutError:
             if not clock.expired():
                 raise
-            assert self.account is not None
             raise self.account.overdue() from None
 
     def _outcome(self, i: int, outcome: Outcome, grant: Grant, started: float, seconds: float) -> Row:
@@ -455,13 +485,15 @@ class _Call:
         started: float,
     ) -> Row:
         item, request, scope = self.request.items[i], self.request, self.scope
-        key = self._key(item, limit.owner) if limit else self.keys[i]
+        key = self._key(item, limit) if limit else self.keys[i]
         made = (scope._problem.id, scope._path, request.kind, request.by, item.content, item.index)
         return Row(key, *made, payload, usage, physical, status, limit, started)
 
     def _deliver(self, rows: list[Row], grant: Grant) -> None:
         self.served += rows
         self.scope._problem.rows += rows
+        if self.remember is not None:
+            self.remember(rows)
         self.pending = self.pending[grant.count :]
         for row in rows:
             if row.limit is not None:
@@ -470,20 +502,25 @@ class _Call:
     async def refuse(self, refusal: BudgetExhausted) -> None:
         """Record that the pending items were refused, so that a replay takes the same branch."""
         limit = Limit(refusal.owner, refusal.dimension, refusal.limit)
-        rows = [self._row(i, None, status="refused", limit=limit, started=time.time()) for i in self.pending]
-        self.scope._problem.rows += rows
+        rows = [self._row(i, None, status="refused", limit=limit, started=_now()) for i in self.pending]
         known = self.journal.find([row.key for row in rows])
-        await self.journal.record([row for row in rows if row.key not in known])
+        self.scope._problem.rows += [known.get(row.key, row) for row in rows]
+        new = [row for row in rows if row.key not in known]
+        if new:
+            await self.journal.record(new)
 
 
-def _same_limit(row: Row, account: Account) -> bool:
-    """Whether a row made under a limit answers under this account: the same limit, or (refusals) a tighter one."""
-    if row.limit is None or row.limit.owner != account.owner:
-        return False
-    now = getattr(account.budget, row.limit.dimension)
-    if now is None:
-        return False
-    return bool(now == row.limit.amount or (row.status == "refused" and now < row.limit.amount))
+def _now() -> float:
+    """Wall clock in seconds, to the millisecond."""
+    return round(time.time(), 3)
+
+
+def _limits(account: Account) -> Iterator[Limit]:
+    """The limits that an account sets itself."""
+    for dimension in (*DIMENSIONS, "seconds"):
+        amount = getattr(account.budget, dimension)
+        if amount is not None:
+            yield Limit(account.owner, dimension, float(amount))
 
 
 def _name(request: Request) -> str:

@@ -47,7 +47,7 @@ class Prompt:
     problem_id: str
     text: str | None = None
     messages: tuple[Message, ...] = ()
-    public: Mapping[str, Any] = field(default_factory=dict)
+    public: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if (self.text is None) == (not self.messages):
@@ -141,7 +141,7 @@ class Sequence:
     cut: bool = False
     exhausted: bool = False
     steps: tuple[int, ...] = ()
-    scores: Mapping[str, Score] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, prefix: Sequence | Prompt | str) -> Sequence:
@@ -177,11 +177,13 @@ class Sequence:
                 f"a finished sequence cannot be extended: finish={self.finish!r}; "
                 "generate from a prefix whose finish is None"
             )
-        if tokens is not None and self.text:
-            same = self.tokens is not None and self.tokens.tokenizer == tokens.tokenizer
-            tokens = TokenIds(self.tokens.ids + tokens.ids, tokens.tokenizer) if same else None  # type: ignore[union-attr]
+        if tokens is not None and self.tokens is not None and self.tokens.tokenizer == tokens.tokenizer:
+            # Even if there is no text yet: a token may hold only a part of its first character.
+            tokens = TokenIds(self.tokens.ids + tokens.ids, tokens.tokenizer)
+        elif self.text:
+            tokens = None
         known = self.logprob is not None and logprob is not None
-        old_logprobs = self.token_logprobs if self.text else ()
+        old_logprobs = self.token_logprobs if self.text else self.token_logprobs or ()
         both = old_logprobs is not None and token_logprobs is not None
         return replace(
             self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from metagen.cost import Usage
@@ -38,6 +39,7 @@ class Trace:
         import networkx
 
         graph: networkx.DiGraph[Any] = networkx.DiGraph(problem=self.problem)
+        number = count()
         totals: dict[str, list[Usage]] = {"": []}
         physical: dict[str, list[Usage]] = {"": []}
         graph.add_node("", kind="problem", label=self.problem, status="complete")
@@ -51,7 +53,8 @@ class Trace:
                     graph.add_edge(parent, node)
                 places.append(node)
                 parent = node
-            leaf = f"{parent}#{row.kind}:{row.by[:8]}:{row.content.hex()[:8]}:{row.index}"
+            # A record that answered twice, or was refused and then ran, is a leaf each time.
+            leaf = f"{parent}#{next(number)}:{row.kind}:{row.index}"
             graph.add_node(
                 leaf, kind=row.kind, label=f"{row.kind} {row.index}", status=row.status,
                 usage=row.usage, physical=row.physical, row=row,
