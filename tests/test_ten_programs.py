@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from metagen.budget import Budget
 from metagen.generators.base import Generator
 from metagen.generators.function import FunctionGenerator
+from metagen.generators.tiny import resolve
+from metagen.generators.torch import TorchEngine
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence, Until
+from metagen.sequence import Message, Prompt, Sequence, Step, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
+from metagen.tasks.embedded import ArithmeticTask
 from metagen.testing import CountingJournal, first_word, last_word, numbers, run
+from metagen.verifiers.reward import ProcessRewardModel
 
 PROMPT = Prompt("p1", text="How many?")
 
@@ -62,8 +71,11 @@ def test_3_sixty_four_samples_begin_with_the_sixteen() -> None:
 KILLED = """
 import sys, time
 from metagen.generators.function import FunctionGenerator
+from metagen.generators.tiny import resolve
+from metagen.generators.torch import TorchEngine
 from metagen.journal import SQLiteJournal
 from metagen.strategies.parallel import MajorityVote
+from metagen.tasks.embedded import ArithmeticTask
 from metagen.testing import last_word
 
 def write(prefix, seed, index):
@@ -90,6 +102,7 @@ def test_4_resume_after_kill_9(tmp_path: Path) -> None:
     first = subprocess.Popen([*command, "0.05"], stdout=subprocess.PIPE)
     while not calls.exists() or calls.read_text().count("\n") < 4:
         assert first.poll() is None, "the program ended before it could be killed"
+        time.sleep(0.01)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
     with SQLiteJournal(journal, read_only=True) as opened:
@@ -127,6 +140,60 @@ class Shortest(Strategy):
         return best
 
 
+@pytest.fixture(scope="module")
+def small() -> Iterator[TorchEngine]:
+    with TorchEngine("tiny-0.1m", threads=1) as engine:
+        yield engine
+
+
+QUESTION = Prompt("q", text="Q:a=12+7;b=a*3;c=b-8;c?\nS:\n")
+
+
+class StepByStep(Strategy):
+    """Extends a prefix one step at a time, each step under a place of its own."""
+
+    accepts_until = False
+
+    def __init__(self, generator: Generator, most: int) -> None:
+        self.generator, self.most = generator, most
+
+    @property
+    def fingerprint(self) -> str:
+        return f"step by step {self.most} {self.generator.fingerprint}"
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        for i in range(self.most):
+            (prefix,) = await self.generator.generate(
+                prefix, until=Step("\n"), scope=scope.child(f"step/{i}")
+            )
+            scope.offer(prefix, value=float(i))
+            if prefix.finish is not None:
+                break
+        return prefix
+
+
+def test_5_a_prefix_extended_step_by_step(small: TorchEngine) -> None:
+    generator = small.generator(max_tokens=120)
+    result = StepByStep(generator, 12).solve(QUESTION)
+
+    sequence = result.sequence
+    assert sequence.finish == "eos"
+    assert len(sequence.steps) >= 2
+    assert all(sequence.text[end - 1] == "\n" for end in sequence.steps)
+    # Ids are carried from step to step: nothing is tokenised again, and a prefix is paid for once.
+    assert sequence.tokens is not None
+    assert small.render(sequence)[-len(sequence.tokens.ids) :] == sequence.tokens.ids
+    usages = [row.usage for row in result.trace.rows]
+    assert usages[0].prefilled == len(small.render(Sequence.of(QUESTION)))
+    assert [u.prefilled for u in usages[1:]] == [1] * (len(usages) - 1), (
+        "a step's last token is fed by the next"
+    )
+    # Greedy decoding in steps is greedy decoding in one go.
+    greedy = generator.replace(temperature=0.0)
+    whole = Sample(greedy).solve(QUESTION)
+    assert StepByStep(greedy, 40).solve(QUESTION).text == whole.text
+
+
 def test_6_exhaustion_in_the_middle_returns_the_best_so_far() -> None:
     lengths = [9, 7, 8, 3, 1]
 
@@ -139,6 +206,49 @@ def test_6_exhaustion_in_the_middle_returns_the_best_so_far() -> None:
     assert result.text == "x" * 7
     assert result.exhausted
     assert result.usage.generated == 30
+
+
+def test_7_two_tokenizers_in_one_pipeline() -> None:
+    """A generator over byte pairs, judged by a reward model over characters: they share text only."""
+    task = ArithmeticTask()
+    with TorchEngine("tiny-bpe", threads=1) as model, TorchEngine("tiny-prm", threads=1) as judge:
+        assert model.tokenizer_fingerprint != judge.tokenizer_fingerprint
+        verifier = ProcessRewardModel(judge)
+        generator = model.generator(max_tokens=120)
+        result = WeightedVote(generator, 4, verifier=verifier, answer=task.answer).solve(QUESTION)
+
+        sampled, scored = ([r for r in result.trace.rows if r.kind == kind] for kind in ("generate", "score"))
+        assert len(sampled) == 4
+        assert scored
+        first = sampled[0].payload
+        assert first is not None
+        assert len(first["ids"]) < len(first["text"]), "tokens of the generator span characters"
+        steps = scored[0].payload
+        assert steps is not None
+        assert len(steps["steps"]) == len(verifier.split(first["text"]))
+        # Each model pays for the prompt in its own tokens.
+        assert sampled[0].usage.prefilled == len(model.render(Sequence.of(QUESTION)))
+        assert scored[0].usage.prefilled == scored[0].usage.tokens
+        assert scored[0].usage.prefilled > len(judge.render(Sequence.of(QUESTION)))
+
+
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{ '\\n' }}{% endif %}{% endfor %}"
+
+
+def test_8_a_chat_prompt_with_a_partial_assistant_turn(tmp_path: Path) -> None:
+    """The engine's own template renders the turns; the last one is continued, not answered."""
+    folder = tmp_path / "chat"
+    shutil.copytree(resolve("tiny-0.1m"), folder)
+    (folder / "chat_template.jinja").write_text("<s>" + TEMPLATE)
+    begun = "S:\na=12+7=19\n"
+    with TorchEngine(folder, threads=1) as engine:
+        greedy = Sample(engine.generator(temperature=0.0, max_tokens=120))
+        chat = [Message("user", "Q:a=12+7;b=a*3;c=b-8;c?"), Message("assistant", begun)]
+        as_chat = greedy.solve(chat)
+        as_text = greedy.solve(f"Q:a=12+7;b=a*3;c=b-8;c?\n{begun}")
+    assert as_chat.text == as_text.text
+    assert as_chat.text.startswith("b=")
+    assert as_chat.usage.prefilled == as_text.usage.prefilled
 
 
 def test_9_an_engine_without_token_ids() -> None:

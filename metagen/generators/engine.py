@@ -8,6 +8,7 @@ budgets: seeds and limits come with the request, accounting comes with the answe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -117,7 +118,7 @@ class EvaluateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """logprobs[i][j]: of label j at position i (or of the following token, j = 0), raw model, nats."""
+    """`logprobs[i][j]`: of label j at position i (or of the following token, j = 0), raw model, nats."""
 
     logprobs: tuple[tuple[float, ...], ...]
     prefilled: int | None = None
@@ -157,6 +158,11 @@ class Engine(Protocol):
     @property
     def shape(self) -> ModelShape | None:
         """For the cost model; None if unknown."""
+        ...
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the model lies; None if it is not on this machine."""
         ...
 
     @property

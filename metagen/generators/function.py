@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 from metagen.cost import Usage
+from metagen.errors import EngineError
 from metagen.generators.engine import Sample
-from metagen.generators.primitive import Primitive, payload
+from metagen.generators.primitive import Primitive, letters, payload
+from metagen.journal import Row
 from metagen.scope import Item, Outcome, Scope
 from metagen.sequence import Sequence, Until, digest
 
@@ -51,11 +53,31 @@ class FunctionGenerator(Primitive):
         generated = sample.generated
         if generated is None and self._count is not None:
             generated = self._count(sample.text)
-        prefilled = self._count(prefix.prompt.text or "") if self._count else None
-        usage = Usage(prefilled=prefilled, generated=generated, flops=None, flops_2n=None)
-        return Outcome(payload(sample), usage, Usage(prefilled=prefilled, generated=generated, calls=1))
+        if self._max_tokens is not None and generated is not None and generated > self._max_tokens:
+            raise EngineError(
+                f"the function of problem {prefix.prompt.problem_id!r} wrote {generated} tokens and may write "
+                f"{self._max_tokens}: {sample.text[:60]!r}; raise max_tokens, or let it write less"
+            )
+        total = self._prompt_tokens(prefix)
+        prefilled = None
+        if total is not None:
+            text = letters(prefix)
+            prefilled = total - total * scope.prefixes(self.fingerprint).add(text) // len(text)
+        cached = None if total is None or prefilled is None else total - prefilled
+        usage = Usage(prefilled=prefilled, cached=cached, generated=generated, flops=None, flops_2n=None)
+        return Outcome(payload(sample), usage, Usage(prefilled=total, generated=generated, calls=1))
+
+    def _prompt_tokens(self, prefix: Sequence) -> int | None:
+        return self._count(letters(prefix).decode("utf-8", "surrogatepass")) if self._count else None
+
+    def remember(self, prefix: Sequence, scope: Scope, rows: list[Row]) -> None:
+        scope.prefixes(self.fingerprint).add(letters(prefix))
 
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
-        prefilled = n * self._count(prefix.prompt.text or "") if self._count else None
+        total = self._prompt_tokens(prefix)
+        prefilled = None
+        if total is not None:
+            text = letters(prefix)
+            prefilled = total - total * scope.prefixes(self.fingerprint).known(text) // len(text)
         generated = None if self._max_tokens is None or self._count is None else n * self._max_tokens
         return Usage(prefilled=prefilled, generated=generated, calls=n, flops=None, flops_2n=None)

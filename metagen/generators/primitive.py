@@ -9,6 +9,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
+from functools import partial
 from typing import Any
 
 from metagen.cost import Price, Usage, decode_flops, flops_2n, prefill_flops
@@ -46,8 +47,7 @@ class Primitive(Generator):
             tokens = cap if cap is not None else most
             return self.worst(prefix, len(positions), tokens, scope)
 
-        rows = await scope.call(request, execute, worst)
-        self.remember(prefix, rows, scope)
+        rows = await scope.call(request, execute, worst, partial(self.remember, prefix, scope))
         return [self._sequence(prefix, row) for row in rows]
 
     @abstractmethod
@@ -64,7 +64,7 @@ class Primitive(Generator):
         """New tokens that one sample may have; None if they cannot be limited."""
         return None
 
-    def remember(self, prefix: Sequence, rows: list[Row], scope: Scope) -> None:
+    def remember(self, prefix: Sequence, scope: Scope, rows: list[Row]) -> None:
         """Note in the logical prefix cache what the rows hold."""
 
     def _sequence(self, prefix: Sequence, row: Row) -> Sequence:
@@ -170,10 +170,10 @@ class EngineGenerator(Primitive):
             return None, None
         cache = scope.prefixes(self.engine.fingerprint)
         if answer.prefix_ids is not None:
-            known = cache.known(answer.prefix_ids)
-            return total - known, known
-        letters = _letters(prefix)
-        known = total * cache.known(letters) // len(letters)
+            known = cache.add(answer.prefix_ids)
+        else:
+            text = letters(prefix)
+            known = total * cache.add(text) // len(text)
         return total - known, known
 
     def _outcome(
@@ -206,7 +206,7 @@ class EngineGenerator(Primitive):
         ids = self.engine.render(prefix)
         if ids is None:
             # A token holds at least one byte; templates add a few per message.
-            total = len(bytes(_letters(prefix))) + 16 * (1 + len(prefix.prompt.messages))
+            total = len(bytes(letters(prefix))) + 16 * (1 + len(prefix.prompt.messages))
             known = 0
         else:
             total, known = len(ids), scope.prefixes(self.engine.fingerprint).known(ids)
@@ -223,18 +223,20 @@ class EngineGenerator(Primitive):
             money=_plus(first.money, other.money, n - 1),
         )
 
-    def remember(self, prefix: Sequence, rows: list[Row], scope: Scope) -> None:
+    def remember(self, prefix: Sequence, scope: Scope, rows: list[Row]) -> None:
         cache = scope.prefixes(self.engine.fingerprint)
         head = self.engine.render(prefix)
-        start: list[int] = list(head) if head is not None else list(_letters(prefix))
         for row in rows:
             assert row.payload is not None
-            ids = row.payload.get("ids")
-            added = ids if head is not None and ids is not None else row.payload["text"].encode()
-            cache.add(start + list(added) if head is None or ids is not None else start)
+            if head is None:
+                cache.add(letters(prefix) + row.payload["text"].encode("utf-8", "surrogatepass"))
+            else:
+                # The last token was decoded and never fed back: whoever goes on from here pays for it.
+                fed = (*head, *row.payload.get("ids", ()))[: len(head) + (row.usage.generated or 1) - 1]
+                cache.add(fed)
 
 
-def _letters(prefix: Sequence) -> bytes:
+def letters(prefix: Sequence) -> bytes:
     """The bytes of a rendered prefix, for engines that have no token ids."""
     parts = [f"{m.role}\n{m.content}\n" for m in prefix.prompt.messages]
     return ((prefix.prompt.text or "".join(parts)) + prefix.text).encode("utf-8", "surrogatepass")

@@ -69,7 +69,13 @@ class ReplayGenerator(Primitive):
         """
         names = {"id": "id", "texts": "texts", **(fields or {})}
         pool: dict[str, list[Recorded]] = {}
-        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"cannot read the pool {str(path)!r}: {error}; expected a JSONL file in UTF-8"
+            ) from error
+        for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             where = f"{str(path)!r}, line {number}"
@@ -77,6 +83,8 @@ class ReplayGenerator(Primitive):
                 record = json.loads(line)
             except json.JSONDecodeError as error:
                 raise DataError(f"{where} is not JSON ({error}); expected one object a line") from error
+            if not isinstance(record, dict):
+                raise DataError(f"{where} is {record!r:.60}; expected one object a line")
             problem = str(_field(record, names["id"], where))
             if problem in pool:
                 raise DataError(f"{where}: problem id {problem!r} occurs twice; ids must be unique")
@@ -158,9 +166,13 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], where: str) ->
         for k, v in names.items()
         if k.startswith("scores.")
     }
-    for name, values in [("generated", counts), *scores.items()]:
-        if len(values) != len(texts):
-            raise DataError(f"{where}: {len(values)} {name!r} for {len(texts)} samples; expected one each")
+    for name, values in [("texts", texts), ("generated", counts), *scores.items()]:
+        if not isinstance(values, list) or len(values) != len(texts):
+            raise DataError(f"{where}: {name!r} is {values!r:.60}; expected a list with one entry a sample")
+    for name, values in scores.items():
+        wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float)]
+        if wrong:
+            raise DataError(f"{where}: a score {name!r} is {wrong[0]!r}; expected numbers")
     return [
         Recorded("" if text is None else str(text), counts[i], {k: float(v[i]) for k, v in scores.items()})
         for i, text in enumerate(texts)

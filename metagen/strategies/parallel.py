@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
+from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
@@ -17,8 +18,8 @@ from metagen.strategies.aggregate import Selection, best_of, weighted_vote
 from metagen.strategies.base import Strategy
 from metagen.verifiers.base import Answer, AnswerRule, Verifier
 
-#: Candidates per wave while a limit binds scoring too: what is generated gets scored before the next wave.
-WAVE = 4
+#: What generating and scoring spend alike.
+SHARED = ("prefilled", "calls", "flops", "money", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,10 @@ class Parallel(Strategy):
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         candidates: list[Candidate] = []
         sampling, scoring = scope.child("sample"), scope.child("score")
-        wave = self._wave(scope)
+        before = scope.left()
         while len(candidates) < self.n:
             start = len(candidates)
-            n = min(wave, self.n - start)
+            n = min(self._wave(before, scope.left(), start), self.n - start)
             try:
                 sequences = await self.generator.generate(prefix, n=n, start=start, scope=sampling)
                 candidates += await self._judge(sequences, scope, scoring)
@@ -103,10 +104,19 @@ class Parallel(Strategy):
                 break
         return self.select(candidates, prefix, scope)
 
-    def _wave(self, scope: Scope) -> int:
-        left = scope.left()
-        shared = (left.prefilled, left.calls, left.flops, left.money, left.seconds)
-        return WAVE if self.verifier and any(limit is not None for limit in shared) else self.n
+    def _wave(self, before: Budget, left: Budget, done: int) -> int:
+        """How many to draw before scoring: half of what the rest affords, going by the candidates so far.
+
+        So a limit that binds generating and scoring alike never ends with a pool that nobody judged.
+        """
+        limits = [d for d in SHARED if getattr(left, d) is not None] if self.verifier else []
+        if not limits:
+            return self.n
+        if not done:
+            return 1
+        spent = {d: (getattr(before, d) - getattr(left, d)) / done for d in limits}
+        affords = [getattr(left, d) / spent[d] for d in limits if spent[d] > 0]
+        return max(1, int(min(affords, default=self.n) / 2))
 
     async def _judge(self, sequences: list[Sequence], scope: Scope, scoring: Scope) -> list[Candidate]:
         """Candidates with answers and scores; each is offered before it is scored."""

@@ -56,8 +56,9 @@ class PrimitiveVerifier(Verifier):
         def worst(positions: Ordered[int], cap: int | None) -> Usage:
             return self.worst([unique[i] for i in positions], scope)
 
-        rows = await scope.call(request, execute, worst)
-        self.remember(unique[: len(rows)], rows, scope)
+        rows = await scope.call(
+            request, execute, worst, lambda rows: self.remember([distinct[r.content] for r in rows], scope)
+        )
         scores = {row.content: score_of(row) for row in rows}
         return [scores.get(s.digest, UNSCORED) for s in sequences]
 
@@ -69,8 +70,8 @@ class PrimitiveVerifier(Verifier):
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
         """Logical worst case of scoring these sequences."""
 
-    def remember(self, sequences: Ordered[Sequence], rows: list[Row], scope: Scope) -> None:
-        """Note in the logical prefix cache what the rows hold."""
+    def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
+        """Note in the logical prefix cache what has been scored."""
 
 
 def score_payload(score: Score) -> dict[str, object]:

@@ -18,7 +18,6 @@ from typing import ClassVar, Literal
 from metagen.cost import Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, ModelError, PromptError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
-from metagen.journal import Row
 from metagen.scope import Outcome, Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
@@ -158,7 +157,7 @@ class RewardModel(PrimitiveVerifier):
         bounds = [self._priced(len(r.ids), cache.known(r.ids), len(r.positions)) for r in requests]
         return dataclasses.replace(Usage.sum(bounds), calls=len(bounds))
 
-    def remember(self, sequences: Ordered[Sequence], rows: list[Row], scope: Scope) -> None:
+    def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.engine.fingerprint)
         for sequence in sequences:
             cache.add(self._request(sequence).ids)

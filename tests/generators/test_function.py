@@ -1,0 +1,111 @@
+"""A generator made of a function."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import pytest
+
+from metagen.budget import Budget
+from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.generators.engine import Sample
+from metagen.generators.function import FunctionGenerator
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence, TokenIds
+
+T = TypeVar("T")
+PREFIX = Sequence(Prompt("p", text="one two"))
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def run(work: Awaitable[T]) -> T:
+    async def main() -> T:
+        return await work
+
+    return asyncio.run(main())
+
+
+def test_the_function_sees_prefix_seed_and_index() -> None:
+    scope = Scope.root("p", seed=1)
+    seen: list[tuple[str, int, int]] = []
+
+    def function(prefix: Sequence, seed: int, index: int) -> str:
+        seen.append((prefix.text, seed, index))
+        return f" {index}"
+
+    prefix = PREFIX.extend("so far")
+    results = run(FunctionGenerator(function).generate(prefix, n=3, start=2, scope=scope))
+    assert [r.text for r in results] == ["so far 2", "so far 3", "so far 4"]
+    assert all(r.finish == "eos" and r.extends(prefix) for r in results)
+    assert [(t, i) for t, _, i in seen] == [("so far", 2), ("so far", 3), ("so far", 4)]
+    assert len({seed for _, seed, _ in seen}) == 3
+
+
+def test_it_may_be_async_and_say_more_than_text() -> None:
+    async def function(prefix: Sequence, seed: int, index: int) -> Sample:
+        await asyncio.sleep(0)
+        return Sample("a\n", None, 2, logprob=-1.5, finish=None, cut=True, step_end=2)
+
+    (result,) = run(FunctionGenerator(function).generate(PREFIX, scope=Scope.root()))
+    assert (result.text, result.finish, result.cut, result.steps, result.logprob) == (
+        "a\n",
+        None,
+        True,
+        (2,),
+        -1.5,
+    )
+    assert result.tokens is None
+
+
+def test_without_a_count_tokens_are_unknown_and_cannot_be_limited() -> None:
+    generator = FunctionGenerator(lambda prefix, seed, index: "a b c")
+    scope = Scope.root()
+    run(generator.generate(PREFIX, n=2, scope=scope))
+    assert (scope.usage.generated, scope.usage.prefilled, scope.usage.calls) == (None, None, 2)
+    with pytest.raises(UnsupportedError, match="cannot bound its generated"):
+        run(generator.generate(PREFIX, scope=Scope.root(budget=Budget(generated=5))))
+
+
+def test_with_a_count_and_a_bound_it_is_charged_by_what_it_wrote() -> None:
+    generator = FunctionGenerator(lambda p, s, i: "w " * (i + 1), count=words, max_tokens=4)
+    scope = Scope.root(budget=Budget(generated=8))
+    # 1 + 2 + 3 words; the fourth could have four, and two are left.
+    assert [words(s.text) for s in run(generator.generate(PREFIX, n=4, scope=scope))] == [1, 2, 3]
+    assert scope.exhausted and scope.left().generated == 2
+    with pytest.raises(BudgetExhausted, match="generated"):
+        run(generator.generate(PREFIX, start=9, scope=scope))
+
+
+def test_its_name_is_its_fingerprint() -> None:
+    def function(prefix: Sequence, seed: int, index: int) -> str:
+        return ""
+
+    assert FunctionGenerator(function).fingerprint == FunctionGenerator(lambda p, s, i: "x").fingerprint
+    assert (
+        FunctionGenerator(function, name="a").fingerprint != FunctionGenerator(function, name="b").fingerprint
+    )
+
+
+@pytest.mark.parametrize(("n", "start"), [(0, 0), (-1, 0), (1, -1)])
+def test_bad_numbers_are_refused(n: int, start: int) -> None:
+    with pytest.raises(InputError, match="FunctionGenerator"):
+        run(FunctionGenerator(lambda p, s, i: "").generate(PREFIX, n=n, start=start, scope=Scope.root()))
+
+
+def test_finished_prefixes_and_unknown_parameters_are_refused() -> None:
+    generator = FunctionGenerator(lambda p, s, i: "")
+    with pytest.raises(InputError, match="is finished"):
+        run(generator.generate(PREFIX.extend("x", finish="stop"), scope=Scope.root()))
+    with pytest.raises(UnsupportedError, match="temperature"):
+        generator.replace(temperature=0.5)
+
+
+def test_ids_of_an_unknown_tokenizer_are_not_kept() -> None:
+    generator = FunctionGenerator(lambda p, s, i: Sample("x", (1, 2), 2, finish="eos"))
+    (result,) = run(generator.generate(PREFIX.extend("y", tokens=TokenIds((9,), "t")), scope=Scope.root()))
+    assert result.tokens is None

@@ -1,0 +1,184 @@
+"""Sample n, then aggregate: shared pools, eligibility, and budgets that end on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from metagen.errors import InputError, UnsupportedError
+from metagen.generators.base import Generator
+from metagen.generators.engine import Sample as Drawn
+from metagen.generators.function import FunctionGenerator
+from metagen.journal import MemoryJournal
+from metagen.sequence import Prompt, Score, Sequence
+from metagen.strategies.base import Result, Strategy
+from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
+from metagen.verifiers.function import FunctionRule, FunctionVerifier
+
+T = TypeVar("T")
+PROMPT = Prompt("p", text="?")
+#: The answer is the digit after "="; "?" cannot be read.
+ANSWER = FunctionRule(
+    lambda text: text.partition("=")[2][:1] or None, lambda answer: answer if answer.isdigit() else None
+)
+
+
+def writes(*texts: str | Drawn, name: str = "writes") -> FunctionGenerator:
+    return FunctionGenerator(lambda p, s, i: texts[i], count=len, max_tokens=8, name=name)
+
+
+def scored(scores: dict[str, float | Score]) -> FunctionVerifier:
+    return FunctionVerifier(lambda s: scores[s.text])
+
+
+def cut(text: str) -> Drawn:
+    return Drawn(text, None, len(text), finish="length")
+
+
+def test_majority_weighted_and_best_choose_as_their_formulas_say() -> None:
+    generator = writes("a=1", "b=2", "c=2", "d=3", "e=3")
+    verifier = scored({"a=1": 0.95, "b=2": 0.3, "c=2": 0.4, "d=3": 0.6, "e=3": 0.2})
+    best = BestOfN(generator, 5, verifier=verifier, answer=ANSWER).solve(PROMPT)
+    weighted = WeightedVote(generator, 5, verifier=verifier, answer=ANSWER).solve(PROMPT)
+    assert (best.text, best.sequence.scores["function"].value) == ("a=1", 0.95)
+    assert weighted.text == "a=1"  # 0.95 against 0.7 and 0.8
+    more = writes("a=1", "b=2", "c=2", "d=3", "e=3", "f=3", name="more")
+    assert MajorityVote(more, 6, answer=ANSWER).solve(PROMPT).answer.key == "3"  # type: ignore[union-attr]
+    assert Sample(generator, answer=ANSWER).solve(PROMPT).text == "a=1"
+    assert best.sequence.finish == "eos" and not best.exhausted and not best.oracle
+
+
+def test_what_is_cut_or_has_no_readable_answer_loses_to_whatever_has_one() -> None:
+    generator = writes(cut("a=1"), "b=?", "c", "d=4")
+    verifier = scored({"a=1": 0.9, "b=?": 0.8, "c": 0.7, "d=4": 0.1})
+    for strategy in (
+        BestOfN(generator, 4, verifier=verifier, answer=ANSWER),
+        WeightedVote(generator, 4, verifier=verifier, answer=ANSWER),
+        MajorityVote(generator, 4, answer=ANSWER),
+    ):
+        result = strategy.solve(PROMPT)
+        assert result.text == "d=4"
+        verdicts = {c.sequence.text: c.key for c in result.candidates}
+        assert verdicts == {"a=1": "1", "b=?": None, "c": None, "d=4": "4"}
+    # Without an answer rule a cut text loses, any other does not.
+    assert BestOfN(generator, 4, verifier=verifier).solve(PROMPT).text == "b=?"
+
+
+def test_with_nothing_eligible_the_best_of_what_there_is_is_returned() -> None:
+    generator = writes(cut("a"), cut("b"))
+    assert (
+        BestOfN(generator, 2, verifier=scored({"a": 0.1, "b": 0.2}), answer=ANSWER).solve(PROMPT).text == "b"
+    )
+    assert MajorityVote(generator, 2, answer=ANSWER).solve(PROMPT).text in {"a", "b"}
+
+
+def test_verdicts_instead_of_scores_lose() -> None:
+    verifier = scored({"a=1": Score(None, verdict="timeout"), "b=2": 0.0})
+    assert BestOfN(writes("a=1", "b=2"), 2, verifier=verifier).solve(PROMPT).text == "b=2"
+    assert WeightedVote(writes("a=1", "b=2"), 2, verifier=verifier, answer=ANSWER).solve(PROMPT).candidates
+
+
+def test_equal_candidates_are_scored_and_paid_for_once() -> None:
+    seen: list[str] = []
+
+    def look(sequence: Sequence) -> float:
+        seen.append(sequence.text)
+        return 0.5
+
+    result = BestOfN(writes("x", "y", "x", "x"), 4, verifier=FunctionVerifier(look)).solve(PROMPT)
+    assert sorted(seen) == ["x", "y"] and result.usage.calls == 6
+
+
+def test_one_pool_serves_every_n_and_every_aggregation() -> None:
+    calls = 0
+
+    def function(prefix: Sequence, seed: int, index: int) -> str:
+        nonlocal calls
+        calls += 1
+        return f"{index}={seed % 3}"
+
+    generator, journal = FunctionGenerator(function), MemoryJournal()
+    verifier = FunctionVerifier(lambda s: len(s.text) / 10)
+
+    def pool(strategy: Strategy) -> list[str]:
+        result: Result = strategy.solve(PROMPT, journal=journal)
+        return [c.sequence.text for c in result.candidates]
+
+    sixteen = pool(MajorityVote(generator, 16, answer=ANSWER))
+    assert calls == 16
+    assert pool(BestOfN(generator, 16, verifier=verifier)) == sixteen
+    assert pool(WeightedVote(generator, 4, verifier=verifier, answer=ANSWER)) == sixteen[:4]
+    assert pool(Sample(generator)) == sixteen[:1] and calls == 16
+    assert pool(MajorityVote(generator, 64, answer=ANSWER))[:16] == sixteen and calls == 64
+
+
+@pytest.mark.parametrize("calls", range(1, 13))
+def test_when_calls_run_out_there_is_a_scored_answer_whenever_one_was_affordable(calls: int) -> None:
+    """Generating and scoring share the limit, so candidates are scored in waves and the best so far stands."""
+    generator = writes(*(f"{i}={i}" for i in range(6)))
+    verifier = FunctionVerifier(lambda s: int(s.text[0]) / 10)
+    result = BestOfN(generator, 6, verifier=verifier, answer=ANSWER).solve(PROMPT, budget={"calls": calls})
+    assert result.usage.calls == calls <= 12
+    assert result.exhausted == (calls < 12)
+    values = [c.value for c in result.candidates if c.value is not None]
+    assert result.text and (
+        not values or result.text == f"{round(max(values) * 10)}={round(max(values) * 10)}"
+    )
+    assert len(values) >= min(4, calls - 4)
+
+
+def test_generated_tokens_that_run_out_leave_a_vote_over_what_there_is() -> None:
+    generator = writes("a=1", "b=2", "c=2", "d=1", "e=1")
+    strategy = MajorityVote(generator, 5, answer=ANSWER)
+    # Three tokens each, eight at most: 14 pay for three samples whole, and the rest is refused or cut.
+    result = strategy.solve(PROMPT, budget=14)
+    assert result.exhausted and result.answer is not None and result.answer.key == "2"
+    assert [c.sequence.text for c in result.candidates] == ["a=1", "b=2", "c=2"]
+    assert not strategy.solve(PROMPT, budget=20).exhausted
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda g, n: MajorityVote(g, n, answer=ANSWER),
+        lambda g, n: BestOfN(g, n, verifier=scored({})),
+        lambda g, n: WeightedVote(g, n, verifier=scored({}), answer=ANSWER),
+    ],
+)
+def test_bad_numbers_and_joint_draws_are_refused_when_it_is_built(
+    make: Callable[[Generator, int], Strategy],
+) -> None:
+    with pytest.raises(InputError, match="n=0; expected the number of candidates"):
+        make(writes(), 0)
+    beams = writes()
+    beams.independent = False
+    with pytest.raises(UnsupportedError, match="draws jointly"):
+        make(beams, 2)
+
+
+def test_fingerprints_tell_configurations_apart() -> None:
+    generator, verifier = writes(), scored({})
+    strategies: list[Strategy] = [
+        Sample(generator), MajorityVote(generator, 4, answer=ANSWER), MajorityVote(generator, 8, answer=ANSWER),
+        BestOfN(generator, 4, verifier=verifier), WeightedVote(generator, 4, verifier=verifier, answer=ANSWER),
+        BestOfN(generator, 4, verifier=FunctionVerifier(lambda s: 0.0, name="other")),
+        BestOfN(writes(name="other"), 4, verifier=verifier),
+    ]  # fmt: skip
+    assert len({s.fingerprint for s in strategies}) == len(strategies)
+
+
+def test_nested_strategies_multiply_samples_and_keep_their_paths() -> None:
+    inner = MajorityVote(FunctionGenerator(lambda p, s, i: f"{s}={s % 2}"), 3, answer=ANSWER)
+    outer = BestOfN(inner, 4, verifier=FunctionVerifier(lambda s: 0.5), answer=ANSWER)
+
+    async def main() -> Awaitable[Result] | Result:
+        return await outer.asolve(PROMPT)
+
+    result = asyncio.run(main())  # type: ignore[arg-type]
+    assert isinstance(result, Result)
+    generated = [r for r in result.trace.rows if r.kind == "generate"]
+    assert len(generated) == 12 and {r.path for r in generated} == {f"0/sample/{i}/sample" for i in range(4)}
+    assert len({r.payload["text"] for r in generated if r.payload}) == 12
