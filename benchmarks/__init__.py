@@ -1,0 +1,1 @@
+"""Measurements of speed: both sides of every comparison in one run."""

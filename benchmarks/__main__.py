@@ -1,0 +1,59 @@
+"""`make bench`: run the measurements, print a table, write benchmarks/results/latest.json.
+
+Arguments choose modules by name: `make bench ARGS='scope'`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.row import Row
+
+HERE = Path(__file__).parent
+MODULES = ("scope", "engine")
+
+
+def main(chosen: list[str]) -> None:
+    unknown = sorted(set(chosen) - set(MODULES))
+    if unknown:
+        sys.exit(f"no benchmark {unknown[0]!r}; expected some of {', '.join(MODULES)}")
+    console = Console()
+    load = os.getloadavg()[0]
+    console.print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start"
+    )
+    if load > 0.5:
+        console.print("[yellow]The machine is not idle: read ratios, not times.[/]")
+    rows: list[Row] = []
+    for name in chosen or MODULES:
+        for row in importlib.import_module(f"benchmarks.{name}").rows():
+            console.print(f"  {row.name}: {row.value:,.2f} {row.unit}")
+            rows.append(row)
+    console.print(table(rows))
+    if not chosen:
+        data = [{**vars(row), "holds": row.holds} for row in rows]
+        path = HERE / "results" / "latest.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        console.print(
+            f"Written to {path.relative_to(Path.cwd())}" if path.is_relative_to(Path.cwd()) else str(path)
+        )
+
+
+def table(rows: list[Row]) -> Table:
+    result = Table("what", "value", "unit", "bound", "holds", "how")
+    for row in rows:
+        holds = {True: "yes", False: "[red]no[/]", None: ""}[row.holds]
+        result.add_row(row.name, f"{row.value:,.2f}", row.unit, row.bound or "", holds, row.how)
+    return result
+
+
+main(sys.argv[1:])
