@@ -1,0 +1,224 @@
+"""A run is a directory: the experiment, the journal, and what is derived from the journal.
+
+`experiment.yaml` (resolved), `journal.sqlite` and `environment.json` are what a run is made of; `state.json`
+says how far it came; the Parquet and CSV tables and `figures/` are derived and may be made again at any time.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import metagen
+from metagen.errors import InputError, MetagenError
+
+#: Where runs lie unless the user says otherwise.
+RUNS = Path("runs")
+#: Distributions whose versions can change a result.
+PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors")
+
+Status = Literal["running", "interrupted", "failed", "complete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One configuration as the tables know it.
+
+    strategy: its name in the experiment; kind: sample, greedy, majority, best_of_n, weighted, or another's.
+    n: candidates, if it has a number.
+    pooled: measured by averages over subsets of one pool, not by a run of its own.
+    oracle: a verifier that knows the reference takes part.
+    """
+
+    name: str
+    generator: str
+    strategy: str
+    kind: str
+    n: int | None = None
+    verifier: str | None = None
+    oracle: bool = False
+    pooled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A part of the work on one problem that ended in an error. `mendable`: by the user."""
+
+    problem: str
+    part: str
+    kind: str
+    message: str
+    mendable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a run came.
+
+    problems: of the experiment. samples, recorded: pool samples and direct solutions delivered, and those
+    of them that were made in the last session (the others came from the journal). seconds: wall clock of
+    the last session.
+    """
+
+    name: str
+    status: Status
+    problems: int = 0
+    samples: int = 0
+    recorded: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+    lines: tuple[Line, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> State:
+        lines = tuple(Line(**line) for line in data.get("lines", ()))
+        failures = tuple(Failure(**failure) for failure in data.get("failures", ()))
+        return cls(**{**data, "lines": lines, "failures": failures})
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """Names the files of a run; `root` need not exist yet."""
+
+    root: Path
+    figures: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "figures", self.root / "figures")
+
+    @classmethod
+    def at(cls, root: Path) -> Self:
+        """The run at `root`, which is made if need be."""
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"cannot make the run directory {str(root)!r}: {error}; give another one by --out"
+            ) from error
+        return cls(root)
+
+    @classmethod
+    def new(cls, name: str, within: Path = RUNS) -> Self:
+        """Make `within/name-1`, or the next number that is free."""
+        for number in range(1, 1_000_000):
+            root = within / f"{name}-{number}"
+            try:
+                root.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise InputError(
+                    f"cannot make the run directory {str(root)!r}: {error}; give another one by --out"
+                ) from error
+            return cls(root)
+        raise InputError(f"{str(within)!r} is full of runs named {name!r}; give another directory by --out")
+
+    @classmethod
+    def find(cls, path: str | Path, within: Path = RUNS) -> Self:
+        """The run at `path`, or of that name below `within`. Raises InputError with the nearest names."""
+        for root in (Path(path), within / path):
+            if (root / "experiment.yaml").is_file():
+                return cls(root)
+        known = sorted(p.parent.name for p in within.glob("*/experiment.yaml"))
+        what = "is no run directory (it has no experiment.yaml)" if Path(path).is_dir() else "does not exist"
+        raise InputError(f"run {str(path)!r} {what}; {nearest(Path(path).name, known, 'runs')}")
+
+    @property
+    def experiment(self) -> Path:
+        return self.root / "experiment.yaml"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.sqlite"
+
+    @property
+    def environment(self) -> Path:
+        return self.root / "environment.json"
+
+    def table(self, name: str) -> Path:
+        return self.root / f"{name}.parquet"
+
+    def write(self, name: str, text: str) -> None:
+        """A small file, whole or not at all."""
+        path = self.root / name
+        new = path.with_name(f"{name}.new")
+        try:
+            new.write_text(text, encoding="utf-8")
+            new.replace(path)
+        except OSError as error:
+            raise MetagenError(
+                f"cannot write {str(path)!r}: {error}; what was recorded is kept: free space, then resume the run"
+            ) from error
+
+    def save(self, state: State) -> None:
+        self.write("state.json", json.dumps(asdict(state), indent=1, ensure_ascii=False) + "\n")
+
+    def state(self) -> State:
+        """Raises InputError for a run that never came to work."""
+        path = self.root / "state.json"
+        try:
+            return State.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise InputError(f"the run {str(self.root)!r} has not begun; {self.resume_hint}") from None
+        except (json.JSONDecodeError, TypeError) as error:
+            raise InputError(f"{str(path)!r} cannot be read ({error}); {self.resume_hint}") from error
+
+    def finished(self) -> State:
+        """The state of a run whose tables are there. Raises InputError for one that has not come so far."""
+        state = self.state()
+        if not self.table("candidates").exists():
+            raise InputError(
+                f"the run {str(self.root)!r} is not finished ({state.status}); {self.resume_hint}"
+            )
+        return state
+
+    @property
+    def resume_hint(self) -> str:
+        return f"go on with: metagen resume {self.root}"
+
+
+def nearest(name: str, known: Iterable[str], what: str) -> str:
+    """A hint for a name that does not exist: the nearest known ones, or the first few."""
+    known = list(known)
+    if not known:
+        return f"there are no {what} yet"
+    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(map(repr, close)) + "?"
+    shown = ", ".join(known[:8]) + (f", … ({len(known)} in all)" if len(known) > 8 else "")
+    return f"known {what}: {shown}"
+
+
+def environment() -> dict[str, Any]:
+    """What a reader needs to reproduce a run: versions, processor, devices."""
+    versions = {"python": platform.python_version(), "metagen": metagen.__version__}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "versions": versions,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    """The processor's own name where Linux tells it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.processor()

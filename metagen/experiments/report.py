@@ -1,0 +1,356 @@
+"""A run for people: a table for the terminal, the best configurations under budgets, and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Ordered
+from itertools import groupby
+from math import ceil, floor, isnan, log10
+from pathlib import Path
+from typing import Literal
+
+from matplotlib.figure import Figure
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from metagen.analysis import figures
+from metagen.analysis.figures import Point
+from metagen.experiments.directory import RunDirectory, State
+from metagen.experiments.results import LevelMeasured, Measured, Results, derive
+from metagen.experiments.tables import read
+
+Cost = Literal["generated", "flops"]
+COSTS: dict[Cost, str] = {"generated": "tokens generated", "flops": "FLOPs"}
+#: Rows of a table of budgets.
+BUDGETS = 6
+
+
+def publish(directory: RunDirectory) -> RenderableType:
+    """Derive the tables and figures of a finished run, write them, and show what they say."""
+    state = directory.finished()
+    results = derive(directory, state.lines)
+    results.write(directory.root)
+    return render(state, results, directory, draw(state, results, directory))
+
+
+def render(
+    state: State, results: Results, directory: RunDirectory, drawn: Iterable[Path] = ()
+) -> RenderableType:
+    """Everything that `metagen report` shows."""
+    parts: list[RenderableType] = [_headline(state, results)]
+    if results.configurations:
+        title = "Accuracy in %, with 95% intervals, by the number n of candidates"
+        parts += [Text(title, "bold"), accuracies(results.configurations), Text()]
+        for cost, name in COSTS.items():
+            if table := best_table(results.configurations, cost):
+                title = f"Best configuration within a budget of {name} per problem"
+                parts += [Text(title, "bold"), table, Text()]
+        parts += [_notes(results.configurations), Text()]
+    parts += [*_failures(state), *_files(directory, drawn)]
+    return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
+
+
+def _headline(state: State, results: Results) -> Text:
+    """What was run, in one line, and what it found, in another."""
+    line = Text.assemble(
+        (state.name, "bold"),
+        f"  {state.problems:,} problems, {state.samples:,} samples, seed {state.seed}",
+        f", {duration(state.seconds)}" if state.recorded else ", all from the journal",
+    )
+    honest = [m for m in results.configurations if not m.oracle]
+    if honest:
+        best = max(honest, key=lambda m: m.accuracy)
+        line.append("\nBest: ").append(best.label, "bold green")
+        line.append(f" solves {percent(best.accuracy)} [{between(best.low, best.high)}] of the problems")
+    return line.append("\n")
+
+
+# ------------------------------------------------------------------------------------------- accuracies
+
+
+def accuracies(measured: Ordered[Measured]) -> Table:
+    """Accuracy with its interval: generators and strategies down, candidates across."""
+    sizes = sorted({m.n or 1 for m in measured})
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("generator", style="bold")
+    table.add_column("strategy")
+    for n in sizes:
+        table.add_column(f"n = {n}" if n == sizes[0] else str(n), justify="right")
+    for generator, group in groupby(measured, key=lambda m: m.generator):
+        ours = list(group)
+        top = max((m.accuracy for m in ours if not m.oracle), default=-1.0)
+        for i, (strategy, cells) in enumerate(_by_strategy(ours)):
+            at = {m.n or 1: m for m in cells}
+            row = [_cell(at.get(n), top) for n in sizes]
+            table.add_row(generator if i == 0 else "", strategy, *row)
+        table.add_section()
+    return table
+
+
+def _by_strategy(measured: Iterable[Measured]) -> Iterator[tuple[str, list[Measured]]]:
+    """By label of the strategy, in order of first appearance."""
+    found: dict[str, list[Measured]] = {}
+    for m in measured:
+        found.setdefault(strategy_label(m), []).append(m)
+    yield from found.items()
+
+
+def strategy_label(m: Measured | LevelMeasured) -> str:
+    """The strategy's name; what knows the answers says so."""
+    return f"{m.strategy} (oracle)" if m.oracle else m.strategy
+
+
+def _cell(m: Measured | None, top: float) -> Text:
+    """Accuracy over its interval; the best of a generator stands out."""
+    if m is None:
+        return Text("·", "dim", justify="right")
+    style = "bold green" if m.accuracy == top and not m.oracle else "italic" if m.oracle else ""
+    text = Text(percent(m.accuracy, sign=""), style, justify="right")
+    return text.append("\n").append(between(m.low, m.high), "not bold not italic dim default")
+
+
+# ---------------------------------------------------------------------------------------------- budgets
+
+
+def best_table(measured: Iterable[Measured], cost: Cost) -> Table | None:
+    """The best configuration within each of several budgets; None where the cost is unknown."""
+    points = _points(measured, cost)
+    if len(points) < 2:
+        return None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in ("budget", "configuration", "accuracy", "95%", "spends"):
+        table.add_column(name, justify="left" if name in ("configuration", "95%") else "right")
+    last = ""
+    for budget in budgets([p.cost for p in points]):
+        best = min((p for p in points if p.cost <= budget), key=lambda p: (-p.accuracy, p.cost), default=None)
+        if best is None:
+            continue
+        style = "dim" if best.label == last else ""
+        last = best.label
+        table.add_row(
+            amount(budget, cost), best.label, percent(best.accuracy), between(best.low, best.high),
+            amount(best.cost, cost), style=style,
+        )  # fmt: skip
+    return table
+
+
+def budgets(values: Iterable[float], most: int = BUDGETS) -> list[float]:
+    """Round numbers (1, 2, 5 · 10^k) from the least to the greatest of the costs, at most so many."""
+    values = [v for v in values if v > 0]
+    if not values:
+        return []
+    ladder = [
+        m * 10.0**k for k in range(floor(log10(min(values))), ceil(log10(max(values))) + 1) for m in (1, 2, 5)
+    ]
+    low = max(range(len(ladder)), key=lambda i: (ladder[i] <= min(values), i))
+    high = next(i for i, v in enumerate(ladder) if v >= max(values))
+    steps = ladder[min(low + 1, high) : high + 1]
+    stride = ceil(len(steps) / most)
+    return steps[::-1][::stride][::-1]
+
+
+def _points(measured: Iterable[Measured], cost: Cost) -> list[Point]:
+    """Configurations that could be deployed, at their costs; of those that are one and the same, the first."""
+    found: dict[tuple[str, float, float], Point] = {}
+    for m in measured:
+        if not m.oracle and (value := getattr(m, cost)):
+            point = Point(m.label, value, m.accuracy, m.low, m.high)
+            found.setdefault((m.generator, round(m.accuracy, 9), round(value, 6)), point)
+    return list(found.values())
+
+
+# ---------------------------------------------------------------------------------------------- figures
+
+
+def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
+    """Curves with bands as PNG and SVG in `figures/`; returns the files. Nothing is drawn of costs that are unknown."""
+    if not results.configurations:
+        return []
+    directory.figures.mkdir(exist_ok=True)
+    made: list[Path] = []
+
+    def save(figure: Figure, name: str) -> None:
+        made.extend(figures.save(figure, directory.figures / name))
+
+    measured = results.configurations
+    save(
+        figures.curves(
+            _panels(measured, "generator"), x="samples", title=f"{state.name}: accuracy against samples"
+        ),
+        "accuracy-samples",
+    )
+    if all(m.flops for m in measured):
+        save(
+            figures.curves(
+                _panels(measured, "strategy", "flops"),
+                x="flops",
+                title=f"{state.name}: accuracy against FLOPs",
+            ),
+            "accuracy-flops",
+        )
+        save(
+            figures.best_under_budget(
+                _points(measured, "flops"), x="flops", title=f"{state.name}: the best that a budget buys"
+            ),
+            "best-flops",
+        )
+    if all(m.generated for m in measured):
+        save(
+            figures.curves(
+                _panels(measured, "generator", "generated"),
+                x="tokens",
+                title=f"{state.name}: accuracy against tokens",
+            ),
+            "accuracy-tokens",
+        )
+    if results.levels:
+        largest = max(level.n or 1 for level in results.levels)
+        save(
+            figures.accuracy_by_level(
+                _level_panels(results.levels), title=f"{state.name}: accuracy by level, at most n = {largest}"
+            ),
+            "accuracy-levels",
+        )
+    return made
+
+
+def _panels(
+    measured: Iterable[Measured], panel: Literal["generator", "strategy"], cost: Cost | None = None
+) -> dict[str, list[figures.Line]]:
+    """A panel for each generator with its strategies as lines, or the other way round."""
+    found: dict[str, dict[str, list[Measured]]] = {}
+    for m in measured:
+        names = (m.generator, strategy_label(m))
+        outer, inner = names if panel == "generator" else names[::-1]
+        found.setdefault(outer, {}).setdefault(inner, []).append(m)
+    if panel == "generator" and cost is None:
+        return {
+            title: [_by_size(name, ms, lines) for name, ms in lines.items()] for title, lines in found.items()
+        }
+    panels = {
+        title: [_line(name, [getattr(m, cost or "n") for m in ms], ms) for name, ms in lines.items()]
+        for title, lines in found.items()
+    }
+    # A panel of single points shows little: their costs are where the curves of the others begin.
+    return {
+        title: lines for title, lines in panels.items() if max(len(line.x) for line in lines) > 1
+    } or panels
+
+
+def _by_size(name: str, ours: Ordered[Measured], panel: Mapping[str, Ordered[Measured]]) -> figures.Line:
+    """Accuracy by n; what has no n is a level line across the panel, to compare with."""
+    if len(ours) == 1 and ours[0].n is None:
+        sizes = [m.n or 1 for ms in panel.values() for m in ms]
+        return _line(name, [min(sizes), max(sizes)], [ours[0], ours[0]])
+    return _line(name, [m.n or 1 for m in ours], ours)
+
+
+def _level_panels(levels: Iterable[LevelMeasured]) -> dict[str, list[figures.Line]]:
+    """For each generator, each strategy at its largest n."""
+    found: dict[str, dict[str, list[LevelMeasured]]] = {}
+    for level in levels:
+        found.setdefault(level.generator, {}).setdefault(strategy_label(level), []).append(level)
+    panels: dict[str, list[figures.Line]] = {}
+    for generator, lines in found.items():
+        for name, rows in lines.items():
+            largest = max(row.n or 1 for row in rows)
+            ours = [row for row in rows if (row.n or 1) == largest]
+            panels.setdefault(generator, []).append(_line(name, [row.level for row in ours], ours))
+    return panels
+
+
+def _line(name: str, x: Ordered[float], rows: Ordered[Measured | LevelMeasured]) -> figures.Line:
+    order = sorted(range(len(x)), key=lambda i: x[i])
+    rows = [rows[i] for i in order]
+    low, high = [r.low for r in rows], [r.high for r in rows]
+    known = not any(map(isnan, (*low, *high)))
+    return figures.Line(
+        name,
+        [x[i] for i in order],
+        [r.accuracy for r in rows],
+        low if known else None,
+        high if known else None,
+    )
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+def _notes(measured: Ordered[Measured]) -> Text:
+    lines = []
+    if any(m.how != "direct" for m in measured):
+        lines.append(
+            "Each n is an average over random subsets of one pool of samples; intervals: bootstrap over problems."
+        )
+    lines.append(
+        "A best of many is picked on the same problems that it is measured on, so its accuracy flatters a little."
+    )
+    if any(m.oracle for m in measured):
+        lines.append("(oracle): chosen by the reference answer; an upper bound, never a method.")
+    return Text("\n".join(lines), "dim")
+
+
+def _failures(state: State) -> Iterator[RenderableType]:
+    """What went wrong, each message once with how often it came."""
+    if not state.failures:
+        return
+    found: dict[str, list[str]] = {}
+    for failure in state.failures:
+        found.setdefault(failure.message, []).append(f"{failure.problem} ({failure.part})")
+    text = Text(f"{len(state.failures)} parts of the work failed; the rest is unharmed:", "bold red")
+    for message, where in list(found.items())[:5]:
+        more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+        text.append(f"\n  {where[0]}{more}: ", "default").append(message, "not bold default")
+    if len(found) > 5:
+        text.append(f"\n  … and {len(found) - 5} other messages in state.json", "not bold")
+    yield text
+    yield Text()
+
+
+def _files(directory: RunDirectory, drawn: Iterable[Path]) -> Iterator[RenderableType]:
+    drawn = list(drawn)
+    rows = [("tables", f"{directory.root}/configurations.csv, levels.csv and .parquet; candidates.parquet")]
+    if drawn:
+        names = ", ".join(sorted({path.stem for path in drawn}))
+        rows.append(("figures", f"{directory.figures}/  {names} (.png, .svg)"))
+    rows.append(("look closer", f"metagen show {directory.root} {_first_problem(directory)}"))
+    grid = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        grid.add_row(Text(name, "bold"), Text(value))
+    yield grid
+
+
+def _first_problem(directory: RunDirectory) -> str:
+    """The id of the task's first problem, to try `metagen show` with."""
+    table = directory.table("problems")
+    found = read(table, ["problem", "place"]).sort_by("place")["problem"] if table.exists() else []
+    return str(found[0]) if len(found) else "PROBLEM"
+
+
+def percent(share: float, sign: str = "%") -> str:
+    """A share with one decimal."""
+    return f"{100 * share:.1f}{sign}"
+
+
+def between(low: float, high: float) -> str:
+    """Bounds in percent; a dash where they are unknown."""
+    return "–" if isnan(low) or isnan(high) else f"{100 * low:.0f}–{100 * high:.0f}"
+
+
+def amount(value: float, cost: Cost) -> str:
+    """A cost in few characters: 12,500 tokens are 12.5k, 3e9 FLOPs are 3G."""
+    for power, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 0.9995 * 10**power:
+            return f"{value / 10**power:.3g}{prefix}"
+    return f"{value:.0f}" if cost == "generated" else f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, as fits."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,302 @@
+"""From the tables of a run to what its configurations achieve and cost, each with its interval.
+
+Pools answer for every n by averages over random subsets, never by the first n; configurations that ran
+by themselves answer for what they returned. Intervals are 95%, by bootstrap over problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Ordered
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from metagen.analysis.bootstrap import interval
+from metagen.analysis.estimators import best_of_k, majority_at_k, pass_at_k, weighted_at_k
+from metagen.errors import DataError
+from metagen.experiments.costs import USAGE
+from metagen.experiments.directory import Line, RunDirectory
+from metagen.experiments.tables import read
+
+Floats = NDArray[np.float64]
+POOLED, DIRECT = "average over subsets", "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A configuration's accuracy over `problems`, with bounds, and what it costs a problem on average.
+
+    flops, flops_2n, tokens: all of it, generation and verification; verifier_flops: of these, the verifiers'.
+    prefilled, generated: of the generator. error: Monte-Carlo error of the accuracy, from drawing subsets.
+    seconds: of the calls, waiting for the engine included. None: unknown.
+    """
+
+    configuration: str
+    generator: str
+    strategy: str
+    verifier: str | None
+    n: int | None
+    accuracy: float
+    low: float
+    high: float
+    error: float
+    problems: int
+    prefilled: float | None
+    generated: float | None
+    tokens: float | None
+    flops: float | None
+    flops_2n: float | None
+    verifier_flops: float | None
+    money: float | None
+    seconds: float | None
+    oracle: bool
+    how: str
+
+    @property
+    def label(self) -> str:
+        """The name as people see it: what knows the answers says so."""
+        return f"{self.configuration} (oracle)" if self.oracle else self.configuration
+
+
+@dataclass(frozen=True, slots=True)
+class LevelMeasured:
+    """A configuration's accuracy at one level."""
+
+    configuration: str
+    generator: str
+    strategy: str
+    n: int | None
+    level: int
+    accuracy: float
+    low: float
+    high: float
+    problems: int
+    oracle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a run found, in the order of its configurations."""
+
+    configurations: tuple[Measured, ...]
+    levels: tuple[LevelMeasured, ...]
+
+    def write(self, root: Path) -> None:
+        """`configurations` and `levels`, as Parquet and as CSV."""
+        for name, rows in (("configurations", self.configurations), ("levels", self.levels)):
+            if rows:
+                table = pa.Table.from_pylist([asdict(row) for row in rows])
+                pq.write_table(table, root / f"{name}.parquet")
+                pyarrow.csv.write_csv(table, root / f"{name}.csv")
+
+
+def derive(directory: RunDirectory, lines: Iterable[Line]) -> Results:
+    """Measure configurations from the tables of a run. Those without a single finished problem are left out."""
+    pools: dict[str, Pool] = {}
+    found: list[tuple[Line, Solved]] = []
+    for line in lines:
+        if line.pooled and line.generator not in pools:
+            pools[line.generator] = Pool.of(directory, line.generator)
+        solved = pools[line.generator].solved(line) if line.pooled else _outcomes(directory, line)
+        if solved is not None:
+            found.append((line, solved))
+    wholes = _bounds([solved.accuracy for _, solved in found])
+    measured = [
+        _measured(line, solved, *bounds) for (line, solved), bounds in zip(found, wholes, strict=True)
+    ]
+    parts = [(line, level, values) for line, solved in found for level, values in solved.by_level()]
+    levels = [
+        LevelMeasured(
+            line.name, line.generator, line.strategy, line.n, level, *bounds, len(values), line.oracle
+        )
+        for (line, level, values), bounds in zip(
+            parts, _bounds([values for *_, values in parts]), strict=True
+        )
+    ]
+    return Results(tuple(measured), tuple(levels))
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """One configuration, problem by problem: accuracies, their Monte-Carlo errors, levels, mean costs."""
+
+    accuracy: Floats
+    error: Floats
+    levels: NDArray[np.int64]
+    cost: dict[str, float | None]
+
+    def by_level(self) -> Iterator[tuple[int, Floats]]:
+        """The accuracies of each level; −1 stands for no level and is left out."""
+        for level in sorted(set(self.levels.tolist()) - {-1}):
+            yield level, self.accuracy[self.levels == level]
+
+
+def _measured(line: Line, solved: Solved, accuracy: float, low: float, high: float) -> Measured:
+    return Measured(
+        configuration=line.name,
+        generator=line.generator,
+        strategy=line.strategy,
+        verifier=line.verifier,
+        n=line.n,
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        error=float(np.sqrt((solved.error**2).sum()) / len(solved.error)),
+        problems=len(solved.accuracy),
+        oracle=line.oracle,
+        how=POOLED if line.pooled else DIRECT,
+        **solved.cost,
+    )
+
+
+def _bounds(rows: Ordered[Floats]) -> list[tuple[float, float, float]]:
+    """Mean, low and high of each row; rows of equal length share their resamples, which takes far less time."""
+    bounds: dict[int, tuple[float, float, float]] = {}
+    for length in {len(row) for row in rows}:
+        at = [i for i, row in enumerate(rows) if len(row) == length]
+        found = interval(np.stack([rows[i] for i in at]), proportion=True)
+        columns = (found.estimate.tolist(), found.low.tolist(), found.high.tolist())
+        bounds.update(zip(at, zip(*columns, strict=True), strict=True))
+    return [bounds[i] for i in range(len(rows))]
+
+
+# ------------------------------------------------------------------------------------------------ pools
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The candidates of one generator as arrays [problems, samples], and what n of them cost.
+
+    classes: of the answer; −1 for a candidate that is not eligible. What is not eligible (cut, or without a
+    readable answer) loses to whatever is, as in the strategies.
+    """
+
+    classes: NDArray[np.int64]
+    eligible: NDArray[np.bool_]
+    correct: NDArray[np.bool_]
+    scores: dict[str, Floats]
+    levels: NDArray[np.int64]
+    costs: pa.Table
+
+    @classmethod
+    def of(cls, directory: RunDirectory, generator: str) -> Pool:
+        """Read from a run; problems in the order of the task, and only those that were finished."""
+        path = directory.table("candidates")
+        verifiers = [n.removeprefix("score.") for n in pq.read_schema(path).names if n.startswith("score.")]
+        columns = [
+            *["place", "sample", "level", "key", "eligible", "correct"],
+            *(f"score.{v}" for v in verifiers),
+        ]
+        table = read(path, columns, generator=generator).sort_by(
+            [("place", "ascending"), ("sample", "ascending")]
+        )
+        samples = int(pc.max(table["sample"]).as_py() or 0) + 1
+
+        def array(values: Any, missing: Any) -> NDArray[Any]:
+            return np.asarray(pc.fill_null(values, missing).to_numpy()).reshape(-1, samples)
+
+        keys = pc.dictionary_encode(table["key"]).combine_chunks().indices
+        eligible = array(table["eligible"], False)
+        # As for a strategy: where nothing is eligible, everything is.
+        eligible = eligible | ~eligible.any(axis=1, keepdims=True)
+        scores = {v: array(table[f"score.{v}"], np.nan) for v in verifiers}
+        classes = np.where(eligible, array(keys, -1), -1)
+        levels = array(table["level"], -1)[:, 0] if len(table) else np.zeros(0)
+        costs = read(directory.table("costs"), generator=generator)
+        return cls(classes, eligible, array(table["correct"], False), scores, levels.astype(np.int64), costs)
+
+    def solved(self, line: Line) -> Solved | None:
+        """None if the pool is empty."""
+        if not len(self.classes):
+            return None
+        accuracy, error = self.accuracy(line.kind, line.n or 1, line.verifier)
+        return Solved(accuracy, error, self.levels, self._cost(line.n or 1, line.verifier))
+
+    def accuracy(self, kind: str, n: int, verifier: str | None = None) -> tuple[Floats, Floats]:
+        """Expected accuracy of a kind of strategy with n candidates, by problem, and its Monte-Carlo error."""
+        rng = np.random.default_rng(0)
+        match kind:
+            case "sample":
+                return self.correct.mean(axis=1), np.zeros(len(self.correct))
+            case "majority":
+                found = majority_at_k(self.classes, self.correct, [n], rng)
+            case "best_of_n":
+                # Without a score: worse than with any, and still better than what is not eligible.
+                scores = np.where(self.eligible, self._scores(verifier, -1.0), np.nan)
+                found = best_of_k(scores, self.correct, [n])
+            case "weighted":
+                found = weighted_at_k(self.classes, self._scores(verifier, 0.0), self.correct, [n], rng)
+            case _:
+                raise DataError(
+                    f"a strategy of kind {kind!r} cannot be measured from a pool; run it by itself"
+                )
+        # Without the rounding errors of sums, so that what is always right is exactly 1.
+        return np.round(found.accuracy[0] + self._nothing_eligible(n), 12), found.error[0]
+
+    def _scores(self, verifier: str | None, missing: float) -> Floats:
+        return np.nan_to_num(self.scores[verifier or ""], nan=missing)
+
+    def _nothing_eligible(self, n: int) -> Floats:
+        """Where no candidate of a subset is eligible, strategies choose among what there is: one at random, here."""
+        size, able = self.eligible.shape[1], self.eligible.sum(axis=1)
+        right = (self.correct & ~self.eligible).sum(axis=1) / np.maximum(size - able, 1)
+        return np.asarray((1.0 - pass_at_k(size, able, n)) * right)
+
+    def _cost(self, n: int, verifier: str | None) -> dict[str, float | None]:
+        at_n = self.costs.filter(pc.equal(self.costs["n"], n))
+        made = _means(at_n.filter(pc.equal(at_n["part"], "generation")))
+        judged = (
+            _means(at_n.filter(pc.equal(at_n["part"], verifier))) if verifier else dict.fromkeys(USAGE, 0.0)
+        )
+        total = {name: _plus(made[name], judged[name]) for name in USAGE}
+        return _cost_columns(made, total, judged["flops"])
+
+
+# ------------------------------------------------------------------------------------------------ direct
+
+
+def _outcomes(directory: RunDirectory, line: Line) -> Solved | None:
+    """What a configuration that ran by itself returned."""
+    table = read(directory.table("outcomes"), configuration=line.name).sort_by("place")
+    if not len(table):
+        return None
+    correct = np.asarray(table["correct"].to_numpy(), dtype=np.float64)
+    total = _means(table)
+    judged, scored = _mean(table["verifier_flops"]), _mean(table["verifier_prefilled"])
+    made = {**total, "prefilled": _plus(total["prefilled"], None if scored is None else -scored)}
+    levels = np.asarray(pc.fill_null(table["level"], -1).to_numpy(), dtype=np.int64)
+    return Solved(correct, np.zeros(len(correct)), levels, _cost_columns(made, total, judged))
+
+
+def _cost_columns(
+    made: dict[str, float | None], total: dict[str, float | None], judged: float | None
+) -> dict[str, float | None]:
+    """The cost columns of `Measured`."""
+    return {
+        "prefilled": made["prefilled"],
+        "generated": made["generated"],
+        "tokens": _plus(total["prefilled"], total["generated"]),
+        "verifier_flops": judged,
+        **{name: total[name] for name in ("flops", "flops_2n", "money", "seconds")},
+    }
+
+
+def _means(table: pa.Table) -> dict[str, float | None]:
+    return {name: _mean(table[name]) for name in USAGE}
+
+
+def _mean(column: pa.ChunkedArray) -> float | None:
+    """None if anything in it is unknown."""
+    return None if column.null_count or not len(column) else float(pc.mean(column).as_py())
+
+
+def _plus(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b

@@ -1,0 +1,205 @@
+"""The tables that a run streams out, problem by problem: Parquet files, whole or not at all.
+
+`problems`: what was asked. `candidates`: every sample of every pool, with answer, grade and scores.
+`costs`: for each pool and each number n of candidates that a configuration uses, what n of them are
+expected to cost, one row for generation and one for each verifier. `outcomes`: what configurations that
+ran by themselves returned, and what that cost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Ordered
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from metagen.cost import Usage
+from metagen.errors import MetagenError
+from metagen.experiments.costs import USAGE, Part, is_scoring, usage_columns
+from metagen.journal import Row
+from metagen.sequence import Score
+from metagen.strategies.parallel import Candidate
+from metagen.tasks.base import Problem
+
+#: Rows that wait in memory before they are written.
+CHUNK = 4096
+
+_PLACE = {"problem": pa.string(), "place": pa.int32(), "level": pa.int16()}
+_ANSWER = {
+    "text": pa.string(),
+    "answer": pa.string(),
+    "key": pa.string(),
+    "correct": pa.bool_(),
+    "finish": pa.string(),
+}
+#: Expected values, so all are floats; null is unknown.
+_USAGE = dict.fromkeys(USAGE, pa.float64())
+
+
+def schemas(verifiers: Iterable[str]) -> dict[str, pa.Schema]:
+    """The columns of each table; `candidates` has `score.NAME` and `steps.NAME` of each verifier."""
+    scores = {
+        column: kind
+        for name in verifiers
+        for column, kind in ((f"score.{name}", pa.float64()), (f"steps.{name}", pa.list_(pa.float64())))
+    }
+    columns = {
+        "problems": _PLACE | {"prompt": pa.string(), "reference": pa.string(), "salt": pa.string()},
+        "candidates": _PLACE
+        | {"generator": pa.string(), "sample": pa.int32()}
+        | _ANSWER
+        | {"eligible": pa.bool_(), "logprob": pa.float64()}
+        | _USAGE
+        | scores,
+        "costs": _PLACE | {"generator": pa.string(), "part": pa.string(), "n": pa.int32()} | _USAGE,
+        "outcomes": _PLACE
+        | {"configuration": pa.string()}
+        | _ANSWER
+        | {"exhausted": pa.bool_()}
+        | _USAGE
+        | {"verifier_flops": pa.float64(), "verifier_prefilled": pa.float64()},
+    }
+    return {name: pa.schema(list(kinds.items())) for name, kinds in columns.items()}
+
+
+class TableWriter:
+    """Appends rows to tables. They get their names when the block ends well, and vanish otherwise."""
+
+    def __init__(self, root: Path, verifiers: Iterable[str]) -> None:
+        self._root, self._schemas = root, schemas(verifiers)
+        self._rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self._schemas}
+        self._files: dict[str, pq.ParquetWriter] = {}
+
+    def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Columns that a row lacks are null."""
+        waiting = self._rows[table]
+        waiting.extend(rows)
+        if len(waiting) >= CHUNK:
+            self._flush(table)
+
+    def __enter__(self) -> Self:
+        with self._errors():
+            for name, schema in self._schemas.items():
+                self._files[name] = pq.ParquetWriter(self._new(name), schema, compression="zstd")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            with self._errors():
+                for name, file in self._files.items():
+                    if kind is None:
+                        self._flush(name)
+                    file.close()
+                if kind is None:
+                    for name in self._schemas:
+                        self._new(name).replace(self._root / f"{name}.parquet")
+        finally:
+            for name in self._schemas:
+                self._new(name).unlink(missing_ok=True)
+
+    def _flush(self, name: str) -> None:
+        rows, self._rows[name] = self._rows[name], []
+        with self._errors():
+            self._files[name].write_table(pa.Table.from_pylist(rows, self._schemas[name]))
+
+    def _new(self, name: str) -> Path:
+        return self._root / f"{name}.parquet.new"
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise MetagenError(
+                f"cannot write the tables in {str(self._root)!r}: {error}; what was recorded is kept: "
+                f"free space, then go on with: metagen resume {self._root}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRows:
+    """Writes the rows of one problem."""
+
+    tables: TableWriter
+    place: int
+    problem: Problem
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        return {"problem": self.problem.id, "place": self.place, "level": self.problem.level}
+
+    def asked(self) -> None:
+        """What is asked; the salt is what breaks the ties of votes."""
+        prompt = self.problem.prompt
+        text = (
+            prompt.text
+            if prompt.text is not None
+            else "\n\n".join(f"{m.role}: {m.content}" for m in prompt.messages)
+        )
+        row = {"prompt": text, "reference": self.problem.reference, "salt": prompt.digest.hex()}
+        self.tables.add("problems", [self._place | row])
+
+    def candidates(
+        self,
+        generator: str,
+        judged: Ordered[Candidate],
+        grades: Ordered[float],
+        usages: Ordered[Usage],
+        scores: Mapping[str, Ordered[Score]],
+    ) -> None:
+        """A pool, sample by sample."""
+        rows = []
+        for i, (one, grade, usage) in enumerate(zip(judged, grades, usages, strict=True)):
+            row = self._place | {"generator": generator, "sample": i} | _answered(one, grade)
+            row |= {"eligible": one.eligible, "logprob": one.sequence.logprob} | usage_columns(astuple(usage))
+            for name, given in scores.items():
+                row |= {f"score.{name}": given[i].value, f"steps.{name}": given[i].steps}
+            rows.append(row)
+        self.tables.add("candidates", rows)
+
+    def costs(self, generator: str, parts: Iterable[Part], sizes: Iterable[int]) -> None:
+        """Expected usage of n candidates, for each part and each n of `sizes`."""
+        rows = [
+            self._place | {"generator": generator, "part": part.name, "n": n} | part.expected(n)
+            for part in parts
+            for n in sizes
+        ]
+        self.tables.add("costs", rows)
+
+    def outcome(self, configuration: str, chosen: Candidate, grade: float, rows: Ordered[Row]) -> None:
+        """What a configuration that ran by itself returned, and what all of it cost."""
+        judging = Usage.sum(row.usage for row in rows if is_scoring(row))
+        row = self._place | {"configuration": configuration} | _answered(chosen, grade)
+        row |= {
+            "exhausted": chosen.sequence.exhausted,
+            "verifier_flops": judging.flops,
+            "verifier_prefilled": judging.prefilled,
+        }
+        row |= usage_columns(astuple(Usage.sum(row.usage for row in rows)))
+        self.tables.add("outcomes", [row])
+
+
+def _answered(one: Candidate, grade: float) -> dict[str, Any]:
+    """Right is what the task's grader holds for more right than wrong."""
+    answer = one.answer
+    return {
+        "text": one.sequence.text,
+        "answer": answer.text if answer else None,
+        "key": answer.key if answer else None,
+        "correct": grade > 0.5,
+        "finish": one.sequence.finish,
+    }
+
+
+def read(path: Path, columns: list[str] | None = None, **equal: str) -> pa.Table:
+    """A table of a run, or the rows of it in which columns have these values."""
+    filters = [(column, "=", value) for column, value in equal.items()] or None
+    return pq.read_table(path, columns=columns, filters=filters)

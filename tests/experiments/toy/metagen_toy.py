@@ -1,0 +1,92 @@
+"""A toy task with a generator and verifiers made of functions, as another package would bring them.
+
+`TOY_LOG` names a file to which each sample appends a line (so that a test counts calls across processes);
+`TOY_DELAY` makes each sample take so many seconds.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Iterator
+
+from metagen.errors import PromptError
+from metagen.generators.function import FunctionGenerator
+from metagen.sequence import Prompt, Score, Sequence, digest
+from metagen.tasks.base import Problem, Task, checked
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.function import FunctionRule, FunctionVerifier
+
+
+def _read(text: str) -> str | None:
+    _, found, answer = text.rpartition("A:")
+    return answer.strip() if found else None
+
+
+def _key(answer: str) -> str | None:
+    return str(int(answer)) if answer.removeprefix("-").isdecimal() else None
+
+
+class ToyTask(Task):
+    """Sums: the level is the number of terms."""
+
+    name = "sums"
+
+    def __init__(
+        self, *, count: int = 12, seed: int = 0, limit: int | None = None, twice: bool = False
+    ) -> None:
+        self.count, self.seed, self.twice = min(count, limit or count), seed, twice
+
+    @property
+    def answer(self) -> AnswerRule:
+        return FunctionRule(_read, _key)
+
+    def problems(self) -> Iterator[Problem]:
+        return checked(self._draw(), "the toy task")
+
+    def _draw(self) -> Iterator[Problem]:
+        for i in range(self.count):
+            rng = random.Random(f"{self.seed}/{i}")
+            level = 1 + i % 3
+            terms = [rng.randrange(1, 50) for _ in range(level + 1)]
+            name = "sum-0" if self.twice else f"sum-{i}"
+            yield Problem(Prompt(name, text="+".join(map(str, terms)) + "=?\n"), str(sum(terms)), level)
+
+
+def _truth(prompt: Prompt) -> int:
+    return sum(map(int, (prompt.text or "").removesuffix("=?\n").split("+")))
+
+
+def generator(
+    *, skill: float = 0.6, name: str = "toy", fails_on: str = "", temperature: float = 1.0
+) -> FunctionGenerator:
+    """Right with a chance that falls with the number of terms; else one of four near misses, or no answer."""
+
+    async def function(prefix: Sequence, seed: int, index: int) -> str:
+        if prefix.prompt.problem_id == fails_on:
+            raise PromptError(f"the prompt of {fails_on!r} is too long; make it shorter")
+        if log := os.environ.get("TOY_LOG"):
+            with open(log, "a") as file:  # noqa: ASYNC230, PTH123
+                file.write(f"{name} {prefix.prompt.problem_id} {index}\n")
+        await asyncio.sleep(float(os.environ.get("TOY_DELAY", "0")))
+        rng, truth = random.Random(seed), _truth(prefix.prompt)
+        luck = rng.random()
+        if luck > 0.95:
+            return "I do not know."
+        chance = skill ** (prefix.prompt.text or "").count("+")
+        right = luck < chance
+        value = truth if right else truth + rng.choice((-10, -1, 1, 10))
+        return f"step {rng.randrange(1000)}\nA:{value}" + (".0" if luck > 0.94 else "")
+
+    return FunctionGenerator(function, name=f"{name} {skill}", count=len, max_tokens=24)
+
+
+def verifier(*, quality: float = 0.7, name: str = "judge") -> FunctionVerifier:
+    """Scores that are higher for right answers, by chance."""
+
+    def function(sequence: Sequence) -> Score:
+        rng = random.Random(digest(sequence.prompt.text or "", sequence.text))
+        right = (_read(sequence.text) or "") == str(_truth(sequence.prompt))
+        value = rng.betavariate(4, 2) if right or rng.random() > quality else rng.betavariate(2, 4)
+        return Score(value, steps=(0.9, value))
+
+    return FunctionVerifier(function, name=name)

@@ -1,0 +1,266 @@
+"""The command line: what people see, exit codes, and runs that are killed in the middle."""
+
+import csv
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from metagen.cli import app
+from metagen.generators import tiny
+
+TOY = Path(__file__).parent / "experiments" / "toy"
+YAML = """\
+name: sums
+task: {kind: "metagen_toy:ToyTask", count: 8}
+generators:
+  toy: {kind: "metagen_toy:generator", skill: 0.7}
+verifiers:
+  judge: {kind: "metagen_toy:verifier"}
+strategies:
+  single: {kind: sample}
+  majority: {kind: majority}
+  weighted: {kind: weighted, verifier: judge}
+grid: {n: [1, 2, 8]}
+executor: {concurrency: 2}
+"""
+METAGEN = [sys.executable, "-m", "metagen.cli"]
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with `sums.yaml`; calls of generators are logged in `calls.log`."""
+    (tmp_path / "sums.yaml").write_text(YAML)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(TOY))
+    monkeypatch.setenv("TOY_LOG", str(tmp_path / "calls.log"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOY), str(Path(__file__).parents[1])]))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a run that was never interrupted, `runs/sums-1`; not to be changed."""
+    place = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.syspath_prepend(str(TOY))
+        patch.setenv("TOY_LOG", str(place / "calls.log"))
+        (place / "sums.yaml").write_text(YAML)
+        assert invoke("run", "sums.yaml")[0] == 0
+    return place
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def calls(place: Path) -> list[str]:
+    log = place / "calls.log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def started(place: Path, *arguments: str, until: int, delay: float = 0.02) -> subprocess.Popen[str]:
+    """The command in a process of its own, after it has made `until` calls."""
+    process = subprocess.Popen(
+        [*METAGEN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TOY_DELAY": str(delay)},
+    )  # fmt: skip
+    end = time.monotonic() + PATIENCE
+    while len(calls(place)) < until and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.005)
+    assert process.poll() is None, process.communicate()[1]
+    return process
+
+
+def recorded(run: Path) -> set[str]:
+    """The samples in a journal, as the log names them."""
+    connection = sqlite3.connect(run / "journal.sqlite")
+    rows = connection.execute("SELECT problem, number FROM rows WHERE kind = 'generate'").fetchall()
+    connection.close()
+    return {f"toy {problem} {number}" for problem, number in rows}
+
+
+def results(run: Path) -> list[dict[str, str]]:
+    """The table of configurations, without the seconds that they took."""
+    with (run / "configurations.csv").open() as file:
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+
+
+def test_run_report_and_show(place: Path) -> None:
+    code, out, _ = invoke("run", "sums.yaml")
+    assert code == 0
+    assert "Best:" in out
+    assert "within a budget of tokens generated" in out
+    assert "runs/sums-1/figures" in out
+    assert invoke("run", "sums.yaml", "--limit", "3", "--set", "grid.n=[1,4]")[0] == 0
+    assert len(calls(place)) == 8 * 8 + 3 * 4
+    assert len(results(place / "runs/sums-2")) == 1 + 2 * 2
+    assert invoke("report", "sums-1")[1] == out
+    code, out, _ = invoke("show", "runs/sums-1", "sum-4")
+    assert code == 0
+    assert "weighted@8" in out
+    assert "Σ judge" in out
+
+
+def test_resume_of_a_finished_run_calls_nothing(place: Path, finished: Path) -> None:
+    shutil.copytree(finished / "runs", place / "runs")
+    before = results(place / "runs/sums-1")
+    code, out, _ = invoke("resume", "sums-1")
+    assert (code, calls(place)) == (0, [])
+    assert "all from the journal" in out
+    assert results(place / "runs/sums-1") == before
+
+
+def test_interrupted_runs_end_cleanly_and_resume(place: Path, finished: Path) -> None:
+    process = started(place, "run", "sums.yaml", "--out", "part", until=20)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "metagen resume part" in err
+    assert "Traceback" not in err + out
+    code, _, err = invoke("report", "part")
+    assert (code, "not finished (interrupted)" in err) == (2, True)
+    check_resumed(place, finished)
+
+
+@pytest.mark.parametrize("until", [1, 9, 30, 50])
+def test_killed_runs_resume_and_repeat_nothing_recorded(place: Path, finished: Path, until: int) -> None:
+    process = started(place, "run", "sums.yaml", "--out", "part", until=until)
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    check_resumed(place, finished)
+
+
+def check_resumed(place: Path, finished: Path) -> None:
+    """Resuming `part` calls for what its journal lacks, once each, and finds what an uninterrupted run found."""
+    had = recorded(place / "part")
+    (place / "calls.log").unlink()
+    assert invoke("resume", "part")[0] == 0
+    made = calls(place)
+    assert len(had) < 64
+    assert sorted(made) == sorted(recorded(place / "part") - had)
+    assert results(place / "part") == results(finished / "runs/sums-1")
+
+
+def test_a_second_writer_is_refused(place: Path) -> None:
+    process = started(place, "run", "sums.yaml", "--out", "part", until=1)
+    code, _, err = invoke("resume", "part")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    assert code == 2
+    assert "being written by another process" in err
+
+
+def test_a_full_disk_ends_the_run_with_a_word_and_loses_nothing(place: Path) -> None:
+    """A limit on the size of files stands in for the disk: the write itself fails, deep inside SQLite or Parquet."""
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+    done = subprocess.run(
+        [*METAGEN, "run", "sums.yaml", "--out", "part"], capture_output=True, text=True, preexec_fn=small_disk
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "what was recorded" in done.stderr
+    assert "Traceback" not in done.stderr
+    had = recorded(place / "part")
+    (place / "calls.log").unlink()
+    assert invoke("resume", "part")[0] == 0
+    assert sorted(calls(place)) == sorted(recorded(place / "part") - had)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "sum.yaml"], "sum.yaml"),
+        (["run", "sums.yaml", "--set", "grid.n=[0]"], "integer ≥ 1"),
+        (["run", "sums.yaml", "--set", "strategies.single.kind=majorty"], "did you mean 'majority'"),
+        (["run", "sums.yaml", "--limit", "0"], "--limit"),
+        (["resume", "sums-7"], "did you mean 'sums-1'?"),
+        (["show", "sums-1", "sum4"], "did you mean 'sum-4'"),
+        (["show", "sums-1", "sum-4", "--generator", "toyy"], "did you mean 'toy'?"),
+        (["report", "sums.yaml"], "does not exist"),
+        (["run", "sums.yaml", "--out", "sums.yaml"], "run directory"),
+        (["run", "sums.yaml", "--set", "task.twice=true"], "occurs twice"),
+    ],
+)
+def test_what_the_user_can_mend_is_exit_code_2(
+    place: Path, finished: Path, arguments: list[str], words: str
+) -> None:
+    shutil.copytree(finished / "runs", place / "runs")
+    code, out, err = invoke(*arguments)
+    assert code == 2
+    assert words in err
+    assert not out
+    assert len(list((place / "runs").iterdir())) == 1  # no trace of what never ran
+
+
+def test_failed_problems_are_told_and_the_rest_reported(place: Path) -> None:
+    code, out, _ = invoke("run", "sums.yaml", "--set", "generators.toy.fails_on=sum-3")
+    assert code == 2
+    assert "sum-3 (toy): the prompt of 'sum-3' is too long; make it shorter" in " ".join(out.split())
+    assert results(place / "runs/sums-1")[0]["problems"] == "7"
+
+
+def test_unexpected_errors_keep_their_traceback(place: Path) -> None:
+    shutil.copy(TOY / "metagen_toy.py", place / "broken_toy.py")
+    (place / "broken_toy.py").write_text(
+        (place / "broken_toy.py").read_text().replace("luck > 0.95", "luck > None")
+    )
+    (place / "sums.yaml").write_text(YAML.replace("metagen_toy:generator", "broken_toy:generator"))
+    done = subprocess.run([*METAGEN, "run", "sums.yaml"], capture_output=True, text=True, env=paths(place))
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "Please report it" in done.stderr
+
+
+def paths(place: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), os.environ["PYTHONPATH"]])}
+
+
+def test_version_and_help(place: Path) -> None:
+    assert invoke("--version")[1].startswith("metagen ")
+    assert "resume" in invoke("--help")[1]
+
+
+def test_without_a_terminal_progress_is_plain_lines(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metagen.cli.PAUSE", 0.05)
+    monkeypatch.setenv("TOY_DELAY", "0.01")
+    _, _, err = invoke("run", "sums.yaml")
+    lines = err.splitlines()
+    assert any("of 64 samples" in line and "samples/s" in line and "left" in line for line in lines)
+    assert "\x1b" not in err
+
+
+@pytest.mark.skipif("tiny-0.1m" not in tiny.names(), reason="the embedded models are not there")
+def test_an_embedded_model_solves_problems_for_real(place: Path) -> None:
+    (place / "tiny.yaml").write_text(
+        "name: tiny\n"
+        "task: {kind: arithmetic, split: validation, levels: [1, 2], per_level: 2}\n"
+        "engines: {cpu: {kind: torch, model: tiny-0.1m}}\n"
+        "generators: {tiny: {engine: cpu}}\n"
+        "strategies: {single: {kind: sample}, greedy: {kind: greedy}, majority: {kind: majority}}\n"
+        "grid: {n: [1, 4]}\n"
+    )
+    code, out, _ = invoke("run", "tiny.yaml")
+    assert code == 0
+    assert "budget of FLOPs" in out
+    table = {row["configuration"]: row for row in results(place / "runs/tiny-1")}
+    assert {"tiny/single", "tiny/greedy", "tiny/majority@1", "tiny/majority@4"} == set(table)
+    assert float(table["tiny/majority@4"]["flops"]) > float(table["tiny/single"]["flops"]) > 1e6
+    code, out, _ = invoke("show", "tiny-1", "arithmetic/validation/1/0")
+    assert (code, "Q:" in out) == (0, True)
+    assert "tiny-0.1m" in invoke("models")[1]
