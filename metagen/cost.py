@@ -310,6 +310,10 @@ class Price:
         return (prompt + usage.generated * self.generated) / 1e6
 
 
+#: What an engine on one's own machine bills.
+FREE = Price(prompt=0.0, generated=0.0)
+
+
 # --- Hugging Face configurations ---------------------------------------------------------------------
 
 #: Architectures whose layers the formulas describe, and whether their MLP is gated. Others differ in

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from metagen.errors import InputError, PromptError
 
@@ -34,6 +34,12 @@ class Message:
 
     role: Role
     content: str
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise PromptError(
+                f"a message has the role {self.role!r}; expected one of {', '.join(get_args(Role))}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +73,13 @@ class Prompt:
             if not prompt:
                 raise PromptError("the prompt is empty; give it at least one character")
             return cls(digest(prompt).hex()[:12], text=prompt)
-        messages = tuple(
-            m if isinstance(m, Message) else Message(m["role"], m["content"])  # type: ignore[arg-type]
-            for m in prompt
-        )
+        try:
+            messages = tuple(m if isinstance(m, Message) else Message(**m) for m in prompt)  # type: ignore[arg-type]
+        except TypeError:
+            raise PromptError(
+                f"{prompt!r:.80} is no prompt; expected a text, or messages such as "
+                '{"role": "user", "content": "…"}'
+            ) from None
         name = digest(*(part for m in messages for part in (m.role, m.content))).hex()[:12]
         return cls(name, messages=messages)
 

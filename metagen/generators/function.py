@@ -44,7 +44,9 @@ class FunctionGenerator(Primitive):
     async def sample(
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope
     ) -> list[Outcome]:
-        return [await self._one(prefix, item, scope) for item in items]
+        if len(items) == 1:
+            return [await self._one(prefix, items[0], scope)]
+        return await scope.gather(*(self._one(prefix, item, scope) for item in items))
 
     async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
         result = self._function(prefix, scope.seed(item), item.index)

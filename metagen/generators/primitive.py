@@ -12,15 +12,13 @@ from collections.abc import Sequence as Ordered
 from functools import partial
 from typing import Any
 
-from metagen.cost import Price, Usage, decode_flops, flops_2n, prefill_flops
+from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
+from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.journal import Row
 from metagen.scope import Item, Outcome, Request, Scope
 from metagen.sequence import Score, Sequence, Step, TokenIds, Tokens, Until, digest
-
-#: Local engines bill nothing.
-FREE = Price(prompt=0.0, generated=0.0)
 
 
 class Primitive(Generator):
@@ -138,14 +136,22 @@ class EngineGenerator(Primitive):
             room = min(room, until.max_tokens)
         return room
 
+    def check(self, prefix: Sequence, n: int, start: int, until: Until) -> None:
+        super().check(prefix, n, start, until)
+        if self.tokenizer_fingerprint is None and until is not None:
+            raise UnsupportedError(
+                f"{self.engine!r} has no token ids, so what a prefix has used of max_tokens is unknown; "
+                "generate to the end, or use an engine that counts"
+            )
+
     def _length(self, prefix: Sequence) -> int:
-        """Tokens of the completion so far, ancestors included."""
+        """Tokens of the completion so far, ancestors included; the bytes of its text bound them without a tokenizer."""
         if not prefix.text:
             return 0
         if prefix.tokens is not None and prefix.tokens.tokenizer == self.tokenizer_fingerprint:
             return len(prefix.tokens.ids)
         if self.tokenizer_fingerprint is None:
-            return 0
+            return len(prefix.text.encode("utf-8", "surrogatepass"))
         return len(self.engine.encode(prefix.text))
 
     async def sample(

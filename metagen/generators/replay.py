@@ -30,7 +30,8 @@ class Recorded:
 class ReplayGenerator(Primitive):
     """Sample number i of a problem is the i-th of its recorded samples in an order drawn from the seed.
 
-    So files that are sorted (by likelihood, say) do no harm, and draws count as independent.
+    So files that are sorted (by likelihood, say) do no harm, and draws count as independent. Each place of a
+    nested strategy draws from the whole pool again, in an order of its own.
     Recorded scores come with the sequences (`Sequence.scores`). Raises PoolExhausted when asked for
     more than was recorded, DataError for a problem that the pool does not know.
     """
@@ -68,9 +69,13 @@ class ReplayGenerator(Primitive):
         null (abstentions) become empty texts.
         """
         names = {"id": "id", "texts": "texts", **(fields or {})}
+        unknown = [n for n in names if n not in ("id", "texts", "generated") and not n.startswith("scores.")]
+        if unknown:
+            raise DataError(f"fields maps {unknown[0]!r}; expected id, texts, generated or scores.NAME")
         pool: dict[str, list[Recorded]] = {}
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            # Lines end at "\n" alone: texts may hold other characters that end lines elsewhere.
+            lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(
                 f"cannot read the pool {str(path)!r}: {error}; expected a JSONL file in UTF-8"
@@ -150,6 +155,13 @@ def _logistic(value: float) -> float:
     )
 
 
+def _list(record: Mapping[str, Any], name: str, where: str, like: list[Any] | None = None) -> list[Any]:
+    values = _field(record, name, where)
+    if not isinstance(values, list) or (like is not None and len(values) != len(like)):
+        raise DataError(f"{where}: {name!r} is {values!r:.60}; expected a list with one entry a sample")
+    return values
+
+
 def _field(record: Mapping[str, Any], name: str, where: str) -> Any:
     if name not in record:
         raise DataError(
@@ -159,16 +171,16 @@ def _field(record: Mapping[str, Any], name: str, where: str) -> Any:
 
 
 def _samples(record: Mapping[str, Any], names: Mapping[str, str], where: str) -> list[Recorded]:
-    texts = _field(record, names["texts"], where)
-    counts = _field(record, names["generated"], where) if "generated" in names else [None] * len(texts)
+    texts = _list(record, names["texts"], where)
+    counts = _list(record, names["generated"], where, texts) if "generated" in names else [None] * len(texts)
     scores = {
-        k.removeprefix("scores."): _field(record, v, where)
+        k.removeprefix("scores."): _list(record, v, where, texts)
         for k, v in names.items()
         if k.startswith("scores.")
     }
-    for name, values in [("texts", texts), ("generated", counts), *scores.items()]:
-        if not isinstance(values, list) or len(values) != len(texts):
-            raise DataError(f"{where}: {name!r} is {values!r:.60}; expected a list with one entry a sample")
+    for count in counts:
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
+            raise DataError(f"{where}: a token count is {count!r}; expected an integer ≥ 0, or null")
     for name, values in scores.items():
         wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float)]
         if wrong:

@@ -21,6 +21,9 @@ from metagen.trace import Trace
 from metagen.verifiers.base import Answer, AnswerRule
 
 T = TypeVar("T")
+#: Seconds that an interrupted call has for its clean end.
+GRACE = 10.0
+LOOP = "metagen-loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +142,33 @@ class Strategy(Generator):
 def _background() -> asyncio.AbstractEventLoop:
     """One event loop on a daemon thread, for synchronous callers."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="metagen-loop", daemon=True).start()
+    threading.Thread(target=loop.run_forever, name=LOOP, daemon=True).start()
     return loop
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the background loop; an interrupt cancels it and waits for its clean end."""
-    future = asyncio.run_coroutine_threadsafe(work, _background())
+    """Run a coroutine on the background loop; an interrupt cancels it and waits for its clean end.
+
+    Raises MetagenError when called from code that this loop itself runs: it would wait for itself.
+    """
+    loop = _background()
+    if threading.current_thread().name == LOOP:
+        work.close()
+        raise MetagenError(
+            "solve was called from inside a strategy, verifier or generator; await asolve there"
+        )
+    ended = threading.Event()
+
+    async def whole() -> T:
+        try:
+            return await work
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(whole(), loop)
     try:
         return future.result()
-    except BaseException:
+    except KeyboardInterrupt:
         future.cancel()
+        ended.wait(timeout=GRACE)
         raise

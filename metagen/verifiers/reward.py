@@ -15,15 +15,14 @@ from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from metagen.cost import Price, Usage, flops_2n, prefill_flops
-from metagen.errors import InputError, ModelError, PromptError, UnsupportedError
+from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
+from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
 from metagen.scope import Outcome, Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
 
 Aggregation = Literal["last", "min", "mean", "product"]
-FREE = Price(prompt=0.0, generated=0.0)
 AGGREGATIONS: tuple[Aggregation, ...] = ("last", "min", "mean", "product")
 
 
@@ -79,6 +78,8 @@ def aggregate(steps: Ordered[float], how: Aggregation) -> float:
 class RewardModel(PrimitiveVerifier):
     """What process and outcome reward models share: an engine, tags, accounting.
 
+    A completion without a step scores 0; one beyond the model's context gets the verdict `too long`.
+
     tags: None reads them from the model's config.json.
     """
 
@@ -121,19 +122,23 @@ class RewardModel(PrimitiveVerifier):
         """The score from the probability of the positive label at each tag."""
 
     async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
-        requests = [self._fitting(s) for s in sequences]
-        answers = await self.engine.evaluate(requests)
-        return [self._outcome(r, a, scope) for r, a in zip(requests, answers, strict=True)]
+        requests = [self._request(s) for s in sequences]
+        asked = [i for i, request in enumerate(requests) if request.positions and self._fits(request)]
+        answers = await self.engine.evaluate([requests[i] for i in asked]) if asked else []
+        answered = dict(zip(asked, answers, strict=True))
+        return [
+            self._outcome(request, answered[i], scope) if i in answered else self._unasked(request)
+            for i, request in enumerate(requests)
+        ]
 
-    def _fitting(self, sequence: Sequence) -> EvaluateRequest:
-        request = self._request(sequence)
+    def _fits(self, request: EvaluateRequest) -> bool:
         limit = self.engine.max_context
-        if limit is not None and len(request.ids) > limit:
-            raise PromptError(
-                f"{self.name}: a sequence of problem {sequence.prompt.problem_id!r} has {len(request.ids)} tokens, "
-                f"the reward model's context holds {limit}; generate shorter sequences"
-            )
-        return request
+        return limit is None or len(request.ids) <= limit
+
+    def _unasked(self, request: EvaluateRequest) -> Outcome:
+        """What the model is not asked: nothing to judge is worth nothing, and too much has a verdict."""
+        score = Score(None, verdict="too long") if request.positions else Score(0.0, steps=())
+        return Outcome(score_payload(score), Usage())
 
     def _outcome(self, request: EvaluateRequest, answer: Evaluated, scope: Scope) -> Outcome:
         values = tuple(_sigmoid(yes - no) for yes, no in answer.logprobs)
@@ -153,14 +158,15 @@ class RewardModel(PrimitiveVerifier):
 
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.engine.fingerprint)
-        requests = [self._request(s) for s in sequences]
+        requests = [r for r in map(self._request, sequences) if r.positions and self._fits(r)]
         bounds = [self._priced(len(r.ids), cache.known(r.ids), len(r.positions)) for r in requests]
-        return dataclasses.replace(Usage.sum(bounds), calls=len(bounds))
+        return dataclasses.replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.engine.fingerprint)
-        for sequence in sequences:
-            cache.add(self._request(sequence).ids)
+        for request in map(self._request, sequences):
+            if request.positions and self._fits(request):
+                cache.add(request.ids)
 
 
 class ProcessRewardModel(RewardModel):

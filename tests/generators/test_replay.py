@@ -128,10 +128,40 @@ def test_faults_of_a_file_name_the_line(tmp_path: Path, content: str, message: s
 def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "pool.jsonl"
     path.write_text('{"id": 1, "texts": ["a", "b"], "s": [0.5]}')
-    with pytest.raises(DataError, match=r"line 1: 'v' is \[0.5\]; expected a list with one entry a sample"):
+    with pytest.raises(DataError, match=r"line 1: 's' is \[0.5\]; expected a list with one entry a sample"):
         ReplayGenerator.from_jsonl(path, {"scores.v": "s"})
 
 
 def test_the_fingerprint_names_the_content_and_not_the_name() -> None:
     one, two = ReplayGenerator({"p": ["a"]}, name="x"), ReplayGenerator({"p": ["a"]}, name="y")
     assert one.fingerprint == two.fingerprint != ReplayGenerator({"p": ["b"]}).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("line", "fields", "message"),
+    [
+        ('{"id": 1, "texts": 5}', None, "'texts' is 5; expected a list"),
+        ('{"id": 1, "texts": ["a"], "t": ["x"]}', {"generated": "t"}, "a token count is 'x'"),
+        ('{"id": 1, "texts": ["a"], "s": ["x"]}', {"scores.v": "s"}, "a score 'v' is 'x'"),
+        ("[1]", None, "expected one object a line"),
+        ('{"id": 1, "texts": ["a"]}', {"score.v": "s"}, "fields maps 'score.v'"),
+    ],
+)
+def test_faulty_pools_are_data_errors(
+    tmp_path: Path, line: str, fields: dict[str, str] | None, message: str
+) -> None:
+    path = tmp_path / "pool.jsonl"
+    path.write_text(line)
+    with pytest.raises(DataError, match=message):
+        ReplayGenerator.from_jsonl(path, fields)
+
+
+def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read the pool"):
+        ReplayGenerator.from_jsonl(tmp_path / "nowhere.jsonl")
+
+
+def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "pool.jsonl"
+    path.write_text('\ufeff{"id": 1, "texts": ["a\u2028b"]}\n', encoding="utf-8")
+    assert ReplayGenerator.from_jsonl(path).size("1") == 1

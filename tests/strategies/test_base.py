@@ -17,7 +17,8 @@ from metagen.journal import MemoryJournal, SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Step, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.parallel import MajorityVote, Sample
+from metagen.strategies.parallel import BestOfN, MajorityVote, Sample
+from metagen.testing import numbers
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.oracle import OracleVerifier
 
@@ -182,3 +183,10 @@ def test_a_refusal_inside_one_of_several_samples_does_not_lose_the_others() -> N
     assert [r.exhausted for r in results] == [False, False, True, True]
     with pytest.raises(BudgetExhausted):
         run(writer().generate(PREFIX, scope=scope.child("direct")))
+
+
+def test_solve_from_inside_a_strategy_says_so_and_does_not_hang() -> None:
+    inner = Sample(numbers())
+    judge = FunctionVerifier(lambda s: float(bool(inner.solve("q").text)))
+    with pytest.raises(MetagenError, match="await asolve"):
+        BestOfN(numbers(), 2, verifier=judge).solve("q")

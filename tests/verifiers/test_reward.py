@@ -14,7 +14,7 @@ import pytest
 
 from metagen.budget import Budget
 from metagen.cost import ModelShape, Price, flops_2n, prefill_flops
-from metagen.errors import BudgetExhausted, InputError, ModelError, PromptError, UnsupportedError
+from metagen.errors import BudgetExhausted, InputError, ModelError, UnsupportedError
 from metagen.generators.engine import EngineStats, Evaluated, EvaluateRequest, Generated, GenerateRequest
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
@@ -207,9 +207,9 @@ def test_engines_and_texts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ModelError, match=r"no token '<tag>' \(it makes 5 of it\)"):
         ProcessRewardModel(Table(), Tags(tag="<tag>"))
     model, scope = OutcomeRewardModel(Table(context=10), Tags()), Scope.root("p")
-    with pytest.raises(PromptError, match=r"orm: .*'p' has 11 tokens, .* holds 10"):
-        run(model.score([Sequence(PROMPT, "x" * 6)], scope=scope))
-    assert run(model.score([Sequence(PROMPT, "x" * 5)], scope=scope))[0].value is not None
+    long, short = run(model.score([Sequence(PROMPT, "x" * 6), Sequence(PROMPT, "x" * 5)], scope=scope))
+    assert (long.value, long.verdict) == (None, "too long")
+    assert short.value is not None
 
 
 def test_no_sequences_are_no_scores() -> None:

@@ -1,0 +1,82 @@
+"""The torch engine beside transformers: 64 problems of all levels, 16 samples each, on the mid-size model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from benchmarks.row import Row, seconds
+from metagen.generators.engine import GenerateRequest, SamplingParams
+from metagen.generators.tiny import resolve
+from metagen.generators.torch import TorchEngine
+from metagen.sequence import Sequence
+from metagen.tasks.embedded import ArithmeticTask
+
+MODEL, PROBLEMS, SAMPLES, TOKENS = "tiny-0.5m", 64, 16, 200
+BATCHES = (128, 256, 512)
+PROMPTS = [p.prompt for p in ArithmeticTask("validation", per_level=11, limit=PROBLEMS).problems()]
+
+
+def rows() -> Iterator[Row]:
+    """Tokens per second of both, end tokens included, and their ratio."""
+    torch.manual_seed(0)
+    theirs = {batch: _transformers(batch) for batch in BATCHES}
+    best = max(theirs, key=lambda batch: theirs[batch])
+    how = f"{MODEL}, {PROBLEMS} prompts × {SAMPLES} samples, temperature 1, at most {TOKENS} tokens, median of 5"
+    yield Row(
+        "transformers.generate, tokens per second",
+        theirs[best],
+        "1/s",
+        f"{how}; batch {best}, best of {BATCHES}",
+    )
+    ours = _metagen()
+    yield Row("torch engine, tokens per second", ours, "1/s", f"{how}; a new engine for each run")
+    yield Row("torch engine over transformers.generate", ours / theirs[best], "×", how, "≥ 2")
+
+
+def _metagen() -> float:
+    counts: list[int] = []
+
+    def once() -> None:
+        with TorchEngine(MODEL) as engine:
+            counts.append(asyncio.run(_sample(engine)))
+
+    return _median(once, counts)
+
+
+async def _sample(engine: TorchEngine) -> int:
+    params = SamplingParams(max_tokens=TOKENS)
+    requests = [
+        GenerateRequest(Sequence.of(p), tuple(range(i << 20, (i << 20) + SAMPLES)), params, TOKENS)
+        for i, p in enumerate(PROMPTS)
+    ]
+    answers = await asyncio.gather(*(engine.generate(r) for r in requests))
+    return sum(s.generated or 0 for a in answers for s in a.samples)
+
+
+def _transformers(batch: int) -> float:
+    model = AutoModelForCausalLM.from_pretrained(resolve(MODEL), dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(resolve(MODEL), padding_side="left")
+    texts = [p.text or "" for p in PROMPTS for _ in range(SAMPLES)]
+    end = tokenizer.eos_token_id
+    counts: list[int] = []
+
+    def once() -> None:
+        total = 0
+        for at in range(0, len(texts), batch):
+            given = tokenizer(texts[at : at + batch], return_tensors="pt", padding=True)
+            made = model.generate(**given, do_sample=True, top_k=0, max_new_tokens=TOKENS, pad_token_id=end)
+            new = made[:, given["input_ids"].shape[1] :]
+            total += int(((new == end).cumsum(1) - (new == end).long() == 0).sum())
+        counts.append(total)
+
+    return _median(once, counts)
+
+
+def _median(once: object, counts: list[int]) -> float:
+    assert callable(once)
+    taken = seconds(once)
+    return sum(counts[1:]) / len(counts[1:]) / taken
