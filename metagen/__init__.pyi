@@ -24,6 +24,7 @@ from metagen.errors import UnsupportedError as UnsupportedError
 from metagen.generators.base import Generator as Generator
 from metagen.generators.engine import Engine as Engine
 from metagen.generators.engine import SamplingParams as SamplingParams
+from metagen.generators.enumerable import EnumerableEngine as EnumerableEngine
 from metagen.generators.function import FunctionGenerator as FunctionGenerator
 from metagen.generators.replay import ReplayGenerator as ReplayGenerator
 from metagen.generators.torch.engine import TorchEngine as TorchEngine
@@ -54,6 +55,7 @@ from metagen.verifiers.base import AnswerRule as AnswerRule
 from metagen.verifiers.base import Verifier as Verifier
 from metagen.verifiers.function import FunctionRule as FunctionRule
 from metagen.verifiers.function import FunctionVerifier as FunctionVerifier
+from metagen.verifiers.numeric import NumberRule as NumberRule
 from metagen.verifiers.oracle import OracleVerifier as OracleVerifier
 from metagen.verifiers.recorded import RecordedVerifier as RecordedVerifier
 from metagen.verifiers.reward import OutcomeRewardModel as OutcomeRewardModel

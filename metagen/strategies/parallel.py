@@ -50,7 +50,8 @@ class Sample(Strategy):
 
     @property
     def fingerprint(self) -> str:
-        return digest("sample", self.generator.fingerprint).hex()
+        rule = self.answer.fingerprint if self.answer else ""
+        return digest("sample", self.generator.fingerprint, rule).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         (sequence,) = await self.generator.generate(prefix, until=until, scope=scope.child("sample"))
@@ -83,8 +84,8 @@ class Parallel(Strategy):
 
     @property
     def fingerprint(self) -> str:
-        verifier = self.verifier.fingerprint if self.verifier else ""
-        return digest(type(self).__name__, str(self.n), self.generator.fingerprint, verifier).hex()
+        judges = [part.fingerprint if part else "" for part in (self.verifier, self.answer)]
+        return digest(type(self).__name__, str(self.n), self.generator.fingerprint, *judges).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         candidates: list[Candidate] = []

@@ -11,7 +11,7 @@ from typing import ClassVar
 from metagen.cost import Usage
 from metagen.journal import Row
 from metagen.scope import Item, Outcome, Request, Scope
-from metagen.sequence import Score, Sequence
+from metagen.sequence import Score, Sequence, digest
 
 
 class Verifier(ABC):
@@ -41,6 +41,11 @@ UNSCORED = Score(None, verdict="unscored")
 class PrimitiveVerifier(Verifier):
     """A verifier whose scores are leaf calls: batched, recorded, and charged to the budget."""
 
+    @property
+    def records(self) -> str:
+        """Names what is recorded: the fingerprint, less what is done to a recorded score afterwards."""
+        return self.fingerprint
+
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         if not sequences:
             return []
@@ -48,7 +53,7 @@ class PrimitiveVerifier(Verifier):
         distinct = {s.digest: s for s in sequences}
         items = tuple(Item(content) for content in distinct)
         unique = list(distinct.values())
-        request = Request("score", self.fingerprint, items)
+        request = Request("score", self.records, items)
 
         async def execute(positions: Ordered[int], cap: int | None) -> list[Outcome]:
             return await self.evaluate([unique[i] for i in positions], scope)
@@ -102,6 +107,11 @@ class Answer:
 
 class AnswerRule(ABC):
     """Reads the answer out of a sequence and gives its canonical key."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the rule: equal fingerprints promise equal keys. Rules with options add them."""
+        return digest(type(self).__qualname__).hex()
 
     @abstractmethod
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:

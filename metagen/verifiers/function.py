@@ -31,12 +31,23 @@ class FunctionVerifier(PrimitiveVerifier):
 
 
 class FunctionRule(AnswerRule):
-    """Reads an answer by `read(text)` → the answer or None, and its key by `key(answer)` (the answer itself)."""
+    """Reads an answer by `read(text)` → the answer or None, and its key by `key(answer)` (the answer itself).
+
+    name: part of the fingerprint; change it when the functions change their mind.
+    """
 
     def __init__(
-        self, read: Callable[[str], str | None], key: Callable[[str], str | None] = lambda answer: answer
+        self,
+        read: Callable[[str], str | None],
+        key: Callable[[str], str | None] = lambda answer: answer,
+        *,
+        name: str = "function",
     ) -> None:
-        self._read, self._key = read, key
+        self._read, self._key, self._name = read, key, name
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("function rule", self._name).hex()
 
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
         return [self._answer(s.text) for s in sequences]

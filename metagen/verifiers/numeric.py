@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence as Ordered
 
 from metagen.errors import InputError
-from metagen.sequence import Sequence
+from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.numbers import canonical
 
@@ -39,6 +39,10 @@ class NumberRule(AnswerRule):
     def __init__(self, pattern: str = ANSWER_LINE, *, prose: bool = False) -> None:
         self._pattern = one_group("pattern", pattern)
         self._prose = prose
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("number rule", self._pattern.pattern, str(self._prose)).hex()
 
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
         return [self._answer(sequence) for sequence in sequences]

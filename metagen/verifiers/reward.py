@@ -194,6 +194,15 @@ class ProcessRewardModel(RewardModel):
         self.aggregation = aggregation
         super().__init__(engine, tags, name=name, price=price)
 
+    @property
+    def records(self) -> str:
+        """The values of the steps are recorded, and serve every aggregation."""
+        return self._fingerprint
+
+    @property
+    def fingerprint(self) -> str:
+        return digest(self._fingerprint, self.aggregation).hex()
+
     def split(self, text: str) -> list[str]:
         """The steps of a completion, delimiters kept."""
         parts = text.split(self.tags.delimiter)
@@ -212,7 +221,6 @@ class ProcessRewardModel(RewardModel):
         return Score(aggregate(values, self.aggregation), steps=values)
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
-        # Recorded step values serve every aggregation: the fingerprint does not know which one is asked for.
         scores = await super().score(sequences, scope=scope)
         return [
             s if s.steps is None else dataclasses.replace(s, value=aggregate(s.steps, self.aggregation))
