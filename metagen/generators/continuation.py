@@ -1,0 +1,120 @@
+"""The text of new tokens, and how it ends a sample: one set of rules for all engines that hold token ids.
+
+A character may be spread over tokens, and so may a stop string or a delimiter. Text is therefore decoded
+behind some context, an incomplete character is held back while the sequence can be continued, and texts
+that begin in the prefix are found when they end in what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+from typing import Any
+
+from metagen.generators.engine import GenerateRequest, Sample
+from metagen.sequence import Step, Tokens
+
+#: What a decoder writes for bytes that are no character (yet).
+BROKEN = "\ufffd"
+#: Tokens of the prefix behind which new ids are decoded, so that leading spaces survive.
+CONTEXT = 6
+
+
+class Continuation:
+    """How the samples of one request end. Its rows share it.
+
+    decode: text of ids. ids: the rendered prefix. `limit` is the number of new tokens at which a row ends.
+    """
+
+    def __init__(
+        self, decode: Callable[[list[int]], str], request: GenerateRequest, ids: tuple[int, ...]
+    ) -> None:
+        self._decode, self._request = decode, request
+        self._context = list(ids[-CONTEXT:])
+        self._skip = len(decode(self._context).rstrip(BROKEN))
+        self._stop = request.params.stop
+        until, text = request.until, request.prefix.text
+        self._delimiter = until.delimiter if isinstance(until, Step) else None
+        self._before = text
+        self._step_before = text[max(request.prefix.steps, default=0) :]
+        self.limit = request.max_tokens
+        own = until.count if isinstance(until, Tokens) else until.max_tokens if until is not None else None
+        if own is not None:
+            self.limit = min(self.limit, own)
+
+    def text(self, ids: list[int], *, final: bool) -> str:
+        """Text of the new ids. Unless `final`, an incomplete character at the end is held back."""
+        text = self._decode(self._context + ids)[self._skip :]
+        return text if final else text.rstrip(BROKEN)
+
+    def sample(
+        self,
+        ids: list[int],
+        logprobs: Ordered[float],
+        *,
+        eos: bool = False,
+        stop: bool = False,
+        text: bool = True,
+    ) -> Sample | None:
+        """The sample that ends with the newest of `ids`; None if it goes on.
+
+        eos, stop: the newest id ends the sequence by itself. text: it may complete a stop string or the
+        delimiter. The rules, in order:
+
+        - An end token: it is not part of `ids` or text.
+        - A stop string: the text is cut before it, though never into the prefix; `ids` are those whose text
+          lies entirely before the cut.
+        - The delimiter: the step keeps what its last token hangs over. It must end in the new text, and begin
+          after the end of the step before. Of stop string and delimiter the one that ends first counts, the
+          stop string if they end together.
+        - The limit of the request, also where a step ends there: "length". Then that of `until`: not finished.
+        """
+        full = len(ids) >= self._request.max_tokens
+        if eos or stop:
+            kept = ids[:-1]
+            return self._made(self.text(kept, final=True), kept, logprobs, finish="eos" if eos else "stop")
+        step_end: int | None = None
+        if text and (self._stop or self._delimiter):
+            new = self.text(ids, final=False)
+            cut, step_end = self._found(new)
+            if cut is not None:
+                return self._made(new[:cut], ids[: self._inside(ids, cut)], logprobs, finish="stop")
+            if step_end is not None and not full:
+                return self._made(new, ids, logprobs, step_end=step_end)
+        if full:
+            return self._made(self.text(ids, final=True), ids, logprobs, finish="length", step_end=step_end)
+        if len(ids) >= self.limit:
+            cut_step = isinstance(self._request.until, Step)
+            return self._made(self.text(ids, final=False), ids, logprobs, cut=cut_step)
+        return None
+
+    def _made(self, text: str, ids: list[int], logprobs: Ordered[float], **how: Any) -> Sample:
+        each = tuple(logprobs) if self._request.params.logprobs else None
+        return Sample(text, tuple(ids), len(logprobs), float(sum(logprobs)), each, **how)
+
+    def _found(self, text: str) -> tuple[int | None, int | None]:
+        """Where a stop string cuts the new text, or else where the delimiter ends in it."""
+        stops = [(at + len(s), at) for s in self._stop if (at := _find(self._before, text, s)) is not None]
+        step_end = None
+        if (
+            self._delimiter is not None
+            and (at := _find(self._step_before, text, self._delimiter)) is not None
+        ):
+            step_end = at + len(self._delimiter)
+        if stops and (step_end is None or min(stops)[0] <= step_end):
+            return max(0, min(stops)[1]), None
+        return None, step_end
+
+    def _inside(self, ids: list[int], cut: int) -> int:
+        """How many of `ids` make no text beyond `cut`."""
+        kept = len(ids)
+        while kept and len(self.text(ids[:kept], final=True)) > cut:
+            kept -= 1
+        return kept
+
+
+def _find(before: str, text: str, wanted: str) -> int | None:
+    """Where `wanted` begins, counted from the start of `text` (negative: in `before`), if it ends in `text`."""
+    before = before[-(len(wanted) - 1) :] if len(wanted) > 1 else ""
+    at = (before + text).find(wanted)
+    return None if at < 0 else at - len(before)

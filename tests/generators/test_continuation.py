@@ -1,0 +1,106 @@
+"""Where text ends a sample, in tokens that span and split characters."""
+
+from typing import Any
+
+import pytest
+
+from metagen.generators.continuation import Continuation
+from metagen.generators.engine import GenerateRequest, Sample, SamplingParams
+from metagen.sequence import Prompt, Sequence, Step, Tokens
+
+#: Token i is these bytes; some are pieces of characters.
+PIECES = [b"a", b"b", b"c", b"ab", b"bc", b"\n", b"c\nab", "é".encode()[:1], "é".encode()[1:], b"\n\n", b"x"]
+
+
+def decode(ids: list[int]) -> str:
+    return b"".join(PIECES[i] for i in ids).decode("utf-8", "replace")
+
+
+def run(
+    tokens: list[int], *, prefix: Sequence | None = None, ids: tuple[int, ...] = (10,), **options: Any
+) -> Sample:
+    """Feed tokens one by one until the sample ends."""
+    until, most = options.pop("until", None), options.pop("max_tokens", 100)
+    request = GenerateRequest(
+        prefix or Sequence(Prompt("p", "x")), (0,), SamplingParams(logprobs=True, **options), most, until
+    )
+    continuation = Continuation(decode, request, ids)
+    for n in range(1, len(tokens) + 1):
+        sample = continuation.sample(tokens[:n], [-1.0] * n)
+        if sample is not None:
+            assert sample.generated == n
+            assert sample.logprob == -n
+            assert sample.token_logprobs == (-1.0,) * n
+            return sample
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "stop", "text", "kept"),
+    [
+        ([0, 1, 2], ("bc",), "a", 1),
+        ([0, 3, 2, 0], ("bc",), "aa", 1),
+        ([3, 4], ("b",), "a", 0),
+        ([0, 4, 6], ("\nab", "cc"), "ab", 1),
+        ([5, 0, 5, 5], ("\n\n",), "\na", 2),
+        ([0, 7, 8], ("é",), "a", 1),
+        ([0, 9], ("\n", "\n\n"), "a", 1),
+    ],
+)
+def test_stop_strings_cut_the_text_before_them(
+    tokens: list[int], stop: tuple[str, ...], text: str, kept: int
+) -> None:
+    sample = run(tokens, stop=stop)
+    assert (sample.text, sample.ids, sample.finish) == (text, tuple(tokens[:kept]), "stop")
+
+
+def test_a_stop_string_that_begins_in_the_prefix_cuts_nothing_of_it() -> None:
+    prefix = Sequence(Prompt("p", "x"), text="a\n")
+    sample = run([5, 0], prefix=prefix, ids=(10, 0, 5), stop=("\n\n",))
+    assert (sample.text, sample.ids, sample.finish) == ("", (), "stop")
+
+
+def test_a_step_keeps_what_hangs_over() -> None:
+    sample = run([0, 6, 0], until=Step("\n"))
+    assert (sample.text, sample.step_end, sample.finish, sample.cut) == ("ac\nab", 3, None, False)
+    assert sample.ids == (0, 6)
+
+
+def test_the_delimiter_of_the_step_before_is_not_found_again() -> None:
+    prefix = Sequence(Prompt("p", "x"), text="a\n", steps=(2,))
+    sample = run([5, 5], prefix=prefix, ids=(10, 0, 5), until=Step("\n\n"))
+    assert (sample.text, sample.step_end) == ("\n\n", 2)
+    # But one that a cut step began is completed.
+    begun = Sequence(Prompt("p", "x"), text="a\n", cut=True)
+    sample = run([5, 5], prefix=begun, ids=(10, 0, 5), until=Step("\n\n"))
+    assert (sample.text, sample.step_end) == ("\n", 1)
+
+
+def test_stop_string_and_delimiter_the_first_to_end_wins() -> None:
+    assert run([0, 9], until=Step("\n"), stop=("\n\n",)).step_end == 2
+    assert run([0, 5], until=Step("\n"), stop=("\n",)).finish == "stop"
+
+
+def test_limits() -> None:
+    cut = run([0, 0, 0], until=Step("\n", max_tokens=2))
+    assert (cut.finish, cut.cut, cut.step_end, cut.generated) == (None, True, None, 2)
+    block = run([0, 0, 0], until=Tokens(2))
+    assert (block.finish, block.cut, block.generated) == (None, False, 2)
+    for until in (None, Tokens(2), Step("\n", max_tokens=2)):
+        assert run([0, 0], until=until, max_tokens=2).finish == "length"
+    last = run([0, 5], until=Step("\n"), max_tokens=2)
+    assert (last.finish, last.step_end) == ("length", 2)
+
+
+def test_incomplete_characters_are_held_back_while_they_can_be_completed() -> None:
+    held = run([0, 7], until=Tokens(2))
+    assert (held.text, held.ids) == ("a", (0, 7))
+    prefix = Sequence(Prompt("p", "x"), text="a")
+    assert run([8, 1], prefix=prefix, ids=(10, 0, 7), until=Tokens(2)).text == "éb"
+    assert run([0, 7], max_tokens=2).text == "a\ufffd" == decode([0, 7])
+
+
+def test_end_tokens_come_before_texts() -> None:
+    request = GenerateRequest(Sequence(Prompt("p", "x")), (0,), SamplingParams(stop=("b",)), 2)
+    sample = Continuation(decode, request, (10,)).sample([0, 1], [-1.0, -2.0], eos=True)
+    assert sample == Sample("a", (0,), 2, -3.0, None, "eos")

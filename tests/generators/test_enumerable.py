@@ -1,0 +1,137 @@
+"""The enumerable model: its exact distribution, and draws from it."""
+
+import asyncio
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from metagen.errors import EngineError, InputError, NumericsError, PromptError
+from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, SamplingParams
+from metagen.generators.enumerable import EnumerableEngine, adapt
+from metagen.sequence import Sequence, Step, TokenIds, Tokens
+
+TABLE = {
+    (): (0.5, 0.3, 0.2),
+    ("a",): (0.1, 0.6, 0.3),
+    ("b",): (0.0, 0.25, 0.75),
+    ("a", "a"): (0.0, 0.0, 1.0),
+    ("a", "b"): (0.2, 0.3, 0.5),
+    ("b", "b"): (0.4, 0.4, 0.2),
+}
+EXACT = {
+    ("$",): 0.2,
+    ("a", "$"): 0.15,
+    ("b", "$"): 0.225,
+    ("a", "a"): 0.05,
+    ("a", "b"): 0.3,
+    ("b", "b"): 0.075,
+}
+
+
+def ask(
+    engine: EnumerableEngine, prefix: Sequence, n: int = 1, first: int = 0, **options: object
+) -> Generated:
+    until, most = options.pop("until", None), options.pop("max_tokens", 2)
+    params = SamplingParams(**options)  # type: ignore[arg-type]
+    request = GenerateRequest(prefix, tuple(range(first, first + n)), params, most, until)  # type: ignore[arg-type]
+    return asyncio.run(engine.generate(request))
+
+
+def test_enumeration_is_exact() -> None:
+    engine = EnumerableEngine("ab$", TABLE)
+    found = engine.sequences(max_tokens=2)
+    assert found == pytest.approx(EXACT)
+    assert sum(engine.sequences(max_tokens=3).values()) == pytest.approx(1.0)
+    greedy = engine.sequences(params=SamplingParams(temperature=0), max_tokens=3)
+    assert greedy == {("a", "b", "$"): 1.0}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.6, "temperature": 2.0}]
+)
+def test_draws_have_the_exact_distribution(options: dict[str, float]) -> None:
+    """Chi-square at a false-alarm rate of 1e-6, over fixed seeds."""
+    n = 4_000
+    with EnumerableEngine("ab$", TABLE) as engine:
+        answer = ask(engine, Sequence.of("?"), n, **options)
+        exact = engine.sequences(params=SamplingParams(**options), max_tokens=2)  # type: ignore[arg-type]
+    seen = Counter(s.text + ("$" if s.finish == "eos" else "") for s in answer.samples)
+    keys = ["".join(k) for k in exact]
+    assert set(seen) <= set(keys)
+    p = np.array(list(exact.values()))
+    assert stats.chisquare([seen[k] for k in keys], n * p / p.sum()).pvalue > 1e-6
+    for sample in answer.samples[:50]:
+        tokens = tuple(sample.text) + (("$",) if sample.finish == "eos" else ())
+        assert sample.logprob == pytest.approx(math.log(EXACT[tokens]))
+        assert sample.generated == len(tokens)
+
+
+def test_a_seed_gives_the_same_sample_alone_and_continued() -> None:
+    with EnumerableEngine("ab$", TABLE) as engine:
+        prefix = Sequence.of("?")
+        crowd = ask(engine, prefix, 40, max_tokens=3)
+        for i, whole in enumerate(crowd.samples):
+            assert ask(engine, prefix, 1, i, max_tokens=3).samples == (whole,)
+            first = ask(engine, prefix, 1, i, max_tokens=3, until=Tokens(1)).samples[0]
+            if first.finish is None:
+                assert first.ids is not None
+                longer = prefix.extend(first.text, tokens=TokenIds(first.ids, engine.tokenizer_fingerprint))
+                rest = ask(engine, longer, 1, i, max_tokens=2).samples[0]
+                assert first.text + rest.text == whole.text
+
+
+def test_evaluate_reads_the_table() -> None:
+    with EnumerableEngine("ab$", TABLE) as engine:
+        ids = engine.render(Sequence.of("?").extend("ab"))
+        request = EvaluateRequest(ids, (0, 1, 2), (0, 1, 2))
+        following = EvaluateRequest(ids, (0, 1))
+        both = asyncio.run(engine.evaluate([request, following]))
+    assert np.exp(both[0].logprobs) == pytest.approx(np.array([TABLE[()], TABLE["a",], TABLE["a", "b"]]))
+    assert np.exp(both[1].logprobs) == pytest.approx(np.array([[0.5], [0.6]]))
+
+
+def test_functions_of_prompt_and_completion() -> None:
+    def table(prompt: str, completion: tuple[str, ...]) -> list[float]:
+        return [0.0, 0.0, 1.0] if len(completion) == len(prompt) else [1.0, 0.0, 0.0]
+
+    with pytest.raises(InputError, match="name="):
+        EnumerableEngine("ab$", table)
+    with EnumerableEngine("ab$", table, name="as long as the prompt") as engine:
+        sample = ask(engine, Sequence.of("éxy"), max_tokens=10, until=Step("aa")).samples[0]
+        assert (sample.text, sample.step_end) == ("aa", 2)
+        assert ask(engine, Sequence.of("éxy"), max_tokens=10).samples[0].text == "aaa"
+
+
+def test_bad_input() -> None:
+    table = {**TABLE, ("a",): (0.5, 0.6, 0.1), ("b",): (math.nan, 0.5, 0.5)}
+    engine = EnumerableEngine("ab$", table, max_context=3)
+    with pytest.raises(EngineError, match="not open"):
+        ask(engine, Sequence.of("?"))
+    with engine:
+        with pytest.raises(InputError, match="sum to 1"):
+            ask(engine, Sequence.of("?").extend("a"), max_tokens=1)
+        with pytest.raises(NumericsError, match="NaN"):
+            ask(engine, Sequence.of("?").extend("b"), max_tokens=1)
+        with pytest.raises(InputError, match="no row"):
+            engine.probabilities("?", ("b", "a"))
+        with pytest.raises(PromptError, match="context of 3"):
+            ask(engine, Sequence.of("???"))
+        with pytest.raises(PromptError, match="cannot be written"):
+            engine.render(Sequence.of("?").extend("é"))
+    with pytest.raises(EngineError, match="closed"):
+        ask(engine, Sequence.of("?"))
+
+
+def test_adapters_agree_with_those_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    from metagen.generators.torch import sampling
+
+    p = np.random.default_rng(0).dirichlet(np.ones(30))
+    for t, k, top_p in ((0.7, 0, 1.0), (1.0, 7, 1.0), (1.5, 12, 0.8), (0.3, 0, 0.5)):
+        mine = adapt(p, SamplingParams(temperature=t, top_k=k, top_p=top_p))
+        rows = sampling.RowParams.of(np.array([t]), np.array([k]), np.array([top_p]), torch.device("cpu"))
+        logits = torch.from_numpy(np.log(p)).float()[None]
+        assert mine == pytest.approx(torch.softmax(sampling.adapt(logits, rows), -1)[0].numpy(), abs=1e-6)
