@@ -1,0 +1,199 @@
+"""Rows that decode: they join when their prefix is ready, take one token a step, and leave when they end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from metagen.errors import NumericsError
+from metagen.generators.engine import EngineStats, Generated, Sample
+from metagen.generators.randomness import seed_array, uniform
+from metagen.generators.torch.endings import EOS, STOP, TEXT, Endings
+from metagen.generators.torch.jobs import Generation, Ticket
+from metagen.generators.torch.language_model import Ints, LanguageModel
+from metagen.generators.torch.prefix_tree import PrefixTree
+from metagen.generators.torch.rows import Rows
+from metagen.generators.torch.sampling import draw
+
+
+class Decoder:
+    """`finished(generation)` is called when all samples are there, `failed` when a row's logits are no numbers."""
+
+    def __init__(
+        self,
+        model: LanguageModel[Any],
+        tree: PrefixTree[Any],
+        rows: Rows,
+        endings: Endings,
+        stats: EngineStats,
+        finished: Callable[[Generation], None],
+        failed: Callable[[Generation, NumericsError], None],
+    ) -> None:
+        self._model, self._tree, self._rows = model, tree, rows
+        self._endings, self._stats, self._finished, self._failed = endings, stats, finished, failed
+        self._ready: deque[Generation] = deque()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._ready or self._rows.count)
+
+    def add(self, generation: Generation) -> None:
+        """Decode a generation whose prefix is in the tree, locked, and whose first row's room is reserved."""
+        self._ready.append(generation)
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Free the rows of a request and all it holds."""
+        rows = [r for r in range(self._rows.count) if self._owner(r).ticket is ticket]
+        held = [g for g in self._ready if g.ticket is ticket] or [self._owner(r) for r in rows[:1]]
+        self._ready = deque(g for g in self._ready if g.ticket is not ticket)
+        self._stats.aborted_tokens += int(self._rows.length[rows].sum()) if rows else 0
+        if rows:
+            self._drop(rows)
+        for generation in held:
+            self._release(generation)
+
+    def step(self) -> None:
+        """Open rows, run the others one token on, draw for all of them, and let go of those that end."""
+        rows, before = self._rows, self._rows.count
+        fresh = self._open() if self._ready else []
+        if not rows.count:
+            return
+        parts = [self._model.extend(np.arange(before), rows.token[:before])] if before else []
+        parts += fresh
+        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        n = rows.count
+        drawn = draw(logits, uniform(rows.seed[:n], rows.position[:n]), rows.params)
+        rows.push(drawn.tokens, drawn.logprobs)
+        self._stats.generated += n
+        self._stats.extra["near_edge"] += int(drawn.near.sum())
+        flags = self._endings.flags(rows.kind[:n], drawn.tokens)
+        concerned = (flags != 0) | drawn.bad | (rows.length[:n] >= rows.limit[:n])
+        if concerned.any():
+            self._end(np.flatnonzero(concerned), flags, drawn.bad)
+
+    # -- joining ---------------------------------------------------------------------------------
+
+    def _open(self) -> list[torch.Tensor]:
+        """Rows for samples whose prefix is ready; returns the logits of their first tokens."""
+        fresh = []
+        while self._ready and self._rows.count < self._rows.capacity:
+            g = self._ready[0]
+            assert g.node is not None and g.logits is not None
+            k = self._admitted(g, min(len(g.samples) - g.opened, self._rows.capacity - self._rows.count))
+            if not k:
+                break
+            rows = self._rows.add(g, g.opened, seed_array(g.request.seeds[g.opened : g.opened + k]))
+            self._model.open(rows, g.node.chain())
+            fresh.append(g.logits.expand(k, -1))
+            g.opened += k
+            g.running += k
+            if g.opened == len(g.samples):
+                self._ready.popleft()
+                g.logits = None
+        return fresh
+
+    def _admitted(self, g: Generation, wanted: int) -> int:
+        """How many more rows there is memory for; room for one was reserved with the prefix."""
+        while wanted:
+            more = max(0, (g.running + wanted) * g.spill - g.reserved)
+            if self._tree.reserve(more):
+                g.reserved += more
+                break
+            wanted -= 1
+        return wanted
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    def _end(self, rows: Ints, flags: NDArray[np.uint8], bad: NDArray[np.bool_]) -> None:
+        """Of the rows concerned, let go of those that end, and fail the requests of those without numbers."""
+        gone, over = [], []
+        for row in rows.tolist():
+            sample = None if bad[row] else self._sample(row, int(flags[row]))
+            if sample is None:
+                continue
+            gone.append(row)
+            owner = self._owner(row)
+            owner.samples[int(self._rows.sample[row])] = sample
+            owner.finished += 1
+            owner.running -= 1
+            self._give_back(owner)
+            if owner.finished == len(owner.samples):
+                over.append(owner)
+        poisoned = np.flatnonzero(bad)
+        failed = {self._owner(row) for row in poisoned.tolist()}
+        if len(poisoned):
+            self._model.close(poisoned, poisoned=True)
+        if gone:
+            self._drop(gone)
+        for generation in over:
+            self._release(generation)
+            self._finished(generation)
+        for generation in failed:
+            self._failed(
+                generation,
+                NumericsError(
+                    f"the model returned NaN or infinite logits while it continued a prefix of "
+                    f"{len(generation.ids)} tokens; check its weights, or choose dtype='float32'"
+                ),
+            )
+
+    def _sample(self, row: int, flag: int) -> Sample | None:
+        """The sample of a row if it ends with its newest token; what it computed is kept in the tree."""
+        owner, count = self._owner(row), self._rows.length[row]
+        ids = self._rows.ids[row, :count].tolist()
+        sample = owner.continuation.sample(
+            ids,
+            self._rows.logprobs[row, :count].tolist(),
+            eos=bool(flag & EOS),
+            stop=bool(flag & STOP),
+            text=bool(flag & TEXT),
+        )
+        if sample is not None:
+            self._keep(row, owner, ids)
+        return sample
+
+    def _keep(self, row: int, owner: Generation, ids: list[int]) -> None:
+        """Put what the row computed into the tree: all but the last token, which was never run."""
+        tokens, start = tuple(ids[:-1]), len(owner.ids)
+        assert owner.node is not None
+        if tokens and self._tree.room(len(tokens)):
+            model = self._model
+            self._tree.insert(owner.node, tokens, lambda a, b: model.save(row, start + a, start + b))
+
+    def _give_back(self, g: Generation) -> None:
+        """Give back the promises of rows that have left, but for one while samples are to come."""
+        spare = g.reserved - max(g.running, int(g.opened < len(g.samples))) * g.spill
+        g.reserved -= spare
+        self._tree.reserved -= spare
+
+    def _release(self, g: Generation) -> None:
+        """Take back lock and promises."""
+        assert g.node is not None
+        self._tree.unlock(g.node)
+        self._tree.reserved -= g.reserved
+        g.reserved = 0
+
+    def _drop(self, gone: list[int]) -> None:
+        """Take rows out, closing the gaps."""
+        last = self._rows.count
+        sources, targets = self._rows.remove(gone)
+        if len(sources):
+            self._model.fork(sources, targets)
+        self._model.close(np.arange(self._rows.count, last))
+
+    def _owner(self, row: int) -> Generation:
+        owner = self._rows.owner[row]
+        assert owner is not None
+        return owner
+
+
+def answer(g: Generation) -> Generated:
+    """What the coroutine gets."""
+    samples = tuple(s for s in g.samples if s is not None)
+    total = len(g.ids)
+    return Generated(samples, g.ids, total, g.prefilled, total * len(samples) - g.prefilled)

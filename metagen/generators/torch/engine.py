@@ -1,0 +1,363 @@
+"""TorchEngine: coroutines of any event loop on one side, one thread that runs the model on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Sequence as Ordered
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from metagen.cost import ModelShape
+from metagen.errors import EngineError, InputError, PromptError
+from metagen.generators.continuation import Continuation
+from metagen.generators.engine import (
+    EngineStats,
+    Evaluated,
+    EvaluateRequest,
+    Generated,
+    GenerateRequest,
+    SamplingParams,
+)
+from metagen.generators.primitive import EngineGenerator
+from metagen.generators.tiny import resolve
+from metagen.generators.torch.endings import Endings
+from metagen.generators.torch.jobs import Evaluation, Generation, Ticket
+from metagen.generators.torch.llama import LlamaModel
+from metagen.generators.torch.prefix_tree import PrefixTree
+from metagen.generators.torch.rows import Rows
+from metagen.generators.torch.scheduler import Scheduler
+from metagen.generators.torch.tokenizer import Tokenizer
+from metagen.sequence import Sequence
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class TorchEngine:
+    """Runs a Llama-like model directory with continuous batching over a prefix tree.
+
+    model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), or an embedded model's name.
+    device, dtype: default to CUDA and bfloat16 where there is a GPU, else CPU and float32.
+    max_batch: rows that decode at once. max_context: below the model's own, if given.
+    kv_memory_bytes: keys and values of running rows and of the prefix tree together; default 1 GiB on a CPU, half of
+    the free memory of a GPU.
+    threads: of torch's operations in the engine's thread; torch's own choice if None.
+
+    The weights are loaded at once; `with engine:` runs it. Raises ModelError, UnsupportedError or
+    InputError, which name the place, the value and the remedy.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        max_batch: int = 256,
+        kv_memory_bytes: int | None = None,
+        max_context: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.directory = directory = resolve(model)
+        for name, value in (("max_batch", max_batch), ("max_context", max_context), ("threads", threads)):
+            if value is not None and value < 1:
+                raise InputError(f"{name}={value!r}: expected an integer ≥ 1")
+        self._name, self._threads = str(model), threads
+        self.device = _device(device)
+        self.dtype = _dtype(dtype, self.device)
+        memory = kv_memory_bytes if kv_memory_bytes is not None else _memory(self.device)
+        self._model = LlamaModel(
+            directory, dtype=self.dtype, device=self.device, batch=max_batch, kv_bytes=memory
+        )
+        self._tokenizer = Tokenizer(directory, self._model.vocab_size)
+        self._context = min(max_context or self._model.max_context, self._model.max_context)
+        self._shape = replace(ModelShape.from_config(directory), dtype_bytes=self.dtype.itemsize)
+        self._fingerprint = _fingerprint(directory, self._model.weights_digest, self.dtype, self._tokenizer)
+        self._endings = Endings(self._tokenizer)
+        self._tree: PrefixTree[Any] = PrefixTree(self._model.segment_tokens)
+        self._rows = Rows(max_batch, self.device)
+        self._stats = EngineStats(extra={"near_edge": 0.0, "steps": 0.0})
+        self._scheduler = Scheduler(
+            self._model, self._tree, self._rows, self._endings, self._stats, self._reply
+        )
+        self._wake = threading.Condition()
+        self._inbox: deque[Generation | Evaluation] = deque()
+        self._cancelled: deque[Ticket] = deque()
+        self._open: set[Ticket] = set()
+        self._answers: list[tuple[Ticket, Any]] = []
+        self._state = "new"
+        self._cause: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"TorchEngine({self._name!r}, device={str(self.device)!r}, dtype={str(self.dtype)[6:]!r})"
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    @property
+    def tokenizer_fingerprint(self) -> str:
+        return self._tokenizer.fingerprint
+
+    @property
+    def shape(self) -> ModelShape:
+        return self._shape
+
+    @property
+    def max_context(self) -> int:
+        return self._context
+
+    @property
+    def stats(self) -> EngineStats:
+        return self._stats
+
+    def generator(self, **params: Any) -> EngineGenerator:
+        """A generator that decodes with this engine under these SamplingParams."""
+        return EngineGenerator(self, SamplingParams(**params))
+
+    def render(self, prefix: Sequence) -> tuple[int, ...]:
+        return self._tokenizer.render(prefix)[0]
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return self._tokenizer.encode(text)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        """Raises PromptError at once if the request can never fit, InputError for what is no request."""
+        if not request.seeds:
+            raise InputError("a Generate request has no seeds; give one per sample")
+        if request.max_tokens < 1:
+            raise InputError(f"max_tokens={request.max_tokens!r}: expected an integer ≥ 1")
+        if bad := [i for i in request.params.stop_token_ids if not 0 <= i < self._model.vocab_size]:
+            raise InputError(
+                f"stop_token_ids: {bad[0]!r} is no id of {self._name!r} (0 … {self._model.vocab_size - 1})"
+            )
+        ids, prompt = self._tokenizer.render(request.prefix)
+        self._check_ids(ids)
+        continuation = Continuation(self._tokenizer.decode, request, ids)
+        spill = self._model.spill(continuation.limit)
+        self._check_fit(len(ids), request.max_tokens, spill)
+        kind = self._endings.take(request.params, request.until)
+        try:
+            answer = await self._ask(
+                lambda ticket: Generation(
+                    ticket, request, ids, len(ids) - prompt, continuation.limit, spill, kind, continuation,
+                    [None] * len(request.seeds),
+                )
+            )  # fmt: skip
+        finally:
+            self._endings.give_back(kind)
+        assert isinstance(answer, Generated)
+        return answer
+
+    async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
+        """All requests of one call are answered together. Raises as `generate` does."""
+        for request in requests:
+            self._check_evaluate(request)
+        if not requests:
+            return []
+        answers = await self._ask(
+            lambda ticket: Evaluation(ticket, list(requests), [None] * len(requests), len(requests))
+        )
+        assert isinstance(answers, list)
+        return answers
+
+    def _check_ids(self, ids: Ordered[int]) -> None:
+        if not ids:
+            raise PromptError("the prompt has no tokens; give it at least one character")
+        if (top := max(ids)) >= self._model.vocab_size or min(ids) < 0:
+            raise InputError(
+                f"token id {top if top >= self._model.vocab_size else min(ids)} is not in the vocabulary of "
+                f"{self._name!r} (0 … {self._model.vocab_size - 1}); encode the text with this model's tokenizer"
+            )
+
+    def _check_fit(self, prefix: int, new: int, spill: int) -> None:
+        if prefix + new > self._context:
+            raise PromptError(
+                f"{prefix} tokens of prefix and max_tokens={new} exceed the context of {self._context} tokens "
+                f"of {self._name!r}; shorten the prompt or give max_tokens ≤ {max(self._context - prefix, 0)}"
+            )
+        if prefix + spill > self._tree.capacity:
+            raise PromptError(
+                f"{prefix} tokens of prefix and {new} new ones need more keys and values than the engine's "
+                f"memory holds ({self._tree.capacity} tokens beside the running rows); raise kv_memory_bytes"
+            )
+
+    def _check_evaluate(self, request: EvaluateRequest) -> None:
+        self._check_ids(request.ids)
+        self._check_fit(len(request.ids), 0, 0)
+        last = len(request.ids) - (1 if request.labels is None else 0)
+        if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
+            raise InputError(
+                f"positions={request.positions!r}: expected indices from 0 to {last - 1} of an input of "
+                f"{len(request.ids)} tokens (the last one is followed by no token, unless labels are given)"
+            )
+        if request.labels is not None:
+            if not request.labels:
+                raise InputError("labels are empty; give at least one id, or None for the token that follows")
+            self._check_ids(request.labels)
+
+    async def _ask(self, make: Any) -> Any:
+        """Hand a job to the engine's thread and await its answer; a cancelled wait frees what the job holds."""
+        loop = asyncio.get_running_loop()
+        ticket = Ticket(loop, loop.create_future())
+        with self._wake:
+            self._check_open()
+            self._open.add(ticket)
+            self._inbox.append(make(ticket))
+            self._wake.notify()
+        try:
+            result = await ticket.future
+        except asyncio.CancelledError:
+            with self._wake:
+                self._cancelled.append(ticket)
+                self._wake.notify()
+            raise
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    # -- lifecycle -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        with self._wake:
+            if self._state != "new":
+                raise EngineError(f"{self!r} was opened before (it is {self._state}); make a new engine")
+            self._state = "open"
+        self._thread = threading.Thread(target=self._run, name=f"engine {self._name}", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the thread; whoever waits gets an EngineError. Closing twice is allowed."""
+        with self._wake:
+            if self._state in ("new", "open"):
+                self._state = "closed"
+            self._wake.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _check_open(self) -> None:
+        if self._state == "failed":
+            raise EngineError(f"{self!r} has failed: {self._cause!r}; make a new engine") from self._cause
+        if self._state != "open":
+            hint = "use it inside `with engine:`" if self._state == "new" else "make a new engine"
+            raise EngineError(f"{self!r} is not open (it is {self._state}); {hint}")
+
+    def _run(self) -> None:
+        """The engine's thread: take what came in, do a step, deliver what is done."""
+        try:
+            if self._threads is not None:
+                torch.set_num_threads(self._threads)
+            with torch.inference_mode():
+                while self._take_in():
+                    if self._scheduler.busy:
+                        self._scheduler.step()
+                        self._stats.extra["steps"] += 1
+                    self._deliver()
+        except BaseException as error:  # noqa: BLE001 - every waiter must hear of it, whatever it is
+            self._cause = error
+            with self._wake:
+                self._state = "failed"
+        finally:
+            self._fail_all()
+
+    def _take_in(self) -> bool:
+        """New and cancelled requests; sleeps while there is nothing to do. False when the engine closes."""
+        with self._wake:
+            while not (self._inbox or self._cancelled or self._scheduler.busy or self._state != "open"):
+                self._wake.wait()
+            if self._state != "open":
+                return False
+            jobs, self._inbox = self._inbox, deque()
+            cancelled, self._cancelled = self._cancelled, deque()
+        for job in jobs:
+            self._scheduler.submit(job)
+        for ticket in cancelled:
+            self._scheduler.cancel(ticket)
+            self._open.discard(ticket)
+        return True
+
+    def _reply(self, ticket: Ticket, result: Any) -> None:
+        self._answers.append((ticket, result))
+
+    def _deliver(self) -> None:
+        """Wake the coroutines whose answers are there: one call for each event loop."""
+        if not self._answers:
+            return
+        answers, self._answers = self._answers, []
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Ticket, Any]]] = {}
+        for ticket, result in answers:
+            self._open.discard(ticket)
+            by_loop.setdefault(ticket.loop, []).append((ticket, result))
+        for loop, batch in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_settle, batch)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                continue
+
+    def _fail_all(self) -> None:
+        """Wake everyone who still waits."""
+        with self._wake:
+            waiting, self._open = list(self._open), set()
+            self._inbox.clear()
+        reason = f"has failed: {self._cause!r}" if self._cause is not None else "was closed"
+        for ticket in waiting:
+            error = EngineError(f"{self!r} {reason} while a request was running; make a new engine")
+            error.__cause__ = self._cause
+            self._answers.append((ticket, error))
+        self._deliver()
+
+
+def _settle(batch: list[tuple[Ticket, Any]]) -> None:
+    for ticket, result in batch:
+        if not ticket.future.done():
+            ticket.future.set_result(result)
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"device={device!r}: expected 'cpu', 'cuda' or 'cuda:N'") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            f"device={device!r}, but torch sees no GPU; install a CUDA build of torch, or use 'cpu'"
+        )
+    return chosen
+
+
+def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:
+    if dtype is None:
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    chosen = _DTYPES.get(str(dtype).removeprefix("torch."))
+    if chosen is None:
+        raise InputError(f"dtype={dtype!r}: expected one of {', '.join(_DTYPES)}")
+    return chosen
+
+
+def _memory(device: torch.device) -> int:
+    return 1 << 30 if device.type != "cuda" else int(torch.cuda.mem_get_info(device)[0]) // 2
+
+
+def _fingerprint(directory: Path, weights: str, dtype: torch.dtype, tokenizer: Tokenizer) -> str:
+    """Config, weights, number format and tokenizer: what the distribution depends on."""
+    h = sha256((directory / "config.json").read_bytes())
+    for part in (weights, str(dtype), tokenizer.fingerprint, repr(sorted(tokenizer.eos))):
+        h.update(b"\0" + part.encode())
+    return h.hexdigest()[:32]

@@ -1,0 +1,90 @@
+"""What the scheduler works on: the requests of coroutines, and the prefills that serve them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from metagen.generators.continuation import Continuation
+from metagen.generators.engine import EvaluateRequest, GenerateRequest, Sample
+from metagen.generators.torch.prefix_tree import Node
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """Where an answer goes: a future of some event loop. `cancelled` is set by that loop, read by the engine."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    cancelled: bool = False
+    done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Generation:
+    """A Generate request: one prefix, one row per seed.
+
+    limit: new tokens after which a row ends. spill: segment memory that one row may need. kind: its row in the
+    table of tokens that end a completion. opened, running: samples that got a row so far, and that have one.
+    """
+
+    ticket: Ticket
+    request: GenerateRequest
+    ids: tuple[int, ...]
+    start: int
+    limit: int
+    spill: int
+    kind: int
+    continuation: Continuation
+    samples: list[Sample | None]
+    node: Node[Any] | None = None
+    logits: Tensor | None = None
+    reserved: int = 0
+    opened: int = 0
+    running: int = 0
+    finished: int = 0
+    prefilled: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Evaluation:
+    """Evaluate requests of one call; answered when the last of them is."""
+
+    ticket: Ticket
+    requests: list[EvaluateRequest]
+    answers: list[Any]
+    left: int
+
+
+@dataclass(slots=True, eq=False)
+class Prefill:
+    """Tokens to run through the model: `ids`, of which the first `cached` are in the tree under `node`.
+
+    reuse: prefix tokens that may be read from the tree at most, so that all wanted logits are computed.
+    wanted: positions whose logits are needed, ascending. at: tokens that the row holds.
+    """
+
+    owner: Generation | Evaluation
+    index: int
+    ids: tuple[int, ...]
+    reuse: int
+    wanted: tuple[int, ...]
+    spill: int = 0
+    node: Node[Any] | None = None
+    cached: int = 0
+    row: int = -1
+    at: int = 0
+    need: int = 0
+    found: list[Tensor] = field(default_factory=list)
+
+    @property
+    def ticket(self) -> Ticket:
+        return self.owner.ticket
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Two prefills with one key would compute at least one token twice."""
+        return id(self.node), self.ids[self.cached]

@@ -1,0 +1,79 @@
+"""How the engine sees a model: rows that grow, and segments that keep what rows have computed.
+
+A *row* is a token sequence being extended; a *segment* is the frozen state (keys and values) of a run of
+tokens at a fixed place, owned by the prefix tree and shared by every row opened over it. Models made of
+models (contrastive, proxy-tuned, …) implement the same verbs over pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+Ints = NDArray[np.int64]
+
+
+class Segment(Protocol):
+    """Frozen state of `len(segment)` consecutive tokens."""
+
+    def __len__(self) -> int: ...
+
+    def split(self, at: int) -> tuple[Self, Self]:
+        """The first `at` tokens and the rest, each in memory of its own."""
+        ...
+
+
+S = TypeVar("S", bound=Segment)
+
+
+class LanguageModel(Protocol[S]):
+    """Next-token logits for many rows at once. Used from one thread.
+
+    Rows are numbers in [0, rows) that the caller picks; 0 … R-1 without gaps extend the fastest.
+    """
+
+    vocab_size: int
+    max_context: int
+    rows: int
+    chunk: int
+    """Tokens that one row may take in one `extend`, at most."""
+    token_bytes: int
+    """Bytes of state of one token in a segment."""
+
+    def open(self, rows: Ints, chain: Sequence[S]) -> None:
+        """Let each of `rows` hold the tokens of `chain`, in order."""
+        ...
+
+    def extend(
+        self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None
+    ) -> Tensor:
+        """Append `counts[i]` of the concatenated `tokens` to `rows[i]` (None: one each).
+
+        Returns float32 logits [len(wanted), vocab] that follow the tokens numbered `wanted` in
+        `tokens` (None: the last of each row).
+        """
+        ...
+
+    def fork(self, sources: Ints, targets: Ints) -> None:
+        """Let each target hold what its source holds; no row is both."""
+        ...
+
+    def truncate(self, row: int, length: int) -> None:
+        """Keep the first `length` tokens of the row."""
+        ...
+
+    def save(self, row: int, start: int, stop: int) -> S:
+        """The state of the row's tokens start … stop-1 as a segment of its own."""
+        ...
+
+    def close(self, rows: Ints, *, poisoned: bool = False) -> None:
+        """Forget the rows. `poisoned`: they hold NaN, which must not reach rows opened later."""
+        ...
+
+    def spill(self, tokens: int) -> int:
+        """Tokens of segment memory that a row of `tokens` tokens may need while it runs."""
+        ...

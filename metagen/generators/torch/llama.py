@@ -1,0 +1,190 @@
+"""Llama-like decoders (Llama, Mistral, Qwen 2 and 3) over ragged batches of rows.
+
+Two rewritings of the published weights, neither of which changes what is computed: projections that read
+the same input are one matrix, and the dimensions of a head are reordered so that the two numbers that a
+rotation mixes lie side by side and rotate as one complex product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from metagen.errors import InputError
+from metagen.generators.torch.checkpoint import LlamaConfig, Weights, read_config
+from metagen.generators.torch.kv import Batch, KVSegment, KVStore
+from metagen.generators.torch.language_model import Ints
+
+#: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
+PREFILL_ROWS = 64
+TAIL = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Weights of one block. qkv: query, key and value projections in one; up: gate, then up."""
+
+    norm: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    qk_norm: Tensor | None
+    out: Tensor
+    out_bias: Tensor | None
+    mlp_norm: Tensor
+    up: Tensor
+    up_bias: Tensor | None
+    down: Tensor
+    down_bias: Tensor | None
+
+
+class LlamaModel:
+    """A LanguageModel over a model directory.
+
+    batch: rows that decode at once. kv_bytes: memory of keys and values; at most half of it is tails.
+    """
+
+    def __init__(
+        self, directory: Path, *, dtype: torch.dtype, device: torch.device, batch: int, kv_bytes: int
+    ) -> None:
+        self.config = config = read_config(directory / "config.json")
+        weights = Weights(directory, dtype, device)
+        self.dtype, self.device = dtype, device
+        self.vocab_size, self.max_context = config.vocab, config.context
+        with torch.inference_mode():
+            self._embedding = weights.take("model.embed_tokens.weight", config.vocab, config.width)
+            self._layers = [_read_layer(weights, i, config) for i in range(config.layers)]
+            self._norm = weights.take("model.norm.weight", config.width)
+            if config.tied:
+                weights.maybe("lm_head.weight", config.vocab, config.width)
+                self._head = self._embedding
+            else:
+                self._head = weights.take("lm_head.weight", config.vocab, config.width)
+            weights.finish()
+            turns = torch.outer(
+                torch.arange(config.context, dtype=torch.float64),
+                torch.tensor(config.frequencies, dtype=torch.float64),
+            )
+            self._turns = torch.polar(torch.ones_like(turns), turns).to(torch.complex64).to(device)
+        self.weights_digest = weights.digest()
+        self.rows = batch + min(PREFILL_ROWS, batch)
+        self.token_bytes = 2 * config.layers * config.kv_heads * config.head_dim * dtype.itemsize
+        self.chunk = _tail(self.rows, self.token_bytes, kv_bytes, config.context, batch)
+        self.segment_tokens = (kv_bytes - self.rows * self.chunk * self.token_bytes) // self.token_bytes
+        self._kv = KVStore(
+            config.layers, config.kv_heads, config.head_dim, self.rows, self.chunk, dtype, device
+        )
+
+    def extend(
+        self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None
+    ) -> Tensor:
+        batch, positions = self._kv.begin(rows, counts)
+        if wanted is None and counts is not None:
+            wanted = counts.cumsum() - 1
+        x = self._embedding[torch.from_numpy(tokens).to(self.device)]
+        turns = self._turns[positions][:, None]
+        for i, layer in enumerate(self._layers):
+            x = self._block(x, i, layer, turns, batch)
+        if wanted is not None:
+            x = x[torch.from_numpy(wanted).to(self.device)]
+        return F.linear(self._normed(x, self._norm), self._head).float()
+
+    def _block(self, x: Tensor, i: int, layer: Layer, turns: Tensor, batch: Batch) -> Tensor:
+        c = self.config
+        rotated = c.heads + c.kv_heads
+        qkv = F.linear(self._normed(x, layer.norm), layer.qkv, layer.qkv_bias)
+        qkv = qkv.view(len(x), -1, c.head_dim)
+        qk, v = qkv[:, :rotated], qkv[:, rotated:]
+        if layer.qk_norm is not None:
+            qk = F.rms_norm(qk, (c.head_dim,), eps=c.eps) * layer.qk_norm
+        pairs = torch.view_as_complex(qk.float().reshape(len(x), rotated, -1, 2))
+        qk = torch.view_as_real(pairs * turns).reshape(len(x), rotated, -1).to(self.dtype)
+        read = self._kv.attend(batch, i, qk[:, : c.heads], qk[:, c.heads :], v)
+        x = x + F.linear(read, layer.out, layer.out_bias)
+        gate, up = F.linear(self._normed(x, layer.mlp_norm), layer.up, layer.up_bias).chunk(2, -1)
+        return x + F.linear(F.silu(gate) * up, layer.down, layer.down_bias)
+
+    def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(x, (self.config.width,), weight, self.config.eps)
+
+    # -- rows and segments: as the store does it ---------------------------------------------------
+
+    def open(self, rows: Ints, chain: Sequence[KVSegment]) -> None:
+        self._kv.open(rows, chain)
+
+    def fork(self, sources: Ints, targets: Ints) -> None:
+        self._kv.fork(sources, targets)
+
+    def truncate(self, row: int, length: int) -> None:
+        self._kv.truncate(row, length)
+
+    def save(self, row: int, start: int, stop: int) -> KVSegment:
+        return self._kv.save(row, start, stop)
+
+    def close(self, rows: Ints, *, poisoned: bool = False) -> None:
+        self._kv.close(rows, poisoned=poisoned)
+
+    def spill(self, tokens: int) -> int:
+        return self._kv.spill(tokens)
+
+
+def _tail(rows: int, token_bytes: int, kv_bytes: int, context: int, batch: int) -> int:
+    """Tail length: as long as useful, while all tails take at most half of the memory."""
+    tail = min(TAIL, 1 << (context - 1).bit_length())
+    while tail > 16 and 2 * rows * tail * token_bytes > kv_bytes:
+        tail //= 2
+    if 2 * rows * tail * token_bytes > kv_bytes:
+        least = 2 * rows * tail * token_bytes
+        raise InputError(
+            f"kv_memory_bytes={kv_bytes}: {batch} rows at once need at least {least} bytes; "
+            f"give kv_memory_bytes={least} or a smaller max_batch"
+        )
+    return tail
+
+
+def _read_layer(weights: Weights, i: int, c: LlamaConfig) -> Layer:
+    base = f"model.layers.{i}."
+    attention, mlp = base + "self_attn.", base + "mlp."
+    sizes = {"q": c.heads * c.head_dim, "k": c.kv_heads * c.head_dim, "v": c.kv_heads * c.head_dim}
+    parts, biases, norms = [], [], []
+    for name, size in sizes.items():
+        weight = weights.take(f"{attention}{name}_proj.weight", size, c.width)
+        bias = weights.maybe(f"{attention}{name}_proj.bias", size)
+        norm = weights.maybe(f"{attention}{name}_norm.weight", c.head_dim)
+        if name != "v":
+            weight = _side_by_side(weight, c.head_dim)
+            bias = bias if bias is None else _side_by_side(bias, c.head_dim)
+            norm = norm if norm is None else _side_by_side(norm, c.head_dim)
+        parts.append(weight)
+        biases.append(bias)
+        if norm is not None:
+            norms.append(norm.expand(size // c.head_dim, -1))
+    return Layer(
+        norm=weights.take(base + "input_layernorm.weight", c.width),
+        qkv=torch.cat(parts),
+        qkv_bias=torch.cat([b for b in biases if b is not None])
+        if all(b is not None for b in biases)
+        else None,
+        qk_norm=torch.cat(norms) if norms else None,
+        out=weights.take(attention + "o_proj.weight", c.width, sizes["q"]),
+        out_bias=weights.maybe(attention + "o_proj.bias", c.width),
+        mlp_norm=weights.take(base + "post_attention_layernorm.weight", c.width),
+        up=torch.cat([weights.take(f"{mlp}{n}_proj.weight", c.ff, c.width) for n in ("gate", "up")]),
+        up_bias=_both(weights.maybe(mlp + "gate_proj.bias", c.ff), weights.maybe(mlp + "up_proj.bias", c.ff)),
+        down=weights.take(mlp + "down_proj.weight", c.width, c.ff),
+        down_bias=weights.maybe(mlp + "down_proj.bias", c.width),
+    )
+
+
+def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return None if a is None or b is None else torch.cat([a, b])
+
+
+def _side_by_side(weight: Tensor, head_dim: int) -> Tensor:
+    """Dimension j and j + d/2 of each head, which rotate together, become 2j and 2j + 1."""
+    heads = weight.view(-1, 2, head_dim // 2, *weight.shape[1:])
+    return heads.transpose(1, 2).reshape(weight.shape)

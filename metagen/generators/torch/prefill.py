@@ -1,0 +1,147 @@
+"""Prefixes on their way through the model: matched against the tree, run in batches, kept in the tree."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from metagen.errors import NumericsError
+from metagen.generators.engine import EngineStats
+from metagen.generators.torch.jobs import Prefill, Ticket
+from metagen.generators.torch.language_model import LanguageModel
+from metagen.generators.torch.prefix_tree import PrefixTree
+
+#: Tokens of one batch, padding included; longer prefixes take several steps.
+AREA = 2048
+#: Waiting prefills that one step may pass over.
+LOOK_AHEAD = 256
+
+
+class Prefiller:
+    """Runs prefills in the order of their arrival.
+
+    No prefix is computed twice: a prefill whose next token another one is computing after the same
+    prefix waits for it, and then finds it in the tree. `done(job, logits)` is called with the tree's lock on
+    `job.node` held by the callee, `failed(job, error)` when the logits are no numbers.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel[Any],
+        tree: PrefixTree[Any],
+        rows: range,
+        stats: EngineStats,
+        done: Callable[[Prefill, torch.Tensor], None],
+        failed: Callable[[Prefill, NumericsError], None],
+    ) -> None:
+        self._model, self._tree, self._stats, self._done, self._failed = model, tree, stats, done, failed
+        self._free = list(rows)
+        self._waiting: deque[Prefill] = deque()
+        self._running: list[Prefill] = []
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting or self._running)
+
+    def add(self, job: Prefill) -> None:
+        self._waiting.append(job)
+
+    def cancel(self, ticket: Ticket) -> None:
+        self._waiting = deque(job for job in self._waiting if job.ticket is not ticket)
+        for job in [job for job in self._running if job.ticket is ticket]:
+            self._leave(job)
+
+    def step(self) -> None:
+        """Admit what fits, and run one batch."""
+        if self._waiting:
+            self._admit()
+        if not self._running:
+            return
+        batch = self._batch()
+        counts = [n for _, n in batch]
+        wanted = [[p - job.at for p in job.wanted if job.at <= p < job.at + n] for job, n in batch]
+        starts = np.cumsum([0, *counts[:-1]]).tolist()
+        logits = self._model.extend(
+            np.array([job.row for job, _ in batch], np.int64),
+            np.concatenate([np.array(job.ids[job.at : job.at + n], np.int64) for job, n in batch]),
+            np.array(counts, np.int64),
+            np.array([s + p for s, here in zip(starts, wanted, strict=True) for p in here], np.int64),
+        )
+        self._stats.prefilled += sum(counts)
+        at = 0
+        for (job, n), here in zip(batch, wanted, strict=True):
+            job.at += n
+            if here:
+                job.found.append(logits[at : at + len(here)])
+                at += len(here)
+            if job.at == len(job.ids):
+                self._finish(job)
+
+    def _admit(self) -> None:
+        busy = {job.key for job in self._running}
+        passed: list[Prefill] = []
+        while self._waiting and self._free and len(passed) < LOOK_AHEAD:
+            job = self._waiting[0]
+            job.node, job.cached = self._tree.match(job.ids[: job.reuse])
+            # What must be computed for its logits anyway is no reason to wait.
+            if job.cached < job.reuse and job.key in busy:
+                passed.append(self._waiting.popleft())
+                continue
+            self._tree.lock(job.node)
+            job.need = len(job.ids) - job.cached + job.spill
+            if not self._tree.reserve(job.need):
+                self._tree.unlock(job.node)
+                break
+            self._waiting.popleft()
+            busy.add(job.key)
+            job.row, job.at = self._free.pop(), job.cached
+            self._model.open(np.array([job.row]), job.node.chain())
+            self._running.append(job)
+        self._waiting.extendleft(reversed(passed))
+
+    def _batch(self) -> list[tuple[Prefill, int]]:
+        """Prefills, oldest first, and how many tokens of each; others go along as far as the area allows."""
+        batch: list[tuple[Prefill, int]] = []
+        longest = 0
+        for job in self._running:
+            count = min(len(job.ids) - job.at, self._model.chunk)
+            if batch and (len(batch) + 1) * max(longest, count) > AREA:
+                continue
+            batch.append((job, count))
+            longest = max(longest, count)
+        return batch
+
+    def _finish(self, job: Prefill) -> None:
+        logits = job.found[0] if len(job.found) == 1 else torch.cat(job.found)
+        if not bool(torch.logsumexp(logits, -1).isfinite().all()):
+            self._leave(job, poisoned=True)
+            self._failed(
+                job,
+                NumericsError(
+                    f"the model returned NaN or infinite logits for an input of {len(job.ids)} tokens; "
+                    "check its weights, or choose dtype='float32'"
+                ),
+            )
+            return
+        assert job.node is not None
+        row, start, old = job.row, job.cached, job.node
+        new = self._tree.insert(
+            old, job.ids[start:], lambda a, b: self._model.save(row, start + a, start + b)
+        )
+        self._tree.lock(new)
+        self._leave(job)
+        job.node = new
+        self._done(job, logits)
+
+    def _leave(self, job: Prefill, *, poisoned: bool = False) -> None:
+        """Take back the row, the lock and the promise."""
+        assert job.node is not None
+        self._running.remove(job)
+        self._tree.unlock(job.node)
+        self._tree.reserved -= job.need
+        self._model.close(np.array([job.row]), poisoned=poisoned)
+        self._free.append(job.row)

@@ -1,0 +1,95 @@
+"""The rows that decode: one column of arrays per property, dense from 0 to `count`."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from metagen.generators.torch.jobs import Generation
+from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.sampling import RowParams
+
+
+class Rows:
+    """Struct of arrays over at most `capacity` rows.
+
+    token: the last drawn, not yet run through the model. length: tokens drawn. position: index of the next
+    token, counted from the prompt. ids, logprobs: what was drawn, by row.
+    """
+
+    def __init__(self, capacity: int, device: torch.device) -> None:
+        self.capacity, self.count = capacity, 0
+        self.owner: list[Generation | None] = [None] * capacity
+        self.sample = np.zeros(capacity, np.int64)
+        self.seed = np.zeros(capacity, np.uint64)
+        self.position = np.zeros(capacity, np.int64)
+        self.length = np.zeros(capacity, np.int64)
+        self.limit = np.zeros(capacity, np.int64)
+        self.kind = np.zeros(capacity, np.int64)
+        self.token = np.zeros(capacity, np.int64)
+        self.temperature = np.ones(capacity)
+        self.top_k = np.zeros(capacity, np.int64)
+        self.top_p = np.ones(capacity)
+        self.ids = np.zeros((capacity, 64), np.int64)
+        self.logprobs = np.zeros((capacity, 64))
+        self._device = device
+        self._params: RowParams | None = None
+
+    @property
+    def params(self) -> RowParams:
+        """Sampling parameters of the rows in use."""
+        if self._params is None:
+            n = self.count
+            self._params = RowParams.of(self.temperature[:n], self.top_k[:n], self.top_p[:n], self._device)
+        return self._params
+
+    def add(self, owner: Generation, first: int, seeds: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Ints:
+        """Rows for the owner's samples first, first + 1, …; returns their numbers."""
+        rows = np.arange(self.count, self.count + len(seeds))
+        self.count += len(seeds)
+        self._params = None
+        for row in rows.tolist():
+            self.owner[row] = owner
+        params = owner.request.params
+        self.sample[rows] = np.arange(first, first + len(seeds))
+        self.seed[rows] = seeds
+        self.position[rows] = owner.start
+        self.length[rows] = 0
+        self.limit[rows] = owner.limit
+        self.kind[rows] = owner.kind
+        self.temperature[rows], self.top_k[rows], self.top_p[rows] = (
+            params.temperature, params.top_k, params.top_p,
+        )  # fmt: skip
+        return rows
+
+    def push(self, tokens: Ints, logprobs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+        """One more token for every row."""
+        n = self.count
+        longest = int(self.length[:n].max(initial=0))
+        if longest >= self.ids.shape[1]:
+            self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=1)
+            self.logprobs = np.concatenate([self.logprobs, np.zeros_like(self.logprobs)], axis=1)
+        every = np.arange(n)
+        self.ids[every, self.length[:n]] = tokens
+        self.logprobs[every, self.length[:n]] = logprobs
+        self.token[:n] = tokens
+        self.length[:n] += 1
+        self.position[:n] += 1
+
+    def remove(self, gone: list[int]) -> tuple[Ints, Ints]:
+        """Drop rows and close the gaps: returns which rows moved, and where to."""
+        left = self.count - len(gone)
+        dropped = set(gone)
+        holes = np.array([r for r in gone if r < left], np.int64)
+        movers = np.array([r for r in range(left, self.count) if r not in dropped], np.int64)
+        for source, target in zip(movers.tolist(), holes.tolist(), strict=True):
+            self.owner[target] = self.owner[source]
+        for column in (
+            self.sample, self.seed, self.position, self.length, self.limit, self.kind, self.token,
+            self.temperature, self.top_k, self.top_p, self.ids, self.logprobs,
+        ):  # fmt: skip
+            column[holes] = column[movers]
+        self.owner[left : self.count] = [None] * (self.count - left)
+        self.count = left
+        self._params = None
+        return movers, holes

@@ -1,0 +1,146 @@
+"""The tokenizer of a model directory: prompts to ids, chat templates, and ids to text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from tokenizers import Tokenizer as HFTokenizer
+
+from metagen.errors import ModelError, PromptError, UnsupportedError
+from metagen.generators.torch.checkpoint import read_json
+from metagen.sequence import Message, Prompt, Sequence, TokenIds
+
+REMEMBERED = 4096
+
+
+class Tokenizer:
+    """Ids of prompts and texts; thread-safe.
+
+    `eos` are the ids that end a completion: of generation_config.json, else config.json, else the
+    tokenizer's end-of-sequence token.
+    """
+
+    def __init__(self, directory: Path, vocab_size: int) -> None:
+        self.directory = directory
+        path = directory / "tokenizer.json"
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ModelError(
+                f"{path}: cannot be read ({error.strerror}); save the tokenizer in the fast format, tokenizer.json"
+            ) from None
+        try:
+            self._tokenizer = HFTokenizer.from_buffer(data)
+        except Exception as error:  # noqa: BLE001 - the library raises bare Exception for any bad file
+            raise ModelError(f"{path}: not a tokenizer ({error}); copy the file again") from None
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self.fingerprint = hashlib.sha256(data).hexdigest()[:32]
+        top = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        if top >= vocab_size:
+            raise ModelError(
+                f"{path}: token id {top} is beyond the model's vocab_size={vocab_size}; "
+                "use the tokenizer that the model was trained with"
+            )
+        self.vocab_size = vocab_size
+        self.eos = self._read_eos()
+        self._prompts: OrderedDict[tuple[str | None, tuple[Message, ...], str], tuple[int, ...]] = (
+            OrderedDict()
+        )
+        self._lock = Lock()
+        self._chat: Any = None
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of ids, special tokens by their names."""
+        return self._tokenizer.decode(ids, skip_special_tokens=False)
+
+    def decode_many(self, batch: list[list[int]]) -> list[str]:
+        return self._tokenizer.decode_batch(batch, skip_special_tokens=False)
+
+    def render(self, prefix: Sequence) -> tuple[tuple[int, ...], int]:
+        """Ids of a prefix, and how many of them are the prompt's.
+
+        Ids that the completion carries under this tokenizer follow those of the prompt as they are. A
+        completion without ids is encoded together with its prompt, as one text; its tokens then start
+        where the encoding of the prompt alone would end.
+        """
+        own = prefix.tokens
+        if own is not None and own.tokenizer == self.fingerprint:
+            head = self._rendered(prefix.prompt, "")
+            return head + own.ids, len(head)
+        ids = self._rendered(prefix.prompt, prefix.text)
+        if not prefix.text:
+            return ids, len(ids)
+        return ids, min(len(self._rendered(prefix.prompt, "")), len(ids))
+
+    def token_ids(self, ids: tuple[int, ...]) -> TokenIds:
+        return TokenIds(ids, self.fingerprint)
+
+    def _rendered(self, prompt: Prompt, text: str) -> tuple[int, ...]:
+        key = (prompt.text, prompt.messages, text)
+        with self._lock:
+            if (known := self._prompts.get(key)) is not None:
+                self._prompts.move_to_end(key)
+                return known
+        if prompt.text is not None:
+            ids = tuple(self._tokenizer.encode(prompt.text + text).ids)
+        else:
+            ids = self.encode(self._apply_template(prompt.messages) + text)
+        if not ids:
+            raise PromptError(f"prompt {prompt.problem_id!r} has no tokens under {self.directory}")
+        with self._lock:
+            self._prompts[key] = ids
+            if len(self._prompts) > REMEMBERED:
+                self._prompts.popitem(last=False)
+        return ids
+
+    def _apply_template(self, messages: tuple[Message, ...]) -> str:
+        """The chat template's text; a last turn of the assistant is left open, to be continued."""
+        with self._lock:
+            if self._chat is None:
+                self._chat = self._load_chat()
+        partial = messages[-1].role == "assistant"
+        turns = [{"role": m.role, "content": m.content} for m in messages]
+        text: str = self._chat.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=not partial, continue_final_message=partial
+        )
+        # The library drops the white space at the end of an open turn; a step's delimiter may be just that.
+        begun = messages[-1].content
+        if partial and not text.endswith(begun) and text.endswith(begun.rstrip()):
+            text += begun[len(begun.rstrip()) :]
+        return text
+
+    def _load_chat(self) -> Any:
+        from transformers import AutoTokenizer  # slow to import, and only templates need it
+
+        chat = AutoTokenizer.from_pretrained(self.directory)
+        if not chat.chat_template:
+            raise UnsupportedError(
+                f"{self.directory}: the tokenizer has no chat template, so messages cannot be rendered; "
+                "give the prompt as text, or add chat_template.jinja to the model directory"
+            )
+        return chat
+
+    def _read_eos(self) -> frozenset[int]:
+        for name in ("generation_config.json", "config.json"):
+            path = self.directory / name
+            value = read_json(path).get("eos_token_id") if path.exists() else None
+            if value is not None:
+                ids = [value] if isinstance(value, int) else list(value)
+                if bad := [i for i in ids if not isinstance(i, int) or not 0 <= i < self.vocab_size]:
+                    raise ModelError(
+                        f"{path}: eos_token_id={bad[0]!r}, expected an id below {self.vocab_size}"
+                    )
+                return frozenset(ids)
+        path = self.directory / "tokenizer_config.json"
+        token = read_json(path).get("eos_token") if path.exists() else None
+        text = token.get("content") if isinstance(token, dict) else token
+        found = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
+        return frozenset() if found is None else frozenset([found])

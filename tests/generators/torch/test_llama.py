@@ -1,0 +1,163 @@
+"""The model against transformers: every architecture, every way to extend rows."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from metagen.errors import InputError, ModelError, UnsupportedError
+from metagen.generators.torch import TorchEngine
+from metagen.generators.torch.llama import LlamaModel
+
+CPU = torch.device("cpu")
+
+
+def load(directory: Path, **options: Any) -> LlamaModel:
+    options = {"dtype": torch.float32, "device": CPU, "batch": 8, "kv_bytes": 1 << 25, **options}
+    return LlamaModel(directory, **options)
+
+
+def ids(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+@pytest.mark.parametrize("kind", ["llama", "llama3", "mistral", "qwen2", "qwen3"])
+@torch.inference_mode()
+def test_logits_are_those_of_transformers(kind: str, model_dir: Any) -> None:
+    directory = model_dir(kind)
+    reference = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    generator = torch.Generator().manual_seed(0)
+    long = torch.randint(0, reference.config.vocab_size, (700,), generator=generator)
+    short = torch.randint(0, reference.config.vocab_size, (37,), generator=generator)
+    want, want_short = reference(long[None]).logits[0], reference(short[None]).logits[0]
+    model = load(directory)
+    a, b = long.numpy(), short.numpy()
+
+    def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+    # Ragged tokens, all logits; then one each; then ragged again, the last logits only.
+    model.open(ids(0, 1), [])
+    close(
+        model.extend(ids(0, 1), np.concatenate([a[:200], b[:30]]), ids(200, 30), np.arange(230)),
+        torch.cat([want[:200], want_short[:30]]),
+    )
+    close(model.extend(ids(0, 1), ids(a[200], b[30])), torch.stack([want[200], want_short[30]]))
+    close(
+        model.extend(ids(0, 1), np.concatenate([a[201:300], b[31:37]]), ids(99, 6)),
+        torch.stack([want[299], want_short[36]]),
+    )
+    # A row that outgrows its tail, saved whole, and rows over one long and one short segment.
+    for at in range(300, 660, 180):
+        close(model.extend(ids(0), a[at : at + 180], ids(180))[0], want[at + 179])
+    head, rest = model.save(0, 0, 650).split(600)
+    assert (len(head), len(rest)) == (600, 50)
+    model.open(ids(2, 3, 5), [head, rest])
+    close(
+        model.extend(ids(2, 3, 5), np.tile(a[650:655], 3), ids(5, 5, 5)),
+        want[654].expand(3, -1),
+    )
+    # Rows with and without shared segments side by side, after a fork and a truncation.
+    model.fork(ids(3), ids(0))
+    model.truncate(1, 20)
+    close(
+        model.extend(ids(0, 1), np.concatenate([a[655:658], b[20:24]]), ids(3, 4)),
+        torch.stack([want[657], want_short[23]]),
+    )
+    model.truncate(2, 610)
+    close(model.extend(ids(2), a[610:612], ids(2))[0], want[611])
+    model.truncate(2, 100)
+    close(model.extend(ids(2), a[100:101])[0], want[100])
+
+
+@torch.inference_mode()
+def test_bfloat16_is_near_float32(model_dir: Any) -> None:
+    full, half = (load(model_dir("qwen2"), dtype=t) for t in (torch.float32, torch.bfloat16))
+    tokens = np.arange(40) + 5
+    results = []
+    for model in (full, half):
+        model.open(ids(0), [])
+        first = model.extend(ids(0), tokens, ids(40))
+        model.open(ids(1, 2), [model.save(0, 0, 40)])
+        results.append(torch.cat([first, model.extend(ids(1, 2), ids(7, 8))]))
+    gap = (results[0] - results[1]).abs().max() / results[0].abs().max()
+    assert gap < 0.05
+
+
+@torch.inference_mode()
+def test_poisoned_rows_leave_nothing_behind(model_dir: Any) -> None:
+    model = load(model_dir("llama"))
+    model.open(ids(0), [])
+    clean = model.extend(ids(0), ids(5, 6, 7), ids(3))
+    model._kv.tails[:, :, 0, :, :100] = torch.nan
+    model.close(ids(0), poisoned=True)
+    model.open(ids(0), [])
+    torch.testing.assert_close(model.extend(ids(0), ids(5, 6, 7), ids(3)), clean)
+
+
+def broken(source: Path, target: Path, **config: Any) -> Path:
+    shutil.copytree(source, target)
+    path = target / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"model_type": "mamba"}, UnsupportedError, "mamba"),
+        ({"hidden_act": "gelu"}, UnsupportedError, "gelu"),
+        ({"hidden_size": None}, ModelError, "hidden_size=None"),
+        ({"num_attention_heads": 3}, ModelError, "no multiple"),
+        ({"intermediate_size": 95}, ModelError, r"gate_proj.weight.*\(96, 48\).*\(95, 48\)"),
+        ({"num_hidden_layers": 3}, ModelError, "layers.2"),
+        ({"num_hidden_layers": 1}, ModelError, "no place for the weights"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, UnsupportedError, "yarn"),
+        ({"eos_token_id": 100000}, ModelError, "eos_token_id"),
+    ],
+)
+def test_configs_that_do_not_fit(
+    change: dict[str, Any], error: type[Exception], says: str, model_dir: Any, tmp_path: Path
+) -> None:
+    directory = broken(model_dir("llama"), tmp_path / "m", **change)
+    (directory / "generation_config.json").unlink()
+    with pytest.raises(error, match=says):
+        TorchEngine(directory)
+
+
+def test_missing_and_unreadable_files(model_dir: Any, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="does not exist"):
+        TorchEngine(tmp_path / "nowhere")
+    for name, says in (
+        ("config.json", "config.json"),
+        ("model.safetensors", "model.safetensors"),
+        ("tokenizer.json", "tokenizer.json"),
+    ):
+        directory = broken(model_dir("llama"), tmp_path / f"no {name}")
+        (directory / name).unlink()
+        with pytest.raises(ModelError, match=says):
+            TorchEngine(directory)
+        (directory / name).write_text("{}" if name != "model.safetensors" else "not tensors")
+        with pytest.raises((ModelError, UnsupportedError)):
+            TorchEngine(directory)
+
+
+def test_a_tokenizer_larger_than_the_vocabulary(model_dir: Any, tmp_path: Path) -> None:
+    directory = broken(model_dir("llama"), tmp_path / "m", vocab_size=200)
+    weights = load_file(directory / "model.safetensors")
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        weights[name] = weights[name][:200].clone()
+    save_file(weights, directory / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="vocab_size=200"):
+        TorchEngine(directory)
+
+
+def test_memory_that_holds_no_rows(model_dir: Any) -> None:
+    with pytest.raises(InputError, match="kv_memory_bytes"):
+        load(model_dir("llama"), kv_bytes=1000)

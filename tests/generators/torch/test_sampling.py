@@ -1,0 +1,77 @@
+"""Draws against exact distributions, and masks against those of transformers."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from metagen.generators.randomness import seed_array, uniform
+from metagen.generators.torch.sampling import RowParams, adapt, draw
+
+
+def params(*rows: tuple[float, int, float]) -> RowParams:
+    t, k, p = zip(*rows, strict=True)
+    return RowParams.of(np.array(t, float), np.array(k, np.int64), np.array(p, float), torch.device("cpu"))
+
+
+ROWS = [(1.0, 0, 1.0), (0.7, 5, 1.0), (1.3, 0, 0.9), (0.5, 50, 0.3), (2.0, 1, 0.99), (1.0, 1000, 0.999)]
+
+
+def test_masks_are_those_of_transformers_row_by_row() -> None:
+    logits = torch.randn(len(ROWS), 97, generator=torch.Generator().manual_seed(1)) * 3
+    together = adapt(logits, params(*ROWS))
+    for row, (temperature, k, p) in zip(range(len(ROWS)), ROWS, strict=True):
+        expected = TemperatureLogitsWarper(temperature)(None, logits[row : row + 1])
+        if k:
+            expected = TopKLogitsWarper(k)(None, expected)
+        if p < 1:
+            expected = TopPLogitsWarper(p)(None, expected)
+        assert torch.equal(together[row].isneginf(), expected[0].isneginf()), ROWS[row]
+        torch.testing.assert_close(together[row], expected[0])
+
+
+def test_ties_follow_the_stated_rules() -> None:
+    equal = torch.zeros(1, 4)
+    assert adapt(equal, params((1.0, 2, 1.0))).isneginf().sum() == 0, "top_k keeps what ties with the k-th"
+    kept = ~adapt(equal, params((1.0, 0, 0.5))).isneginf()[0]
+    assert kept.tolist() == [True, True, False, False], "top_p drops the higher ids first"
+    greedy = draw(equal, np.array([0.99]), params((0.0, 0, 1.0)))
+    assert greedy.tokens.tolist() == [0]
+    assert greedy.near.all()
+
+
+@pytest.mark.parametrize("row", ROWS[:4])
+def test_draws_have_the_adapted_distribution(row: tuple[float, int, float]) -> None:
+    """Chi-square at a false-alarm rate of 1e-6; the seeds are fixed, so a pass is a pass for good."""
+    n = 20_000
+    logits = torch.randn(1, 12, generator=torch.Generator().manual_seed(2)) * 2
+    u = uniform(seed_array(range(n)), 3)
+    tokens = draw(logits.expand(n, -1).contiguous(), u, params(*[row] * n)).tokens
+    p = torch.softmax(adapt(logits, params(row))[0].double(), -1).numpy()
+    seen = np.bincount(tokens, minlength=12)
+    assert (seen[p == 0] == 0).all()
+    assert stats.chisquare(seen[p > 0], n * p[p > 0] / p.sum()).pvalue > 1e-6 if (p > 0).sum() > 1 else True
+
+
+def test_the_raw_model_is_what_logprobs_are_of() -> None:
+    logits = torch.randn(2, 9, generator=torch.Generator().manual_seed(3))
+    drawn = draw(logits, np.array([0.3, 0.3]), params((0.0, 0, 1.0), (0.2, 2, 0.5)))
+    raw = torch.log_softmax(logits, -1).gather(1, torch.from_numpy(drawn.tokens)[:, None])[:, 0]
+    assert drawn.logprobs.tolist() == raw.double().tolist()
+
+
+def test_edges_of_the_unit_interval() -> None:
+    logits = torch.tensor([[-torch.inf, 0.0, 0.0, -torch.inf]]).expand(4, -1).contiguous()
+    u = np.array([0.0, 0.4999999, 0.5, np.nextafter(1.0, 0.0)])
+    drawn = draw(logits, u, params(*[(1.0, 0, 1.0)] * 4))
+    assert drawn.tokens.tolist() == [1, 1, 2, 2], "a token of probability 0 is never drawn"
+    assert drawn.near.tolist() == [False, True, True, False]
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("row", [(1.0, 0, 1.0), (0.0, 0, 1.0), (0.7, 3, 0.9)])
+def test_what_is_no_distribution_is_told_by_row(bad: float, row: tuple[float, int, float]) -> None:
+    logits = torch.randn(3, 6)
+    logits[1, 2] = bad
+    assert draw(logits, np.full(3, 0.5), params(*[row] * 3)).bad.tolist() == [False, True, False]
