@@ -1,12 +1,12 @@
 r"""The embedded task: quantities defined one from another, then a question.
 
-A problem is a handful of definitions and the name that is asked for. The prompt's form decides how it is to be answered:
+A problem is a handful of definitions and the name that is asked for. The prompt's form says how to answer it:
 
     Q:a=12+7;b=a*3;b?\nS:\n        step by step:   a=12+7=19\nb=19*3=57\nA:57\n
     Q:a=12+7;b=a*3;b?\nA:          directly:       57\n
 
-A *step* is a line ended by `DELIMITER`. Numbers occur in equivalent forms (`3/2`, `6/4`, `1.5`, `150%`), so that answers
-must be compared by value. Everything here is a pure function of its arguments; the standard library suffices.
+A *step* is a line ended by `DELIMITER`. Numbers occur in equivalent forms (`3/2`, `6/4`, `1.5`, `150%`), so that
+answers must be compared by value. All functions are pure; the standard library suffices.
 """
 
 from __future__ import annotations
@@ -103,7 +103,22 @@ _OPS: Final = "+-*/"
 _LARGEST_INTEGER: Final = 99
 _LARGEST_NUMERATOR: Final = 20
 _FRACTIONS: Final = ("1/2", "3/2", "5/2", "7/2", "1/4", "3/4", "5/4", "1/5", "2/5", "3/5", "4/5", "6/5")
-_DECIMALS: Final = ("0.5", "1.5", "2.5", "0.25", "0.75", "0.2", "0.4", "0.6", "1.2", "20%", "25%", "50%", "75%", "150%")
+_DECIMALS: Final = (
+    "0.5",
+    "1.5",
+    "2.5",
+    "0.25",
+    "0.75",
+    "0.2",
+    "0.4",
+    "0.6",
+    "1.2",
+    "20%",
+    "25%",
+    "50%",
+    "75%",
+    "150%",
+)
 
 
 def canonical(problem: Problem) -> str:
@@ -171,7 +186,9 @@ def _attempt(difficulty: Difficulty, rng: random.Random, level: int) -> Problem 
         definition, value = found
         definitions.append(definition)
         values[definition.name] = value
-        unused = [name for name in unused if name not in (definition.left, definition.right)] + [definition.name]
+        unused = [name for name in unused if name not in (definition.left, definition.right)] + [
+            definition.name
+        ]
     if len(unused) > 1:
         return None
     if difficulty.shuffled:
@@ -244,7 +261,8 @@ def _shuffled(definitions: list[Definition], rng: random.Random, level: int) -> 
     rename = {d.name: name for d, name in zip(definitions, fresh, strict=True)}
     target = rename[definitions[-1].name]
     renamed = [
-        Definition(rename[d.name], rename.get(d.left, d.left), d.op, rename.get(d.right, d.right)) for d in definitions
+        Definition(rename[d.name], rename.get(d.left, d.left), d.op, rename.get(d.right, d.right))
+        for d in definitions
     ]
     rng.shuffle(renamed)
     return Problem(tuple(renamed), target, level)
@@ -292,7 +310,9 @@ def values(problem: Problem) -> dict[str, Fraction]:
     known: dict[str, Fraction] = {}
     for d in in_order(problem):
         left, right = known.get(d.left), known.get(d.right)
-        value = _apply(d.op, _literal(d.left) if left is None else left, _literal(d.right) if right is None else right)
+        value = _apply(
+            d.op, _literal(d.left) if left is None else left, _literal(d.right) if right is None else right
+        )
         if value is None:
             raise ValueError(f"division by zero in {d} of {problem}")
         known[d.name] = value
@@ -305,7 +325,7 @@ def reference_answer(problem: Problem) -> str:
 
 
 def reference_solution(problem: Problem, form: Form = Form.STEPS, rng: random.Random | None = None) -> str:
-    """A right completion of `prompt(problem, form)`; with `rng`, numbers take one of their equivalent forms at random."""
+    """A right completion of `prompt(problem, form)`; with `rng`, numbers take any of their equivalent forms."""
     known = values(problem)
     if form is Form.DIRECT:
         return write_number(known[problem.target], rng, answer=True) + DELIMITER
@@ -407,7 +427,10 @@ def _check_steps(problem: Problem, truth: dict[str, Fraction], text: str, form: 
         if right and (form is Form.DIRECT or body.startswith("A:")):
             answered = True
             known = form is Form.DIRECT or problem.target in derived
-            right = known and parse(body.removeprefix("A:") if form is Form.STEPS else body) == truth[problem.target]
+            right = (
+                known
+                and parse(body.removeprefix("A:") if form is Form.STEPS else body) == truth[problem.target]
+            )
         elif right:
             name = _follows(body, by_name, truth, derived)
             right = name is not None
@@ -415,7 +438,9 @@ def _check_steps(problem: Problem, truth: dict[str, Fraction], text: str, form: 
         yield right
 
 
-def _follows(line: str, by_name: dict[str, Definition], truth: dict[str, Fraction], derived: set[str]) -> str | None:
+def _follows(
+    line: str, by_name: dict[str, Definition], truth: dict[str, Fraction], derived: set[str]
+) -> str | None:
     """The name that a line derives, or `None` if it doesn't follow from the definitions and what is derived."""
     match = _STEP.fullmatch(line)
     definition = by_name.get(match[1]) if match else None
@@ -428,7 +453,9 @@ def _follows(line: str, by_name: dict[str, Definition], truth: dict[str, Fractio
         return parse(written.strip("()")) == _literal(operand)
 
     straight = agrees(definition.left, match[2]) and agrees(definition.right, match[4])
-    swapped = definition.op in "+*" and agrees(definition.left, match[4]) and agrees(definition.right, match[2])
+    swapped = (
+        definition.op in "+*" and agrees(definition.left, match[4]) and agrees(definition.right, match[2])
+    )
     if (straight or swapped) and parse(match[5]) == truth[definition.name]:
         return definition.name
     return None

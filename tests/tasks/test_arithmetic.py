@@ -11,7 +11,9 @@ from metagen.tasks import arithmetic
 from metagen.tasks.arithmetic import Definition, Form, Problem, Split, check, problems
 from metagen.verifiers.numbers import parse
 
-PROBLEM = Problem((Definition("a", "12", "+", "7"), Definition("b", "a", "/", "2"), Definition("c", "b", "-", "a")), "c")
+PROBLEM = Problem(
+    (Definition("a", "12", "+", "7"), Definition("b", "a", "/", "2"), Definition("c", "b", "-", "a")), "c"
+)
 SOLUTION = "a=12+7=19\nb=19/2=9.5\nc=9.5-19=-19/2\nA:-9.5\n"
 
 
@@ -38,7 +40,7 @@ def test_a_changed_number_is_caught_where_it_stands() -> None:
     rng = random.Random(5)
     for problem in some_problems(100):
         text = arithmetic.reference_solution(problem, rng=rng)
-        place = rng.choice(list(re.finditer(r"[0-9.]+(/[0-9]+)?%?", text)))
+        place = rng.choice(list(re.finditer(r"[0-9]+(\.[0-9]+)?%?", text)))
         number = place[0].replace(place[0][0], str((int(place[0][0]) + rng.randint(1, 9)) % 10), 1)
         if parse(number) == parse(place[0]):
             continue
@@ -53,7 +55,12 @@ def test_a_changed_number_is_caught_where_it_stands() -> None:
     [
         (SOLUTION, (True,) * 4, "-9.5", True),
         ("a=7+12=19\nb=a/2=38/4\n", (True, True), None, False),  # swapped; by name; unreduced; partial
-        ("a=12+7=19\nc=9.5-19=-9.5\nA:-9.5\n", (True, False, False), "-9.5", True),  # c before b, yet a lucky answer
+        (
+            "a=12+7=19\nc=9.5-19=-9.5\nA:-9.5\n",
+            (True, False, False),
+            "-9.5",
+            True,
+        ),  # c before b, yet a lucky answer
         ("a=12+7=18\nb=18/2=9\nc=9-18=-9\nA:-9\n", (False,) * 4, "-9", False),  # carried on
         ("a=12+7=19\nb=2/19=9.5\n", (True, False), None, False),  # division does not commute
         ("a=12+7=19\na=12+7=19\n", (True, True), None, False),  # said twice, still true
@@ -93,7 +100,11 @@ def test_any_text_can_be_checked(text: str) -> None:
 
 def test_splits_are_disjoint_and_seeds_decide() -> None:
     keys = {
-        split: {arithmetic.canonical(p) for level in arithmetic.LEVELS for p in problems(split, level, 150, seed=seed)}
+        split: {
+            arithmetic.canonical(p)
+            for level in arithmetic.LEVELS
+            for p in problems(split, level, 150, seed=seed)
+        }
         for seed, split in enumerate(Split)
     }
     assert not keys[Split.TRAIN] & keys[Split.VALIDATION]
@@ -106,7 +117,9 @@ def test_splits_are_disjoint_and_seeds_decide() -> None:
 
 
 def test_the_split_ignores_names_and_order() -> None:
-    renamed = Problem((Definition("h", "f", "-", "g"), Definition("g", "12", "+", "7"), Definition("f", "g", "/", "2")), "h")
+    renamed = Problem(
+        (Definition("h", "f", "-", "g"), Definition("g", "12", "+", "7"), Definition("f", "g", "/", "2")), "h"
+    )
     assert arithmetic.canonical(renamed) == arithmetic.canonical(PROBLEM)
 
 
@@ -117,7 +130,9 @@ def test_prompts_read_back(form: Form) -> None:
         assert (read.definitions, read.target, read_form) == (problem.definitions, problem.target, form)
 
 
-@pytest.mark.parametrize("text", ["", "Q:a=1+2;a?\n", "Q:a=1;a?\nS:\n", "Q:a=1+2;a?\nS:\nx", "Q:A=1+2;A?\nS:\n"])
+@pytest.mark.parametrize(
+    "text", ["", "Q:a=1+2;a?\n", "Q:a=1;a?\nS:\n", "Q:a=1+2;a?\nS:\nx", "Q:A=1+2;A?\nS:\n"]
+)
 def test_other_prompts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a prompt"):
         arithmetic.read_prompt(text)
