@@ -1,4 +1,4 @@
-"""The embedded family on the test problems, as Markdown: `python examples/family_report.py RUN` of examples/family.yaml.
+"""The embedded family, as Markdown, from a run of examples/family.yaml: `python examples/family_report.py RUN`.
 
 Accuracies with 95% intervals; paired differences with p-values and the smallest difference that could have been
 seen; accuracy by level; the AUC within problems; whether best-of-n over-optimises its reward model.

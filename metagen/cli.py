@@ -236,7 +236,7 @@ def _counts(meter: Meter) -> str:
         return "starting"
     words = [f"{meter.done:,} of {meter.total:,} samples"]
     if meter.rate:
-        words.append(f"{meter.rate:,.0f} samples/s")
+        words.append(f"{meter.rate:,.0f} samples/s" if meter.rate >= 10 else f"{meter.rate:.2g} samples/s")
     if meter.left:
         words.append(f"about {duration(meter.left)} left")
     if reused := meter.done - meter.fresh:

@@ -49,7 +49,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a run that was never interrupted, `runs/sums-1`; not to be changed."""
+    """A directory with a run that was never interrupted, `runs/sums`; not to be changed."""
     place = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
@@ -104,12 +104,12 @@ def test_run_report_and_show(place: Path) -> None:
     assert code == 0
     assert "Best:" in out
     assert "within a budget of tokens generated" in out
-    assert "runs/sums-1/figures" in out
+    assert "runs/sums/figures" in out
     assert invoke("run", "sums.yaml", "--limit", "3", "--set", "grid.n=[1,4]")[0] == 0
     assert len(calls(place)) == 8 * 8 + 3 * 4
     assert len(results(place / "runs/sums-2")) == 1 + 2 * 2
-    assert invoke("report", "sums-1")[1] == out
-    code, out, _ = invoke("show", "runs/sums-1", "sum-4")
+    assert invoke("report", "sums")[1] == out
+    code, out, _ = invoke("show", "runs/sums", "sum-4")
     assert code == 0
     assert "weighted@8" in out
     assert "Σ judge" in out
@@ -117,11 +117,11 @@ def test_run_report_and_show(place: Path) -> None:
 
 def test_resume_of_a_finished_run_calls_nothing(place: Path, finished: Path) -> None:
     shutil.copytree(finished / "runs", place / "runs")
-    before = results(place / "runs/sums-1")
-    code, out, _ = invoke("resume", "sums-1")
+    before = results(place / "runs/sums")
+    code, out, _ = invoke("resume", "sums")
     assert (code, calls(place)) == (0, [])
     assert "all from the journal" in out
-    assert results(place / "runs/sums-1") == before
+    assert results(place / "runs/sums") == before
 
 
 def test_interrupted_runs_end_cleanly_and_resume(place: Path, finished: Path) -> None:
@@ -152,7 +152,7 @@ def check_resumed(place: Path, finished: Path) -> None:
     made = calls(place)
     assert len(had) < 64
     assert sorted(made) == sorted(recorded(place / "part") - had)
-    assert results(place / "part") == results(finished / "runs/sums-1")
+    assert results(place / "part") == results(finished / "runs/sums")
 
 
 def test_a_second_writer_is_refused(place: Path) -> None:
@@ -189,9 +189,9 @@ def test_a_full_disk_ends_the_run_with_a_word_and_loses_nothing(place: Path) -> 
         (["run", "sums.yaml", "--set", "grid.n=[0]"], "integer ≥ 1"),
         (["run", "sums.yaml", "--set", "strategies.single.kind=majorty"], "did you mean 'majority'"),
         (["run", "sums.yaml", "--limit", "0"], "--limit"),
-        (["resume", "sums-7"], "did you mean 'sums-1'?"),
-        (["show", "sums-1", "sum4"], "did you mean 'sum-4'"),
-        (["show", "sums-1", "sum-4", "--generator", "toyy"], "did you mean 'toy'?"),
+        (["resume", "sums-7"], "did you mean 'sums'?"),
+        (["show", "sums", "sum4"], "did you mean 'sum-4'"),
+        (["show", "sums", "sum-4", "--generator", "toyy"], "did you mean 'toy'?"),
         (["report", "sums.yaml"], "does not exist"),
         (["run", "sums.yaml", "--out", "sums.yaml"], "run directory"),
         (["run", "sums.yaml", "--set", "task.twice=true"], "occurs twice"),
@@ -208,11 +208,59 @@ def test_what_the_user_can_mend_is_exit_code_2(
     assert len(list((place / "runs").iterdir())) == 1  # no trace of what never ran
 
 
+TINY = """\
+name: tiny
+task: {kind: jsonl, path: data.jsonl}
+engines: {cpu: {kind: torch, model: model}}
+generators: {tiny: {engine: cpu, max_tokens: 8}}
+strategies: {majority: {kind: majority}}
+grid: {n: [1]}
+"""
+#: A question that the model can read, as a line of a data set.
+SOUND = '{"id": "a", "question": "Q: 1+1=?", "answer": "2"}\n'
+
+
+@pytest.mark.skipif("tiny-0.1m" not in tiny.names(), reason="the embedded models are not there")
+@pytest.mark.parametrize(
+    ("data", "sets", "words"),
+    [
+        (SOUND, ["engines.cpu.model=modle"], ["engines.cpu.model = 'modle'", "not there", "expected"]),
+        (SOUND, ["engines.cpu.model=torn"], ["torn/config.json", "not valid JSON", "copy the file again"]),
+        (SOUND, ["engines.cpu.model=other"], ["other", "has shape (104, 64)", "(104, 128)", "use the config.json"]),
+        (SOUND.replace("1+1", "1+" * 2100 + "1"), [], ["a (tiny)", "tokens", "2048", "shorten"]),
+        ("", [], ["data.jsonl", "holds no problems", "expected"]),
+        (SOUND.replace('"2"', '"two"'), [], ["data.jsonl:1", "'two' cannot be read", "mend it"]),
+        (SOUND * 2, [], ["data.jsonl:2", "id 'a'", "must be unique"]),
+        (SOUND, ["grid.n=[-1]"], ["grid.n.0 = -1", "integer ≥ 1"]),
+        (SOUND, ["generators.tiny.temperature=-0.5"], ["generators.tiny.temperature = -0.5", "number ≥ 0"]),
+    ],
+    ids=[
+        "unknown model", "torn config", "weights of another config", "long prompt", "empty data", "unread reference",
+        "id twice", "n < 1", "temperature < 0",
+    ],
+)  # fmt: skip
+def test_whatever_the_user_can_mend_names_place_value_and_remedy(
+    place: Path, data: str, sets: list[str], words: list[str]
+) -> None:
+    (place / "tiny.yaml").write_text(TINY)
+    (place / "data.jsonl").write_text(data)
+    for name in ("model", "torn", "other"):
+        shutil.copytree(tiny.resolve("tiny-0.1m"), place / name)
+    (place / "torn" / "config.json").write_text('{"hidden_size": ')
+    config = place / "other" / "config.json"
+    config.write_text(config.read_text().replace('"hidden_size": 64', '"hidden_size": 128'))
+    code, out, err = invoke("run", "tiny.yaml", *(word for one in sets for word in ("--set", one)))
+    told = " ".join((err + out).split())
+    assert code == 2
+    assert [word for word in words if word not in told] == [], told
+    assert "Traceback" not in told
+
+
 def test_failed_problems_are_told_and_the_rest_reported(place: Path) -> None:
     code, out, _ = invoke("run", "sums.yaml", "--set", "generators.toy.fails_on=sum-3")
     assert code == 2
     assert "sum-3 (toy): the prompt of 'sum-3' is too long; make it shorter" in " ".join(out.split())
-    assert results(place / "runs/sums-1")[0]["problems"] == "7"
+    assert results(place / "runs/sums")[0]["problems"] == "7"
 
 
 def test_unexpected_errors_keep_their_traceback(place: Path) -> None:
@@ -258,9 +306,9 @@ def test_an_embedded_model_solves_problems_for_real(place: Path) -> None:
     code, out, _ = invoke("run", "tiny.yaml")
     assert code == 0
     assert "budget of FLOPs" in out
-    table = {row["configuration"]: row for row in results(place / "runs/tiny-1")}
+    table = {row["configuration"]: row for row in results(place / "runs/tiny")}
     assert {"tiny/single", "tiny/greedy", "tiny/majority@1", "tiny/majority@4"} == set(table)
     assert float(table["tiny/majority@4"]["flops"]) > float(table["tiny/single"]["flops"]) > 1e6
-    code, out, _ = invoke("show", "tiny-1", "arithmetic/validation/1/0")
+    code, out, _ = invoke("show", "tiny", "arithmetic/validation/1/0")
     assert (code, "Q:" in out) == (0, True)
     assert "tiny-0.1m" in invoke("models")[1]

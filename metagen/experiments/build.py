@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from metagen.errors import DataError
+from metagen.budget import DIMENSIONS, Budget
+from metagen.errors import DataError, UnsupportedError
 from metagen.experiments import registry
 from metagen.experiments.specs import (
     Experiment,
@@ -19,7 +20,9 @@ from metagen.experiments.specs import (
 )
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
+from metagen.generators.primitive import Primitive
 from metagen.generators.replay import ReplayGenerator
+from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import Sample
@@ -90,7 +93,7 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
 
     The data are read and checked first, then the engines open, one after the other; on the way out, and
     after an error, all that are open are closed. Raises InputError for data, models and combinations
-    that do not fit.
+    that do not fit, and for a budget that a generator cannot keep.
     """
     cells = configurations(experiment)
     task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
@@ -103,6 +106,7 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
             if any(cell.generator == name for cell in cells)
         }
         _enough(generators, cells, problems)
+        _bounded(generators, experiment.budget, next(iter(problems.values())))
         verifiers = {
             name: _verifier(experiment, name, engines, _grade(task, problems))
             for name in experiment.verifiers
@@ -169,6 +173,23 @@ def _enough(
                 raise DataError(
                     f"generator {name!r} holds {generator.size(problem)} samples of problem {problem!r}, "
                     f"the grid asks for {n}; ask for at most that many, or give a larger pool"
+                )
+
+
+def _bounded(generators: Mapping[str, Generator], budget: Budget | None, problem: Problem) -> None:
+    """Every generator knows its worst case in what the budget limits, going by the first problem."""
+    limits = {d: getattr(budget, d) for d in DIMENSIONS if getattr(budget, d, None) is not None}
+    for name, generator in generators.items():
+        if not limits or not isinstance(generator, Primitive):
+            continue
+        prefix = Sequence.of(problem.prompt)
+        worst = generator.worst(prefix, 1, generator.most(prefix, None), Scope.root(problem.id))
+        for dimension, limit in limits.items():
+            if getattr(worst, dimension) is None:
+                raise UnsupportedError(
+                    f"budget.{dimension} = {limit:g} cannot be kept: generators.{name} does not know the most "
+                    f"that a sample of problem {problem.id!r} takes; give it a count of tokens (a recorded pool: "
+                    "fields: {generated: …}), a price or a model shape, or limit something else, such as calls"
                 )
 
 

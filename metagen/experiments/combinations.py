@@ -109,7 +109,7 @@ class Combinations:
                 yield self._fault((*path, name), f"missing; {kind} needs it")
 
     def _reward_models(self) -> Iterator[Fault]:
-        """A reward model's tags are known."""
+        """A reward model's tags are known, and it is of the kind that it is used as."""
         for name, verifier in self.verifiers.items():
             if not isinstance(verifier, PrmSpec | OrmSpec) or verifier.tags is not None:
                 continue
@@ -121,7 +121,7 @@ class Combinations:
                 yield self._fault(("verifiers", name, "tags"), reason)
                 continue
             try:
-                Tags.of(tiny.resolve(engine.model))
+                Tags.of(tiny.resolve(engine.model), verifier.kind)
             except ModelError as error:
                 reason = f"{engine.model!r} is no reward model: {error}, in this verifier's definition"
                 yield self._fault(("verifiers", name, "engine"), reason, value=verifier.engine)

@@ -21,6 +21,8 @@ from metagen.errors import InputError, MetagenError
 
 #: Where runs lie unless the user says otherwise.
 RUNS = Path("runs")
+#: Tables that are derived from the journal, as Parquet or CSV.
+DERIVED = ("problems", "candidates", "costs", "outcomes", "configurations", "levels")
 #: Distributions whose versions can change a result.
 PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors")
 
@@ -62,9 +64,9 @@ class Failure:
 class State:
     """How far a run came.
 
-    problems: of the experiment. samples, recorded: pool samples and direct solutions delivered, and those
-    of them that were made in the last session (the others came from the journal). seconds: wall clock of
-    the last session.
+    status: `complete` when all was tried, and something delivered. problems: of the experiment. samples,
+    recorded: pool samples and direct solutions delivered, and those of them that were made in the last call
+    of `run` (the others came from the journal). seconds: wall clock of the last call of `run`.
     """
 
     name: str
@@ -107,9 +109,9 @@ class RunDirectory:
 
     @classmethod
     def new(cls, name: str, within: Path = RUNS) -> Self:
-        """Make `within/name-1`, or the next number that is free."""
+        """Make `within/name`; where it is taken `within/name-2`, or the next number that is free."""
         for number in range(1, 1_000_000):
-            root = within / f"{name}-{number}"
+            root = within / (name if number == 1 else f"{name}-{number}")
             try:
                 root.mkdir(parents=True)
             except FileExistsError:
@@ -151,7 +153,8 @@ class RunDirectory:
         path = self.root / name
         new = path.with_name(f"{name}.new")
         try:
-            new.write_text(text, encoding="utf-8")
+            # A lone surrogate, which UTF-8 cannot hold, becomes its escape.
+            new.write_text(text, encoding="utf-8", errors="backslashreplace")
             new.replace(path)
         except OSError as error:
             raise MetagenError(
@@ -160,6 +163,12 @@ class RunDirectory:
 
     def save(self, state: State) -> None:
         self.write("state.json", json.dumps(asdict(state), indent=1, ensure_ascii=False) + "\n")
+
+    def discard(self) -> None:
+        """Remove the derived tables: those of an earlier call of `run` may say something else."""
+        for name in DERIVED:
+            for path in (self.table(name), self.root / f"{name}.csv"):
+                path.unlink(missing_ok=True)
 
     def state(self) -> State:
         """Raises InputError for a run that never came to work."""
@@ -172,12 +181,11 @@ class RunDirectory:
             raise InputError(f"{str(path)!r} cannot be read ({error}); {self.resume_hint}") from error
 
     def finished(self) -> State:
-        """The state of a run whose tables are there. Raises InputError for one that has not come so far."""
+        """The state of a run that came to its end. Raises InputError for one that has not come so far."""
         state = self.state()
-        if not self.table("candidates").exists():
-            raise InputError(
-                f"the run {str(self.root)!r} is not finished ({state.status}); {self.resume_hint}"
-            )
+        if state.status in ("running", "interrupted") or not self.table("candidates").exists():
+            how = "running, or killed" if state.status == "running" else state.status
+            raise InputError(f"the run {str(self.root)!r} is not finished ({how}); {self.resume_hint}")
         return state
 
     @property

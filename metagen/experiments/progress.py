@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-#: Seconds of the recent past that the rate is taken from.
+#: Seconds of the recent past that the rate is taken from, at least.
 WINDOW = 30.0
 
 
@@ -19,13 +19,15 @@ class Meter:
     def __init__(self, clock: Callable[[], float] = time.monotonic, window: float = WINDOW) -> None:
         self._clock, self._window = clock, window
         self.total = self.done = self.fresh = self.problems = self.problems_total = self.failures = 0
-        self._began = self._fresh_from = clock()
-        self._recent: deque[tuple[float, int]] = deque()
+        self._began = clock()
+        #: Moments of the recent past, each with the fresh samples until then: the start, then every delivery.
+        self._marks: deque[tuple[float, int]] = deque([(self._began, 0)])
 
     def begin(self, total: int, problems: int) -> None:
         """Work starts on `total` samples of `problems` problems."""
         self.total, self.problems_total = total, problems
-        self._began = self._fresh_from = self._clock()
+        self._began = self._clock()
+        self._marks = deque([(self._began, 0)])
 
     def advance(self, done: int, fresh: int) -> None:
         """`done` more samples are finished; `fresh` of them were made now."""
@@ -33,11 +35,11 @@ class Meter:
         self.done += done
         self.fresh += fresh
         if fresh:
-            self._recent.append((now, fresh))
+            self._marks.append((now, self.fresh))
         elif not self.fresh:
-            self._fresh_from = now
-        while self._recent and self._recent[0][0] <= now - 2 * self._window:
-            self._recent.popleft()
+            self._marks[0] = (now, 0)
+        while len(self._marks) > 2 and self._marks[1][0] <= now - self._window:
+            self._marks.popleft()
 
     @property
     def elapsed(self) -> float:
@@ -45,11 +47,16 @@ class Meter:
 
     @property
     def rate(self) -> float | None:
-        """Fresh samples a second over the recent past; None where there were none."""
-        now = self._clock()
-        made = sum(count for at, count in tuple(self._recent) if at > now - self._window)
-        span = min(self._window, now - self._fresh_from)
-        return made / span if made and span > 0 else None
+        """Fresh samples a second; None where there were none.
+
+        Taken since the last delivery before the window, or since the start: whole gaps between deliveries
+        count, so that samples that come in bursts, or less than once a window, are not taken for a fast run.
+        """
+        now, marks = self._clock(), tuple(self._marks)
+        latest = marks[-1][1]
+        before = [mark for mark in marks[:-1] if mark[0] <= now - self._window] or list(marks[:1])
+        at, made = before[-1]
+        return (latest - made) / (now - at) if latest > made and now > at else None
 
     @property
     def left(self) -> float | None:

@@ -40,7 +40,7 @@ def render(
     state: State, results: Results, directory: RunDirectory, drawn: Iterable[Path] = ()
 ) -> RenderableType:
     """Everything that `metagen report` shows."""
-    parts: list[RenderableType] = [_headline(state, results)]
+    parts: list[RenderableType] = [_headline(state, results, directory)]
     if results.configurations:
         title = "Accuracy in %, with 95% intervals, by the number n of candidates"
         parts += [Text(title, "bold"), accuracies(results.configurations), Text()]
@@ -49,17 +49,22 @@ def render(
                 title = f"Best configuration within a budget of {name} per problem"
                 parts += [Text(title, "bold"), table, Text()]
         parts += [_notes(results.configurations), Text()]
-    parts += [*_failures(state), *_files(directory, drawn)]
+    parts += _failures(state)
+    if results.configurations:
+        parts += _files(directory, drawn)
     return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
 
 
-def _headline(state: State, results: Results) -> Text:
+def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
     """What was run, in one line, and what it found, in another."""
     line = Text.assemble(
         (state.name, "bold"),
         f"  {state.problems:,} problems, {state.samples:,} samples, seed {state.seed}",
-        f", {duration(state.seconds)}" if state.recorded else ", all from the journal",
+        f", {duration(state.seconds)}" if state.recorded or not state.samples else ", all from the journal",
     )
+    if state.status == "failed":
+        line.append("\nNothing was solved: every part of the work failed.", "bold red")
+        line.append(f" Mend what is named below, then {directory.resume_hint}")
     honest = [m for m in results.configurations if not m.oracle]
     if honest:
         best = max(honest, key=lambda m: m.accuracy)
@@ -300,7 +305,8 @@ def _failures(state: State) -> Iterator[RenderableType]:
     found: dict[str, list[str]] = {}
     for failure in state.failures:
         found.setdefault(failure.message, []).append(f"{failure.problem} ({failure.part})")
-    text = Text(f"{len(state.failures)} parts of the work failed; the rest is unharmed:", "bold red")
+    rest = "" if state.status == "failed" else "; the rest is unharmed"
+    text = Text(f"{len(state.failures)} parts of the work failed{rest}:", "bold red")
     for message, where in list(found.items())[:5]:
         more = f" and {len(where) - 1} more" if len(where) > 1 else ""
         text.append(f"\n  {where[0]}{more}: ", "default").append(message, "not bold default")

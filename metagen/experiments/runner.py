@@ -16,10 +16,11 @@ import json
 import random
 import time
 from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from metagen.errors import DataError, InputError, JournalError, MetagenError
+from metagen.errors import DataError, InputError, JournalError, JournalMismatch, MetagenError
 from metagen.experiments import costs
 from metagen.experiments.directory import Failure, Line, RunDirectory, State, Status, environment
 from metagen.experiments.progress import Meter
@@ -43,25 +44,42 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
     """Run, or go on with, an experiment in `directory`; returns how it ended.
 
     A MetagenError of one problem is noted in the
-    state and the others go on; a journal that cannot be written ends the run. An interrupt
-    (KeyboardInterrupt) waits for a clean end; a second one does not.
+    state and the others go on (a run of which nothing is delivered has failed); a journal that cannot be
+    written ends the run. An interrupt (KeyboardInterrupt) waits for a clean end; a second one does not.
+    A run with another seed or other data than the directory's is refused, and changes nothing in it.
     """
     meter = meter or Meter()
+    problems = list(setup.task.problems())
+    if not problems:
+        raise DataError(f"task {setup.task.name!r} holds no problems; expected at least one")
     with SQLiteJournal(directory.journal, seed=setup.experiment.seed) as journal:
+        _bind(journal, problems)
         directory.write("experiment.yaml", dump(setup.experiment))
         directory.write("environment.json", json.dumps(environment(), indent=1) + "\n")
-        work = _Run(setup, directory, journal, meter)
+        work = _Run(setup, directory, journal, meter, problems)
         status: Status = "failed"
         directory.save(work.state("running"))
+        directory.discard()
         try:
             asyncio.run(work.all())
-            status = "complete"
+            status = "complete" if work.delivered else "failed"
         except KeyboardInterrupt:
             status = "interrupted"
             raise
         finally:
             directory.save(work.state(status))
     return work.state(status)
+
+
+def _bind(journal: SQLiteJournal, problems: Ordered[Problem]) -> None:
+    """Tie the journal to the problems; JournalMismatch for changed data, and for altogether other problems."""
+    known = journal.problems()
+    if known and not {p.id for p in problems}.intersection(known):
+        raise JournalMismatch(
+            f"{str(journal.path)!r} holds other problems ({known[0]!r}, …), and none of this experiment's "
+            f"({problems[0].id!r}, …); give another run directory by --out"
+        )
+    journal.bind_all((p.id, p.digest) for p in problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +95,21 @@ class _Pool:
 class _Run:
     """The work of one call of `run`."""
 
-    def __init__(self, setup: Setup, directory: RunDirectory, journal: SQLiteJournal, meter: Meter) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        directory: RunDirectory,
+        journal: SQLiteJournal,
+        meter: Meter,
+        problems: Ordered[Problem],
+    ) -> None:
         self.setup, self.directory, self.journal, self.meter = setup, directory, journal, meter
+        self.problems = problems
         self.experiment, self.task = setup.experiment, setup.task
         self.budget = self.experiment.budget
         self.pools = list(self._pools())
         self.direct = [c for c in setup.configurations if not self._pooled(c)]
-        self.problems: list[Problem] = []
+        self.delivered = 0
         self.failures: list[Failure] = []
         self.began = time.time()
 
@@ -109,7 +135,7 @@ class _Run:
     def state(self, status: Status) -> State:
         meter = self.meter
         return State(
-            self.experiment.name, status, len(self.problems), meter.done, meter.fresh, round(meter.elapsed, 3),
+            self.experiment.name, status, len(self.problems), self.delivered, meter.fresh, round(meter.elapsed, 3),
             self.experiment.seed, tuple(self._lines()), tuple(self.failures),
         )  # fmt: skip
 
@@ -117,10 +143,6 @@ class _Run:
 
     async def all(self) -> None:
         """All problems, a bounded number at a time; tables appear when all is done."""
-        self.problems = list(self.task.problems())
-        if not self.problems:
-            raise DataError(f"task {self.task.name!r} holds no problems; expected at least one")
-        self.journal.bind_all((p.id, p.digest) for p in self.problems)
         each = sum(pool.sizes[-1] for pool in self.pools) + len(self.direct)
         self.meter.begin(each * len(self.problems), len(self.problems))
         # In random order, so that what is done at any moment is like what is left: the estimate of time is honest.
@@ -156,14 +178,15 @@ class _Run:
             self.failures.append(Failure(problem.id, part, type(error).__name__, str(error), mendable))
             self.meter.failures += 1
             fresh = 0
+        else:
+            self.delivered += samples
         self.meter.advance(samples, fresh)
 
     async def _pool(self, pool: _Pool, out: ProblemRows) -> int:
         """Sample, read, grade, score; returns how many samples were made now."""
         size = pool.sizes[-1]
         root = self._root(out.problem, pool.name)
-        place = root.child(costs.POOL)
-        sampling, judging = place.child(costs.SAMPLING), place.child(costs.SCORING)
+        sampling = root.child(costs.POOL).child(costs.SAMPLING)
         sequences = await pool.generator.generate(Sequence.of(out.problem.prompt), n=size, scope=sampling)
         rows = root.trace.rows
         answers = await self.task.answer.read(sequences)
@@ -172,9 +195,11 @@ class _Run:
         parts = [costs.generation(usages, pool.generator)]
         scores: dict[str, list[Score]] = {}
         for name in pool.verifiers:
-            verifier, before = self.setup.verifiers[name], len(root.trace.rows)
+            # Accounted for as if it were the only one: what another of the same engine paid for is no gift.
+            verifier, alone = self.setup.verifiers[name], self._root(out.problem, pool.name)
+            judging = alone.child(costs.POOL).child(costs.SCORING)
             scores[name] = await verifier.score(sequences, scope=judging)
-            parts.append(costs.scoring(name, root.trace.rows[before:], sequences, verifier))
+            parts.append(costs.scoring(name, alone.trace.rows, sequences, verifier))
         judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
         out.candidates(pool.name, judged, grades, usages, scores)
         out.costs(pool.name, parts, pool.sizes)

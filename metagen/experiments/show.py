@@ -68,7 +68,7 @@ def _asked(problem: Record) -> RenderableType:
         Text(problem["prompt"].rstrip("\n")),
         title=title,
         title_align="left",
-        subtitle=f"answer: {problem['reference']}",
+        subtitle=Text(f"answer: {problem['reference']}"),
         subtitle_align="left",
     )
 

@@ -77,9 +77,9 @@ class TableWriter:
         self._files: dict[str, pq.ParquetWriter] = {}
 
     def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Columns that a row lacks are null."""
+        """Columns that a row lacks are null; a lone surrogate, which UTF-8 cannot hold, becomes its escape."""
         waiting = self._rows[table]
-        waiting.extend(rows)
+        waiting.extend({name: _encodable(value) for name, value in row.items()} for row in rows)
         if len(waiting) >= CHUNK:
             self._flush(table)
 
@@ -185,6 +185,10 @@ class ProblemRows:
         }
         row |= usage_columns(astuple(Usage.sum(row.usage for row in rows)))
         self.tables.add("outcomes", [row])
+
+
+def _encodable(value: Any) -> Any:
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
 
 
 def _answered(one: Candidate, grade: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from metagen.errors import DataError, InputError
+from metagen.errors import DataError, InputError, UnsupportedError
 from metagen.experiments import registry
 from metagen.experiments.build import Configuration, configurations, opened
 from metagen.experiments.schema import load
@@ -196,6 +196,23 @@ def test_a_pool_too_small_is_refused_before_anything_runs(pool: Path) -> None:
         DataError, match="generator 'pool' holds 2 samples of problem 'p1', the grid asks for 3; "
     ):
         opened(experiment).__enter__()
+
+
+@pytest.mark.parametrize("dimension", ["generated", "prefilled", "flops"])
+def test_a_budget_that_cannot_be_kept_is_refused_before_anything_runs(pool: Path, dimension: str) -> None:
+    experiment = load(pool, sets=[f"budget.{dimension}=5"])
+    words = (
+        rf"budget\.{dimension} = 5 cannot be kept: generators\.pool does not know .*'p0'.*; give it a count"
+    )
+    with pytest.raises(UnsupportedError, match=words):
+        opened(experiment).__enter__()
+
+
+def test_a_budget_that_can_be_kept_is_not(pool: Path, file: Path) -> None:
+    with opened(load(pool, sets=["budget={calls: 5, seconds: 9}"])):
+        pass
+    with opened(load(file, sets=["budget={generated: 50, prefilled: 50, flops: 1e9, money: 1}"])):
+        pass
 
 
 def test_a_faulty_data_set_is_refused_before_an_engine_opens(file: Path) -> None:

@@ -5,13 +5,15 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
 from rich.console import Console, RenderableType
 
-from metagen.experiments import build, report, runner, schema
+from metagen.experiments import build, report, runner, schema, show
 from metagen.experiments.directory import Failure, RunDirectory, State
 from metagen.experiments.results import Measured, Results, derive
 
@@ -87,6 +89,22 @@ def test_failures_are_told_once_each() -> None:
     )
     assert "40 parts of the work failed" in text
     assert "p0 (g) and 39 more: too long" in text
+
+
+def test_texts_are_shown_as_they_are(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
+    """Nothing that a model or a data set says is taken for markup."""
+    directory = RunDirectory.at(tmp_path / "run")
+    with build.opened(schema.load(experiment_file(count=1))) as setup:
+        runner.run(setup, directory)
+    for name, columns in (("problems", ("prompt", "reference")), ("candidates", ("text", "answer", "key"))):
+        table = pq.read_table(directory.table(name))
+        for column in columns:
+            marked = pa.array([f"[/][bold]{column}"] * len(table))
+            table = table.set_column(table.column_names.index(column), column, marked)
+        pq.write_table(table, directory.table(name))
+    text = text_of(show.show(directory, "sum-0"))
+    for column in ("prompt", "reference", "text", "answer", "key"):
+        assert f"[/][bold]{column}" in text
 
 
 def test_published_runs_have_tables_and_figures(experiment_file: Callable[..., Path], tmp_path: Path) -> None:

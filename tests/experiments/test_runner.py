@@ -1,17 +1,21 @@
 """Runs: one pool for all, nothing paid twice, errors that stay where they belong, budgets that hold."""
 
 import asyncio
+import signal
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
-from metagen.errors import JournalMismatch
-from metagen.experiments import build, runner, schema
-from metagen.experiments.directory import RunDirectory, State
+from metagen.errors import InputError, JournalMismatch
+from metagen.experiments import build, report, runner, schema, show
+from metagen.experiments.directory import Failure, RunDirectory, State
 from metagen.experiments.progress import Meter
+from metagen.generators import tiny
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Sequence
@@ -152,6 +156,116 @@ def test_another_seed_or_other_data_are_refused(experiment_file: Write, tmp_path
         run(file, root, "task.seed=9")
 
 
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("seed=4", "seed 3, this run has 4"),
+        ("task.seed=9", "was another one"),
+        ("task.label=other", "holds other problems"),
+    ],
+)
+def test_a_refused_run_leaves_no_trace(
+    experiment_file: Write, tmp_path: Path, change: str, words: str
+) -> None:
+    file, root = experiment_file(), tmp_path / "run"
+    run(file, root)
+    before = contents(root)
+    with pytest.raises(JournalMismatch, match=words):
+        run(file, root, "name=other", "grid.n=[1]", change)
+    assert contents(root) == before
+
+
+def test_another_name_and_grid_over_the_same_problems_go_on(
+    experiment_file: Write, calls: Calls, tmp_path: Path
+) -> None:
+    file, root = experiment_file(), tmp_path / "run"
+    run(file, root)
+    made = len(calls())
+    assert run(file, root, "name=other", "grid.n=[4]", "task.count=3").status == "complete"
+    assert len(calls()) == made
+
+
+def test_tables_of_an_earlier_run_are_not_taken_for_those_of_an_interrupted_one(
+    experiment_file: Write, tmp_path: Path
+) -> None:
+    file, directory = experiment_file(), RunDirectory(tmp_path / "run")
+    run(file, directory.root)
+    report.publish(directory)
+    signals = [signal.SIGINT]
+    with build.opened(schema.load(file, sets=["grid.n=[16]"])) as setup:
+
+        async def interrupted(*_: object) -> None:
+            if signals:
+                signal.raise_signal(signals.pop())
+            await asyncio.sleep(60)
+
+        setup.task.grade = interrupted  # type: ignore[method-assign, assignment]
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(setup, directory)
+    assert not [p for p in directory.root.iterdir() if p.suffix in (".parquet", ".csv", ".new")]
+    for page in (report.publish, lambda run: show.show(run, "sum-0")):
+        with pytest.raises(InputError, match=r"not finished \(interrupted\); go on with: metagen resume "):
+            page(directory)
+
+
+def test_a_run_that_was_killed_while_its_tables_appeared_is_not_finished(
+    experiment_file: Write, tmp_path: Path
+) -> None:
+    state = run(experiment_file(), tmp_path / "run")
+    directory = RunDirectory(tmp_path / "run")
+    directory.save(replace(state, status="running"))
+    with pytest.raises(InputError, match=r"not finished \(running, or killed\); .*metagen resume"):
+        directory.finished()
+
+
+def test_half_of_a_surrogate_pair_ends_nothing(experiment_file: Write, tmp_path: Path) -> None:
+    state = run(experiment_file(), tmp_path / "run", "generators.small.surrogates=true")
+    assert (state.status, state.failures) == ("complete", ())
+    texts = pq.read_table(tmp_path / "run/candidates.parquet")["text"].to_pylist()
+    assert any(text.startswith("\\ud800step") for text in texts)
+    failure = Failure("p", "g", "PromptError", "\ud800", True)
+    RunDirectory(tmp_path / "run").save(replace(state, failures=(failure,)))
+    assert RunDirectory(tmp_path / "run").state().failures == (failure,)
+
+
+def test_a_run_that_delivers_nothing_has_failed(experiment_file: Write, tmp_path: Path) -> None:
+    fails = ("generators.small.fails_on=sum-0", "generators.large.fails_on=sum-0")
+    state = run(experiment_file(count=1), tmp_path / "run", *fails)
+    assert (state.status, state.samples, len(state.failures)) == ("failed", 0, 2)
+    console = Console(file=StringIO(), width=110)
+    console.print(report.publish(RunDirectory(tmp_path / "run")))
+    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert "Nothing was solved: every part of the work failed. Mend" in text
+    assert "metagen resume" in text
+    assert "unharmed" not in text
+
+
+@pytest.mark.skipif("tiny-prm" not in tiny.names(), reason="the embedded models are not there")
+def test_a_verifier_costs_the_same_beside_another_of_its_engine(tmp_path: Path) -> None:
+    """Each is accounted for as if it were the only one."""
+    file = tmp_path / "two.yaml"
+    file.write_text(
+        "name: two\ntask: {kind: arithmetic, levels: [1], per_level: 1}\n"
+        "engines: {cpu: {kind: torch, model: tiny-0.1m}, judge: {kind: torch, model: tiny-prm}}\n"
+        "generators: {tiny: {engine: cpu, max_tokens: 40}}\n"
+        "verifiers:\n  prm: {kind: prm, engine: judge}\n"
+        "  orm: {kind: orm, engine: judge, tags: {tag: <step>, positive: <+>, negative: <->}}\n"
+        "strategies:\n  steps: {kind: best_of_n, verifier: prm}\n  whole: {kind: best_of_n, verifier: orm}\n"
+        "grid: {n: [2]}\n"
+    )
+
+    def cost(root: Path, *sets: str) -> list[tuple[float, float]]:
+        run(file, root, *sets)
+        rows = pq.read_table(root / "costs.parquet").to_pylist()
+        return [(row["prefilled"], row["flops"]) for row in rows if row["part"] == "orm"]
+
+    assert cost(tmp_path / "both") == cost(tmp_path / "alone", "grid.strategies=[whole]")
+
+
 def test_the_state_survives_its_file(experiment_file: Write, tmp_path: Path) -> None:
     state = run(experiment_file(), tmp_path / "run", "generators.large.fails_on=sum-2")
     assert replace(RunDirectory(tmp_path / "run").state(), seconds=state.seconds) == state
@@ -182,6 +296,36 @@ class TestMeter:
             meter.advance(*((5, 5) if second <= 50 else (1, 1)))
         assert meter.rate == pytest.approx(1.0)
         assert meter.left == pytest.approx(700.0)
+
+    @pytest.mark.parametrize("period", [3.0, 40.0, 100.0])
+    def test_bursts_are_never_taken_for_a_faster_run(self, period: float) -> None:
+        now = [0.0]
+        meter = Meter(lambda: now[0], window=30.0)
+        meter.begin(16_000, 100)
+        for step in range(1, 2000):
+            now[0] = step / 2
+            if now[0] % period == 0:
+                meter.advance(16, 16)
+            if now[0] < period:
+                assert (meter.rate, meter.left) == (None, None)
+            else:
+                assert meter.rate is not None and meter.left is not None
+                assert 0.5 <= meter.rate / (16 / period) <= 1.0 + 1e-9
+                assert meter.left >= (meter.total - meter.done) / (16 / period) - 1e-6
+
+    def test_what_stalls_slows_down(self) -> None:
+        now = [0.0]
+        meter = Meter(lambda: now[0], window=10.0)
+        meter.begin(1000, 10)
+        for second in range(1, 21):
+            now[0] = float(second)
+            meter.advance(5, 5)
+        rates = []
+        for second in (20, 30, 60, 600):
+            now[0] = float(second)
+            rates.append(meter.rate or 0.0)
+        assert rates == sorted(rates, reverse=True)
+        assert rates[-1] < 0.01
 
     def test_at_the_end_nothing_is_left(self) -> None:
         meter = Meter(lambda: 1.0)

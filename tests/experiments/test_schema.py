@@ -285,6 +285,32 @@ class TestRewardModels:
         )
         assert "names no step tag" in fault
 
+    @pytest.mark.parametrize(("kind", "other"), [("prm", "orm"), ("orm", "prm")])
+    def test_a_model_of_the_other_kind(self, good: Path, tmp_path: Path, kind: str, other: str) -> None:
+        entry = {"kind": kind, "tag": "<s>", "positive": "+", "negative": "-"}
+        self.judge(good, tmp_path, json.dumps({"metagen": entry}), other)
+        (fault,) = faults(good)
+        assert fault.startswith(
+            "quick.yaml:10: verifiers.oracle.engine = 'mid': 'judge' is no reward model: "
+        )
+        assert f"is of kind '{kind}', and is used as '{other}'" in fault
+
+    @pytest.mark.parametrize("config", ['{"metagen": ', "[]", '{"metagen": "x"}', b"\xff\xfe"])
+    def test_a_torn_or_foreign_config(self, good: Path, tmp_path: Path, config: str | bytes) -> None:
+        self.judge(good, tmp_path, config, "prm")
+        (fault,) = faults(good)
+        assert fault.startswith(
+            "quick.yaml:10: verifiers.oracle.engine = 'mid': 'judge' is no reward model: "
+        )
+
+    def judge(self, good: Path, tmp_path: Path, config: str | bytes, kind: str) -> None:
+        """The verifier is a reward model with this config.json."""
+        (tmp_path / "judge").mkdir()
+        data = config.encode() if isinstance(config, str) else config
+        (tmp_path / "judge" / "config.json").write_bytes(data)
+        changed(good, f"model: {MODEL}", "model: judge")
+        changed(good, "oracle: {kind: oracle}", f"oracle: {{kind: {kind}, engine: mid}}")
+
     def test_tags_may_be_given(self, good: Path) -> None:
         tags = "{tag: <s>, positive: '+', negative: '-'}"
         changed(good, "oracle: {kind: oracle}", f"oracle: {{kind: prm, engine: mid, tags: {tags}}}")

@@ -32,9 +32,15 @@ class ToyTask(Task):
     name = "sums"
 
     def __init__(
-        self, *, count: int = 12, seed: int = 0, limit: int | None = None, twice: bool = False
+        self,
+        *,
+        count: int = 12,
+        seed: int = 0,
+        limit: int | None = None,
+        twice: bool = False,
+        label: str = "sum",
     ) -> None:
-        self.count, self.seed, self.twice = min(count, limit or count), seed, twice
+        self.count, self.seed, self.twice, self.label = min(count, limit or count), seed, twice, label
 
     @property
     def answer(self) -> AnswerRule:
@@ -48,7 +54,7 @@ class ToyTask(Task):
             rng = random.Random(f"{self.seed}/{i}")
             level = 1 + i % 3
             terms = [rng.randrange(1, 50) for _ in range(level + 1)]
-            name = "sum-0" if self.twice else f"sum-{i}"
+            name = f"{self.label}-{0 if self.twice else i}"
             yield Problem(Prompt(name, text="+".join(map(str, terms)) + "=?\n"), str(sum(terms)), level)
 
 
@@ -57,9 +63,17 @@ def _truth(prompt: Prompt) -> int:
 
 
 def generator(
-    *, skill: float = 0.6, name: str = "toy", fails_on: str = "", temperature: float = 1.0
+    *,
+    skill: float = 0.6,
+    name: str = "toy",
+    fails_on: str = "",
+    temperature: float = 1.0,
+    surrogates: bool = False,
 ) -> FunctionGenerator:
-    """Right with a chance that falls with the number of terms; else one of four near misses, or no answer."""
+    """Right with a chance that falls with the number of terms; else one of four near misses, or no answer.
+
+    surrogates: begins each text with half of a pair, which UTF-8 cannot hold.
+    """
 
     async def function(prefix: Sequence, seed: int, index: int) -> str:
         if prefix.prompt.problem_id == fails_on:
@@ -75,7 +89,8 @@ def generator(
         chance = skill ** (prefix.prompt.text or "").count("+")
         right = luck < chance
         value = truth if right else truth + rng.choice((-10, -1, 1, 10))
-        return f"step {rng.randrange(1000)}\nA:{value}" + (".0" if luck > 0.94 else "")
+        start = "\ud800step" if surrogates else "step"
+        return f"{start} {rng.randrange(1000)}\nA:{value}" + (".0" if luck > 0.94 else "")
 
     return FunctionGenerator(function, name=f"{name} {skill}", count=len, max_tokens=24)
 
