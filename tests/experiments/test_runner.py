@@ -202,7 +202,7 @@ def test_tables_of_an_earlier_run_are_not_taken_for_those_of_an_interrupted_one(
         setup.task.grade = interrupted  # type: ignore[method-assign, assignment]
         with pytest.raises(KeyboardInterrupt):
             runner.run(setup, directory)
-    assert not [p for p in directory.root.iterdir() if p.suffix in (".parquet", ".csv", ".new")]
+    assert not [p for p in directory.root.iterdir() if p.suffix in (".parquet", ".csv")]
     for page in (report.publish, lambda run: show.show(run, "sum-0")):
         with pytest.raises(InputError, match=r"not finished \(interrupted\); go on with: metagen resume "):
             page(directory)
