@@ -1,7 +1,7 @@
 """Runs: one pool for all, nothing paid twice, errors that stay where they belong, budgets that hold."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -189,19 +189,22 @@ def test_another_name_and_grid_over_the_same_problems_go_on(
 
 
 def test_tables_of_an_earlier_run_are_not_taken_for_those_of_an_interrupted_one(
-    experiment_file: Write, tmp_path: Path
+    experiment_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, directory = experiment_file(), RunDirectory(tmp_path / "run")
     run(file, directory.root)
     report.publish(directory)
-    with build.opened(schema.load(file, sets=["grid.n=[16]"])) as setup:
 
-        async def interrupted(*_: object) -> None:
-            raise KeyboardInterrupt
+    def interrupt(work: Coroutine[object, object, None]) -> None:
+        work.close()
+        raise KeyboardInterrupt
 
-        setup.task.grade = interrupted  # type: ignore[method-assign, assignment]
-        with pytest.raises(KeyboardInterrupt):
-            runner.run(setup, directory)
+    monkeypatch.setattr(runner.asyncio, "run", interrupt)
+    with (
+        build.opened(schema.load(file, sets=["grid.n=[16]"])) as setup,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        runner.run(setup, directory)
     assert not [p for p in directory.root.iterdir() if p.suffix in (".parquet", ".csv")]
     for page in (report.publish, lambda run: show.show(run, "sum-0")):
         with pytest.raises(InputError, match=r"not finished \(interrupted\); go on with: metagen resume "):
