@@ -40,11 +40,13 @@ class Tags:
         """From the `metagen` entry of a model's config.json; ModelError if there is none, or of another kind."""
         path = Path(model) / "config.json"
         try:
-            entry = json.loads(path.read_text(encoding="utf-8")).get("metagen", {})
-        except OSError as error:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
             raise ModelError(
                 f"cannot read {str(path)!r}: {error}; give the directory of a reward model"
             ) from error
+        entry = config.get("metagen") if isinstance(config, dict) else None
+        entry = entry if isinstance(entry, dict) else {}
         known = {f.name: entry[f.name] for f in dataclasses.fields(cls) if f.name in entry}
         if "tag" not in known:
             raise ModelError(

@@ -1,0 +1,63 @@
+"""Training text for the generators: problems of a wider distribution than any level, with worked solutions.
+
+Written once as shards of JSON lines, `[prompt, completion]`; shard i depends on the seed and on i alone, so that a
+corpus grows without changing and an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from rich.progress import track
+
+from metagen.tasks.arithmetic import Difficulty, Form, Split, draw, prompt, reference_solution
+
+SHARD = 10_000
+DIRECT_SHARE = 0.1
+
+
+def wide(rng: random.Random) -> Difficulty:
+    """A random difficulty that covers all levels and more, so that levels can be set after training."""
+    denominators = rng.choices(((), (2,), (2, 4), (2, 4, 5)), weights=(15, 25, 30, 30))[0]
+    return Difficulty(
+        definitions=(rng.choices(range(1, 9), weights=(4, 5, 6, 6, 5, 4, 1, 1))[0],),
+        negatives=rng.random() < 0.85,
+        denominators=denominators,
+        decimals=rng.random() < 0.7,
+        fractions=rng.choice((0.2, 0.45)),
+        branching=rng.choice((0.0, 0.2, 0.4, 0.5)),
+        shuffled=rng.random() < 0.45,
+    )
+
+
+def write_shard(folder: Path, seed: int, index: int) -> Path:
+    """One shard of training examples; done already if the file exists."""
+    path = folder / f"corpus-{seed}-{index:03d}.jsonl"
+    if path.exists():
+        return path
+    rng = random.Random(f"corpus/{seed}/{index}")
+    lines = []
+    for _ in range(SHARD):
+        problem = draw(wide(rng), rng, Split.TRAIN)
+        form = Form.DIRECT if rng.random() < DIRECT_SHARE else Form.STEPS
+        lines.append(json.dumps([prompt(problem, form), reference_solution(problem, form, rng)]))
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text("\n".join(lines) + "\n")
+    part.replace(path)
+    return path
+
+
+def write(folder: Path, seed: int, shards: int, workers: int = 2) -> list[Path]:
+    """The first `shards` shards of the corpus."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(workers) as pool:
+        futures = [pool.submit(write_shard, folder, seed, index) for index in range(shards)]
+        return [future.result() for future in track(futures, "corpus")]
+
+
+def read(paths: list[Path]) -> list[tuple[str, str]]:
+    return [tuple(json.loads(line)) for path in paths for line in path.read_text().splitlines()]
