@@ -37,7 +37,7 @@ format: $(VENV)/installed-lint ## put code into the house style
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-bench: $(VENV)/installed-test ## measure, and compare with the recorded figures
+bench: $(VENV)/installed-test ## measure speed; writes benchmarks/results/latest.json
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/installed-docs ## build the site into site/
