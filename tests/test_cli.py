@@ -220,7 +220,6 @@ grid: {n: [1]}
 SOUND = '{"id": "a", "question": "Q: 1+1=?", "answer": "2"}\n'
 
 
-@pytest.mark.skipif("tiny-0.1m" not in tiny.names(), reason="the embedded models are not there")
 @pytest.mark.parametrize(
     ("data", "sets", "words"),
     [
@@ -293,7 +292,6 @@ def test_without_a_terminal_progress_is_plain_lines(place: Path, monkeypatch: py
     assert "\x1b" not in err
 
 
-@pytest.mark.skipif("tiny-0.1m" not in tiny.names(), reason="the embedded models are not there")
 def test_an_embedded_model_solves_problems_for_real(place: Path) -> None:
     (place / "tiny.yaml").write_text(
         "name: tiny\n"

@@ -14,7 +14,6 @@ from metagen.errors import InputError, JournalMismatch
 from metagen.experiments import build, report, runner, schema, show
 from metagen.experiments.directory import Failure, RunDirectory, State
 from metagen.experiments.progress import Meter
-from metagen.generators import tiny
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Sequence
@@ -243,7 +242,6 @@ def test_a_run_that_delivers_nothing_has_failed(experiment_file: Write, tmp_path
     assert "unharmed" not in text
 
 
-@pytest.mark.skipif("tiny-prm" not in tiny.names(), reason="the embedded models are not there")
 def test_a_verifier_costs_the_same_beside_another_of_its_engine(tmp_path: Path) -> None:
     """Each is accounted for as if it were the only one."""
     file = tmp_path / "two.yaml"

@@ -442,3 +442,20 @@ def test_budgets_have_the_fields_of_budget() -> None:
 
 def test_an_experiment_has_a_schema_for_editors() -> None:
     assert "strategies" in Experiment.model_json_schema()["properties"]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/experiments.md"])
+def test_the_experiments_in_the_docs_load(page: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        (tmp_path / "study.yaml").write_text(block, encoding="utf-8")
+        load(tmp_path / "study.yaml")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_load(path: Path) -> None:
+    load(path)

@@ -29,7 +29,6 @@ def test_it_computes_what_transformers_computes(name: str) -> None:
     torch.testing.assert_close(torch.tensor(found.logprobs), want, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.skipif("tiny-0.1m" not in names(), reason="the embedded models are not installed")
 def test_steps_of_a_generator() -> None:
     with TorchEngine("tiny-0.1m", threads=1, max_batch=16) as engine:
 
