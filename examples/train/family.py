@@ -25,7 +25,7 @@ def main() -> None:
         train_generator.generator(name, train_generator.PLANS[name], arguments.shards)
     solutions = train_reward.labelled(arguments.problems, arguments.each)
     for name in REWARDS:
-        train_reward.fit(name, train_reward.PLANS[name], solutions)
+        train_reward.reward(name, train_reward.PLANS[name], solutions)
 
 
 if __name__ == "__main__":

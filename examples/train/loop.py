@@ -77,10 +77,8 @@ def train(
     lengths: np.ndarray,
     loss: Callable[[np.ndarray], Tensor],
     checkpoint: Path,
-    *,
-    minutes: float | None = None,
 ) -> None:
-    """Train in place. With `minutes`, stop then (the checkpoint lets a later call go on)."""
+    """Train in place, from the checkpoint if there is one."""
     parts = optimizers(model, recipe)
     done = 0
     if checkpoint.exists():
@@ -126,9 +124,6 @@ def train(
             if time.monotonic() - saved > SAVE_EVERY_SECONDS:
                 save(step + 1)
                 saved = time.monotonic()
-            if minutes is not None and time.monotonic() - started > 60 * minutes:
-                save(step + 1)
-                return
     save(recipe.steps)
 
 

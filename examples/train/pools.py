@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 from rich.progress import track
@@ -16,7 +19,20 @@ from tokenizers import Tokenizer
 
 from corpus import wide
 from llama import load
-from metagen.tasks.arithmetic import Form, Problem, Split, check, draw, prompt, reference_solution, steps_of
+from metagen.tasks.arithmetic import (
+    Form,
+    Problem,
+    Split,
+    check,
+    draw,
+    prompt,
+    read_prompt,
+    reference_solution,
+    steps_of,
+    values,
+    write_number,
+)
+from metagen.verifiers.numbers import parse
 from sample import sample
 
 TEMPERATURES = (0.7, 1.0, 1.0, 1.3)
@@ -35,6 +51,63 @@ class Solution:
 def judge(problem: Problem, form: Form, text: str, *, finished: bool) -> Solution:
     verdict = check(problem, text, form, finished=finished)
     return Solution(prompt(problem, form), tuple(steps_of(text)), verdict.steps, verdict.correct and finished)
+
+
+def first_wrong(solution: Solution) -> int | None:
+    """Where in the first wrong step the first character stands that no right step could have there.
+
+    `None` if there is none: all steps are right, or the step is wrong only in that it stops short.
+    """
+    if all(solution.labels):
+        return None
+    problem, form = read_prompt(solution.prompt)
+    index = solution.labels.index(False)
+    derived = {line[0] for line in solution.steps[:index]}
+    if any(line.startswith("A:") for line in solution.steps[:index]):
+        return 0
+    step = solution.steps[index]
+    agreed = max((agreement(step, line) for line in right_lines(problem, form, derived)), default=0)
+    return agreed if agreed < len(step) else None
+
+
+def agreement(a: str, b: str) -> int:
+    """Characters that two texts have in common at their beginnings."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def right_lines(problem: Problem, form: Form, derived: set[str]) -> Iterator[str]:
+    """The right next lines in all the forms that reference solutions write, names for values included."""
+    known = values(problem)
+    if form is Form.DIRECT:
+        yield from (f"{number}\n" for number in written(known[problem.target]))
+        return
+    if problem.target in derived:
+        yield from (f"A:{number}\n" for number in written(known[problem.target]))
+
+    def operand(text: str) -> list[str]:
+        value = known.get(text)
+        numbers = written(value) if value is not None else {text, *written(number(text))}
+        return [text] * (value is not None) + [f"({n})" if "/" in n or n[0] == "-" else n for n in numbers]
+
+    for d in problem.definitions:
+        if all(o in derived for o in (d.left, d.right) if o in known):
+            for left, right in product(operand(d.left), operand(d.right)):
+                for a, b in {(left, right), (right, left)} if d.op in "+*" else {(left, right)}:
+                    yield from (f"{d.name}={a}{d.op}{b}={result}\n" for result in written(known[d.name]))
+
+
+@cache
+def number(text: str) -> Fraction:
+    value = parse(text)
+    assert value is not None, text
+    return value
+
+
+@cache
+def written(value: Fraction) -> frozenset[str]:
+    """The forms that a number takes in reference solutions."""
+    rng = random.Random(0)
+    return frozenset(write_number(value, rng, answer=a) for a in (True, False) for _ in range(60))
 
 
 def problems_for(count: int, rng: random.Random) -> list[tuple[Problem, Form]]:

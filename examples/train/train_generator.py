@@ -39,7 +39,7 @@ PLANS = {
     "tiny-0.1m": Plan(64, 2, 192, Recipe(3000, tokens=4096)),
     "tiny-0.5m": Plan(128, 3, 256, Recipe(1900, tokens=6144)),
     "tiny-2m": Plan(192, 4, 512, Recipe(1950, rate=3e-3, tokens=8192)),
-    "tiny-bpe": Plan(128, 2, 256, Recipe(1200, tokens=4096), merges=300),
+    "tiny-bpe": Plan(128, 2, 256, Recipe(2400, tokens=4096), merges=300),
 }
 
 
@@ -49,7 +49,7 @@ def vocabulary(plan: Plan, examples: list[tuple[str, str]]) -> Tokenizer:
     return tokenizers_.byte_pairs((a + b for a, b in examples[:4000]), plan.merges)
 
 
-def generator(name: str, plan: Plan, shards: int, *, minutes: float | None = None) -> Llama:
+def generator(name: str, plan: Plan, shards: int) -> Llama:
     """Train from the corpus (or go on), write the model directory, return the model."""
     torch.manual_seed(plan.recipe.seed)
     examples = corpus.read(corpus.write(WORK / "corpus", 0, shards))
@@ -74,7 +74,7 @@ def generator(name: str, plan: Plan, shards: int, *, minutes: float | None = Non
         )
 
     lengths = np.array([len(row) for row in rows])
-    train(model, plan.recipe, lengths, loss, WORK / f"{name}.pt", minutes=minutes)
+    train(model, plan.recipe, lengths, loss, WORK / f"{name}.pt")
     export(model, MODELS / name, {"kind": "generator", "steps_delimiter": "\n"})
     tokenizers_.save(tokenizer, MODELS / name)
     return model
@@ -84,7 +84,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=PLANS)
     parser.add_argument("--shards", type=int, default=24, help="shards of the corpus, 10,000 problems each")
-    parser.add_argument("--minutes", type=float, help="stop after this time; call again to go on")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
-    generator(arguments.name, PLANS[arguments.name], arguments.shards, minutes=arguments.minutes)
+    generator(arguments.name, PLANS[arguments.name], arguments.shards)

@@ -6,10 +6,12 @@ import argparse
 import pickle
 import random
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from rich.progress import track
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -22,6 +24,7 @@ from tokenizer import NEGATIVE, OUTCOME, POSITIVE, STEP
 from train_generator import MODELS, WORK
 
 ROWS = 512
+GENERATORS = ("tiny-0.1m", "tiny-0.5m", "tiny-2m")
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,19 @@ class Plan:
     """Weight of the language-model loss on right steps, which goes on teaching arithmetic."""
     solutions: int | None = None
     """Train on so many solutions only."""
+    round: Recipe | None = None
+    """One round on hard examples, mined with the model of the first training."""
 
 
 PLANS = {
-    "tiny-prm": Plan("tiny-2m", 2, Recipe(2500, rate=2e-3, tokens=6144)),
-    "tiny-orm": Plan("tiny-0.5m", 2, Recipe(500, rate=2e-3, tokens=6144), outcome=True),
-    "tiny-prm-weak": Plan("tiny-0.1m", 1, Recipe(300, rate=2e-3, tokens=4096), solutions=3000, language=0.0),
+    "tiny-prm": Plan(
+        "tiny-2m",
+        extra=2,
+        recipe=Recipe(4000, rate=2e-3, tokens=6144),
+        round=Recipe(800, rate=1e-3, tokens=6144),
+    ),
+    "tiny-orm": Plan("tiny-0.5m", extra=2, recipe=Recipe(1500, rate=2e-3, tokens=6144), outcome=True),
+    "tiny-prm-weak": Plan("tiny-0.1m", extra=1, recipe=Recipe(600, rate=2e-3, tokens=4096), solutions=20_000),
 }
 
 CONFIGURATION = {
@@ -54,6 +64,8 @@ CONFIGURATION = {
 IGNORE = -100
 AFTER = 0.3
 """Weight of the steps after the first wrong one: they are wrong by definition."""
+SLIP = 8.0
+"""Weight of the first wrong character of a solution among the right ones before it."""
 
 
 @dataclass
@@ -66,8 +78,8 @@ class Row:
     weights: np.ndarray
     language: np.ndarray
     """Whether the next token is to be learned."""
-    written: np.ndarray
-    """Whether the token is a character of the solution."""
+    sound: np.ndarray
+    """1 for the characters up to the first that no right step could have there, which has 0; -1 elsewhere."""
 
 
 def row(solution: Solution, tokenizer: Tokenizer, outcome: bool, rng: random.Random) -> Row:
@@ -75,7 +87,8 @@ def row(solution: Solution, tokenizer: Tokenizer, outcome: bool, rng: random.Ran
     pieces = tokenizers_.encode(tokenizer, [solution.prompt, *solution.steps])
     ids = [tokenizers_.BOS, *pieces[0]]
     labels, weights, language = [-1] * len(ids), [0.0] * len(ids), [False] * len(ids)
-    written = [False] * len(ids)
+    sound = [-1] * len(ids)
+    slip = pools.first_wrong(solution)
     right_so_far = True
     for piece, right in zip(pieces[1:], solution.labels, strict=True):
         ids += piece
@@ -83,13 +96,18 @@ def row(solution: Solution, tokenizer: Tokenizer, outcome: bool, rng: random.Ran
         language += [right] * (len(piece) - 1) + [False]
         labels += [-1] * len(piece)
         weights += [0.0] * len(piece)
-        written += [True] * len(piece)
+        if right or (right_so_far and slip is None):
+            sound += [1] * len(piece)
+        elif right_so_far and slip is not None:
+            sound += [1] * slip + [0] + [-1] * (len(piece) - slip - 1)
+        else:
+            sound += [-1] * len(piece)
         if not outcome:
             ids.append(STEP)
             labels.append(int(right))
             weights.append(1.0 if right_so_far else AFTER)
             language.append(False)
-            written.append(False)
+            sound.append(-1)
         if not (right or right_so_far or outcome) and rng.random() < 0.5:
             break
         right_so_far = right
@@ -98,30 +116,45 @@ def row(solution: Solution, tokenizer: Tokenizer, outcome: bool, rng: random.Ran
         labels.append(int(solution.correct))
         weights.append(1.0)
         language.append(False)
-        written.append(False)
+        sound.append(-1)
     return Row(
         np.array(ids, np.uint16),
         np.array(labels, np.int8),
         np.array(weights, np.float32),
         np.array(language),
-        np.array(written),
+        np.array(sound, np.int8),
     )
+
+
+def reward(name: str, plan: Plan, solutions: list[Solution]) -> Llama:
+    """Train, with the round on hard examples if there is one, write the model directory, return the model.
+
+    A call after an interruption goes on.
+    """
+    start = deepen(load(MODELS / plan.start), plan.extra)
+    chosen = solutions[: plan.solutions]
+    if plan.round is None:
+        return fit(name, plan, plan.recipe, start, chosen, MODELS / name)
+    first = WORK / f"{name}-first"
+    model = fit(name, plan, plan.recipe, start, chosen, first)
+    hard = mined(first, name, plan)
+    mixed = hard + random.Random(0).sample(chosen, min(len(hard), len(chosen)))
+    return fit(f"{name}-hard", plan, plan.round, model.float().train(), mixed, MODELS / name)
 
 
 def fit(
     name: str,
     plan: Plan,
+    recipe: Recipe,
+    model: Llama,
     solutions: list[Solution],
-    *,
-    minutes: float | None = None,
-    start: Llama | None = None,
+    folder: Path,
 ) -> Llama:
-    """Train, write the model directory, return the model."""
-    torch.manual_seed(plan.recipe.seed)
-    rng = random.Random(plan.recipe.seed)
+    """Train `model` and write it to `folder`."""
+    torch.manual_seed(recipe.seed)
+    rng = random.Random(recipe.seed)
     tokenizer = tokenizers_.characters()
-    rows = [row(s, tokenizer, plan.outcome, rng) for s in solutions[: plan.solutions]]
-    model = start or deepen(load(MODELS / plan.start), plan.extra)
+    rows = [row(s, tokenizer, plan.outcome, rng) for s in track(solutions, "rows")]
 
     def loss(batch: np.ndarray) -> Tensor:
         chosen = [rows[i] for i in batch]
@@ -129,10 +162,12 @@ def fit(
         labels = torch.full(table.shape, -1)
         weights = torch.zeros(table.shape)
         language = torch.zeros(table.shape, dtype=torch.bool)
+        sound = torch.full(table.shape, -1)
         for i, r in enumerate(chosen):
             labels[i, : len(r.ids)] = torch.from_numpy(r.labels.astype(np.int64))
             weights[i, : len(r.ids)] = torch.from_numpy(r.weights)
             language[i, : len(r.ids)] = torch.from_numpy(r.language)
+            sound[i, : len(r.ids)] = torch.from_numpy(r.sound.astype(np.int64))
         states = model.states(table)
         label_rows = model.model.embed_tokens.weight[[POSITIVE, NEGATIVE]]
 
@@ -147,21 +182,21 @@ def fit(
         value = value / weights[tagged].sum()
         if not plan.language:
             return value
-        # The layers of the generator go on learning to write; the next layer says of each character how likely it was.
+        # The layers of the generator go on learning to write; the next one says of each character if it is sound.
         following = table.roll(-1, 1)
         guesses = model.logits(states[-1 - plan.extra]).float().log_softmax(-1)
         guesses = guesses.gather(-1, following[..., None])[..., 0]
         value = value - plan.language * guesses[language].sum() / max(1, int(language.sum()))
-        written = torch.from_numpy(pad([r.written for r in chosen])).bool()
-        likely = guesses.detach().exp().sqrt().roll(1, 1)
-        return value + F.binary_cross_entropy_with_logits(
-            logit(states[-plan.extra])[written], likely[written]
+        weight = torch.where(sound == 0, SLIP, 1.0)[sound >= 0]
+        flags = F.binary_cross_entropy_with_logits(
+            logit(states[-plan.extra][sound >= 0]), sound[sound >= 0].float(), weight, reduction="sum"
         )
+        return value + flags / weight.sum()
 
     lengths = np.array([len(r.ids) for r in rows])
-    train(model, plan.recipe, lengths, loss, WORK / f"{name}.pt", minutes=minutes)
-    export(model, MODELS / name, CONFIGURATION[plan.outcome])
-    tokenizers_.save(tokenizer, MODELS / name)
+    train(model, recipe, lengths, loss, WORK / f"{name}.pt")
+    export(model, folder, CONFIGURATION[plan.outcome])
+    tokenizers_.save(tokenizer, folder)
     return model
 
 
@@ -207,7 +242,7 @@ CHUNK = 1000
 
 def labelled(count: int, each: int) -> list[Solution]:
     """Samples of all generators for `count` problems, some cut off, and near misses; kept on disk once made."""
-    folders = [MODELS / name for name in ("tiny-0.1m", "tiny-0.5m", "tiny-2m")]
+    folders = [MODELS / name for name in GENERATORS]
     solutions: list[Solution] = []
     for index in range(-(-count // CHUNK)):
         path = WORK / "solutions" / f"{each}-{index:03d}.pkl"
@@ -224,14 +259,41 @@ def labelled(count: int, each: int) -> list[Solution]:
     return solutions
 
 
+HARD_PROBLEMS, HARD_SAMPLES, KEEP = 4000, 8, 2
+
+
+def mined(folder: Path, name: str, plan: Plan) -> list[Solution]:
+    """New solutions that mislead the model in `folder`, kept on disk once made.
+
+    `HARD_SAMPLES` of the two larger generators for each of `HARD_PROBLEMS` new training problems; from each pool that
+    holds both, the `KEEP` wrong solutions with the best scores and the `KEEP` right ones with the worst.
+    """
+    path = WORK / "solutions" / f"{name}-hard.pkl"
+    if path.exists():
+        return list(pickle.loads(path.read_bytes()))
+    model, tokenizer = load(folder), tokenizers_.characters()
+    found = pools.sampled([MODELS / g for g in GENERATORS[1:]], HARD_PROBLEMS, HARD_SAMPLES, seed=10_000)
+    distinct = list({s for pool in found for s in pool})
+    worst = [min(steps, default=0.0) for steps in scores(model, tokenizer, distinct, plan.outcome)]
+    value = dict(zip(distinct, worst, strict=True))
+    hard = []
+    for pool in found:
+        candidates = sorted(set(pool), key=lambda s: value[s])
+        right = [s for s in candidates if s.correct and all(s.labels)]
+        wrong = [s for s in candidates if not s.correct]
+        if right and wrong:
+            hard += right[:KEEP] + wrong[-KEEP:]
+    path.write_bytes(pickle.dumps(hard))
+    return hard
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=PLANS)
-    parser.add_argument("--problems", type=int, default=10_000)
+    parser.add_argument("--problems", type=int, default=8_000)
     parser.add_argument("--each", type=int, default=4, help="samples of every generator for each problem")
-    parser.add_argument("--minutes", type=float)
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     solutions = labelled(arguments.problems, arguments.each)
     print(f"{len(solutions)} solutions, {np.mean([s.correct for s in solutions]):.3f} right")
-    fit(arguments.name, PLANS[arguments.name], solutions, minutes=arguments.minutes)
+    reward(arguments.name, PLANS[arguments.name], solutions)
