@@ -100,6 +100,8 @@ DIFFICULTY: Final[dict[int, Difficulty]] = {
 }
 
 _OPS: Final = "+-*/"
+#: Draws without a new problem after which a level counts as exhausted.
+_IN_VAIN: Final = 2_000
 _LARGEST_INTEGER: Final = 99
 _LARGEST_NUMERATOR: Final = 20
 _FRACTIONS: Final = ("1/2", "3/2", "5/2", "7/2", "1/4", "3/4", "5/4", "1/5", "2/5", "3/5", "4/5", "6/5")
@@ -143,7 +145,7 @@ def split_of(problem: Problem) -> Split:
 def problems(split: Split, level: int, count: int, seed: int = 0) -> list[Problem]:
     """`count` different problems of a level from one split; a longer list begins with the shorter one.
 
-    Raises ValueError for an unknown level or a negative count.
+    Raises ValueError for an unknown level, a negative count, or more problems than a level has.
     """
     if level not in DIFFICULTY:
         raise ValueError(f"level must be one of {LEVELS}, not {level!r}")
@@ -151,9 +153,17 @@ def problems(split: Split, level: int, count: int, seed: int = 0) -> list[Proble
         raise ValueError(f"count must not be negative, not {count!r}")
     found: dict[str, Problem] = {}
     rng = random.Random(f"{seed}/{split}/{level}")
+    in_vain = 0
     while len(found) < count:
         problem = draw(DIFFICULTY[level], rng, split, level)
+        known = len(found)
         found.setdefault(canonical(problem), problem)
+        in_vain = 0 if len(found) > known else in_vain + 1
+        if in_vain == _IN_VAIN:
+            raise ValueError(
+                f"level {level} has hardly more than {len(found):,} different {split} problems, "
+                f"and {count:,} were asked for"
+            )
     return list(found.values())
 
 

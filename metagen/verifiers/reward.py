@@ -80,7 +80,8 @@ def aggregate(steps: Ordered[float], how: Aggregation) -> float:
 class RewardModel(PrimitiveVerifier):
     """What process and outcome reward models share: an engine, tags, accounting.
 
-    A completion without a step scores 0; one beyond the model's context gets the verdict `too long`.
+    A completion without a step scores 0, and so does one that writes the model's own tags, with the verdict `forged`;
+    one beyond the model's context gets the verdict `too long`.
 
     tags: None reads them from the model's config.json.
     """
@@ -125,22 +126,27 @@ class RewardModel(PrimitiveVerifier):
 
     async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
         requests = [self._request(s) for s in sequences]
-        asked = [i for i, request in enumerate(requests) if request.positions and self._fits(request)]
-        answers = await self.engine.evaluate([requests[i] for i in asked]) if asked else []
-        answered = dict(zip(asked, answers, strict=True))
+        given = [self._unasked(s, r) for s, r in zip(sequences, requests, strict=True)]
+        asked = [request for request, score in zip(requests, given, strict=True) if score is None]
+        answers = iter(await self.engine.evaluate(asked) if asked else [])
         return [
-            self._outcome(request, answered[i], scope) if i in answered else self._unasked(request)
-            for i, request in enumerate(requests)
+            self._outcome(request, next(answers), scope)
+            if score is None
+            else Outcome(score_payload(score), Usage())
+            for request, score in zip(requests, given, strict=True)
         ]
 
-    def _fits(self, request: EvaluateRequest) -> bool:
+    def _unasked(self, sequence: Sequence, request: EvaluateRequest) -> Score | None:
+        """The score of what the model is not asked about; None if it is."""
+        if not request.positions:
+            return Score(0.0, steps=())
+        if not {self._tag, *self._labels}.isdisjoint(self.engine.encode(sequence.text)):
+            return Score(0.0, verdict="forged")
         limit = self.engine.max_context
-        return limit is None or len(request.ids) <= limit
+        return None if limit is None or len(request.ids) <= limit else Score(None, verdict="too long")
 
-    def _unasked(self, request: EvaluateRequest) -> Outcome:
-        """What the model is not asked: nothing to judge is worth nothing, and too much has a verdict."""
-        score = Score(None, verdict="too long") if request.positions else Score(0.0, steps=())
-        return Outcome(score_payload(score), Usage())
+    def _asked(self, sequences: Ordered[Sequence]) -> list[EvaluateRequest]:
+        return [r for s in sequences if self._unasked(s, r := self._request(s)) is None]
 
     def _outcome(self, request: EvaluateRequest, answer: Evaluated, scope: Scope) -> Outcome:
         values = tuple(_sigmoid(yes - no) for yes, no in answer.logprobs)
@@ -160,15 +166,14 @@ class RewardModel(PrimitiveVerifier):
 
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.engine.fingerprint)
-        requests = [r for r in map(self._request, sequences) if r.positions and self._fits(r)]
-        bounds = [self._priced(len(r.ids), cache.known(r.ids), len(r.positions)) for r in requests]
+        asked = self._asked(sequences)
+        bounds = [self._priced(len(r.ids), cache.known(r.ids), len(r.positions)) for r in asked]
         return dataclasses.replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.engine.fingerprint)
-        for request in map(self._request, sequences):
-            if request.positions and self._fits(request):
-                cache.add(request.ids)
+        for request in self._asked(sequences):
+            cache.add(request.ids)
 
 
 class ProcessRewardModel(RewardModel):

@@ -145,6 +145,13 @@ def test_levels_differ_and_unknown_ones_are_refused() -> None:
         problems(Split.TRAIN, 7, 1)
 
 
+def test_more_problems_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arithmetic, "_LARGEST_INTEGER", 6)
+    monkeypatch.setattr(arithmetic, "_IN_VAIN", 50)
+    with pytest.raises(ValueError, match=r"level 1 has hardly more than \d+ different validation problems"):
+        problems(Split.VALIDATION, 1, 100_000)
+
+
 def test_circles_are_refused() -> None:
     with pytest.raises(ValueError, match="circle"):
         arithmetic.in_order(Problem((Definition("a", "b", "+", "1"), Definition("b", "a", "+", "1")), "a"))

@@ -180,11 +180,10 @@ class Decoder:
 
     def _drop(self, gone: list[int]) -> None:
         """Take rows out, closing the gaps."""
-        last = self._rows.count
+        self._model.close(np.array(gone))
         sources, targets = self._rows.remove(gone)
         if len(sources):
-            self._model.fork(sources, targets)
-        self._model.close(np.arange(self._rows.count, last))
+            self._model.move(sources, targets)
 
     def _owner(self, row: int) -> Generation:
         owner = self._rows.owner[row]

@@ -34,8 +34,10 @@ from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.scheduler import Scheduler
 from metagen.generators.torch.tokenizer import Tokenizer
+from metagen.logs import logger
 from metagen.sequence import Sequence
 
+_LOG = logger(__name__)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -45,7 +47,7 @@ class TorchEngine:
     model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), or an embedded model's name.
     device, dtype: default to CUDA and bfloat16 where there is a GPU, else CPU and float32.
     max_batch: rows that decode at once. max_context: below the model's own, if given.
-    kv_memory_bytes: keys and values of running rows and of the prefix tree together; default 1 GiB on a CPU, half of
+    kv_memory_bytes: keys and values of running rows and of the prefix tree together; default 2 GiB on a CPU, half of
     the free memory of a GPU.
     threads: of torch's operations in the engine's thread; torch's own choice if None.
 
@@ -234,6 +236,7 @@ class TorchEngine:
             self._state = "open"
         self._thread = threading.Thread(target=self._run, name=f"engine {self._name}", daemon=True)
         self._thread.start()
+        _LOG.info("engine opened", extra={"engine": repr(self), "fingerprint": self._fingerprint})
         return self
 
     def __exit__(
@@ -270,10 +273,12 @@ class TorchEngine:
                     self._deliver()
         except BaseException as error:  # noqa: BLE001 - every waiter must hear of it, whatever it is
             self._cause = error
+            _LOG.error("engine failed", extra={"engine": repr(self), "error": repr(error)})
             with self._wake:
                 self._state = "failed"
         finally:
             self._fail_all()
+            _LOG.info("engine closed", extra={"engine": repr(self), "fingerprint": self._fingerprint})
 
     def _take_in(self) -> bool:
         """New and cancelled requests; sleeps while there is nothing to do. False when the engine closes."""
@@ -352,7 +357,7 @@ def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype
 
 
 def _memory(device: torch.device) -> int:
-    return 1 << 30 if device.type != "cuda" else int(torch.cuda.mem_get_info(device)[0]) // 2
+    return 2 << 30 if device.type != "cuda" else int(torch.cuda.mem_get_info(device)[0]) // 2
 
 
 def _fingerprint(directory: Path, weights: str, dtype: torch.dtype, tokenizer: Tokenizer) -> str:

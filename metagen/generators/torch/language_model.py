@@ -62,6 +62,10 @@ class LanguageModel(Protocol[S]):
         """Let each target hold what its source holds; no row is both."""
         ...
 
+    def move(self, sources: Ints, targets: Ints) -> None:
+        """Let each target hold what its source held, and the source nothing. Targets hold nothing before."""
+        ...
+
     def truncate(self, row: int, length: int) -> None:
         """Keep the first `length` tokens of the row."""
         ...

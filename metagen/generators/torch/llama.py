@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from metagen.errors import InputError
+from metagen.errors import InputError, ModelError
 from metagen.generators.torch.checkpoint import LlamaConfig, Weights, read_config
-from metagen.generators.torch.kv import Batch, KVSegment, KVStore
+from metagen.generators.torch.kv import Batch, KVSegment, KVStore, store_tokens
 from metagen.generators.torch.language_model import Ints
 
 #: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
@@ -45,7 +46,7 @@ class Layer:
 class LlamaModel:
     """A LanguageModel over a model directory.
 
-    batch: rows that decode at once. kv_bytes: memory of keys and values; at most half of it is tails.
+    batch: rows that decode at once. kv_bytes: memory of keys and values, at most three quarters of it of rows.
     """
 
     def __init__(
@@ -73,20 +74,32 @@ class LlamaModel:
         self.weights_digest = weights.digest()
         self.rows = batch + min(PREFILL_ROWS, batch)
         self.token_bytes = 2 * config.layers * config.kv_heads * config.head_dim * dtype.itemsize
-        self.chunk = _tail(self.rows, self.token_bytes, kv_bytes, config.context, batch)
-        self.segment_tokens = (kv_bytes - self.rows * self.chunk * self.token_bytes) // self.token_bytes
+        capacities = _capacities(self.rows, batch, self.token_bytes, kv_bytes, config.context, device)
+        self.chunk = capacities[-1]
+        self.segment_tokens = kv_bytes // self.token_bytes - store_tokens(self.rows, batch, capacities)
         self._kv = KVStore(
-            config.layers, config.kv_heads, config.head_dim, self.rows, self.chunk, dtype, device
+            config.layers,
+            config.heads,
+            config.kv_heads,
+            config.head_dim,
+            self.rows,
+            batch,
+            capacities,
+            dtype,
+            device,
         )
 
     def extend(
         self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None
     ) -> Tensor:
-        batch, positions = self._kv.begin(rows, counts)
+        batch = self._kv.begin(rows, counts)
         if wanted is None and counts is not None:
             wanted = counts.cumsum() - 1
+        if batch.order is not None:
+            tokens, back = tokens[batch.order], np.argsort(batch.order)
+            wanted = back if wanted is None else back[wanted]
         x = self._embedding[torch.from_numpy(tokens).to(self.device)]
-        turns = self._turns[positions][:, None]
+        turns = self._turns[batch.position][:, None]
         for i, layer in enumerate(self._layers):
             x = self._block(x, i, layer, turns, batch)
         if wanted is not None:
@@ -119,6 +132,9 @@ class LlamaModel:
     def fork(self, sources: Ints, targets: Ints) -> None:
         self._kv.fork(sources, targets)
 
+    def move(self, sources: Ints, targets: Ints) -> None:
+        self._kv.move(sources, targets)
+
     def truncate(self, row: int, length: int) -> None:
         self._kv.truncate(row, length)
 
@@ -132,18 +148,26 @@ class LlamaModel:
         return self._kv.spill(tokens)
 
 
-def _tail(rows: int, token_bytes: int, kv_bytes: int, context: int, batch: int) -> int:
-    """Tail length: as long as useful, while all tails take at most half of the memory."""
+def _capacities(
+    rows: int, batch: int, token_bytes: int, kv_bytes: int, context: int, device: torch.device
+) -> tuple[int, ...]:
+    """Capacities of tails: as long as useful, while rows take at most three quarters of the memory.
+
+    A CPU reads little memory a second, so it has short tails for young rows; elsewhere fewer, larger products win.
+    """
     tail = min(TAIL, 1 << (context - 1).bit_length())
-    while tail > 16 and 2 * rows * tail * token_bytes > kv_bytes:
+    while True:
+        young = (tail // 8, tail * 3 // 8) if device.type == "cpu" and tail >= 64 else ()
+        capacities = (*young, tail)
+        least = -(-store_tokens(rows, batch, capacities) * token_bytes * 4 // 3)
+        if least <= kv_bytes:
+            return capacities
+        if tail <= 16:
+            raise InputError(
+                f"kv_memory_bytes={kv_bytes}: {batch} rows at once need at least {least} bytes; "
+                f"give kv_memory_bytes={least} or a smaller max_batch"
+            )
         tail //= 2
-    if 2 * rows * tail * token_bytes > kv_bytes:
-        least = 2 * rows * tail * token_bytes
-        raise InputError(
-            f"kv_memory_bytes={kv_bytes}: {batch} rows at once need at least {least} bytes; "
-            f"give kv_memory_bytes={least} or a smaller max_batch"
-        )
-    return tail
 
 
 def _read_layer(weights: Weights, i: int, c: LlamaConfig) -> Layer:
@@ -166,22 +190,30 @@ def _read_layer(weights: Weights, i: int, c: LlamaConfig) -> Layer:
     return Layer(
         norm=weights.take(base + "input_layernorm.weight", c.width),
         qkv=torch.cat(parts),
-        qkv_bias=torch.cat([b for b in biases if b is not None])
-        if all(b is not None for b in biases)
-        else None,
+        qkv_bias=_all_or_none(biases, f"{attention}{{q,k,v}}_proj.bias"),
         qk_norm=torch.cat(norms) if norms else None,
         out=weights.take(attention + "o_proj.weight", c.width, sizes["q"]),
         out_bias=weights.maybe(attention + "o_proj.bias", c.width),
         mlp_norm=weights.take(base + "post_attention_layernorm.weight", c.width),
         up=torch.cat([weights.take(f"{mlp}{n}_proj.weight", c.ff, c.width) for n in ("gate", "up")]),
-        up_bias=_both(weights.maybe(mlp + "gate_proj.bias", c.ff), weights.maybe(mlp + "up_proj.bias", c.ff)),
+        up_bias=_all_or_none(
+            [weights.maybe(f"{mlp}{n}_proj.bias", c.ff) for n in ("gate", "up")],
+            f"{mlp}{{gate,up}}_proj.bias",
+        ),
         down=weights.take(mlp + "down_proj.weight", c.width, c.ff),
         down_bias=weights.maybe(mlp + "down_proj.bias", c.width),
     )
 
 
-def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    return None if a is None or b is None else torch.cat([a, b])
+def _all_or_none(biases: Sequence[Tensor | None], names: str) -> Tensor | None:
+    """Biases of projections that are one matrix here."""
+    found = [bias for bias in biases if bias is not None]
+    if found and len(found) < len(biases):
+        raise ModelError(
+            f"{names}: {len(found)} of these {len(biases)} biases are in the weights; "
+            "a model of this kind has all of them or none: check that the file is complete"
+        )
+    return torch.cat(found) if found else None
 
 
 def _side_by_side(weight: Tensor, head_dim: int) -> Tensor:

@@ -246,7 +246,7 @@ def test_little_memory_evicts_and_still_answers_right(model_dir: Any) -> None:
         right = ask(roomy, *wanted)
         token = roomy._model.token_bytes
     with TorchEngine(
-        model_dir("llama"), threads=1, max_batch=8, kv_memory_bytes=token * (16 * 16 * 2 + 40)
+        model_dir("llama"), threads=1, max_batch=8, kv_memory_bytes=token * (16 * 16 * 2 + 296)
     ) as tight:
         assert tight._model.chunk == 16, "short tails, frozen again and again"
         found = ask(tight, *wanted)

@@ -1,6 +1,7 @@
 """The model against transformers: every architecture, every way to extend rows."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,66 @@ def test_logits_are_those_of_transformers(kind: str, model_dir: Any) -> None:
     close(model.extend(ids(2), a[100:101])[0], want[100])
 
 
+@pytest.mark.parametrize("seed", range(4))
+@torch.inference_mode()
+def test_rows_hold_what_they_should_after_any_operations(model_dir: Any, seed: int) -> None:
+    """Open, fork, move, truncate, close and extend at random: every logit is that of the row's tokens alone."""
+    model, alone = load(model_dir("llama"), batch=12), load(model_dir("llama"))
+    rng = random.Random(seed)
+    held: dict[int, list[int]] = {}
+    segments: list[tuple[list[int], list[Any]]] = [([], [])]
+    free = lambda: [r for r in range(model.rows) if r not in held]  # noqa: E731
+
+    def grow(rows: list[int]) -> None:
+        counts = [rng.choice((1, 1, 2, 40, 90)) if rng.random() < 0.4 else 1 for _ in rows]
+        new = [[rng.randrange(5, 300) for _ in range(n)] for n in counts]
+        found = model.extend(ids(*rows), np.concatenate(new), None if set(counts) == {1} else ids(*counts))
+        for row, tokens, logits in zip(rows, new, found, strict=True):
+            held[row] += tokens
+            alone.open(ids(0), [])
+            for at in range(0, len(held[row]), 200):
+                part = held[row][at : at + 200]
+                expected = alone.extend(ids(0), np.array(part), ids(len(part)))[0]
+            alone.close(ids(0))
+            torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+
+    for _ in range(60):
+        verb = rng.choice(
+            ("open", "open", "fork", "move", "truncate", "close", "save", "grow", "grow", "grow")
+        )
+        if verb == "open" and len(free()) > 4:
+            rows, (tokens, chain) = rng.sample(free(), rng.randint(1, 4)), rng.choice(segments)
+            model.open(ids(*rows), chain)
+            held |= {row: list(tokens) for row in rows}
+            grow(rows)
+        elif verb in ("fork", "move") and held and len(held) < model.rows:
+            source, target = rng.choice(list(held)), rng.choice(free())
+            getattr(model, verb)(ids(source), ids(target))
+            held[target] = list(held[source])
+            if verb == "move":
+                del held[source]
+        elif verb == "truncate" and held:
+            row = rng.choice(list(held))
+            length = rng.randrange(1, len(held[row]) + 1)
+            model.truncate(row, length)
+            held[row] = held[row][:length]
+        elif verb == "close" and len(held) > 2:
+            rows = rng.sample(list(held), 2)
+            model.close(ids(*rows))
+            for row in rows:
+                del held[row]
+        elif verb == "save" and held:
+            row = rng.choice(list(held))
+            cut = rng.randrange(1, len(held[row]) + 1)
+            chain = [s for s in (model.save(row, 0, cut), model.save(row, cut, len(held[row]))) if len(s)]
+            segments.append((list(held[row]), chain))
+        elif held:
+            grow(sorted(held) if rng.random() < 0.5 else rng.sample(list(held), rng.randint(1, len(held))))
+    model.close(np.array(list(held)))
+    assert not any(region.count for region in model._kv._regions)
+    assert not model._kv._slots.users.any(), "a slot is free when nobody uses it"
+
+
 @torch.inference_mode()
 def test_bfloat16_is_near_float32(model_dir: Any) -> None:
     full, half = (load(model_dir("qwen2"), dtype=t) for t in (torch.float32, torch.bfloat16))
@@ -95,7 +156,7 @@ def test_poisoned_rows_leave_nothing_behind(model_dir: Any) -> None:
     model = load(model_dir("llama"))
     model.open(ids(0), [])
     clean = model.extend(ids(0), ids(5, 6, 7), ids(3))
-    model._kv.tails[:, :, 0, :, :100] = torch.nan
+    model._kv._tail_of(0)[..., :3, :] = torch.nan
     model.close(ids(0), poisoned=True)
     model.open(ids(0), [])
     torch.testing.assert_close(model.extend(ids(0), ids(5, 6, 7), ids(3)), clean)
@@ -146,6 +207,19 @@ def test_missing_and_unreadable_files(model_dir: Any, tmp_path: Path) -> None:
         (directory / name).write_text("{}" if name != "model.safetensors" else "not tensors")
         with pytest.raises((ModelError, UnsupportedError)):
             TorchEngine(directory)
+
+
+@pytest.mark.parametrize("lost", ["self_attn.k_proj.bias", "mlp.up_proj.bias"])
+def test_some_biases_without_the_others(lost: str, model_dir: Any, tmp_path: Path) -> None:
+    directory = broken(model_dir("qwen2"), tmp_path / "m")
+    weights = load_file(directory / "model.safetensors")
+    base = "model.layers.1."
+    for name in ("mlp.gate_proj", "mlp.up_proj"):
+        weights[f"{base}{name}.bias"] = torch.zeros(len(weights[f"{base}{name}.weight"]))
+    del weights[base + lost]
+    save_file(weights, directory / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"layers\.1\..*bias.*of these"):
+        TorchEngine(directory)
 
 
 def test_a_tokenizer_larger_than_the_vocabulary(model_dir: Any, tmp_path: Path) -> None:
