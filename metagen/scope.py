@@ -11,62 +11,20 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from collections.abc import Sequence as Ordered
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Budget, Grant, amounts
+from metagen.budget import Account, Budget
+from metagen.call import Execute, Item, LeafCall, Remember, Request, WorstCase
 from metagen.cost import Usage
-from metagen.errors import BudgetExhausted, ScopeError, UnsupportedError
-from metagen.journal import Journal, Limit, MemoryJournal, Row, Status, row_key
+from metagen.errors import BudgetExhausted, ScopeError
+from metagen.journal import Journal, MemoryJournal, Row
 from metagen.prefixes import Prefixes
 from metagen.sequence import Sequence, digest
 from metagen.trace import Trace
 
 T = TypeVar("T")
-NOTHING = Usage()
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One thing asked of a leaf call: the digest of its prefix or content, and its number."""
-
-    content: bytes
-    index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A leaf call for several items: samples of one prefix, scores of several sequences, …
-
-    by: fingerprint of who answers. most: tokens that one item generates at most; an item may be
-    capped below that when a budget ends (None: items cannot be capped).
-    """
-
-    kind: str
-    by: str
-    items: tuple[Item, ...]
-    most: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What `execute` returns for one item. `truncated`: the grant's cap ended it."""
-
-    payload: dict[str, Any]
-    usage: Usage
-    physical: Usage = field(default_factory=Usage)
-    truncated: bool = False
-
-
-#: Positions in `Request.items` to run, and the cap in tokens, if any → one outcome each, in order.
-Execute = Callable[[Ordered[int], int | None], Awaitable[Ordered[Outcome]]]
-#: Logical worst case of running these positions under this cap; the calls are counted here.
-WorstCase = Callable[[Ordered[int], int | None], Usage]
-#: Told of rows in the moment in which they are charged, so that the next reservation knows of them.
-Remember = Callable[[list[Row]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +220,7 @@ class Scope:
         Returns the rows of the first items, in order: all, or as many as the budget allowed.
         Raises BudgetExhausted when there is not even one.
         """
-        call = _Call(self, request, execute, worst, remember)
+        call = LeafCall(self, request, execute, worst, remember)
         try:
             while call.pending:
                 await call.advance()
@@ -291,244 +249,6 @@ class Scope:
             keys = tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts)
             self._order = (self._problem.order, keys)
         return self._order
-
-
-class _Call:
-    """One leaf call on its way: what is still pending, and what has been served."""
-
-    def __init__(
-        self, scope: Scope, request: Request, execute: Execute, worst: WorstCase, remember: Remember | None
-    ) -> None:
-        self.scope, self.request, self.execute, self.worst, self.remember = (
-            scope,
-            request,
-            execute,
-            worst,
-            remember,
-        )
-        self.account = scope._account
-        self.journal = scope._problem.journal
-        self.keys = [self._key(item) for item in request.items]
-        self.pending: Ordered[int] = range(len(self.keys))
-        self.served: list[Row] = []
-        self.found: dict[int, Row] = {}
-        path = self.account.path if self.account else ()
-        self.limits = [limit for account in path for limit in _limits(account)]
-
-    def _key(self, item: Item, limit: Limit | None = None) -> bytes:
-        scope = self.scope
-        return row_key(self.request.by, scope._problem.id, scope._path, item.content, item.index, limit)
-
-    async def advance(self) -> None:
-        """Serve at least one pending item, or wait for something in flight; raises BudgetExhausted."""
-        await self._coalesce()
-        self._look_up()
-        version = self.journal.version
-        grant = await self._reserve()
-        used: Amounts | None = None
-        try:
-            granted = self.pending[: grant.count]
-            if self.journal.version != version:
-                self._look_up()
-            misses = [i for i in granted if not self._answers(self.found.get(i), grant)]
-            if any(self.keys[i] in self.journal.inflight for i in misses):
-                return
-            if misses:
-                await self._run(misses, grant)
-            if self.account is not None:
-                used = _sum(self._weight(i, grant.cap) for i in granted)
-            self._deliver([self.found[i] for i in granted], grant)
-        finally:
-            if self.account is not None:
-                self.account.settle(grant, used or ZERO)
-
-    async def _coalesce(self) -> None:
-        """Wait until no pending item is being computed by someone else, before reserving anything."""
-        inflight = self.journal.inflight
-        while inflight:
-            others = [inflight[self.keys[i]] for i in self.pending if self.keys[i] in inflight]
-            if not others:
-                return
-            ended, _ = await asyncio.wait(others, timeout=self._seconds())
-            if not ended:
-                return  # the deadline came first; what is not recorded by now is refused
-
-    def _look_up(self) -> None:
-        """Rows for the pending items: those made under a limit in force here first, then complete ones."""
-        items = self.request.items
-        keys = {self.keys[i]: i for i in self.pending}
-        keys |= {self._key(items[i], limit): i for limit in self.limits for i in self.pending}
-        # In the order of the keys: the row of a limit takes the place of the complete one.
-        found = self.journal.find(list(keys))
-        self.found = {i: found[key] for key, i in keys.items() if key in found}
-
-    async def _reserve(self) -> Grant:
-        items, ready = self.request.items, self._ready()
-        if self.account is None:
-            return Grant(ready, ZERO)
-        first = self.found.get(self.pending[0])
-        if first is not None and first.status == "refused" and first.limit is not None:
-            limit = first.limit
-            raise BudgetExhausted(limit.dimension, limit.amount, 0.0, 0.0, limit.owner)
-        place = (*self.scope._place(), items[self.pending[0]].index)
-        reserve = partial(self.account.reserve, place, self._need, ready, self.request.most)
-        return await (self._before_deadline(reserve) if first is None else reserve())
-
-    def _ready(self) -> int:
-        """Pending items up to the first of another kind: recorded, refused or new.
-
-        So what is recorded is charged, and remembered, before anything new is reserved.
-        """
-        rows = [self.found.get(i) for i in self.pending]
-        kinds = [None if row is None else row.status == "refused" for row in rows]
-        return next((k for k, kind in enumerate(kinds) if kind is not kinds[0]), len(kinds))
-
-    def _need(self, k: int, cap: int | None) -> Amounts:
-        """Worst case of the first k pending items: recorded usage for hits, the bound for misses."""
-        first = self.pending[:k]
-        if cap is None and first[0] in self.found:
-            return _sum(self._weight(i) for i in first)
-        return self._bound(self._worst(first, cap))
-
-    def _worst(self, positions: Ordered[int], cap: int | None) -> Usage:
-        return replace(self.worst(positions, cap), calls=len(positions))
-
-    def _weight(self, i: int, cap: int | None = None) -> Amounts:
-        """What a found row weighs on the budget; what its usage does not know, at its worst."""
-        usage = self.found[i].usage
-        unknown = {limit.dimension for limit in self.limits if getattr(usage, limit.dimension) is None}
-        if unknown:
-            worst = self.worst([i], cap)
-            usage = replace(usage, **{d: getattr(worst, d) for d in unknown})
-        return self._bound(usage)
-
-    def _bound(self, worst: Usage) -> Amounts:
-        """A worst case as amounts; a limit on something that cannot be bounded is an error."""
-        for limit in self.limits:
-            if getattr(worst, limit.dimension) is None:
-                raise UnsupportedError(
-                    f"a budget of {limit.amount:g} {limit.dimension} cannot be kept: "
-                    f"the {_name(self.request)} cannot bound its {limit.dimension}; "
-                    "give it a count, a price or a model shape, or limit something else"
-                )
-        return amounts(worst)
-
-    def _answers(self, row: Row | None, grant: Grant) -> bool:
-        """Whether a row may answer under this grant: a capped item is run again, unless it was capped alike."""
-        if row is None or row.status == "refused":
-            return False
-        generated = row.usage.generated
-        return grant.cap is None or (generated is not None and generated <= grant.cap)
-
-    async def _run(self, misses: list[int], grant: Grant) -> None:
-        """Execute, and record durably; identical requests meanwhile wait for the record."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        for i in misses:
-            self.journal.inflight[self.keys[i]] = done
-        started, clock = _now(), time.monotonic()
-        try:
-            outcomes = await self._before_deadline(lambda: self.execute(misses, grant.cap))
-            seconds = (time.monotonic() - clock) / max(1, len(misses))
-            rows = [
-                self._outcome(i, o, grant, started, seconds) for i, o in zip(misses, outcomes, strict=True)
-            ]
-            await self.journal.record(rows)
-            self.found.update(zip(misses, rows, strict=True))
-        finally:
-            for i in misses:
-                self.journal.inflight.pop(self.keys[i], None)
-            done.set_result(None)
-
-    def _seconds(self) -> float | None:
-        """Until the deadline; None without one."""
-        deadline = self.account.deadline if self.account else math.inf
-        return None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-
-    async def _before_deadline(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work`, which is cancelled, or not even begun, when the deadline has come."""
-        seconds = self._seconds()
-        if self.account is None or seconds is None:
-            return await work()
-        if not seconds:
-            raise self.account.overdue()
-        clock = asyncio.timeout(seconds)
-        try:
-            async with clock:
-                return await work()
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            raise self.account.overdue() from None
-
-    def _outcome(self, i: int, outcome: Outcome, grant: Grant, started: float, seconds: float) -> Row:
-        """The row of an executed item; one that the grant's cap ended is kept under the limit that binds."""
-        limit = None
-        if outcome.truncated and grant.account is not None and grant.dimension is not None:
-            account = grant.account
-            limit = Limit(account.owner, grant.dimension, float(getattr(account.budget, grant.dimension)))
-        usage = replace(outcome.usage, calls=1, seconds=seconds)
-        status: Status = "truncated" if limit else "complete"
-        return self._row(
-            i, outcome.payload, usage, outcome.physical, status=status, limit=limit, started=started
-        )
-
-    def _row(
-        self,
-        i: int,
-        payload: dict[str, Any] | None,
-        usage: Usage = NOTHING,
-        physical: Usage = NOTHING,
-        *,
-        status: Status,
-        limit: Limit | None,
-        started: float,
-    ) -> Row:
-        item, request, scope = self.request.items[i], self.request, self.scope
-        key = self._key(item, limit) if limit else self.keys[i]
-        made = (scope._problem.id, scope._path, request.kind, request.by, item.content, item.index)
-        return Row(key, *made, payload, usage, physical, status, limit, started)
-
-    def _deliver(self, rows: list[Row], grant: Grant) -> None:
-        self.served += rows
-        self.scope._problem.rows += rows
-        if self.remember is not None:
-            self.remember(rows)
-        self.pending = self.pending[grant.count :]
-        for row in rows:
-            if row.limit is not None:
-                self.scope._mark(row.limit.owner)
-
-    async def refuse(self, refusal: BudgetExhausted) -> None:
-        """Record that the pending items were refused, so that a replay takes the same branch."""
-        limit = Limit(refusal.owner, refusal.dimension, refusal.limit)
-        rows = [self._row(i, None, status="refused", limit=limit, started=_now()) for i in self.pending]
-        known = self.journal.find([row.key for row in rows])
-        self.scope._problem.rows += [known.get(row.key, row) for row in rows]
-        new = [row for row in rows if row.key not in known]
-        if new:
-            await self.journal.record(new)
-
-
-def _now() -> float:
-    """Wall clock in seconds, to the millisecond."""
-    return round(time.time(), 3)
-
-
-def _limits(account: Account) -> Iterator[Limit]:
-    """The limits that an account sets itself."""
-    for dimension in (*DIMENSIONS, "seconds"):
-        amount = getattr(account.budget, dimension)
-        if amount is not None:
-            yield Limit(account.owner, dimension, float(amount))
-
-
-def _name(request: Request) -> str:
-    return f"{request.kind} call of {request.by[:12]!r}"
-
-
-def _sum(parts: Iterable[Amounts]) -> Amounts:
-    return tuple(map(sum, zip(*parts, strict=True))) or ZERO  # type: ignore[return-value]
 
 
 def _whole(value: float | None) -> int | None:

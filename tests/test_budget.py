@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from metagen.budget import DIMENSIONS, SLACK, ZERO, Account, Amounts, Budget, Grant, Worst
+from metagen.call import Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
-from metagen.scope import Item, Outcome, Request, Scope
+from metagen.scope import Scope
 
 EXACT = {"generated", "prefilled", "calls"}
 

@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.budget import Budget
+from metagen.call import Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, ScopeError, UnsupportedError
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import Journal, MemoryJournal, Row, SQLiteJournal
-from metagen.scope import Item, Outcome, Request, Scope
+from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 
 T = TypeVar("T")

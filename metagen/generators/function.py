@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 
+from metagen.call import Item, Outcome
 from metagen.cost import Usage
 from metagen.errors import EngineError
 from metagen.generators.engine import Sample
 from metagen.generators.primitive import Primitive, letters, payload
 from metagen.journal import Row
-from metagen.scope import Item, Outcome, Scope
+from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 
 #: (prefix, seed, index) → the text that continues the prefix, or a whole Sample.

@@ -12,12 +12,13 @@ from collections.abc import Sequence as Ordered
 from functools import partial
 from typing import Any
 
+from metagen.call import Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.journal import Row
-from metagen.scope import Item, Outcome, Request, Scope
+from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Step, TokenIds, Tokens, Until, digest
 
 

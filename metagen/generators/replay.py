@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from metagen.call import Item, Outcome
 from metagen.cost import Usage
 from metagen.errors import DataError, PoolExhausted
 from metagen.generators.engine import Sample
 from metagen.generators.primitive import Primitive, payload
-from metagen.scope import Item, Outcome, Scope
+from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import ClassVar
 
+from metagen.call import Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.journal import Row
-from metagen.scope import Item, Outcome, Request, Scope
+from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 
 

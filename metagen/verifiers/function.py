@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 
+from metagen.call import Outcome
 from metagen.cost import Usage
-from metagen.scope import Outcome, Scope
+from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule, PrimitiveVerifier, score_payload
 

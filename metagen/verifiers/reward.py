@@ -15,10 +15,11 @@ from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from metagen.call import Outcome
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
-from metagen.scope import Outcome, Scope
+from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
 

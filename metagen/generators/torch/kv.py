@@ -300,7 +300,7 @@ class KVStore:
 
     def _tail_of(self, row: int) -> Tensor:
         """[layers, 2, kv_heads, capacity, head_dim]"""
-        return self._regions[self._region[row]].kv[:, :, self._place[row]]
+        return self._regions[int(self._region[row])].kv[:, :, int(self._place[row])]
 
     def _freeze(self, row: int) -> None:
         self._changes += 1
