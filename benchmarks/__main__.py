@@ -18,7 +18,7 @@ from rich.table import Table
 from benchmarks.row import Row
 
 HERE = Path(__file__).parent
-MODULES = ("scope", "engine")
+MODULES = ("scope", "stream", "engine", "long_prompt", "rewards", "startup")
 
 
 def main(chosen: list[str]) -> None:
