@@ -7,9 +7,11 @@ Exit codes: 0 all is well; 1 a fault of ours or of the machine; 2 something that
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import threading
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,6 +67,47 @@ app = typer.Typer(
 )
 
 
+class Level(StrEnum):
+    """How much is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+class Format(StrEnum):
+    """How a log is written."""
+
+    text = "text"
+    json = "json"
+
+
+class Kind(StrEnum):
+    """Tasks that `new` writes experiments for."""
+
+    arithmetic = "arithmetic"
+    jsonl = "jsonl"
+
+
+def _runs(incomplete: str) -> list[str]:
+    """Names of runs, for completion; without a match the shell completes files."""
+    names = (path.parent.name for path in Path("runs").glob("*/experiment.yaml"))
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def _experiments(incomplete: str) -> list[str]:
+    """Experiment files, for completion: those in the directory typed so far, and the shipped examples."""
+    folder = incomplete[: incomplete.rfind("/") + 1]
+    found = [folder + path.name for path in Path(folder or ".").glob("*.yaml")]
+    found += [str(path) for path in Path("examples").glob("*.yaml")] if not folder else []
+    return sorted(name for name in found if name.startswith(incomplete))
+
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or name.", autocompletion=_runs)]
+Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"metagen {__version__}")
@@ -76,12 +119,39 @@ def _main(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
     ] = False,
-) -> None: ...
+    log_level: Annotated[
+        Level | None,
+        typer.Option(envvar="METAGEN_LOG", case_sensitive=False, help="Write a log.", show_default=False),
+    ] = None,
+    log_format: Annotated[
+        Format | None,
+        typer.Option(
+            envvar="METAGEN_LOG_FORMAT",
+            case_sensitive=False,
+            help="One JSON object a line, or text.",
+            show_default=False,
+        ),
+    ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="METAGEN_LOG_FILE", help="Append the log here, not to stderr.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    if log_level or log_format or log_file:
+        from metagen import logs
+
+        level, format = log_level or Level.info, log_format or Format.text
+        logs.configure(level.value, format.value, log_file)
 
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="The experiment, a YAML file.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(help="The experiment, a YAML file.", show_default=False, autocompletion=_experiments),
+    ],
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many problems.", show_default=False)
     ] = None,
@@ -95,17 +165,33 @@ def run(
         Path | None,
         typer.Option(help="The run's directory; by default a new one in runs/.", show_default=False),
     ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Estimate what it would take; run nothing.")] = False,
+    hardware: Annotated[
+        str | None,
+        typer.Option(help="With --dry-run: the least time on such hardware (h200, …).", show_default=False),
+    ] = None,
+    probe: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --dry-run: run so many problems to measure by.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON, for programs.")] = False,
 ) -> None:
     """Run an experiment and report it."""
     from metagen.experiments import schema
 
-    _run(schema.load(file, sets=sets or (), limit=limit), out)
+    if not dry and (hardware or probe or as_json):
+        raise InputError(
+            "--hardware, --probe and --json belong to an estimate; add --dry-run, or leave them out"
+        )
+    experiment = schema.load(file, sets=sets or (), limit=limit)
+    if dry:
+        _estimate(experiment, out, hardware, probe, as_json)
+    else:
+        _run(experiment, out)
 
 
 @app.command()
-def resume(
-    directory: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or name.")],
-) -> None:
+def resume(directory: Run) -> None:
     """Go on with a run; what is recorded is not paid for again."""
     from metagen.experiments import schema
     from metagen.experiments.directory import RunDirectory
@@ -115,9 +201,7 @@ def resume(
 
 
 @app.command()
-def report(
-    directory: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or name.")],
-) -> None:
+def report(directory: Run) -> None:
     """Show a run's results; make its tables and figures anew."""
     from metagen.experiments.directory import RunDirectory
 
@@ -125,8 +209,17 @@ def report(
 
 
 @app.command()
+def compare(first: Run, second: Run) -> None:
+    """Compare two runs, problem by problem."""
+    from metagen.experiments import compare as pages
+    from metagen.experiments.directory import RunDirectory
+
+    _print(pages.publish(RunDirectory.find(first), RunDirectory.find(second)))
+
+
+@app.command()
 def show(
-    directory: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or name.")],
+    directory: Run,
     problem: Annotated[str, typer.Argument(help="The id of a problem.")],
     generator: Annotated[str | None, typer.Option(help="Only this generator.", show_default=False)] = None,
     everything: Annotated[bool, typer.Option("--all", help="All candidates, not the first few.")] = False,
@@ -136,6 +229,54 @@ def show(
     from metagen.experiments.directory import RunDirectory
 
     _print(view.show(RunDirectory.find(directory), problem, generator=generator, everything=everything))
+
+
+@app.command("ls")
+def list_runs(
+    directory: Annotated[Path, typer.Argument(help="Where the runs are, or a run.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """List runs: their state, what they did, and the best that they found."""
+    from metagen.experiments import listing
+
+    found = listing.runs(directory)
+    _show(listing.render(found, directory), listing.data(found), as_json)
+
+
+@app.command()
+def new(
+    file: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("experiment.yaml"),
+    task: Annotated[
+        Kind, typer.Option(help="What is asked: the embedded task, or problems from a file.")
+    ] = Kind.arithmetic,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="For jsonl: the problems; by default a few examples.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model directory, or an embedded model.", show_default=False)
+    ] = None,
+) -> None:
+    """Write an experiment file with a comment on everything in it."""
+    from metagen.experiments import new as templates
+
+    for path in templates.write(file, task.value, model=model or templates.MODEL, data=data):
+        typer.echo(f"wrote {path}")
+    typer.echo(f"next: metagen run {file} --dry-run")
+
+
+@app.command()
+def doctor(
+    attempt: Annotated[bool, typer.Option("--try", help="Run a model as well, which takes seconds.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what is installed, what is missing and how to get it, and what this machine can do."""
+    from metagen.experiments import doctor as examiner
+
+    found = examiner.examine(attempt=attempt)
+    _show(examiner.render(found), found.to_dict(), as_json)
+    if not found.ready:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -171,10 +312,27 @@ def _run(experiment: Experiment, out: Path | None) -> None:
         raise typer.Exit(2 if all(failure.mendable for failure in state.failures) else 1)
 
 
+def _estimate(
+    experiment: Experiment, out: Path | None, hardware: str | None, probe: int | None, as_json: bool
+) -> None:
+    from metagen.experiments import estimate as estimates
+
+    found = estimates.estimate(experiment, out, hardware=hardware, probe=probe)
+    _show(estimates.render(found), found.to_dict(), as_json)
+
+
 def _report(directory: RunDirectory) -> None:
     from metagen.experiments import report as pages
 
     _print(pages.publish(directory))
+
+
+def _show(page: RenderableType, data: Any, as_json: bool) -> None:
+    """For people, or for programs."""
+    if as_json:
+        typer.echo(json.dumps(data, indent=1))
+    else:
+        _print(page)
 
 
 def _print(page: RenderableType) -> None:

@@ -1,6 +1,8 @@
 """The command line: what people see, exit codes, and runs that are killed in the middle."""
 
 import csv
+import json
+import logging
 import os
 import resource
 import shutil
@@ -9,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -131,8 +134,8 @@ def test_interrupted_runs_end_cleanly_and_resume(place: Path, finished: Path) ->
     assert process.returncode == 130
     assert "metagen resume part" in err
     assert "Traceback" not in err + out
-    code, _, err = invoke("report", "part")
-    assert (code, "not finished (interrupted)" in err) == (2, True)
+    code, out, _ = invoke("report", "part")  # what there is so far
+    assert (code, "Incomplete (interrupted)" in out) == (0, True)
     check_resumed(place, finished)
 
 
@@ -310,3 +313,195 @@ def test_an_embedded_model_solves_problems_for_real(place: Path) -> None:
     code, out, _ = invoke("show", "tiny", "arithmetic/validation/1/0")
     assert (code, "Q:" in out) == (0, True)
     assert "tiny-0.1m" in invoke("models")[1]
+
+
+# ------------------------------------------------------------------------------------------- before a run
+
+
+def test_a_dry_run_tells_what_it_would_take_and_does_nothing(place: Path) -> None:
+    code, out, _ = invoke("run", "sums.yaml", "--dry-run")
+    assert code == 0
+    assert "8 problems: at most 128 calls" in " ".join(out.split())
+    assert (calls(place), (place / "runs").exists()) == ([], False)
+    data = json.loads(invoke("run", "sums.yaml", "--dry-run", "--json", "--limit", "3")[1])
+    assert (data["problems"], data["total"]["calls"]) == (3, 48)
+    for option in (["--json"], ["--probe", "1"], ["--hardware", "h200"]):
+        code, _, err = invoke("run", "sums.yaml", *option)
+        assert (code, "add --dry-run" in err) == (2, True)
+    assert calls(place) == []
+
+
+def test_a_dry_run_counts_what_a_run_has_recorded_as_free(place: Path, finished: Path) -> None:
+    shutil.copytree(finished / "runs", place / "runs")
+    code, out, _ = invoke("run", "sums.yaml", "--dry-run", "--out", "runs/sums")
+    assert (code, calls(place)) == (0, [])
+    assert "nothing is left to do" in " ".join(out.split())
+
+
+def test_new_writes_what_runs(place: Path) -> None:
+    """The whole way of a newcomer, on a real model."""
+    code, out, _ = invoke("new", "votes.yaml")
+    assert (code, "wrote votes.yaml" in out) == (0, True)
+    assert invoke("new", "votes.yaml")[0] == 2  # never overwritten
+    code, out, err = invoke("run", "votes.yaml", "--limit", "2", "--set", "grid.n=[1,2]")
+    assert code == 0, err
+    assert "writer/weighted@2" in (place / "runs/votes/configurations.csv").read_text()
+
+
+def test_ls_lists_runs(place: Path, finished: Path) -> None:
+    code, out, _ = invoke("ls")
+    assert (code, "no runs" in out) == (0, True)
+    shutil.copytree(finished / "runs", place / "runs")
+    code, out, _ = invoke("ls")
+    assert (code, "sums" in out, "complete" in out) == (0, True, True)
+    (row,) = json.loads(invoke("ls", "runs", "--json")[1])
+    assert (row["name"], row["state"], row["problems"], row["samples"]) == ("sums", "complete", 8, 64)
+    assert invoke("ls", "nowhere")[0] == 2
+
+
+def test_doctor_ends_with_0_where_the_main_job_can_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = invoke("doctor", "--json")
+    assert (code, json.loads(out)["ready"]) == (0, True)
+    monkeypatch.setattr("metagen.experiments.doctor._version", lambda name: None)
+    code, out, _ = invoke("doctor")
+    assert (code, "Not ready" in out) == (1, True)
+
+
+# -------------------------------------------------------------------------------------------------- logs
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Takes away the handler that a command has put in place."""
+    yield
+    root = logging.getLogger("metagen")
+    for handler in [h for h in root.handlers if h.name == "metagen"]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(logging.NOTSET)
+
+
+def test_logs_are_silent_unless_asked_for(place: Path) -> None:
+    assert "run started" not in invoke("run", "sums.yaml", "--limit", "1")[2]
+
+
+def test_a_log_of_a_run_has_events_with_fields_and_no_contents(place: Path, quiet: None) -> None:
+    words = ["--log-level", "debug", "--log-format", "json", "--log-file", "log"]
+    failing = ["--set", "generators.toy.fails_on=sum-3", "--set", "generators.toy.name=sk-secret"]
+    assert invoke(*words, "run", "sums.yaml", *failing, "--out", "part")[0] == 2
+    assert invoke(*words, "resume", "part")[0] == 2
+    text = (place / "log").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    events = [line["event"] for line in lines]
+    assert [e for e in events if e.startswith("run")] == [
+        "run started",
+        "run finished",
+        "run resumed",
+        "run finished",
+    ]
+    (first, second) = [line for line in lines if line["event"] == "run finished"]
+    assert (first["run"], first["problems"], first["samples"], first["fresh"], first["failures"]) == (
+        "part",
+        8,
+        56,
+        56,
+        1,
+    )
+    assert (second["samples"], second["fresh"], second["status"]) == (56, 0, "complete")
+    failed = next(line for line in lines if line["event"] == "problem failed")
+    assert (failed["level"], failed["problem"], failed["part"], failed["error"]) == (
+        "warning",
+        "sum-3",
+        "toy",
+        "PromptError",
+    )
+    assert "too long" in failed["reason"]
+    reused = [line["reused"] for line in lines if line["event"] == "problem done"]
+    assert sorted(reused) == [0] * 7 + [8] * 7
+    # A line for each problem at most, and neither contents nor options.
+    assert len(lines) <= 2 * (8 + 2)
+    for hidden in ("sk-secret", "step ", "A:"):
+        assert hidden not in text
+
+
+def test_the_environment_asks_for_a_log(place: Path, monkeypatch: pytest.MonkeyPatch, quiet: None) -> None:
+    monkeypatch.setenv("METAGEN_LOG", "INFO")
+    err = invoke("run", "sums.yaml", "--limit", "1")[2]
+    assert "info: run started" in err
+    assert "status=complete" in err
+    monkeypatch.setenv("METAGEN_LOG", "loud")
+    assert invoke("models")[0] == 2
+
+
+def test_an_engine_logs_its_life(place: Path, quiet: None) -> None:
+    (place / "tiny.yaml").write_text(
+        "name: tiny\ntask: {kind: arithmetic, split: validation, levels: [1], per_level: 1}\n"
+        "engines: {cpu: {kind: torch, model: tiny-0.1m}}\ngenerators: {tiny: {engine: cpu, max_tokens: 8}}\n"
+        "strategies: {single: {kind: sample}}\n"
+    )
+    _, _, err = invoke("--log-format", "json", "run", "tiny.yaml")
+    lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    opened, closed = (line for line in lines if line["event"] in ("engine opened", "engine closed"))
+    assert opened["fingerprint"] == closed["fingerprint"]
+    assert "tiny-0.1m" in opened["engine"]
+
+
+# -------------------------------------------------------------------------------------------- completion
+
+BINARIES = Path(sys.executable).parent
+#: Ask the function that the shell would ask, as the shell would.
+BASH = """
+eval "$(_METAGEN_COMPLETE=source_bash metagen)"
+complete -p metagen >&2
+COMP_WORDS=({words}); COMP_CWORD={last}
+_metagen_completion metagen "" ""
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+ZSH = """
+compdef() {{ print -u2 "complete $@" }}; _arguments() {{ print -r -- "$*" }}; _files() {{ print files }}
+eval "$(_METAGEN_COMPLETE=source_zsh metagen)"
+words=({words}); CURRENT={current}
+_metagen_completion
+"""
+
+
+def completed(shell: str, place: Path, *words: str) -> str:
+    """What a shell offers for the last of the words."""
+    script = {"bash": BASH, "zsh": ZSH}[shell]
+    quoted = " ".join(f"'{word}'" for word in ("metagen", *words))
+    code = script.format(words=quoted, last=len(words), current=len(words) + 1)
+    flags = ["--norc", "--noprofile"] if shell == "bash" else ["-f"]
+    environment = {**os.environ, "PATH": f"{BINARIES}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [shell, *flags, "-c", code], capture_output=True, text=True, cwd=place, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert "_metagen_completion" in done.stderr  # it is tied to the command
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_shells_complete_commands_runs_and_experiments(shell: str, place: Path) -> None:
+    if shutil.which(shell) is None or not (BINARIES / "metagen").exists():
+        pytest.skip(f"needs {shell}, and metagen as an installed command")
+    for name in ("sums", "votes"):
+        (place / "runs" / name).mkdir(parents=True)
+        (place / "runs" / name / "experiment.yaml").write_text("")
+    (place / "examples").mkdir()
+    (place / "examples" / "quickstart.yaml").write_text("")
+    assert "doctor" in completed(shell, place, "do")
+    offered = completed(shell, place, "resume", "su")
+    assert ("sums" in offered, "votes" in offered) == (True, False)
+    offered = completed(shell, place, "run", "")
+    assert "sums.yaml" in offered
+    assert "examples/quickstart.yaml" in offered
+    assert "--dry-run" in completed(shell, place, "run", "--dr")
+
+
+def test_completion_is_shown_for_the_shell_that_asks(place: Path) -> None:
+    environment = {**os.environ, "PATH": f"{BINARIES}:{os.environ['PATH']}"}
+    if not (BINARIES / "metagen").exists():
+        pytest.skip("needs metagen as an installed command")
+    command = ["bash", "--norc", "-c", "metagen --show-completion; true"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert "complete_bash" in done.stdout, done.stderr

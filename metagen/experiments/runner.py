@@ -28,6 +28,7 @@ from metagen.experiments.schema import dump
 from metagen.experiments.tables import ProblemRows, TableWriter
 from metagen.generators.base import Generator
 from metagen.journal import Row, SQLiteJournal
+from metagen.logs import logger
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.parallel import Candidate
@@ -36,6 +37,7 @@ from metagen.tasks.base import Problem
 if TYPE_CHECKING:
     from metagen.experiments.build import Configuration, Setup
 
+_LOG = logger(__name__)
 #: Strategies that only sample and aggregate: one pool answers them all.
 POOLABLE = ("sample", "majority", "best_of_n", "weighted")
 
@@ -58,6 +60,10 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
         directory.write("environment.json", json.dumps(environment(), indent=1) + "\n")
         work = _Run(setup, directory, journal, meter, problems)
         status: Status = "failed"
+        _LOG.info(
+            "run resumed" if journal.count() else "run started",
+            extra={"run": str(directory.root), **work.facts},
+        )
         directory.save(work.state("running"))
         directory.discard()
         try:
@@ -68,6 +74,7 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
             raise
         finally:
             directory.save(work.state(status))
+            _LOG.info("run finished", extra={"run": str(directory.root), "status": status, **work.facts})
     return work.state(status)
 
 
@@ -139,6 +146,14 @@ class _Run:
             self.experiment.seed, tuple(self._lines()), tuple(self.failures),
         )  # fmt: skip
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the log: what the work is, and how far it has come; `samples` delivered, `fresh` made now."""
+        return {
+            "experiment": self.experiment.name, "problems": len(self.problems), "samples": self.delivered,
+            "fresh": self.meter.fresh, "failures": len(self.failures), "seconds": round(self.meter.elapsed, 3),
+        }  # fmt: skip
+
     # -- the work ----------------------------------------------------------------------------------
 
     async def all(self) -> None:
@@ -176,10 +191,23 @@ class _Run:
         except MetagenError as error:
             mendable = isinstance(error, InputError)
             self.failures.append(Failure(problem.id, part, type(error).__name__, str(error), mendable))
+            _LOG.warning(
+                "problem failed",
+                extra={
+                    "problem": problem.id,
+                    "part": part,
+                    "error": type(error).__name__,
+                    "reason": str(error),
+                },
+            )
             self.meter.failures += 1
             fresh = 0
         else:
             self.delivered += samples
+            _LOG.debug(
+                "problem done",
+                extra={"problem": problem.id, "part": part, "samples": samples, "reused": samples - fresh},
+            )
         self.meter.advance(samples, fresh)
 
     async def _pool(self, pool: _Pool, out: ProblemRows) -> int:

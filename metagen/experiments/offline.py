@@ -1,0 +1,196 @@
+"""An experiment whose engines stay closed: everything is read, made and checked, and nothing can be called.
+
+Stand-ins take the place of engines. They tokenise, count and name as the engines would, where the model lies on
+this machine, and refuse every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from metagen.cost import ModelShape, Price
+from metagen.errors import EngineError, InputError, ModelError
+from metagen.experiments.specs import (
+    Experiment,
+    OrmSpec,
+    PartSpec,
+    PluginSpec,
+    PluginVerifierSpec,
+    PrmSpec,
+    TorchSpec,
+)
+from metagen.generators import tiny
+from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence
+from metagen.verifiers.base import Verifier
+
+if TYPE_CHECKING:
+    from metagen.generators.torch.tokenizer import Tokenizer
+
+ENGINE = f"{__name__}:ClosedEngine"
+UNKNOWN = f"{__name__}:Unknown"
+
+
+def closed(experiment: Experiment, *, fingerprints: bool) -> Experiment:
+    """The experiment with stand-ins for its engines, and for reward models of which nothing lies here.
+
+    fingerprints: the stand-ins have those of the engines, for which the weights are read.
+    """
+    engines = {name: _stand_in(name, spec, fingerprints) for name, spec in experiment.engines.items()}
+    verifiers = {
+        name: PluginVerifierSpec(kind=UNKNOWN) if _is_remote(spec, experiment) else spec
+        for name, spec in experiment.verifiers.items()
+    }
+    return experiment.model_copy(update={"engines": engines, "verifiers": verifiers})
+
+
+def _stand_in(name: str, spec: PartSpec, fingerprints: bool) -> PluginSpec:
+    options = {
+        key: value for key in ("dtype", "device", "max_context", "price") if (value := _option(spec, key))
+    }
+    model, needed = _model(spec), isinstance(spec, TorchSpec)
+    given = {"name": name, "model": model, "needed": needed, "fingerprints": fingerprints, "options": options}
+    return PluginSpec.model_validate({"kind": ENGINE, **given})
+
+
+def _option(spec: PartSpec, name: str) -> Any:
+    return getattr(spec, name, None) or (spec.model_extra or {}).get(name)
+
+
+def _model(spec: PartSpec) -> str | None:
+    """The directory of an engine's model, if it lies on this machine."""
+    model = _option(spec, "model")
+    try:
+        return str(tiny.resolve(model)) if isinstance(model, str) else None
+    except ModelError:
+        return None
+
+
+def _is_remote(spec: PartSpec, experiment: Experiment) -> bool:
+    """Whether a reward model has no tokenizer here to count with."""
+    if not isinstance(spec, PrmSpec | OrmSpec):
+        return False
+    model = _model(experiment.engines[spec.engine])
+    return model is None or _tokenizer(Path(model), needed=False) is None
+
+
+class ClosedEngine:
+    """Stands for an engine that is not opened.
+
+    model: its directory, if there is one here. needed: a fault of the model is an error, as it is for the engine.
+    """
+
+    def __init__(
+        self, name: str, model: str | None, *, needed: bool, fingerprints: bool, options: dict[str, Any]
+    ) -> None:
+        self.name, self._options = name, options
+        self.directory = None if model is None else Path(model)
+        self._tokenizer = _tokenizer(self.directory, needed) if self.directory else None
+        self.tokenizer_fingerprint = self._tokenizer.fingerprint if self._tokenizer else None
+        self.shape = _shape(self.directory, needed) if self.directory else None
+        self.max_context: int | None = options.get("max_context")
+        self.price = _price(name, options.get("price"))
+        self.stats = EngineStats()
+        self.fingerprint = f"closed/{name}"
+        if fingerprints and needed and self._tokenizer:
+            self.fingerprint = _fingerprint(self.directory, self._tokenizer, options)
+
+    def __repr__(self) -> str:
+        return f"engines.{self.name}"
+
+    def render(self, prefix: Sequence) -> tuple[int, ...] | None:
+        return self._tokenizer.render(prefix)[0] if self._tokenizer else None
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return self._tokenizer.encode(text) if self._tokenizer else self._refuse()
+
+    async def generate(self, request: GenerateRequest) -> NoReturn:
+        self._refuse()
+
+    async def evaluate(self, requests: list[EvaluateRequest]) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise EngineError(f"{self!r} is not opened: nothing is generated or scored here; use metagen run")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class Unknown(Verifier):
+    """Stands for a reward model that is not on this machine."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def fingerprint(self) -> str:
+        return f"closed/{self.name}"
+
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        raise EngineError(f"verifiers.{self.name} is not opened: nothing is scored here; use metagen run")
+
+
+def _price(name: str, given: Any) -> Price | None:
+    if given is None or isinstance(given, Price):
+        return given
+    try:
+        return Price(**given)
+    except TypeError:
+        raise InputError(
+            f"engines.{name}.price = {given!r}: expected a mapping with prompt: and generated:, per million tokens"
+        ) from None
+
+
+def _tokenizer(directory: Path, needed: bool) -> Tokenizer | None:
+    """The engine's own tokenizer; None where its packages, or its file, are missing."""
+    try:
+        from metagen.generators.torch.tokenizer import Tokenizer
+
+        return Tokenizer(directory, _vocabulary(directory))
+    except ImportError:
+        return None
+    except ModelError:
+        if needed:
+            raise
+        return None
+
+
+def _vocabulary(directory: Path) -> int:
+    from metagen.generators.torch.checkpoint import read_json
+
+    data = read_json(directory / "config.json")
+    return int({**data, **(data.get("text_config") or {})}.get("vocab_size", 0))
+
+
+def _shape(directory: Path, needed: bool) -> ModelShape | None:
+    try:
+        return ModelShape.from_config(directory)
+    except ModelError:
+        if needed:
+            raise
+        return None
+
+
+def _fingerprint(directory: Path | None, tokenizer: Tokenizer, options: dict[str, Any]) -> str:
+    """What the torch engine calls itself on this machine; reads the weights."""
+    import torch
+
+    from metagen.generators.torch import engine
+    from metagen.generators.torch.checkpoint import Weights
+
+    assert directory is not None
+    graphics = str(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")) != "cpu"
+    name = options.get("dtype") or ("bfloat16" if graphics else "float32")
+    dtype: torch.dtype = getattr(torch, name)
+    weights = Weights(directory, dtype, torch.device("cpu")).digest()
+    return engine._fingerprint(directory, weights, dtype, tokenizer)
