@@ -1,17 +1,24 @@
-"""Write the model cards from the validation figures: `python examples/train/cards.py figures.jsonl`."""
+"""Write the model cards with the figures of a run: `python examples/train/cards.py RUN`.
+
+RUN is a run of `examples/family.yaml` with `--set task.split=validation`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
-from typing import Any
 
 import train_generator
 import train_reward
 from llama import load
-from metagen.tasks.arithmetic import LEVELS
+from metagen.experiments.directory import RunDirectory
+from metagen.experiments.results import Pool
 from train_generator import MODELS
+
+sys.path.append(str(Path(__file__).parents[1]))
+import family_report
 
 HEAD = """---
 license: apache-2.0
@@ -56,7 +63,8 @@ Trained by `examples/train/train_reward.py {name}`: `{start}` with {extra} more 
 guess of the next token in its last layer only; layers above can compare the guess with what came), {steps:,} steps of
 {tokens:,} tokens, rate {rate}. Data: samples of the three character-level generators at temperatures 0.7 to 1.3 on
 train problems, labelled by the task's step checker, a share of them cut off at a random character, and near misses (a
-reference solution with one number changed).
+reference solution with one number changed). Beside the tags, the first layer above the generator's learns of each
+character whether any right step could have it there, and the generator's layers go on learning to write.{hard}
 {history}
 ## Use
 `config.json` names the tags. {use}
@@ -64,6 +72,14 @@ A candidate whose steps are all right but that never comes to an answer has noth
 without an answer before choosing by a process score.
 """
 
+
+#: Which verifiers of examples/family.yaml a reward model is.
+SCORES = {"tiny-prm": ("last", "min", "mean", "product"), "tiny-orm": ("orm",), "tiny-prm-weak": ("weak",)}
+
+HARD = """ Then {steps} steps on hard examples and as many others: from
+{problems:,} new problems with {samples} samples of each of the two larger generators, the {keep} wrong candidates of a
+problem that the model liked best and the {keep} right ones that it liked least. The weights are the mean of those before and
+after that round."""
 
 EARLIER = """
 The shipped weights have a history that one run of the script lacks: {what}
@@ -73,44 +89,38 @@ HISTORY = {
     "tiny-0.1m": "all steps were on an earlier corpus, wider in its fractions (denominators up to 10).",
     "tiny-0.5m": "1,500 steps were on an earlier corpus, wider in its fractions, the last 400 on the present one.",
     "tiny-2m": "the corpus was narrowed twice, after 400 steps (fewer denominators) and after 1,400 (more fractions).",
-    "tiny-prm": "the schedule was lengthened as it went, so that the rate fell, rose and fell again.",
 }
 
 
-def figures_of(rows: list[dict[str, Any]], name: str) -> str:
-    """The figures that concern one model."""
-    lines = []
-    for row in rows:
-        if row["generator"] == name:
-            levels = "".join(f" | {k}" for k in LEVELS)
-            dash = "|---" * (len(LEVELS) + 2) + "|"
-            n = max(map(int, row["majority"]))
-            single = " | ".join(f"{100 * x:.0f}" for x in row["single by level"])
-            passed = " | ".join(f"{100 * x:.0f}" for x in row["pass@n by level"])
-            lines += [
-                f"Validation, {row['problems']} problems, temperature 1, percent:\n",
-                f"| level{levels} | mean |\n{dash}",
-                f"| one sample | {single} | {100 * row['single']:.1f} |",
-                f"| pass@{n} | {passed} | |\n",
-                "| n | " + " | ".join(row["majority"]) + " |\n" + "|---" * (len(row["majority"]) + 1) + "|",
-                "| majority | " + " | ".join(f"{100 * v:.1f}" for v in row["majority"].values()) + " |",
-            ]
-        for key, value in row.items():
-            if isinstance(value, dict) and key.startswith(f"{name} "):
-                how = key.removeprefix(f"{name} ")
-                best = " / ".join(f"{100 * v:.1f}" for v in value["best-of-n"].values())
-                weighted = " / ".join(f"{100 * v:.1f}" for v in value["weighted"].values())
-                area = value["auc within, levels 20-80%"]
-                sizes = ", ".join(value["best-of-n"])
-                lines.append(
-                    f"- candidates of `{row['generator']}`, {how}: AUC within problems {area:.3f} "
-                    "(levels with 20–80% right); "
-                    f"n = {sizes}: best-of-n {best}, weighted vote {weighted}"
-                )
-    return "\n## Figures\n" + "\n".join(lines) + "\n" if lines else ""
+Figures = dict[str, list[str]]
 
 
-def card(name: str, rows: list[dict[str, Any]]) -> str:
+def figures(run: Path) -> Figures:
+    """What a run of `examples/family.yaml` says of each model, as lines of Markdown."""
+    directory = RunDirectory(run)
+    lines = directory.finished().lines
+    names = dict.fromkeys(line.generator for line in lines)
+    pools = {name: Pool.of(directory, name) for name in names}
+    count = len(next(iter(pools.values())).levels)
+    asked = f"{count} validation problems, 64 samples each at temperature 1"
+    found: Figures = {}
+    levels = list(family_report.by_level(pools, lines))
+    for generator in pools:
+        shown = [line for line in levels[2:] if line.startswith(f"| {generator} |")]
+        found[f"tiny-{generator.lower()}"] = [f"Accuracy in % on {asked}:\n", *levels[:2], *shown]
+    areas = list(family_report.aucs(pools, lines))
+    for model, verifiers in SCORES.items():
+        shown = [line for line in areas[2:] if line.split(" | ")[1] in verifiers]
+        found[model] = [
+            f"AUC within problems on {asked}: over all levels, at the levels that the generator solves 20–80% of",
+            "the time, and pooled over problems (which flatters).\n",
+            *areas[:2],
+            *shown,
+        ]
+    return found
+
+
+def card(name: str, found: Figures) -> str:
     folder = MODELS / name
     config = json.loads((folder / "config.json").read_text())
     kind = config["metagen"]["kind"]
@@ -152,14 +162,20 @@ def card(name: str, rows: list[dict[str, Any]]) -> str:
             if kind == "orm"
             else "Put `<step>` after each line; the softmax over `<+>` and `<->` there is the score of the step."
         )
-        text += REWARD.format(**common, start=plan.start, extra=plan.extra, use=use)
-    return text + figures_of(rows, name) + LIMITS
+        hard = plan.round and HARD.format(
+            steps=plan.round.steps,
+            problems=train_reward.HARD_PROBLEMS,
+            samples=train_reward.HARD_SAMPLES,
+            keep=train_reward.KEEP,
+        )
+        text += REWARD.format(**common, start=plan.start, extra=plan.extra, use=use, hard=hard or "")
+    known = "\n## Figures\n" + "\n".join(found[name]) + "\n" if name in found else ""
+    return text + known + LIMITS
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("figures", type=Path, help="what validate.py --write wrote")
-    arguments = parser.parse_args()
-    rows = [json.loads(line) for line in arguments.figures.read_text().splitlines()]
+    parser.add_argument("run", type=Path, help="a run of examples/family.yaml on validation problems")
+    found = figures(parser.parse_args().run)
     for name in (*train_generator.PLANS, *train_reward.PLANS):
-        (MODELS / name / "README.md").write_text(card(name, rows))
+        (MODELS / name / "README.md").write_text(card(name, found))

@@ -39,7 +39,7 @@ PLANS = {
     "tiny-0.1m": Plan(64, 2, 192, Recipe(3000, tokens=4096)),
     "tiny-0.5m": Plan(128, 3, 256, Recipe(1900, tokens=6144)),
     "tiny-2m": Plan(192, 4, 512, Recipe(1950, rate=3e-3, tokens=8192)),
-    "tiny-bpe": Plan(128, 2, 256, Recipe(2400, tokens=4096), merges=300),
+    "tiny-bpe": Plan(128, 2, 256, Recipe(1200, tokens=4096), merges=300),
 }
 
 
