@@ -12,6 +12,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Sequence as Ordered
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -100,6 +101,9 @@ class RewardModel(PrimitiveVerifier):
                 raise UnsupportedError(f"{name}: {engine!r} has no config.json to read tags from; give tags=")
             tags = Tags.of(engine.directory, self.kind)
         self.engine, self.tags, self.name, self.price = engine, tags, name, price
+        # What is asked is needed before, for, and after the answer, and the same steps come again and again.
+        self._encode = lru_cache(1 << 14)(engine.encode)
+        self._ask = lru_cache(1 << 10)(self._request)
         self._tag = self._token(tags.tag)
         self._labels = (self._token(tags.positive), self._token(tags.negative))
         self._fingerprint = digest(type(self).__name__, engine.fingerprint, repr(tags)).hex()
@@ -126,7 +130,7 @@ class RewardModel(PrimitiveVerifier):
         """The score from the probability of the positive label at each tag."""
 
     async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
-        requests = [self._request(s) for s in sequences]
+        requests = [self._ask(s) for s in sequences]
         given = [self._unasked(s, r) for s, r in zip(sequences, requests, strict=True)]
         asked = [request for request, score in zip(requests, given, strict=True) if score is None]
         answers = iter(await self.engine.evaluate(asked) if asked else [])
@@ -141,13 +145,13 @@ class RewardModel(PrimitiveVerifier):
         """The score of what the model is not asked about; None if it is."""
         if not request.positions:
             return Score(0.0, steps=())
-        if not {self._tag, *self._labels}.isdisjoint(self.engine.encode(sequence.text)):
+        if any(tag in sequence.text for tag in (self.tags.tag, self.tags.positive, self.tags.negative)):
             return Score(0.0, verdict="forged")
         limit = self.engine.max_context
         return None if limit is None or len(request.ids) <= limit else Score(None, verdict="too long")
 
     def _asked(self, sequences: Ordered[Sequence]) -> list[EvaluateRequest]:
-        return [r for s in sequences if self._unasked(s, r := self._request(s)) is None]
+        return [r for s in sequences if self._unasked(s, r := self._ask(s)) is None]
 
     def _outcome(self, request: EvaluateRequest, answer: Evaluated, scope: Scope) -> Outcome:
         values = tuple(_sigmoid(yes - no) for yes, no in answer.logprobs)
@@ -221,7 +225,7 @@ class ProcessRewardModel(RewardModel):
         ids = list(self.engine.render(Sequence(sequence.prompt)) or ())
         positions = []
         for step in self.split(sequence.text):
-            ids += [*self.engine.encode(step), self._tag]
+            ids += [*self._encode(step), self._tag]
             positions.append(len(ids) - 1)
         return EvaluateRequest(tuple(ids), tuple(positions), self._labels)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Sequence as Ordered
@@ -47,8 +48,8 @@ class TorchEngine:
     model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), or an embedded model's name.
     device, dtype: default to CUDA and bfloat16 where there is a GPU, else CPU and float32.
     max_batch: rows that decode at once. max_context: below the model's own, if given.
-    kv_memory_bytes: keys and values of running rows and of the prefix tree together; default 2 GiB on a CPU, half of
-    the free memory of a GPU.
+    kv_memory_bytes: keys and values of running rows and of the prefix tree together; by default 2 GiB on a CPU, or an
+    eighth of the machine's memory if that is less, and half of the free memory of a GPU.
     threads: of torch's operations in the engine's thread; torch's own choice if None.
 
     The weights are loaded at once; `with engine:` runs it. Raises ModelError, UnsupportedError or
@@ -357,7 +358,9 @@ def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype
 
 
 def _memory(device: torch.device) -> int:
-    return 2 << 30 if device.type != "cuda" else int(torch.cuda.mem_get_info(device)[0]) // 2
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0]) // 2
+    return min(2 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8)
 
 
 def _fingerprint(directory: Path, weights: str, dtype: torch.dtype, tokenizer: Tokenizer) -> str:

@@ -139,18 +139,19 @@ class PrefixTree(Generic[S]):
         if self.locked + self.reserved + tokens > self.capacity:
             return False
         self.reserved += tokens
-        self.shrink(self.capacity - self.reserved)
+        self._clear(self.capacity - self.reserved)
         return True
 
     def room(self, tokens: int) -> bool:
-        """Make room for `tokens` that nobody was promised, if that is possible.
-
-        Evicts a little more than asked for, so that a full tree is not searched at every call.
-        """
+        """Make room for `tokens` that nobody was promised, if that is possible."""
         left = self.capacity - self.reserved - tokens
-        if self.tokens > left:
-            self.shrink(left - self.capacity // 32)
+        self._clear(left)
         return self.tokens <= left
+
+    def _clear(self, tokens: int) -> None:
+        """Hold at most `tokens`; if that needs evictions, some more, so that a full tree is searched seldom."""
+        if self.tokens > tokens:
+            self.shrink(tokens - self.capacity // 16)
 
     def shrink(self, tokens: int) -> None:
         """Evict until at most `tokens` are held, or all that is left is locked."""
