@@ -202,19 +202,29 @@ def resume(directory: Run) -> None:
 
 @app.command()
 def report(directory: Run) -> None:
-    """Show a run's results; make its tables and figures anew."""
+    """Show a run's results; make its tables, figures and page (report.html) anew."""
     from metagen.experiments.directory import RunDirectory
 
     _report(RunDirectory.find(directory))
 
 
 @app.command()
-def compare(first: Run, second: Run) -> None:
+def compare(
+    first: Run,
+    second: Run,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A=B", help="Configurations that belong together.", show_default=False),
+    ] = None,
+) -> None:
     """Compare two runs, problem by problem."""
     from metagen.experiments import compare as pages
     from metagen.experiments.directory import RunDirectory
 
-    _print(pages.publish(RunDirectory.find(first), RunDirectory.find(second)))
+    if wrong := [p for p in pair or () if "=" not in p]:
+        raise InputError(f"--pair {wrong[0]!r}: expected A=B, such as small/majority@8=large/majority@8")
+    pairs = dict(p.split("=", 1) for p in pair) if pair else None
+    _print(pages.publish(RunDirectory.find(first), RunDirectory.find(second), pairs))
 
 
 @app.command()

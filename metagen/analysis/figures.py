@@ -7,9 +7,12 @@ that nothing global changes, and saved without dates, so that equal data give eq
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from html import escape
+from io import StringIO
 from math import ceil, floor, inf, isfinite, log2
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +37,14 @@ _STYLES: tuple[tuple[str, str, Any], ...] = (
     ("#E69F00", "<", (0, (8, 2))),
     ("#000000", "X", (0, (2, 2))),
 )
+#: Colours that follow the page where a figure is part of one.
+_VARIABLES = {
+    **{style[0]: f"--series-{i}" for i, style in enumerate(_STYLES)},
+    "#E4E4E4": "--grid",
+    "#555555": "--ink-soft",
+    "#333333": "--ink",
+    "#ffffff": "--paper",
+}
 _LABELS: dict[Axis, str] = {
     "samples": "samples n",
     "tokens": "tokens generated per problem",
@@ -132,14 +143,7 @@ def accuracy_by_level(
         figure, grid = _small_multiples(len(panels), title, rows_of=3)
         for axes, (name, lines) in zip(grid, panels.items(), strict=True):
             axes.set_title(name)
-            levels = sorted({v for line in lines for v in line.x})
-            for i, line in enumerate(lines):
-                shift = 0.09 * (i - (len(lines) - 1) / 2)
-                places = [levels.index(v) + shift for v in line.x]
-                _draw(axes, replace(line, x=places), *styles[line.label], band=False)
-            axes.set_xticks(range(len(levels)), [f"{v:g}" for v in levels])
-            axes.set_xlim(-0.5, len(levels) - 0.5)
-            axes.grid(visible=False, axis="x")
+            _by_level(axes, lines, styles)
         _accuracy_axes(grid, [line for lines in panels.values() for line in lines])
         _outer_labels(grid, level)
         _legend(figure, styles)
@@ -205,6 +209,68 @@ def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     return png, svg
 
 
+def inline(figure: Figure, name: str, title: str) -> str:
+    """A figure as an SVG element for a page: text stays text, in the fonts and colours of the page.
+
+    name: prefix of its ids, unique in the page. title: what a screen reader says instead; without one it says
+    nothing. Colours become the CSS variables `--series-0`, … of the palette, and `--ink`, `--grid` and `--paper`
+    of what is drawn around the lines.
+    """
+    written = StringIO()
+    with _style(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(written, format="svg", metadata={"Date": None}, transparent=True)
+    svg = written.getvalue()
+    svg = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{name}-", svg)
+    for colour, variable in _VARIABLES.items():
+        svg = re.sub(rf"{colour}\b", f"var({variable}, {colour})", svg, flags=re.IGNORECASE)
+    # Characters without a colour are black by themselves.
+    svg = re.sub(r"(<text style=\")(?![^\"]*fill)", r"\1fill: var(--ink, #333333); ", svg)
+    opening = f'<svg role="img" aria-label="{escape(title)}"' if title else '<svg aria-hidden="true"'
+    return re.sub(r' (?:width|height)="[\d.]+pt"', "", svg.replace("<svg", opening, 1), count=2).strip()
+
+
+def swatch(label: str, labels: Sequence[str]) -> Figure:
+    """The look of one of `labels` in the figures that show them all, for a legend that stands in a page."""
+    colour, marker, dash = _styles(labels)[label]
+    with _style():
+        figure = Figure(figsize=(0.6, 0.2))
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        axes.set_axis_off()
+        line = Line(label, [0.0, 0.5, 1.0], [0.0, 0.0, 0.0])
+        _draw(axes, line, colour, "None", dash, band=False)
+        _draw(axes, replace(line, x=[0.5], y=[0.0]), colour, marker, dash, band=False)
+        axes.set_xlim(0.0, 1.0)
+    return figure
+
+
+def panel(
+    lines: Sequence[Line], labels: Sequence[str], span: tuple[float, float], *, x: Axis | str, title: str = ""
+) -> Figure:
+    """One panel by itself, for a page that sets panels side by side, or one below the other.
+
+    labels: of all lines in all panels, so that equal ones look alike. span: the least and the greatest accuracy in
+    all of them. x: a cost; any other text names levels of difficulty.
+    """
+    _something({title: lines})
+    styles = _styles(labels)
+    with _style():
+        figure = _figure(4.3, 3.2, "")
+        axes = figure.subplots()
+        axes.set_title(title)
+        if x in _LABELS:
+            for line in lines:
+                _draw(axes, line, *styles[line.label], band=True)
+            _cost_axis(axes, x, [v for line in lines for v in line.x])
+            _outer_labels([axes], _LABELS[x])
+        else:
+            _by_level(axes, lines, styles)
+            _outer_labels([axes], x)
+        _accuracy_axes([axes], [*lines, Line("", [1.0, 1.0], span)])
+    return figure
+
+
 def _style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(_RC)
 
@@ -258,6 +324,17 @@ def _draw(axes: Axes, line: Line, colour: str, marker: str, dash: Any, *, band: 
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, linewidth=0, zorder=1)
     else:
         axes.vlines(line.x, line.low, line.high, color=colour, linewidth=1.1, alpha=0.7, zorder=2)
+
+
+def _by_level(axes: Axes, lines: Sequence[Line], styles: Mapping[str, tuple[str, str, Any]]) -> None:
+    levels = sorted({v for line in lines for v in line.x})
+    for i, line in enumerate(lines):
+        shift = 0.09 * (i - (len(lines) - 1) / 2)
+        places = [levels.index(v) + shift for v in line.x]
+        _draw(axes, replace(line, x=places), *styles[line.label], band=False)
+    axes.set_xticks(range(len(levels)), [f"{v:g}" for v in levels])
+    axes.set_xlim(-0.5, len(levels) - 0.5)
+    axes.grid(visible=False, axis="x")
 
 
 def _cost_axis(axes: Axes, x: Axis, values: Sequence[float]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import metagen
+from metagen import html
 from metagen.errors import InputError, MetagenError
 
 #: Where runs lie unless the user says otherwise.
@@ -191,6 +192,27 @@ class RunDirectory:
     @property
     def resume_hint(self) -> str:
         return f"go on with: metagen resume {self.root}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how far the run came and, when it is finished, what it found."""
+        # What derives results stands above this module.
+        from metagen.experiments.results import derive
+
+        try:
+            state = self.state()
+        except InputError as error:
+            return f"<div>{html.text(error)}</div>"
+        said = (
+            f"<b>{html.text(state.name)}</b> ({state.status}): {state.problems:,} problems, "
+            f"{state.samples:,} samples, seed {state.seed}"
+        )
+        if state.failures:
+            said += f", {len(state.failures):,} failures"
+        try:
+            results = derive(self, self.finished().lines)._repr_html_()
+        except InputError:
+            results = f"<br>{html.text(self.resume_hint)}"
+        return f"<div>{said}{results}</div>"
 
 
 def nearest(name: str, known: Iterable[str], what: str) -> str:

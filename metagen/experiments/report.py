@@ -29,11 +29,22 @@ BUDGETS = 6
 
 
 def publish(directory: RunDirectory) -> RenderableType:
-    """Derive the tables and figures of a finished run, write them, and show what they say."""
-    state = directory.finished()
-    results = derive(directory, state.lines)
-    results.write(directory.root)
-    return render(state, results, directory, draw(state, results, directory))
+    """Derive the tables, figures and page of a run, write them, and show what they say.
+
+    Of a run without an end only the page is written, with what is recorded so far.
+    """
+    # The page is made with the words and panels of this module.
+    from metagen.experiments import page, unfinished
+
+    with unfinished.tables(directory) as (found, state):
+        results = derive(found, state.lines)
+        drawn: list[Path] = []
+        if found == directory:
+            results.write(directory.root)
+            drawn = draw(state, results, directory)
+        if results.configurations:
+            page.write(directory, found, state, results)
+        return render(state, results, directory, drawn)
 
 
 def render(
@@ -65,6 +76,13 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
     if state.status == "failed":
         line.append("\nNothing was solved: every part of the work failed.", "bold red")
         line.append(f" Mend what is named below, then {directory.resume_hint}")
+    if state.status in ("running", "interrupted"):
+        solved = min((m.problems for m in results.configurations), default=0)
+        line.append(
+            f"\nIncomplete ({state.status}): {state.problems - solved:,} of the problems are missing",
+            "bold yellow",
+        )
+        line.append(f"; {directory.resume_hint}")
     honest = [m for m in results.configurations if not m.oracle]
     if honest:
         best = max(honest, key=lambda m: m.accuracy)
@@ -84,15 +102,23 @@ def accuracies(measured: Ordered[Measured]) -> Table:
     table.add_column("strategy")
     for n in sizes:
         table.add_column(f"n = {n}" if n == sizes[0] else str(n), justify="right")
+    for generator, top, rows in accuracies_by_size(measured):
+        for i, (strategy, at) in enumerate(rows):
+            table.add_row(generator if i == 0 else "", strategy, *(_cell(at.get(n), top) for n in sizes))
+        table.add_section()
+    return table
+
+
+def accuracies_by_size(
+    measured: Iterable[Measured],
+) -> list[tuple[str, float, list[tuple[str, dict[int, Measured]]]]]:
+    """Each generator with its highest accuracy, oracles aside, and its strategies by n; without an n stands at 1."""
+    found = []
     for generator, group in groupby(measured, key=lambda m: m.generator):
         ours = list(group)
         top = max((m.accuracy for m in ours if not m.oracle), default=-1.0)
-        for i, (strategy, cells) in enumerate(_by_strategy(ours)):
-            at = {m.n or 1: m for m in cells}
-            row = [_cell(at.get(n), top) for n in sizes]
-            table.add_row(generator if i == 0 else "", strategy, *row)
-        table.add_section()
-    return table
+        found.append((generator, top, [(s, {m.n or 1: m for m in cells}) for s, cells in _by_strategy(ours)]))
+    return found
 
 
 def _by_strategy(measured: Iterable[Measured]) -> Iterator[tuple[str, list[Measured]]]:
@@ -183,14 +209,14 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
     measured = results.configurations
     save(
         figures.curves(
-            _panels(measured, "generator"), x="samples", title=f"{state.name}: accuracy against samples"
+            panels(measured, "generator"), x="samples", title=f"{state.name}: accuracy against samples"
         ),
         "accuracy-samples",
     )
     if all(m.flops for m in measured):
         save(
             figures.curves(
-                _panels(measured, "strategy", "flops"),
+                panels(measured, "strategy", "flops"),
                 x="flops",
                 title=f"{state.name}: accuracy against FLOPs",
             ),
@@ -205,7 +231,7 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
     if all(m.generated for m in measured):
         save(
             figures.curves(
-                _panels(measured, "generator", "generated"),
+                panels(measured, "generator", "generated"),
                 x="tokens",
                 title=f"{state.name}: accuracy against tokens",
             ),
@@ -215,14 +241,14 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
         largest = max(level.n or 1 for level in results.levels)
         save(
             figures.accuracy_by_level(
-                _level_panels(results.levels), title=f"{state.name}: accuracy by level, at most n = {largest}"
+                level_panels(results.levels), title=f"{state.name}: accuracy by level, at most n = {largest}"
             ),
             "accuracy-levels",
         )
     return made
 
 
-def _panels(
+def panels(
     measured: Iterable[Measured], panel: Literal["generator", "strategy"], cost: Cost | None = None
 ) -> dict[str, list[figures.Line]]:
     """A panel for each generator with its strategies as lines, or the other way round."""
@@ -235,14 +261,14 @@ def _panels(
         return {
             title: [_by_size(name, ms, lines) for name, ms in lines.items()] for title, lines in found.items()
         }
-    panels = {
+    curves = {
         title: [_line(name, [getattr(m, cost or "n") for m in ms], ms) for name, ms in lines.items()]
         for title, lines in found.items()
     }
     # A panel of single points shows little: their costs are where the curves of the others begin.
     return {
-        title: lines for title, lines in panels.items() if max(len(line.x) for line in lines) > 1
-    } or panels
+        title: lines for title, lines in curves.items() if max(len(line.x) for line in lines) > 1
+    } or curves
 
 
 def _by_size(name: str, ours: Ordered[Measured], panel: Mapping[str, Ordered[Measured]]) -> figures.Line:
@@ -253,7 +279,7 @@ def _by_size(name: str, ours: Ordered[Measured], panel: Mapping[str, Ordered[Mea
     return _line(name, [m.n or 1 for m in ours], ours)
 
 
-def _level_panels(levels: Iterable[LevelMeasured]) -> dict[str, list[figures.Line]]:
+def level_panels(levels: Iterable[LevelMeasured]) -> dict[str, list[figures.Line]]:
     """For each generator, each strategy at its largest n."""
     found: dict[str, dict[str, list[LevelMeasured]]] = {}
     for level in levels:
@@ -318,7 +344,11 @@ def _failures(state: State) -> Iterator[RenderableType]:
 
 def _files(directory: RunDirectory, drawn: Iterable[Path]) -> Iterator[RenderableType]:
     drawn = list(drawn)
-    rows = [("tables", f"{directory.root}/configurations.csv, levels.csv and .parquet; candidates.parquet")]
+    rows = [("page", f"{directory.root}/report.html")]
+    if directory.table("candidates").exists():
+        rows.append(
+            ("tables", f"{directory.root}/configurations.csv, levels.csv and .parquet; candidates.parquet")
+        )
     if drawn:
         names = ", ".join(sorted({path.stem for path in drawn}))
         rows.append(("figures", f"{directory.figures}/  {names} (.png, .svg)"))

@@ -19,6 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from metagen import html
 from metagen.analysis.bootstrap import interval
 from metagen.analysis.estimators import best_of_k, majority_at_k, pass_at_k, weighted_at_k
 from metagen.errors import DataError
@@ -28,6 +29,8 @@ from metagen.experiments.tables import read
 
 Floats = NDArray[np.float64]
 POOLED, DIRECT = "average over subsets", "direct"
+#: Configurations that a notebook shows.
+SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,32 @@ class LevelMeasured:
     oracle: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Results:
     """What a run found, in the order of its configurations."""
 
     configurations: tuple[Measured, ...]
     levels: tuple[LevelMeasured, ...]
+
+    def __repr__(self) -> str:
+        return f"Results({len(self.configurations)} configurations, {len(self.levels)} by level)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: accuracy with its interval and the cost of a problem, configuration by configuration."""
+        rows = [
+            (
+                html.text(m.label),
+                f"{100 * m.accuracy:.1f}%",
+                f"{100 * m.low:.0f}–{100 * m.high:.0f}" if m.low <= m.high else "–",
+                html.bar(m.accuracy),
+                html.amount(m.tokens),
+                html.amount(m.flops),
+            )
+            for m in self.configurations[:SHOWN]
+        ]
+        if more := len(self.configurations) - len(rows):
+            rows.append((f"… {more} more: configurations.csv", "", "", "", "", ""))
+        return html.table(("configuration", "solved", "95% interval", "", "tokens", "FLOPs"), rows)
 
     def write(self, root: Path) -> None:
         """`configurations` and `levels`, as Parquet and as CSV."""

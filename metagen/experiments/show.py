@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Sequence as Ordered
-from typing import Any
 
 import pyarrow.parquet as pq
 from rich import box
@@ -19,9 +17,8 @@ from rich.text import Text
 
 from metagen.errors import InputError
 from metagen.experiments.directory import Line, RunDirectory, State, nearest
+from metagen.experiments.problem import Distinct, Examined, Pool, Record, examine
 from metagen.experiments.report import amount
-from metagen.experiments.tables import read
-from metagen.strategies.aggregate import best_of, weighted_vote
 
 #: From the worst score to the best; readable on light and on dark ground.
 COLOURS = ("red3", "dark_orange3", "gold3", "chartreuse4", "green4")
@@ -29,7 +26,6 @@ COLOURS = ("red3", "dark_orange3", "gold3", "chartreuse4", "green4")
 SHOWN = 6
 #: Answers shown with their votes.
 ANSWERS = 10
-Record = Mapping[str, Any]
 
 
 def show(
@@ -37,8 +33,8 @@ def show(
 ) -> RenderableType:
     """Raises InputError, with the nearest names, for a problem or a generator that the run does not have."""
     state = directory.finished()
-    found = read(directory.table("problems"), problem=problem).to_pylist()
-    if not found:
+    found = next(examine(directory, state.lines, problem=problem), None)
+    if found is None:
         known = pq.read_table(directory.table("problems"), columns=["problem"])["problem"].to_pylist()
         raise InputError(
             f"the run {str(directory.root)!r} has no problem {problem!r}; {nearest(problem, known, 'problems')}"
@@ -46,150 +42,90 @@ def show(
     names = list(dict.fromkeys(line.generator for line in state.lines))
     if generator is not None and generator not in names:
         raise InputError(f"the run has no generator {generator!r}; {nearest(generator, names, 'generators')}")
-    candidates = read(directory.table("candidates"), problem=problem).sort_by("sample").to_pylist()
-    outcomes = read(directory.table("outcomes"), problem=problem).to_pylist()
-    spent = read(directory.table("costs"), problem=problem).to_pylist()
-    parts: list[RenderableType] = [_asked(found[0])]
+    pools = {pool.generator: pool for pool in found.pools}
+    parts: list[RenderableType] = [_asked(found)]
     for name in [generator] if generator else names:
-        ours = [c for c in candidates if c["generator"] == name]
-        lines = [line for line in state.lines if line.generator == name]
-        parts += _generator(
-            name, ours, lines, found[0]["salt"], [s for s in spent if s["generator"] == name], everything
-        )
-        parts += _direct(lines, outcomes)
+        if name in pools:
+            parts += _generator(pools[name], everything)
+        parts += _direct([line for line in state.lines if line.generator == name], found.outcomes)
     parts += _failed(state, problem)
     return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
 
 
-def _asked(problem: Record) -> RenderableType:
-    level = f", level {problem['level']}" if problem["level"] is not None else ""
-    title = Text.assemble((problem["problem"], "bold"), level)
+def _asked(problem: Examined) -> RenderableType:
+    level = f", level {problem.level}" if problem.level is not None else ""
     return Panel(
-        Text(problem["prompt"].rstrip("\n")),
-        title=title,
+        Text(problem.prompt.rstrip("\n")),
+        title=Text.assemble((problem.problem, "bold"), level),
         title_align="left",
-        subtitle=Text(f"answer: {problem['reference']}"),
+        subtitle=Text(f"answer: {problem.reference}"),
         subtitle_align="left",
     )
 
 
-def _generator(
-    name: str,
-    candidates: Ordered[Record],
-    lines: Ordered[Line],
-    salt: str,
-    spent: Ordered[Record],
-    everything: bool,
-) -> Iterator[RenderableType]:
-    if not candidates:
-        return
-    right = sum(c["correct"] for c in candidates)
-    yield Rule(Text(f"{name}: {right} of {len(candidates)} right", "bold"), align="left")
-    for part in (
-        _candidates(candidates, everything),
-        _votes(candidates),
-        _chosen(candidates, lines, salt),
-        _spent(spent),
-    ):
+def _generator(pool: Pool, everything: bool) -> Iterator[RenderableType]:
+    yield Rule(Text(f"{pool.generator}: {pool.right} of {pool.size} right", "bold"), align="left")
+    for part in (_candidates(pool, everything), _votes(pool), _chosen(pool), _spent(pool)):
         yield Padding(part, (0, 0, 1, 0))
 
 
-def _verifiers(candidate: Record) -> list[str]:
-    return [name.removeprefix("score.") for name in candidate if name.startswith("score.")]
-
-
-def _candidates(candidates: Ordered[Record], everything: bool) -> RenderableType:
+def _candidates(pool: Pool, everything: bool) -> RenderableType:
     """Distinct candidates with their steps; a step's score stands before it."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_lines=True)
-    scored = [v for v in _verifiers(candidates[0]) if any(c[f"score.{v}"] is not None for c in candidates)]
-    process = next((v for v in scored if any(c[f"steps.{v}"] for c in candidates)), None)
     table.add_column("sample", justify="right")
-    for verifier in scored:
+    for verifier in pool.verifiers:
         table.add_column(verifier, justify="right")
     table.add_column("tokens", justify="right")
-    table.add_column("steps" if process is None else f"steps, scored by {process}")
-    first: dict[str, Record] = {}
-    for c in candidates:
-        first.setdefault(c["text"], c)
-    times = Counter(c["text"] for c in candidates)
-    shown = list(first.values())[: None if everything else SHOWN]
+    table.add_column("steps" if pool.process is None else f"steps, scored by {pool.process}")
+    shown = pool.distinct[: None if everything else SHOWN]
     for c in shown:
-        often = f"\n×{times[c['text']]}" if times[c["text"]] > 1 else ""
-        number = Text(f"{c['sample']} ", justify="right").append(*_mark(c["correct"])).append(often, "dim")
-        tokens = "?" if c["generated"] is None else f"{c['generated']:.0f}"
-        table.add_row(number, *(_score(c[f"score.{v}"]) for v in scored), tokens, _steps(c, process))
-    if len(shown) == len(first):
+        often = f"\n×{len(c.samples)}" if len(c.samples) > 1 else ""
+        number = Text(f"{c.samples[0]} ", justify="right").append(*_mark(c.correct)).append(often, "dim")
+        tokens = "?" if c.tokens is None else f"{c.tokens:.0f}"
+        table.add_row(number, *(_score(c.scores[v]) for v in pool.verifiers), tokens, _steps(c, pool.process))
+    if len(shown) == len(pool.distinct):
         return table
-    return Group(table, Text(f"… {len(first) - len(shown)} more candidates: add --all", "dim"))
+    return Group(table, Text(f"… {len(pool.distinct) - len(shown)} more candidates: add --all", "dim"))
 
 
-def _steps(candidate: Record, process: str | None) -> Text:
-    """The text, line by line; values of steps are matched to lines where there is one each."""
-    lines = candidate["text"].splitlines() or [""]
-    values = candidate[f"steps.{process}"] if process else None
+def _steps(candidate: Distinct, process: str | None) -> Text:
+    """The text, line by line; a step's value before it."""
     text = Text()
-    for i, line in enumerate(lines):
-        if values and len(values) == len(lines):
-            text.append(f"{values[i]:.2f} ", _colour(values[i])).append(line)
-        else:
-            text.append(line)
-        text.append("\n" if i < len(lines) - 1 else "")
-    if not candidate["eligible"]:
-        why = "unfinished" if candidate["finish"] not in ("eos", "stop") else "no answer that can be read"
-        text.append(f"\n[{why}]", "dim italic")
+    for i, (line, value) in enumerate(candidate.scored_lines(process)):
+        text.append("\n" if i else "")
+        if value is not None:
+            text.append(f"{value:.2f} ", _colour(value))
+        text.append(line)
+    if candidate.flaw:
+        text.append(f"\n[{candidate.flaw}]", "dim italic")
     return text
 
 
-def _votes(candidates: Ordered[Record]) -> Table:
+def _votes(pool: Pool) -> Table:
     """Answers by votes, with the total score that each verifier gives them."""
-    verifiers = _verifiers(candidates[0])
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("answer", "", "votes", *(f"Σ {v}" for v in verifiers)):
+    for name in ("answer", "", "votes", *(f"Σ {v}" for v in pool.verifiers)):
         table.add_column(name, justify="left" if name in ("answer", "") else "right")
-    able = [c for c in candidates if c["eligible"]]
-    answers = Counter(c["key"] for c in able).most_common()
-    for key, votes in answers[:ANSWERS]:
-        ours = [c for c in able if c["key"] == key]
-        style = "green" if ours[0]["correct"] else "default"
-        bar = Bar(len(candidates), 0, votes, width=24, color="green" if ours[0]["correct"] else "grey50")
-        totals = (f"{sum(c[f'score.{v}'] or 0.0 for c in ours):.2f}" for v in verifiers)
-        table.add_row(
-            Text(key, style).append(" ").append(*_mark(ours[0]["correct"])), bar, str(votes), *totals
-        )
-    if others := answers[ANSWERS:]:
-        table.add_row(Text(f"{len(others)} others", "dim"), "", str(sum(votes for _, votes in others)))
-    if rest := len(candidates) - len(able):
-        table.add_row(
-            Text("no vote", "dim"), Bar(len(candidates), 0, rest, width=24, color="grey35"), str(rest)
-        )
+    for vote in pool.votes[:ANSWERS]:
+        bar = Bar(pool.size, 0, vote.votes, width=24, color="green" if vote.correct else "grey50")
+        key = Text(vote.key, "green" if vote.correct else "default").append(" ").append(*_mark(vote.correct))
+        table.add_row(key, bar, str(vote.votes), *(f"{vote.totals[v]:.2f}" for v in pool.verifiers))
+    if others := pool.votes[ANSWERS:]:
+        table.add_row(Text(f"{len(others)} others", "dim"), "", str(sum(vote.votes for vote in others)))
+    if pool.silent:
+        bar = Bar(pool.size, 0, pool.silent, width=24, color="grey35")
+        table.add_row(Text("no vote", "dim"), bar, str(pool.silent))
     return table
 
 
-def _chosen(candidates: Ordered[Record], lines: Ordered[Line], salt: str) -> Table:
-    """What each strategy makes of the pool, at its largest n: of the first n candidates, as if it ran now."""
+def _chosen(pool: Pool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("strategy", "chooses", "sample"):
         table.add_column(name)
-    largest = {line.strategy: line for line in sorted(lines, key=lambda line: line.n or 1) if line.pooled}
-    for line in largest.values():
-        pool = candidates[: line.n or 1]
-        best = pool[choose(pool, line, salt)]
-        label = f"{line.strategy}{f'@{line.n}' if line.n else ''}{' (oracle)' if line.oracle else ''}"
-        answer = Text(best["answer"] or "no answer").append(" ").append(*_mark(best["correct"]))
-        table.add_row(label, answer, str(best["sample"]))
+    for choice in pool.choices:
+        answer = Text(choice.answer or "no answer").append(" ").append(*_mark(choice.correct))
+        table.add_row(choice.label, answer, str(choice.sample))
     return table
-
-
-def choose(candidates: Ordered[Record], line: Line, salt: str) -> int:
-    """The index of the candidate that a pooled configuration picks, by the strategies' own rules."""
-    if line.kind == "sample":
-        return 0
-    able = [i for i, c in enumerate(candidates) if c["eligible"]] or list(range(len(candidates)))
-    keys, texts = [candidates[i]["key"] for i in able], [candidates[i]["text"] for i in able]
-    weights = [candidates[i][f"score.{line.verifier}"] if line.verifier else 1.0 for i in able]
-    if line.kind == "best_of_n":
-        return able[best_of(weights, texts, salt).index]
-    return able[weighted_vote(keys, weights, texts, salt).index]
 
 
 def _direct(lines: Ordered[Line], outcomes: Ordered[Record]) -> Iterator[RenderableType]:
@@ -208,16 +144,14 @@ def _direct(lines: Ordered[Line], outcomes: Ordered[Record]) -> Iterator[Rendera
     yield Padding(table, (0, 0, 1, 0))
 
 
-def _spent(spent: Ordered[Record]) -> Table:
+def _spent(pool: Pool) -> Table:
     """Usage of the pool, by part."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("spent on", "prefilled", "cached", "generated", "FLOPs", "seconds"):
         table.add_column(name, justify="left" if name == "spent on" else "right")
-    most = max((s["n"] for s in spent), default=0)
-    for s in spent:
-        if s["n"] == most:
-            counts = (_amount(s[name]) for name in ("prefilled", "cached", "generated", "flops"))
-            table.add_row(s["part"], *counts, f"{s['seconds']:.2f}")
+    for s in pool.spent:
+        counts = (_amount(s[name]) for name in ("prefilled", "cached", "generated", "flops"))
+        table.add_row(s["part"], *counts, f"{s['seconds']:.2f}")
     return table
 
 

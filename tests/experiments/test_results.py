@@ -12,8 +12,8 @@ import pytest
 from metagen.cost import ModelShape, Usage, decode_flops, prefill_flops
 from metagen.experiments import build, costs, runner, schema
 from metagen.experiments.directory import RunDirectory, State
+from metagen.experiments.problem import choose
 from metagen.experiments.results import Pool, Results, derive
-from metagen.experiments.show import choose
 from metagen.experiments.tables import TableWriter
 from metagen.journal import Row
 from metagen.sequence import Prompt, Sequence

@@ -1,0 +1,257 @@
+"""Two runs, paired: every configuration that both have, over the problems that both have solved or failed.
+
+Problems are the same when id, prompt and reference are. Differences are means over problems, with BCa intervals;
+p-values are those of the paired randomisation test (which for single runs is McNemar's), corrected by Holm for the
+number of comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Ordered
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import isnan
+
+import numpy as np
+import pyarrow.compute as pc
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from metagen.analysis.bootstrap import Difference, paired_difference
+from metagen.errors import InputError
+from metagen.experiments import unfinished
+from metagen.experiments.directory import Line, RunDirectory, nearest
+from metagen.experiments.report import percent
+from metagen.experiments.results import Pool
+from metagen.experiments.tables import read
+
+#: Problems gained or lost that are named, and configurations of which they are.
+NAMED = 5
+#: Significance, after correction.
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One configuration in both runs: b − a over the problems that both have.
+
+    a, b: accuracies. p_value: Holm's. gained, lost: problems that only b, or only a, is more often right than wrong on.
+    """
+
+    name: str
+    oracle: bool
+    a: float
+    b: float
+    difference: Difference
+    p_value: float
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is a difference, beyond chance and the number of comparisons."""
+        return self.p_value <= ALPHA
+
+
+def publish(a: RunDirectory, b: RunDirectory, pairs: Mapping[str, str] | None = None) -> RenderableType:
+    """What two runs differ in, for the terminal.
+
+    pairs: configurations of a, each with the one of b to compare it with; by default those of equal names.
+    Raises InputError where the runs share no problem or no configuration, or a problem of one id is not the same.
+    """
+    compared, problems = compare(a, b, pairs)
+    return render(compared, problems, a, b)
+
+
+def compare(
+    a: RunDirectory, b: RunDirectory, pairs: Mapping[str, str] | None = None
+) -> tuple[list[Compared], tuple[int, int, int]]:
+    """The comparisons, and the numbers of problems: in both, in a, in b."""
+    with ExitStack() as stack:
+        (first, one), (second, two) = (stack.enter_context(unfinished.tables(run)) for run in (a, b))
+        shared, sizes = _problems(first, second, a, b)
+        chosen = _pairs(one.lines, two.lines, pairs, a, b)
+        left = solved(first, [x for x, _ in chosen])
+        right = solved(second, [y for _, y in chosen])
+        found = []
+        for x, y in chosen:
+            ids = [id for id in shared if id in left[x.name] and id in right[y.name]]
+            if ids:
+                found.append((x, y, ids, [left[x.name][i] for i in ids], [right[y.name][i] for i in ids]))
+    if not found:
+        raise InputError(
+            f"no configuration of {str(a.root)!r} and {str(b.root)!r} has finished a problem in both; resume the runs"
+        )
+    differences = [paired_difference(theirs, ours) for *_, ours, theirs in found]
+    p_values = holm([d.p_value for d in differences])
+    compared = [
+        Compared(
+            name=x.name if x.name == y.name else f"{x.name} → {y.name}",
+            oracle=x.oracle or y.oracle,
+            a=float(np.mean(ours)),
+            b=float(np.mean(theirs)),
+            difference=difference,
+            p_value=p,
+            gained=tuple(i for i, p, q in zip(ids, ours, theirs, strict=True) if p <= 0.5 < q),
+            lost=tuple(i for i, p, q in zip(ids, ours, theirs, strict=True) if q <= 0.5 < p),
+        )
+        for (x, y, ids, ours, theirs), difference, p in zip(found, differences, p_values, strict=True)
+    ]
+    return compared, sizes
+
+
+def solved(directory: RunDirectory, lines: Iterable[Line]) -> dict[str, dict[str, float]]:
+    """Configurations, each with its accuracy on every problem that it has finished, by id."""
+    pools: dict[str, tuple[Pool, list[str]]] = {}
+    found: dict[str, dict[str, float]] = {}
+    for line in lines:
+        if not line.pooled:
+            table = read(directory.table("outcomes"), ["problem", "correct"], configuration=line.name)
+            rows = zip(table["problem"].to_pylist(), table["correct"].to_pylist(), strict=True)
+            found[line.name] = {problem: float(correct) for problem, correct in rows}
+            continue
+        if line.generator not in pools:
+            columns = ["problem", "place", "sample"]
+            table = read(directory.table("candidates"), columns, generator=line.generator)
+            firsts = table.filter(pc.equal(table["sample"], 0)).sort_by("place")
+            pools[line.generator] = (Pool.of(directory, line.generator), firsts["problem"].to_pylist())
+        pool, ids = pools[line.generator]
+        measured = pool.solved(line)
+        accuracy = measured.accuracy.tolist() if measured else []
+        found[line.name] = dict(zip(ids, accuracy, strict=True))
+    return found
+
+
+def holm(p_values: Ordered[float]) -> list[float]:
+    """p-values corrected for their number (Holm 1979): ordered, times how many are left, never falling. NaN stays."""
+    known = sorted((p, i) for i, p in enumerate(p_values) if not isnan(p))
+    corrected, least = list(p_values), 0.0
+    for rank, (p, i) in enumerate(known):
+        least = max(least, min(1.0, p * (len(known) - rank)))
+        corrected[i] = least
+    return corrected
+
+
+def _problems(
+    first: RunDirectory, second: RunDirectory, a: RunDirectory, b: RunDirectory
+) -> tuple[list[str], tuple[int, int, int]]:
+    """Ids that both have, in the order of the first, and the numbers: in both, in each."""
+    left, right = _identities(first), _identities(second)
+    shared = [id for id in left if id in right]
+    if not shared:
+        raise InputError(
+            f"the runs share no problem: {str(a.root)!r} has {_some(left)}; {str(b.root)!r} has {_some(right)}. "
+            "Compare runs over the same task, split and seed"
+        )
+    for part, at, what in (("prompt", 0, "is asked otherwise"), ("reference", 1, "has another answer")):
+        other = [id for id in shared if left[id][at] != right[id][at]]
+        if other:
+            raise InputError(
+                f"problem {other[0]!r} {what} in {str(b.root)!r} than in {str(a.root)!r} "
+                f"(and so {len(other) - 1} more): one id, but another {part}. Compare runs over the same data"
+            )
+    return shared, (len(shared), len(left), len(right))
+
+
+def _identities(directory: RunDirectory) -> dict[str, tuple[str, str]]:
+    """Id → digest of the prompt, and reference."""
+    rows = read(directory.table("problems")).sort_by("place").to_pylist()
+    return {row["problem"]: (row["salt"], row["reference"]) for row in rows}
+
+
+def _pairs(
+    one: Ordered[Line],
+    two: Ordered[Line],
+    pairs: Mapping[str, str] | None,
+    a: RunDirectory,
+    b: RunDirectory,
+) -> list[tuple[Line, Line]]:
+    left, right = {line.name: line for line in one}, {line.name: line for line in two}
+    if pairs is None:
+        pairs = {name: name for name in left if name in right}
+        if not pairs:
+            example = f"{one[0].name}={two[0].name}" if one and two else "A=B"
+            raise InputError(
+                f"the runs share no configuration: {str(a.root)!r} has {_some(left)}; {str(b.root)!r} has "
+                f"{_some(right)}. Say which belong together, such as {example}"
+            )
+    for names, known, run in ((pairs.keys(), left, a), (pairs.values(), right, b)):
+        for name in names:
+            if name not in known:
+                hint = nearest(name, known, "configurations")
+                raise InputError(f"the run {str(run.root)!r} has no configuration {name!r}; {hint}")
+    return [(left[x], right[y]) for x, y in pairs.items()]
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f", … ({len(names)} in all)" if len(names) > NAMED else ""
+    return ", ".join(map(repr, names[:NAMED])) + more
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+def render(
+    compared: Ordered[Compared], problems: tuple[int, int, int], a: RunDirectory, b: RunDirectory
+) -> RenderableType:
+    """Everything that `metagen compare` shows."""
+    both, left, right = problems
+    title = Text.assemble(("A ", "bold"), str(a.root), ("   B ", "bold"), str(b.root))
+    title.append(f"\n{both:,} problems in both", "bold")
+    if (left, right) != (both, both):
+        title.append(f" (of {left:,} in A and {right:,} in B)")
+    shown = [c for c in compared if c.shown]
+    count = "1 configuration differs" if len(shown) == 1 else f"{len(shown)} configurations differ"
+    title.append(f"; of {len(compared)} compared, {count} beyond chance\n")
+    parts: list[RenderableType] = [title, _table(compared), Text(), *_named(compared), _notes(compared)]
+    return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
+
+
+def _table(compared: Iterable[Compared]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in ("configuration", "A %", "B %", "B − A", "95%", "p (Holm)", "gained", "lost", "detectable"):
+        table.add_column(name, justify="left" if name == "configuration" else "right")
+    for c in compared:
+        d = c.difference
+        style = "" if not c.shown else "bold green" if d.estimate > 0 else "bold red"
+        table.add_row(
+            f"{c.name} (oracle)" if c.oracle and "(oracle)" not in c.name else c.name,
+            percent(c.a, ""), percent(c.b, ""), Text(signed(d.estimate), style),
+            "–" if isnan(d.low) else f"{signed(d.low)} … {signed(d.high)}",
+            "–" if isnan(c.p_value) else f"{c.p_value:.3f}" if c.p_value >= 0.001 else "< 0.001",
+            str(len(c.gained)), str(len(c.lost)),
+            "" if c.shown or isnan(d.detectable) else percent(d.detectable, ""),
+        )  # fmt: skip
+    return table
+
+
+def _named(compared: Ordered[Compared]) -> Iterable[RenderableType]:
+    """The first problems gained and lost, of the configuration that gains or loses most."""
+    most = max(compared, key=lambda c: len(c.gained) + len(c.lost))
+    for what, ids in (("gained", most.gained), ("lost", most.lost)):
+        if ids:
+            more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+            yield Text.assemble((f"{what} by {most.name}: ", "bold"), ", ".join(ids[:NAMED]) + more)
+    if most.gained or most.lost:
+        yield Text()
+
+
+def _notes(compared: Ordered[Compared]) -> Text:
+    return Text(
+        "Differences in points of accuracy, over the same problems; intervals: bootstrap over problems, one by one.\n"
+        f"p: paired randomisation test, corrected by Holm for {len(compared)} comparisons.\n"
+        "gained, lost: problems that only B, or only A, gets right more often than wrong.\n"
+        "detectable: where no difference is shown, the least that these problems would show with probability 0.8,\n"
+        "before correction.",
+        "dim",
+    )
+
+
+def signed(share: float) -> str:
+    """A difference in points, with its sign."""
+    return f"{100 * share:+.1f}".replace("-", "−")

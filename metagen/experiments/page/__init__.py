@@ -1,0 +1,204 @@
+"""The report as one HTML page: everything in it, nothing fetched, and safe whatever models wrote.
+
+What is read first (the headline, figures with their numbers, costs, what it takes to reproduce them) is plain HTML; the
+browser of problems is a small script over compressed data. Texts of models and data sets reach the page escaped,
+or as data that the script shows as text; a content security policy lets no other script run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from importlib import resources
+from math import isnan
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from metagen.analysis.bootstrap import paired_difference
+from metagen.cost import Usage
+from metagen.errors import DataError
+from metagen.experiments import compare
+from metagen.experiments.directory import RunDirectory, State
+from metagen.experiments.page import browser, figure, spans
+from metagen.experiments.page.spans import Span
+from metagen.experiments.problem import examine
+from metagen.experiments.report import accuracies_by_size, amount, between, duration, percent
+from metagen.experiments.results import Measured, Results
+from metagen.journal import SQLiteJournal
+
+NAME = "report.html"
+#: Bytes of a page at most.
+LIMIT = 5_000_000
+#: Of these, what the data of problems leave to the rest.
+SPARE = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one generator or verifier spent in the whole run, each record once.
+
+    wasted: tokens computed beyond those accounted for; None where the engine does not tell what it computed.
+    flops_share, token_shares: of the largest part, in percent; tokens as generated, prefilled and cached.
+    """
+
+    name: str
+    what: str
+    records: int
+    usage: Usage
+    wasted: int | None
+    flops_share: float = 0.0
+    token_shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+def write(directory: RunDirectory, found: RunDirectory, state: State, results: Results) -> None:
+    """Write `report.html` into a run. found: where its tables are."""
+    problems = list(examine(found, state.lines))
+    trees: list[Span | None] = [None] * len(problems)
+    if directory.journal.exists():
+        with SQLiteJournal(directory.journal, read_only=True) as journal:
+            trees = list(spans.trees(journal, problems))
+    generators = list(dict.fromkeys(line.generator for line in state.lines))
+    files = resources.files(__name__)
+    script, style = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    context: dict[str, Any] = {
+        "state": state,
+        "directory": directory,
+        "headline": headline(found, state, results),
+        "missing": state.problems - min(m.problems for m in results.configurations),
+        "figures": figure.drawn(results),
+        "sizes": sorted({m.n or 1 for m in results.configurations}),
+        "accuracies": accuracies_by_size(results.configurations),
+        "parts": _parts(trees),
+        "filters": browser.FILTERS,
+        "counts": browser.counts(problems),
+        "generators": generators,
+        "levels": sorted({p.level for p in problems if p.level is not None}),
+        "total": len(problems),
+        "experiment": directory.experiment.read_text(encoding="utf-8"),
+        "environment": _environment(directory),
+        "oracle": any(m.oracle for m in results.configurations),
+        "pooled": any(line.pooled for line in state.lines),
+        "style": Markup(style),
+        "script": Markup(script),
+        "hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+    template = _environment_of_templates().get_template("page.html.jinja")
+    without = template.render(context, embedded=browser.Embedded("", None, 0))
+    room = LIMIT - SPARE - len(without.encode("utf-8", "backslashreplace"))
+    embedded = browser.embed(problems, trees, generators, room)
+    page = template.render(context, embedded=embedded)
+    if (size := len(page.encode("utf-8", "backslashreplace"))) > LIMIT:
+        raise DataError(
+            f"the page of {str(directory.root)!r} would take {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}: "
+            "its experiment has too many configurations to draw; report fewer of them"
+        )
+    directory.write(NAME, page)
+
+
+def headline(directory: RunDirectory, state: State, results: Results) -> list[str]:
+    """What was found, as sentences with their uncertainty: the best, and what it adds to one sample."""
+    honest = [m for m in results.configurations if not m.oracle]
+    if not honest:
+        return ["Every configuration of this run knows the answers: what it found are upper bounds."]
+    best = max(honest, key=lambda m: m.accuracy)
+    found = [
+        f"{best.configuration} solves {percent(best.accuracy)} of {best.problems:,} problems"
+        f"{_interval(best)}{', the most of ' + str(len(honest)) + ' configurations' if len(honest) > 1 else ''}."
+    ]
+    by_name = {line.name: line for line in state.lines}
+    single = next(
+        (m for m in honest if m.generator == best.generator and by_name[m.configuration].kind == "sample"),
+        None,
+    )
+    if single is None or single is best:
+        return found
+    solved = compare.solved(directory, [by_name[best.configuration], by_name[single.configuration]])
+    one, many = solved[single.configuration], solved[best.configuration]
+    shared = [id for id in one if id in many]
+    gain = paired_difference([many[id] for id in shared], [one[id] for id in shared])
+    sure = "" if gain.low > 0 else ", which may be chance"
+    bounds = (
+        f" (95% interval {compare.signed(gain.low)} to {compare.signed(gain.high)})"
+        if not isnan(gain.low)
+        else ""
+    )
+    found.append(
+        f"One sample of the same model solves {percent(single.accuracy)}: "
+        f"a gain of {100 * gain.estimate:.1f} points{bounds}{sure}."
+    )
+    if best.flops and single.flops:
+        found.append(
+            f"It costs {best.flops / single.flops:.3g} times the FLOPs: {amount(best.flops, 'flops')} a problem."
+        )
+    return found
+
+
+def _interval(m: Measured) -> str:
+    # A word joiner on both sides of the dash keeps the bounds on one line.
+    bounds = between(m.low, m.high).replace("–", "\u2060–\u2060")
+    return "" if isnan(m.low) else f" (95% interval {bounds}%)"
+
+
+def _environment(directory: RunDirectory) -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = json.loads(directory.environment.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):
+        return {}
+    return known
+
+
+def _parts(trees: Ordered[Span | None]) -> list[Part]:
+    """Leaves of all trees by who made them: generators first, in order of appearance."""
+    leaves: dict[str, list[Span]] = {}
+    for tree in trees:
+        for leaf in _leaves(tree) if tree else ():
+            leaves.setdefault(leaf.label, []).append(leaf)
+    parts = []
+    for label, ours in leaves.items():
+        what, _, name = label.partition(": ")
+        used, real = (Usage.sum(getattr(leaf, which) for leaf in ours) for which in ("usage", "physical"))
+        wasted = None
+        if used.tokens is not None and real.tokens:
+            wasted = max(0, real.tokens - used.tokens)
+        kind = {"generate": "generation", "score": "verification"}.get(what, what)
+        parts.append(Part(name, kind, sum(leaf.count for leaf in ours), used, wasted))
+    parts.sort(key=lambda part: part.what != "generation")
+    flops = max((part.usage.flops or 0 for part in parts), default=0)
+    tokens = max((sum(_tokens(part.usage)) for part in parts), default=0)
+    return [
+        Part(
+            p.name, p.what, p.records, p.usage, p.wasted, 100 * (p.usage.flops or 0) / (flops or 1),
+            tuple(100 * count / (tokens or 1) for count in _tokens(p.usage)),  # type: ignore[arg-type]
+        )
+        for p in parts
+    ]  # fmt: skip
+
+
+def _tokens(usage: Usage) -> tuple[int, int, int]:
+    return usage.generated or 0, usage.prefilled or 0, usage.cached or 0
+
+
+def _leaves(span: Span) -> list[Span]:
+    return [span] if span.count else [leaf for child in span.children for leaf in _leaves(child)]
+
+
+def _environment_of_templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("metagen.experiments", "page"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "percent": percent,
+        "duration": duration,
+        "amount": lambda value: "unknown" if value is None else amount(value, "generated"),
+        "between": lambda m: between(m.low, m.high),
+    }
+    return made

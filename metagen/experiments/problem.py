@@ -1,0 +1,235 @@
+"""One problem of a run as values: what was asked, what came, how it was voted on, what each strategy chose.
+
+`metagen show` and the report's browser of problems are two renderings of these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from metagen.experiments.directory import Line, RunDirectory
+from metagen.experiments.tables import read
+from metagen.strategies.aggregate import best_of, weighted_vote
+
+Record = Mapping[str, Any]
+VOTE = Line("", "", "", "majority")
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """A candidate with all samples that came out as this very text.
+
+    samples: their numbers, at least one. tokens: generated, None if unknown. scores: by verifier, None where it
+    gave none. steps: values of steps, of the verifiers that give them. eligible: it ended, with a readable answer.
+    """
+
+    text: str
+    samples: tuple[int, ...]
+    answer: str | None
+    correct: bool
+    eligible: bool
+    finish: str | None
+    tokens: float | None
+    scores: Mapping[str, float | None]
+    steps: Mapping[str, Ordered[float]]
+
+    @property
+    def flaw(self) -> str | None:
+        """Why it has no vote."""
+        if self.eligible:
+            return None
+        return "unfinished" if self.finish not in ("eos", "stop") else "no answer that can be read"
+
+    def scored_lines(self, verifier: str | None) -> list[tuple[str, float | None]]:
+        """The text line by line, with the values of its steps where there is one for each line."""
+        lines = self.text.splitlines() or [""]
+        values = self.steps.get(verifier, ()) if verifier else ()
+        return [(line, values[i] if len(values) == len(lines) else None) for i, line in enumerate(lines)]
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What an answer gathered: votes, and by verifier the sum of scores."""
+
+    key: str
+    correct: bool
+    votes: int
+    totals: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a strategy makes of the pool at its largest n: of the first n candidates, as if it ran now."""
+
+    line: Line
+    sample: int
+    answer: str | None
+    correct: bool
+
+    @property
+    def label(self) -> str:
+        size = f"@{self.line.n}" if self.line.n else ""
+        return f"{self.line.strategy}{size}{' (oracle)' if self.line.oracle else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of one generator. voted: whether the most frequent answer is right. spent: rows of `costs`."""
+
+    generator: str
+    size: int
+    right: int
+    verifiers: tuple[str, ...]
+    distinct: tuple[Distinct, ...]
+    votes: tuple[Vote, ...]
+    voted: bool
+    choices: tuple[Choice, ...]
+    spent: tuple[Record, ...]
+
+    @property
+    def process(self) -> str | None:
+        """The first verifier that scores steps."""
+        return next((v for v in self.verifiers if any(d.steps.get(v) for d in self.distinct)), None)
+
+    @property
+    def silent(self) -> int:
+        """Candidates without a vote."""
+        return self.size - sum(vote.votes for vote in self.votes)
+
+    @classmethod
+    def of(
+        cls, candidates: Ordered[Record], lines: Iterable[Line], salt: str, spent: Iterable[Record]
+    ) -> Pool:
+        """candidates: rows of one generator's pool, at least one, in the order of samples."""
+        known = [name.removeprefix("score.") for name in candidates[0] if name.startswith("score.")]
+        verifiers = tuple(v for v in known if any(c[f"score.{v}"] is not None for c in candidates))
+        spent = [s for s in spent if s["n"] is not None]
+        most = max((s["n"] for s in spent), default=0)
+        return cls(
+            generator=candidates[0]["generator"],
+            size=len(candidates),
+            right=sum(c["correct"] for c in candidates),
+            verifiers=verifiers,
+            distinct=tuple(_distinct(candidates, verifiers)),
+            votes=tuple(_votes(candidates, verifiers)),
+            voted=candidates[choose(candidates, VOTE, salt)]["correct"],
+            choices=tuple(_choices(candidates, lines, salt)),
+            spent=tuple(s for s in spent if s["n"] == most),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A problem with all that a run knows of it. outcomes: rows of configurations that ran by themselves."""
+
+    problem: str
+    level: int | None
+    prompt: str
+    reference: str
+    pools: tuple[Pool, ...]
+    outcomes: tuple[Record, ...]
+
+
+def examine(directory: RunDirectory, lines: Ordered[Line], **equal: str) -> Iterator[Examined]:
+    """The problems of a run in the order of the task, or those in which columns have these values."""
+    tables = {
+        name: _by_problem(read(directory.table(name), None, **equal))
+        for name in ("problems", "candidates", "costs", "outcomes")
+    }
+    generators = list(dict.fromkeys(line.generator for line in lines))
+    for row in sorted((rows[0] for rows in map(pa.Table.to_pylist, tables["problems"].values())), key=_place):
+        found = {
+            name: tables[name][row["problem"]].to_pylist() if row["problem"] in tables[name] else []
+            for name in ("candidates", "costs", "outcomes")
+        }
+        candidates = sorted(found["candidates"], key=lambda c: c["sample"])
+        pools = []
+        for generator in generators:
+            ours = [c for c in candidates if c["generator"] == generator]
+            if ours:
+                pooled = [line for line in lines if line.generator == generator and line.pooled]
+                spent = [s for s in found["costs"] if s["generator"] == generator]
+                pools.append(Pool.of(ours, pooled, row["salt"], spent))
+        yield Examined(
+            row["problem"],
+            row["level"],
+            row["prompt"],
+            row["reference"],
+            tuple(pools),
+            tuple(found["outcomes"]),
+        )
+
+
+def choose(candidates: Ordered[Record], line: Line, salt: str) -> int:
+    """The index of the candidate that a pooled configuration picks, by the strategies' own rules."""
+    if line.kind == "sample":
+        return 0
+    able = [i for i, c in enumerate(candidates) if c["eligible"]] or list(range(len(candidates)))
+    keys, texts = [candidates[i]["key"] for i in able], [candidates[i]["text"] for i in able]
+    weights = [candidates[i][f"score.{line.verifier}"] if line.verifier else 1.0 for i in able]
+    if line.kind == "best_of_n":
+        return able[best_of(weights, texts, salt).index]
+    return able[weighted_vote(keys, weights, texts, salt).index]
+
+
+def _place(row: Record) -> int:
+    return int(row["place"])
+
+
+def _by_problem(table: pa.Table) -> dict[str, pa.Table]:
+    """Slices of a table, by problem."""
+    table = table.sort_by([("place", "ascending")])
+    found: dict[str, pa.Table] = {}
+    places = table["place"].to_numpy()
+    names = table["problem"]
+    start = 0
+    for end in range(1, len(table) + 1):
+        if end == len(table) or places[end] != places[start]:
+            found[names[start].as_py()] = table.slice(start, end - start)
+            start = end
+    return found
+
+
+def _distinct(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator[Distinct]:
+    """By text, in order of first appearance."""
+    verifiers = tuple(verifiers)
+    found: dict[str, list[Record]] = {}
+    for c in candidates:
+        found.setdefault(c["text"], []).append(c)
+    for text, same in found.items():
+        c = same[0]
+        yield Distinct(
+            text=text,
+            samples=tuple(s["sample"] for s in same),
+            answer=c["answer"],
+            correct=c["correct"],
+            eligible=c["eligible"],
+            finish=c["finish"],
+            tokens=c["generated"],
+            scores={v: c[f"score.{v}"] for v in verifiers},
+            steps={v: c[f"steps.{v}"] for v in verifiers if c[f"steps.{v}"]},
+        )
+
+
+def _votes(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator[Vote]:
+    """Answers by votes."""
+    verifiers = tuple(verifiers)
+    able = [c for c in candidates if c["eligible"]]
+    for key, votes in Counter(c["key"] for c in able).most_common():
+        ours = [c for c in able if c["key"] == key]
+        totals = {v: sum(c[f"score.{v}"] or 0.0 for c in ours) for v in verifiers}
+        yield Vote(str(key), ours[0]["correct"], votes, totals)
+
+
+def _choices(candidates: Ordered[Record], lines: Iterable[Line], salt: str) -> Iterator[Choice]:
+    largest = {line.strategy: line for line in sorted(lines, key=lambda line: line.n or 1)}
+    for line in largest.values():
+        pool = candidates[: line.n or 1]
+        best = pool[choose(pool, line, salt)]
+        yield Choice(line, best["sample"], best["answer"], best["correct"])

@@ -1,0 +1,126 @@
+"""Two runs, compared: what is paired, what is found, and what is refused."""
+
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from metagen.errors import InputError
+from metagen.experiments import build, compare, runner, schema
+from metagen.experiments.directory import Line, RunDirectory, State
+from metagen.experiments.results import derive
+
+
+def text_of(a: RunDirectory, b: RunDirectory, **options: dict[str, str]) -> str:
+    console = Console(file=StringIO(), width=110, color_system=None)
+    console.print(compare.publish(a, b, **options))  # type: ignore[arg-type]
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def toy(file: Path, root: Path, *sets: str) -> RunDirectory:
+    directory = RunDirectory.at(root)
+    with build.opened(schema.load(file, sets=sets)) as setup:
+        runner.run(setup, directory)
+    return directory
+
+
+def direct(root: Path, correct: dict[str, bool], *, name: str = "g/own", prompt: str = "") -> RunDirectory:
+    """A run of one configuration by itself, that solved these problems."""
+    directory = RunDirectory.at(root)
+    line = Line(name, name.partition("/")[0], name.partition("/")[2], "own")
+    directory.save(State("own", "complete", len(correct), lines=(line,)))
+    ids = list(correct)
+    problems = {"problem": ids, "place": range(len(ids)), "salt": [prompt + i for i in ids], "reference": ids}
+    tables = {
+        "problems": problems,
+        "outcomes": {"problem": ids, "configuration": [name] * len(ids), "correct": list(correct.values())},
+        "candidates": {"problem": pa.array([], pa.string())},
+    }
+    for table, columns in tables.items():
+        pq.write_table(
+            pa.table({k: v if isinstance(v, pa.Array) else list(v) for k, v in columns.items()}),
+            directory.table(table),
+        )
+    return directory
+
+
+def test_gains_and_losses_are_counted_problem_by_problem(tmp_path: Path) -> None:
+    a = direct(tmp_path / "a", {f"p{i:02}": i < 10 for i in range(40)})
+    b = direct(tmp_path / "b", {f"p{i:02}": 1 <= i < 25 for i in range(44)})
+    (found,), sizes = compare.compare(a, b)
+    assert sizes == (40, 40, 44)
+    assert (found.a, found.b) == (10 / 40, 24 / 40)
+    assert found.difference.estimate == pytest.approx(14 / 40)
+    assert found.gained == tuple(f"p{i}" for i in range(10, 25)) and found.lost == ("p00",)
+    # McNemar, exact: 2 · P(at most 1 of 16) = 0.0005.
+    assert found.p_value == pytest.approx(0.0005, abs=0.0005)
+    assert found.shown and found.difference.low > 0
+    text = text_of(a, b)
+    for words in (
+        "40 problems in both (of 40 in A and 44 in B)",
+        "+35.0",
+        "gained by g/own: p10, p11",
+        "and 10 more",
+        "Holm",
+    ):
+        assert words in text
+
+
+def test_what_cannot_be_told_apart_says_what_could_be(tmp_path: Path) -> None:
+    a = direct(tmp_path / "a", {f"p{i}": i % 2 == 0 for i in range(30)})
+    b = direct(tmp_path / "b", {f"p{i}": i % 3 == 0 for i in range(30)})
+    (found,), _ = compare.compare(a, b)
+    assert not found.shown and found.difference.detectable > 0
+    assert f"{100 * found.difference.detectable:.1f}" in text_of(a, b)
+
+
+def test_pools_are_compared_by_their_expected_accuracy(
+    experiment_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    file = experiment_file(n="[1, 4]")
+    a, b = toy(file, tmp_path / "a"), toy(file, tmp_path / "b", "generators.small.skill=0.95")
+    compared, _ = compare.compare(a, b)
+    for run, which in ((a, "a"), (b, "b")):
+        known = {m.configuration: m.accuracy for m in derive(run, run.state().lines).configurations}
+        assert {c.name: getattr(c, which) for c in compared} == pytest.approx(known)
+    by_name = {c.name: c for c in compared}
+    assert by_name["small/majority@4"].difference.estimate > 0
+    assert by_name["large/majority@4"].difference.estimate == 0.0  # the same samples, from the same seed
+    assert by_name["small/pass@4"].oracle
+
+
+def test_configurations_of_other_names_are_paired_on_request(tmp_path: Path) -> None:
+    a = direct(tmp_path / "a", {"p": True, "q": False})
+    b = direct(tmp_path / "b", {"p": True, "q": True}, name="h/own")
+    with pytest.raises(InputError, match=r"no configuration: .*'g/own'; .*'h/own'.*such as g/own=h/own"):
+        compare.publish(a, b)
+    assert "g/own → h/own" in text_of(a, b, pairs={"g/own": "h/own"})
+    with pytest.raises(InputError, match=r"no configuration 'h/won'; did you mean 'h/own'"):
+        compare.publish(a, b, {"g/own": "h/won"})
+
+
+def test_runs_over_other_problems_are_refused(tmp_path: Path) -> None:
+    a = direct(tmp_path / "a", {"p": True})
+    with pytest.raises(InputError, match=r"share no problem: .*'p'; .*'q'"):
+        compare.publish(a, direct(tmp_path / "b", {"q": True}))
+    with pytest.raises(InputError, match=r"problem 'p' is asked otherwise .* another prompt"):
+        compare.publish(a, direct(tmp_path / "c", {"p": True}, prompt="other"))
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_holm_is_between_nothing_and_bonferroni(values: list[float]) -> None:
+    corrected = compare.holm(values)
+    for p, q in zip(values, corrected, strict=True):
+        assert p <= q <= min(1.0, p * len(values)) or q == max(corrected)
+    order = sorted(range(len(values)), key=values.__getitem__)
+    assert [corrected[i] for i in order] == sorted(corrected)
+
+
+def test_holm_by_hand() -> None:
+    assert compare.holm([0.01, 0.04, 0.03, float("nan")])[:3] == pytest.approx([0.03, 0.06, 0.06])

@@ -1,0 +1,334 @@
+"""The page of a run: what stands in it, that nothing in it runs but its script, and how it behaves in Chromium."""
+
+import contextlib
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from metagen.errors import InputError
+from metagen.experiments import build, page, report, runner, schema, unfinished
+from metagen.experiments.directory import RunDirectory
+from metagen.experiments.page import browser, figure, spans
+from metagen.experiments.problem import Examined, examine
+from metagen.experiments.results import Measured, Results
+from metagen.journal import SQLiteJournal
+
+TOY = Path(__file__).parent / "toy"
+YAML = """\
+name: sums
+seed: 3
+task: {kind: "metagen_toy:ToyTask", count: 9}
+generators:
+  small: {kind: "metagen_toy:generator", skill: 0.5, name: small}
+  large: {kind: "metagen_toy:generator", skill: 0.75, name: large}
+verifiers:
+  judge: {kind: "metagen_toy:verifier"}
+  oracle: {kind: oracle}
+strategies:
+  single: {kind: sample}
+  majority: {kind: majority}
+  best-of-n: {kind: best_of_n, verifier: judge}
+  weighted: {kind: weighted, verifier: judge}
+  pass: {kind: best_of_n, verifier: oracle}
+grid: {n: [1, 2, 8]}
+"""
+HOSTILE = '</script><img src=x onerror="window.hacked=1">'
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    *["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
+    *["--disable-background-networking", "--disable-component-update", "--disable-sync"],
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A small run; nobody may change it."""
+    root = tmp_path_factory.mktemp("page")
+    file = root / "sums.yaml"
+    file.write_text(YAML)
+    directory = RunDirectory.at(root / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOY))
+        with build.opened(schema.load(file)) as setup:
+            runner.run(setup, directory)
+    return directory
+
+
+@pytest.fixture
+def copied(finished: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+    monkeypatch.syspath_prepend(str(TOY))
+    shutil.copytree(finished.root, tmp_path / "run")
+    return RunDirectory(tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def hostile(finished: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A reported run in which a problem's id, prompts and all candidates of one problem are markup."""
+    root = tmp_path_factory.mktemp("hostile") / "run"
+    shutil.copytree(finished.root, root)
+    directory = RunDirectory(root)
+    for name, columns in (("problems", ["problem", "prompt"]), ("candidates", ["problem", "text", "answer"])):
+        _rewrite(directory, name, columns)
+    for name in ("costs", "outcomes"):
+        _rewrite(directory, name, ["problem"])
+    report.publish(directory)
+    return directory
+
+
+def _rewrite(directory: RunDirectory, name: str, columns: list[str]) -> None:
+    """Make `columns` of problem sum-0 end in markup."""
+    table = pq.read_table(directory.table(name))
+    first = [problem == "sum-0" for problem in table["problem"].to_pylist()]
+    for column in columns:
+        values = zip(table[column].to_pylist(), first, strict=True)
+        marked = pa.array([f"{value}{HOSTILE}" if ours else value for value, ours in values], pa.string())
+        table = table.set_column(table.column_names.index(column), column, marked)
+    pq.write_table(table, directory.table(name))
+
+
+def examined(directory: RunDirectory) -> list[Examined]:
+    return list(examine(directory, directory.state().lines))
+
+
+def text_of(directory: RunDirectory) -> str:
+    return (directory.root / page.NAME).read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------------- what is in it
+
+
+def test_the_page_stands_alone(hostile: RunDirectory) -> None:
+    text = text_of(hostile)
+    assert len(text.encode()) < page.LIMIT
+    assert not re.search(r'(?:src|href)="(?!#|data:)', text)
+    assert "@import" not in text
+    assert set(re.findall(r"https?://[^\s\"']+", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    # The one script that may run, and its data.
+    assert len(re.findall(r"<script", text)) == 2
+    assert "<img" not in text
+
+
+def test_ids_in_the_page_are_unique(hostile: RunDirectory) -> None:
+    ids = re.findall(r'\sid="([^"]+)"', text_of(hostile))
+    assert len(ids) == len(set(ids))
+
+
+def test_the_headline_is_a_sentence_with_its_uncertainty(copied: RunDirectory) -> None:
+    report.publish(copied)
+    headline = re.search(r"<h1>(.*?)</h1>", text_of(copied), re.DOTALL)
+    assert headline is not None
+    assert re.search(
+        r"^large/\S+ solves \d+\.\d% of 9 problems \(95% interval \d+⁠–⁠\d+%\), the most of \d+", headline[1]
+    )
+    assert "pass@8" not in headline[1]  # the oracle is no method
+
+
+def test_filters_mean_what_they_say(finished: RunDirectory) -> None:
+    counts = browser.counts(examined(finished))
+    for problem in examined(finished):
+        for pool in problem.pools:
+            marks = browser.marks(pool)
+            assert ("never" in marks) == (pool.right == 0)
+            assert not {"voting", "verifier"} <= set(marks)
+            if "voting" in marks:
+                assert pool.voted and pool.right <= pool.size / 2
+            if "lost" in marks:
+                assert any(not c.correct for c in pool.choices if c.line.verifier == "judge")
+    assert all(0 <= count <= 9 for count in counts.values())
+    assert counts["lost"] > 0
+
+
+def test_what_does_not_fit_is_left_out_and_said(finished: RunDirectory) -> None:
+    problems = examined(finished)
+    whole = browser.embed(problems, [None] * len(problems), ["small", "large"], 10**7)
+    assert whole.kept is None and whole.problems == 9
+    less = browser.embed(problems, [None] * len(problems), ["small", "large"], len(whole.data) - 1)
+    assert less.kept is not None and len(less.data) < len(whole.data)
+    least = browser.embed(problems, [None] * len(problems), ["small", "large"], 1500)
+    assert least.kept == 1 and 0 < least.problems < 9 and len(least.data) <= 1500
+
+
+def test_span_trees_add_up_and_name_who_answered(finished: RunDirectory) -> None:
+    problems = examined(finished)
+    with SQLiteJournal(finished.journal, read_only=True) as journal:
+        trees = list(spans.trees(journal, problems))
+        rows = journal.of_problem("sum-0")
+    assert trees[0].usage.generated == sum(row.usage.generated or 0 for row in rows)
+    leaves = {leaf.label: leaf for leaf in page._leaves(trees[0])}
+    assert leaves["generate: small"].count == 8
+    assert leaves["generate: large"].count == 8
+    assert "score: judge" in leaves
+    assert sum(leaf.count for leaf in leaves.values()) == len(rows)
+
+
+def test_every_cost_has_its_figure_when_it_is_known() -> None:
+    def measured(n: int, flops: float | None) -> Measured:
+        return Measured(
+            f"g/vote@{n}", "g", "vote", None, n, 0.4, 0.3, 0.6, 0.0, 50, 10.0, 10.0 * n, 10.0 * n + 10, flops,
+            None, 0.0, 0.0, 1.0, False, "average over subsets",
+        )  # fmt: skip
+
+    grid = (measured(1, 1e6), measured(8, 8e6))
+    found = {f.name: f for f in figure.drawn(Results(grid, ()))}
+    assert list(found) == ["samples", "tokens", "flops"]
+    assert found["flops"].rows[1] == ("vote", "g", "8M", "40.0%", "30–60")
+    assert "var(--series-0" in found["samples"].panels["g"]
+    without = figure.drawn(Results(tuple(replace(m, flops=None) for m in grid), ()))
+    assert [f.name for f in without] == ["samples", "tokens"]
+
+
+# --------------------------------------------------------------------------------------- runs without an end
+
+
+def test_a_run_without_an_end_reports_what_is_there(
+    copied: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {p.problem: p for p in examined(copied)}
+    _interrupt(copied, forget="sum-2")
+    monkeypatch.setenv("TOY_LOG", str(tmp_path / "calls.log"))
+    before = copied.journal.read_bytes()
+    report.publish(copied)
+    assert "1 of 9 problems lack a part of their results" in re.sub(r"\s+", " ", text_of(copied))
+    assert not (tmp_path / "calls.log").exists()  # nothing was generated
+    assert copied.journal.read_bytes() == before
+    assert not copied.table("candidates").exists()
+    with unfinished.tables(copied) as (found, state):
+        again = {p.problem: p for p in examine(found, state.lines)}
+    assert not again["sum-2"].pools
+    assert again["sum-1"].pools == whole["sum-1"].pools
+
+
+def test_a_run_that_finished_nothing_is_an_error(copied: RunDirectory) -> None:
+    _interrupt(copied, forget="%")
+    with pytest.raises(InputError, match=r"has not finished any part of its work.*metagen resume"):
+        report.publish(copied)
+
+
+def _interrupt(directory: RunDirectory, forget: str) -> None:
+    """As if the run had been killed before it came to these problems."""
+    with contextlib.closing(sqlite3.connect(directory.journal)) as connection, connection:
+        connection.execute("DELETE FROM rows WHERE problem LIKE ?", [forget])
+    with contextlib.closing(sqlite3.connect(directory.journal)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    directory.save(replace(directory.state(), status="running"))
+    directory.discard()
+
+
+# ------------------------------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium(hostile: RunDirectory) -> Iterator[Any]:
+    """Started after the runs are made: its driver keeps an event loop, and a run needs one of its own."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine; on Debian and Ubuntu: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def tab(chromium: Any, hostile: RunDirectory) -> Iterator[Any]:
+    """The page, ready; whatever reaches the console or the network fails the test."""
+    noise: list[str] = []
+    opened = chromium.new_page(viewport={"width": 1400, "height": 900})
+    opened.set_default_timeout(60_000)
+    opened.on("console", lambda message: noise.append(message.text))
+    opened.on("pageerror", lambda error: noise.append(str(error)))
+    opened.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else noise.append(r.url))
+    opened.goto((hostile.root / page.NAME).as_uri())
+    opened.wait_for_selector("html[data-ready]")
+    yield opened
+    opened.close()
+    assert not noise
+
+
+def test_figures_are_drawn(tab: Any) -> None:
+    drawn = tab.locator(".panel svg").evaluate_all(
+        "all => all.map(s => [s.getBoundingClientRect().width, s.querySelectorAll('path').length,"
+        " s.getAttribute('aria-label').length])"
+    )
+    assert len(drawn) == 6  # two generators, against samples, tokens and by level
+    assert all(width > 300 and paths > 10 and said > 20 for width, paths, said in drawn)
+    assert tab.locator("figure ~ details table tbody tr").count() > 20
+
+
+def test_a_problem_opens_and_has_its_link(tab: Any) -> None:
+    tab.locator("#list a", has_text="sum-4").click()
+    tab.wait_for_function("document.querySelector('#problem h3').textContent === 'sum-4'")
+    assert tab.url.endswith("#problem=sum-4")
+    said = tab.locator("#problem").inner_text()
+    for words in (
+        "The vote",
+        "What each strategy chose",
+        "distinct candidate",
+        "What was spent, and where",
+        "majority@8",
+    ):
+        assert words in said
+    assert tab.locator("#problem .steps .value").count() > 0
+    assert tab.locator("#problem .spans li").count() > 3
+    assert tab.locator("#list a[aria-current]").inner_text().strip() == "sum-4"
+    tab.go_back()
+    tab.reload()
+
+
+def test_by_keyboard_alone(tab: Any) -> None:
+    tab.locator("#list a", has_text="sum-5").focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_function("document.querySelector('#problem h3').textContent === 'sum-5'")
+    assert tab.evaluate("document.activeElement.id") == "problem"
+    tab.locator("input[name=filter]").first.focus()
+    tab.keyboard.press("ArrowDown")
+    assert tab.locator("input[name=filter]:checked").get_attribute("value") == "voting"
+
+
+def test_a_filter_filters(tab: Any, hostile: RunDirectory) -> None:
+    counts = browser.counts(examined(hostile))
+    for name, count in counts.items():
+        tab.locator(f"input[name=filter][value={name}]").check()
+        assert tab.locator("#list a").count() == count
+    tab.locator("input[name=filter][value='']").check()
+    tab.locator("input[type=search]").fill("sum-7")
+    assert tab.locator("#list a").count() == 1
+    assert tab.locator("#found").inner_text() == "1 problem"
+
+
+def test_markup_of_models_and_data_is_text(tab: Any) -> None:
+    tab.locator("#list a", has_text="sum-0").click()
+    tab.wait_for_function("document.querySelector('#problem h3').textContent.startsWith('sum-0')")
+    assert tab.locator("#problem h3").inner_text() == "sum-0" + HOSTILE
+    assert HOSTILE in tab.locator("#problem .candidates").first.inner_text()
+    assert HOSTILE in tab.locator("#problem pre").inner_text()
+    assert tab.locator("img").count() == 0
+    assert tab.evaluate("window.hacked") is None
+    tab.reload()  # the link of such a problem leads back to it
+    tab.wait_for_selector("html[data-ready]")
+    assert tab.locator("#problem h3").inner_text() == "sum-0" + HOSTILE
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_runs_over_the_screen(tab: Any, width: int) -> None:
+    tab.set_viewport_size({"width": width, "height": 844})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_headings_are_in_order_and_controls_have_names(tab: Any) -> None:
+    levels = tab.locator("h1,h2,h3,h4,h5").evaluate_all("all => all.map(h => Number(h.tagName[1]))")
+    assert levels[0] == 1 and all(below <= above + 1 for above, below in pairwise(levels))
+    unnamed = tab.locator("input, select").evaluate_all("all => all.filter(e => !e.labels.length).length")
+    assert unnamed == 0
