@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
 
+from metagen import html
 from metagen.budget import Budget
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, MetagenError
@@ -24,11 +25,13 @@ T = TypeVar("T")
 #: Seconds that an interrupted call has for its clean end.
 GRACE = 10.0
 LOOP = "metagen-loop"
+#: Answers that a notebook shows with their votes.
+SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """What `solve` returns.
+    """What `solve` returns. A notebook shows it with its votes or scores, its usage and its spans.
 
     text: of the chosen sequence. answer: read by the strategy's answer rule, if it has one.
     candidates: what the strategy weighed, with values and classes. exhausted: the budget ended first.
@@ -43,6 +46,50 @@ class Result:
     exhausted: bool
     oracle: bool
     trace: Trace
+
+    def __repr__(self) -> str:
+        said = f"answer={self.answer.text!r:.40}" if self.answer else f"text={self.text!r:.40}"
+        marks = "".join(f", {name}" for name in ("exhausted", "oracle") if getattr(self, name))
+        tokens = html.amount(self.usage.tokens)
+        return f"Result({said}, {len(self.candidates)} candidates, {tokens} tokens{marks})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the answer, the text, votes or scores as bars, usage, and spans to unfold."""
+        answer = "" if self.answer is None else f"<b>{html.text(self.answer.text or 'no answer', 200)}</b>"
+        marks = {"its budget ended": self.exhausted, "chosen by an oracle": self.oracle}
+        said = " ".join([answer, *(f"({mark})" for mark, holds in marks.items() if holds)])
+        parts = [said.strip(), html.block(self.text), self._bars(), html.usage(self.usage)]
+        parts.append(html.folded(f"{len(self.trace.rows)} spans", html.spans(self.trace)))
+        return f"<div>{''.join(parts)}</div>"
+
+    def _bars(self) -> str:
+        """Candidates by answer, the heaviest first; one by one where no answers were read."""
+        voting = [c for c in self.candidates if c.key is not None and c.sequence.finish in ("eos", "stop")]
+        groups: dict[str, list[float | None]] = {}
+        for one in voting or self.candidates:
+            groups.setdefault((one.key if voting else one.sequence.text.strip()) or "", []).append(one.value)
+        scored = any(value is not None for values in groups.values() for value in values)
+        weights = {
+            name: sum(value or 0.0 for value in values) if scored else float(len(values))
+            for name, values in groups.items()
+        }
+        order = sorted(weights, key=lambda name: (-weights[name], name))
+        top = weights[order[0]] if order else 0.0
+        chosen = self.answer.key if voting and self.answer else self.text.strip()
+        columns = ["answer" if voting else "text", "samples", *(["best", "Σ score"] if scored else []), ""]
+        rows = []
+        for name in order[:SHOWN]:
+            values = groups[name]
+            best = max((value for value in values if value is not None), default=None)
+            scores = ["–" if best is None else f"{best:.2f}", f"{weights[name]:.2f}"] if scored else []
+            drawn = html.bar(weights[name] / top if top > 0 else 0.0) + (" ✓" if name == chosen else "")
+            rows.append([html.text(name, 60), str(len(values)), *scores, drawn])
+        left_out = {
+            "others": sum(len(groups[name]) for name in order[SHOWN:]),
+            "no vote": len(self.candidates) - len(voting) if voting else 0,
+        }
+        rows += [[what, str(count), *[""] * (len(columns) - 2)] for what, count in left_out.items() if count]
+        return html.table(columns, rows) if rows else ""
 
 
 class Strategy(Generator):

@@ -1,0 +1,82 @@
+"""What is public has a place in the reference, and the page of the experiment file names all kinds and fields."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+import metagen
+from metagen.experiments import registry, specs
+
+DOCS = Path(__file__).parents[2] / "docs"
+PACKAGES = sorted(p.parent.name for p in Path(metagen.__file__).parent.glob("*/__init__.py"))
+
+
+def covered() -> set[str]:
+    """Modules that the reference shows, with all that is below them."""
+    found: set[str] = set()
+    for page in (DOCS / "reference").glob("*.md"):
+        for name, options in re.findall(
+            r"^::: (\S+)\n((?: {4}.*\n)*)", page.read_text("utf-8"), re.MULTILINE
+        ):
+            members = (yaml.safe_load(options) or {}).get("options", {}).get("members")
+            found |= {f"{name}.{member}" for member in members} if members else {name}
+    return found
+
+
+def public() -> Iterator[tuple[str, str, str]]:
+    """Module that offers a name, the name, and the module that defines it."""
+    for package in ("metagen", *(f"metagen.{name}" for name in PACKAGES)):
+        for name in getattr(import_module(package), "__all__", ()):
+            if not name.startswith("_"):
+                value = getattr(import_module(package), name)
+                home = metagen._HOMES.get(name) if package == "metagen" else None
+                yield package, name, home or getattr(value, "__module__", package)
+
+
+def documented(module: str) -> set[str]:
+    """Names of a module with a docstring; what has none is left out of the reference."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    body = ast.parse(Path(spec.origin).read_text("utf-8")).body
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name for node in body if isinstance(node, kinds) and ast.get_docstring(node)}
+
+
+PUBLIC = sorted(set(public()))
+
+
+@pytest.mark.parametrize(("package", "name", "home"), PUBLIC, ids=[f"{p}.{n}" for p, n, _ in PUBLIC])
+def test_public_names_are_in_the_reference(package: str, name: str, home: str) -> None:
+    places = [module for module in covered() if home == module or home.startswith(f"{module}.")]
+    assert places, f"{package}.{name} is defined in {home}, and no page of docs/reference shows that"
+    # An instance, such as a ready-made rule, is a line of its module.
+    if isinstance(getattr(import_module(package), name), type) or callable(
+        getattr(import_module(package), name)
+    ):
+        assert name in documented(home), f"{home}.{name} has no docstring, and so no entry in the reference"
+
+
+def test_there_are_names_to_check() -> None:
+    packages = {package for package, _, _ in PUBLIC}
+    assert {"metagen", "metagen.testing"} <= packages
+    assert len(PUBLIC) > 50
+
+
+def test_the_page_of_the_experiment_file_names_all_kinds_and_fields() -> None:
+    page = (DOCS / "guide" / "experiments.md").read_text("utf-8")
+    named = set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)))
+    kinds = {kind for kinds in registry.KINDS.values() for kind in kinds}
+    parts = [specs.Experiment, specs.ExecutorSpec, specs.GridSpec, specs.ArithmeticSpec, specs.JsonlSpec]
+    parts += [specs.TorchSpec, specs.EngineGeneratorSpec, specs.ReplaySpec, specs.PrmSpec, specs.RecordedSpec]
+    fields = {name for part in parts for name in part.model_fields} - {"kind"}
+    fields |= set(specs.BudgetSpec.__dataclass_fields__)
+    assert not (kinds | fields) - named
