@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint format bench docs clean
+.PHONY: help quickstart test lint format bench docs clean chromium
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ help: ## show this list
 quickstart: $(VENV)/installed-torch ## set up, run the main experiment and report it
 	@$(BIN)/metagen run examples/quickstart.yaml --out runs/quickstart $(ARGS)
 
-test: $(VENV)/installed-test ## set up and run the tests; ARGS='-k voting' chooses
+test: $(VENV)/installed-test chromium ## set up and run the tests; ARGS='-k voting' chooses
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(ARGS)
 
 lint: $(VENV)/installed-lint ## check style, types and layers
@@ -47,6 +47,17 @@ docs: $(VENV)/installed-docs ## build the site into site/
 clean: ## remove the virtual environment, caches and builds (never runs/)
 	rm -rf $(VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The tests open the report in a browser. Where none can be installed they skip, and say so.
+chromium:
+	@for browser in chromium chromium-browser google-chrome; do \
+	  command -v $$browser >/dev/null && exit; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Chromium"; \
+	  apt-get -qq update >/dev/null && apt-get -qq install --yes chromium >/dev/null 2>&1 && exit; \
+	fi; \
+	echo "No Chromium here: the tests that open the report in a browser are skipped"
 
 # One stamp for each set of extras; older than a change to what is installed, it is made again.
 $(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/pip
