@@ -78,8 +78,8 @@ SCORES = {"tiny-prm": ("last", "min", "mean", "product"), "tiny-orm": ("orm",), 
 
 HARD = """ Then {steps} steps on hard examples and as many others: from
 {problems:,} new problems with {samples} samples of each of the two larger generators, the {keep} wrong candidates of a
-problem that the model liked best and the {keep} right ones that it liked least. The weights are the mean of those before and
-after that round."""
+problem that the model liked best and the {keep} right ones that it liked least. The weights are the mean of those
+before and after that round."""
 
 EARLIER = """
 The shipped weights have a history that one run of the script lacks: {what}

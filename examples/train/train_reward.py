@@ -53,9 +53,7 @@ PLANS = {
         round=Recipe(800, rate=1e-3, tokens=6144),
     ),
     "tiny-orm": Plan("tiny-0.5m", extra=2, recipe=Recipe(1500, rate=2e-3, tokens=6144), outcome=True),
-    "tiny-prm-weak": Plan(
-        "tiny-0.5m", extra=1, recipe=Recipe(500, rate=2e-3, tokens=6144), solutions=40_000
-    ),
+    "tiny-prm-weak": Plan("tiny-0.5m", extra=1, recipe=Recipe(500, rate=2e-3, tokens=6144), solutions=40_000),
 }
 
 CONFIGURATION = {
