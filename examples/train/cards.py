@@ -59,7 +59,7 @@ planted: all errors are the model's own.
 
 REWARD = """
 ## Recipe
-Trained by `examples/train/train_reward.py {name}`: `{start}` with {extra} more layers on top (a causal model knows its
+Trained by `examples/train/train_reward.py {name}`: `{start}`, deepened by {extra} on top (a causal model knows its
 guess of the next token in its last layer only; layers above can compare the guess with what came), {steps:,} steps of
 {tokens:,} tokens, rate {rate}. Data: samples of the three character-level generators at temperatures 0.7 to 1.3 on
 train problems, labelled by the task's step checker, a share of them cut off at a random character, and near misses (a
@@ -76,10 +76,10 @@ without an answer before choosing by a process score.
 #: Which verifiers of examples/family.yaml a reward model is.
 SCORES = {"tiny-prm": ("last", "min", "mean", "product"), "tiny-orm": ("orm",), "tiny-prm-weak": ("weak",)}
 
-HARD = """ Then {steps} steps on hard examples and as many others: from
-{problems:,} new problems with {samples} samples of each of the two larger generators, the {keep} wrong candidates of a
-problem that the model liked best and the {keep} right ones that it liked least. The weights are the mean of those
-before and after that round."""
+HARD = """
+Then {steps} steps on hard examples and as many others: from {problems:,} new problems with {samples} samples of each
+of the two larger generators, the {keep} wrong candidates of a problem that the model liked best and the {keep} right
+ones that it liked least. The weights are the mean of those before and after that round."""
 
 EARLIER = """
 The shipped weights have a history that one run of the script lacks: {what}
@@ -112,8 +112,9 @@ def figures(run: Path) -> Figures:
     for model, verifiers in SCORES.items():
         shown = [line for line in areas[2:] if line.split(" | ")[1] in verifiers]
         found[model] = [
-            f"AUC within problems on {asked}: over all levels, at the levels that the generator solves 20–80% of",
-            "the time, and pooled over problems (which flatters).\n",
+            f"AUC within problems on {asked}:",
+            "over all levels, at the levels that the generator solves 20–80% of the time, and pooled over problems",
+            "(which flatters).\n",
             *areas[:2],
             *shown,
         ]
