@@ -80,6 +80,8 @@ def started(place: Path, *arguments: str, until: int, delay: float = 0.02) -> su
     process = subprocess.Popen(
         [*METAGEN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "TOY_DELAY": str(delay)},
+        # Whoever runs the tests in the background may ignore interrupts; a user in a terminal does not.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     end = time.monotonic() + PATIENCE
     while len(calls(place)) < until and process.poll() is None and time.monotonic() < end:
