@@ -25,6 +25,8 @@ from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
 
 Aggregation = Literal["last", "min", "mean", "product"]
+#: Requests kept, so that what is needed before, for and after an answer is encoded once.
+REMEMBERED = 4096
 AGGREGATIONS: tuple[Aggregation, ...] = ("last", "min", "mean", "product")
 
 
@@ -82,7 +84,7 @@ def aggregate(steps: Ordered[float], how: Aggregation) -> float:
 class RewardModel(PrimitiveVerifier):
     """What process and outcome reward models share: an engine, tags, accounting.
 
-    A completion without a step scores 0, and so does one that writes the model's own tags, with the verdict `forged`;
+    A completion without a step scores 0, and so does one that writes the model's own tag, with the verdict `forged`;
     one beyond the model's context gets the verdict `too long`.
 
     tags: None reads them from the model's config.json.
@@ -101,9 +103,8 @@ class RewardModel(PrimitiveVerifier):
                 raise UnsupportedError(f"{name}: {engine!r} has no config.json to read tags from; give tags=")
             tags = Tags.of(engine.directory, self.kind)
         self.engine, self.tags, self.name, self.price = engine, tags, name, price
-        # What is asked is needed before, for, and after the answer, and the same steps come again and again.
         self._encode = lru_cache(1 << 14)(engine.encode)
-        self._ask = lru_cache(1 << 10)(self._request)
+        self._requests: dict[bytes, EvaluateRequest] = {}
         self._tag = self._token(tags.tag)
         self._labels = (self._token(tags.positive), self._token(tags.negative))
         self._fingerprint = digest(type(self).__name__, engine.fingerprint, repr(tags)).hex()
@@ -120,6 +121,15 @@ class RewardModel(PrimitiveVerifier):
                 "give the tags that the model was trained with"
             )
         return ids[0]
+
+    def _ask(self, sequence: Sequence) -> EvaluateRequest:
+        """The request of a sequence, made once for all that need it."""
+        found = self._requests.get(sequence.digest)
+        if found is None:
+            if len(self._requests) == REMEMBERED:
+                self._requests.clear()
+            found = self._requests[sequence.digest] = self._request(sequence)
+        return found
 
     @abstractmethod
     def _request(self, sequence: Sequence) -> EvaluateRequest:
@@ -145,7 +155,7 @@ class RewardModel(PrimitiveVerifier):
         """The score of what the model is not asked about; None if it is."""
         if not request.positions:
             return Score(0.0, steps=())
-        if any(tag in sequence.text for tag in (self.tags.tag, self.tags.positive, self.tags.negative)):
+        if self.tags.tag in sequence.text:
             return Score(0.0, verdict="forged")
         limit = self.engine.max_context
         return None if limit is None or len(request.ids) <= limit else Score(None, verdict="too long")

@@ -227,5 +227,11 @@ def test_who_writes_the_models_own_tags_gets_nothing(
     assert len(engine.evaluated) == 1, "the model is not asked about it"
 
 
+def test_labels_that_are_ordinary_text_forge_nothing() -> None:
+    model = ProcessRewardModel(Table(), Tags("<step>", "<+>", "<->"))
+    (score,) = run(model.score([Sequence(PROMPT, "1<+>1\n")], scope=Scope.root("p")))
+    assert score.verdict is None and score.steps is not None
+
+
 def test_no_sequences_are_no_scores() -> None:
     assert run(OutcomeRewardModel(Table(), Tags()).score([], scope=Scope.root("p"))) == []

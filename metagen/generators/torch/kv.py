@@ -341,8 +341,9 @@ class KVStore:
         self._region[rows], self._place[rows] = target, new
 
     def _vacate(self, region: Region, places: Ints) -> None:
-        """Close the gaps with the last rows of the region."""
+        """Close the gaps with the last rows of the region, and leave zeros where nobody is: NaN would stay NaN."""
         left = region.count - len(places)
+        written = int(self.tail[region.owner[left : region.count]].max(initial=0))
         holes = places[places < left]
         movers = np.setdiff1d(np.arange(left, region.count), places)
         if len(holes):
@@ -352,6 +353,7 @@ class KVStore:
                 moved = region.kv[:, :, self._index(movers), :, :used]
                 region.kv[:, :, self._index(holes), :, :used] = moved
             region.owner[holes], self._place[owners] = owners, holes
+        region.kv[:, :, left : region.count, :, :written] = 0
         region.count = left
 
     # -- a batch ---------------------------------------------------------------------------------

@@ -78,7 +78,8 @@ class Prefiller:
             if here:
                 job.found.append(logits[at : at + len(here)])
                 at += len(here)
-            if job.at == len(job.ids):
+            # A text whose logits are no numbers takes the others of its request with it.
+            if job.at == len(job.ids) and any(job is other for other in self._running):
                 self._finish(job)
 
     def _admit(self) -> None:

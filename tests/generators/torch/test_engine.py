@@ -332,6 +332,13 @@ def test_numbers_that_are_none_fail_their_own_request_only(model_dir: Any, tmp_p
                 assert [s.ids for s in other.samples] == [s.ids for s in answer.samples]
         assert any(isinstance(r, Generated) for r in rest)
         assert any(isinstance(r, NumericsError) for r in rest)
+        # One bad text of several: the request fails as a whole, and the engine goes on.
+        several = [EvaluateRequest((5, bad, 6), (2,), (1,)), EvaluateRequest((5, 6, 7), (2,), (1,))]
+        with pytest.raises(NumericsError):
+            asyncio.run(engine.evaluate(several))
+        (found,) = asyncio.run(engine.evaluate(several[1:]))
+        (expected,) = asyncio.run(clean.evaluate(several[1:]))
+        assert found.logprobs[0] == pytest.approx(expected.logprobs[0])
         idle(engine)
 
 

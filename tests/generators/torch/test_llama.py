@@ -160,6 +160,15 @@ def test_poisoned_rows_leave_nothing_behind(model_dir: Any) -> None:
     model.close(ids(0), poisoned=True)
     model.open(ids(0), [])
     torch.testing.assert_close(model.extend(ids(0), ids(5, 6, 7), ids(3)), clean)
+    # Nor where a row has slid from, nor where one was closed by those who knew nothing of it.
+    model.open(ids(1), [])
+    model.extend(ids(1), ids(5, 6, 7), ids(3))
+    model._kv._tail_of(1)[..., :3, :] = torch.nan
+    model.close(ids(0))
+    model.close(ids(1))
+    model.open(ids(2, 3), [])
+    found = model.extend(ids(2, 3), ids(5, 6, 7, 5, 6, 7), ids(3, 3))
+    torch.testing.assert_close(found, clean.expand(2, -1))
 
 
 def broken(source: Path, target: Path, **config: Any) -> Path:
