@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Grant, amounts
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, UnsupportedError
-from metagen.journal import Limit, Row, Status, row_key
+from metagen.journal import Limit, Row, RowKeys, Status
 
 if TYPE_CHECKING:
     from metagen.scope import Scope
@@ -58,8 +58,11 @@ class Outcome:
     truncated: bool = False
 
 
+#: Where `execute` notes outcomes as they end, by place among the positions asked for: what is noted is recorded even
+#: if the call is cut off before the others end.
+Ended = dict[int, Outcome]
 #: Positions in `Request.items` to run, and the cap in tokens, if any → one outcome each, in order.
-Execute = Callable[[Ordered[int], int | None], Awaitable[Ordered[Outcome]]]
+Execute = Callable[[Ordered[int], int | None, Ended], Awaitable[Ordered[Outcome]]]
 #: Logical worst case of running these positions under this cap; the calls are counted here.
 WorstCase = Callable[[Ordered[int], int | None], Usage]
 #: Told of rows in the moment in which they are charged, so that the next reservation knows of them.
@@ -81,16 +84,13 @@ class LeafCall:
         )
         self.account = scope._account
         self.journal = scope._problem.journal
-        self.keys = [self._key(item) for item in request.items]
+        self.key = RowKeys(request.by, scope._problem.id, scope._path)
+        self.keys = [self.key(item.content, item.index) for item in request.items]
         self.pending: Ordered[int] = range(len(self.keys))
         self.served: list[Row] = []
         self.found: dict[int, Row] = {}
         path = self.account.path if self.account else ()
         self.limits = [limit for account in path for limit in _limits(account)]
-
-    def _key(self, item: Item, limit: Limit | None = None) -> bytes:
-        scope = self.scope
-        return row_key(self.request.by, scope._problem.id, scope._path, item.content, item.index, limit)
 
     async def advance(self) -> None:
         """Serve at least one pending item, or wait for something in flight; raises BudgetExhausted."""
@@ -106,11 +106,14 @@ class LeafCall:
             misses = [i for i in granted if not self._answers(self.found.get(i), grant)]
             if any(self.keys[i] in self.journal.inflight for i in misses):
                 return
-            if misses:
-                await self._run(misses, grant)
+            late = await self._run(misses, grant) if misses else None
+            if late is not None:
+                granted = [i for i in granted if self._answers(self.found.get(i), grant)]
             if self.account is not None:
                 used = _sum(self._weight(i, grant.cap) for i in granted)
-            self._deliver([self.found[i] for i in granted], grant)
+            self._deliver(granted)
+            if late is not None:
+                raise late
         finally:
             if self.account is not None:
                 self.account.settle(grant, used or ZERO)
@@ -130,10 +133,16 @@ class LeafCall:
         """Rows for the pending items: those made under a limit in force here first, then complete ones."""
         items = self.request.items
         keys = {self.keys[i]: i for i in self.pending}
-        keys |= {self._key(items[i], limit): i for limit in self.limits for i in self.pending}
+        for limit in self.limits:
+            if limit in self.journal.limits:
+                keys |= {self.key(items[i].content, items[i].index, limit): i for i in self.pending}
         # In the order of the keys: the row of a limit takes the place of the complete one.
         found = self.journal.find(list(keys))
         self.found = {i: found[key] for key, i in keys.items() if key in found}
+        first = self.found.get(self.pending[0])
+        if first is not None and first.limit is not None and first.limit.dimension == "seconds":
+            # Of several items a deadline cuts off some, in any order: what had ended is served before the refusal.
+            self.pending = sorted(self.pending, key=lambda i: not self._complete(i))
 
     async def _reserve(self) -> Grant:
         items, ready = self.request.items, self._ready()
@@ -193,25 +202,41 @@ class LeafCall:
         generated = row.usage.generated
         return grant.cap is None or (generated is not None and generated <= grant.cap)
 
-    async def _run(self, misses: list[int], grant: Grant) -> None:
-        """Execute, and record durably; identical requests meanwhile wait for the record."""
+    def _complete(self, i: int) -> bool:
+        row = self.found.get(i)
+        return row is not None and row.status == "complete"
+
+    async def _run(self, misses: list[int], grant: Grant) -> BudgetExhausted | None:
+        """Execute, and record durably; identical requests meanwhile wait for the record.
+
+        What had ended when `execute` was cut off is recorded too. Returns the refusal if a deadline did that.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         for i in misses:
             self.journal.inflight[self.keys[i]] = done
         started, clock = _now(), time.monotonic()
+        ended: Ended = {}
+        late: BudgetExhausted | None = None
         try:
-            outcomes = await self._before_deadline(lambda: self.execute(misses, grant.cap))
-            seconds = (time.monotonic() - clock) / max(1, len(misses))
-            rows = [
-                self._outcome(i, o, grant, started, seconds) for i, o in zip(misses, outcomes, strict=True)
-            ]
-            await self.journal.record(rows)
-            self.found.update(zip(misses, rows, strict=True))
+            try:
+                outcomes = await self._before_deadline(lambda: self.execute(misses, grant.cap, ended))
+                ended = {k: outcome for k, (_, outcome) in enumerate(zip(misses, outcomes, strict=True))}
+            except BudgetExhausted as refusal:
+                late = refusal
+            finally:
+                seconds = (time.monotonic() - clock) / len(misses)
+                rows = {
+                    misses[k]: self._outcome(misses[k], o, grant, started, seconds) for k, o in ended.items()
+                }
+                if rows:
+                    await self.journal.record(list(rows.values()))
+                    self.found.update(rows)
         finally:
             for i in misses:
                 self.journal.inflight.pop(self.keys[i], None)
             done.set_result(None)
+        return late
 
     def _seconds(self) -> float | None:
         """Until the deadline; None without one."""
@@ -258,16 +283,18 @@ class LeafCall:
         started: float,
     ) -> Row:
         item, request, scope = self.request.items[i], self.request, self.scope
-        key = self._key(item, limit) if limit else self.keys[i]
+        key = self.key(item.content, item.index, limit) if limit else self.keys[i]
         made = (scope._problem.id, scope._path, request.kind, request.by, item.content, item.index)
         return Row(key, *made, payload, usage, physical, status, limit, started)
 
-    def _deliver(self, rows: list[Row], grant: Grant) -> None:
+    def _deliver(self, granted: Ordered[int]) -> None:
+        rows = [self.found[i] for i in granted]
         self.served += rows
         self.scope._problem.rows += rows
         if self.remember is not None:
             self.remember(rows)
-        self.pending = self.pending[grant.count :]
+        delivered = set(granted)
+        self.pending = [i for i in self.pending if i not in delivered]
         for row in rows:
             if row.limit is not None:
                 self.scope._mark(row.limit.owner)

@@ -53,7 +53,7 @@ class Usage:
 
     def to_dict(self) -> dict[str, float | None]:
         """For JSON: zeros are left out, None (unknown) is kept."""
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != 0}
+        return {name: value for name, value in zip(_NAMES, _columns(self), strict=True) if value != 0}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Usage:
@@ -61,7 +61,8 @@ class Usage:
         return cls(**data)
 
 
-_columns = attrgetter(*(f.name for f in fields(Usage)))
+_NAMES = tuple(f.name for f in fields(Usage))
+_columns = attrgetter(*_NAMES)
 
 
 @dataclass(frozen=True, slots=True)

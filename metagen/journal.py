@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -27,24 +28,26 @@ import filelock
 
 from metagen.cost import Usage
 from metagen.errors import JournalCorrupt, JournalError, JournalLocked, JournalMismatch
-from metagen.sequence import digest
+from metagen.sequence import digest, digests
 
 Status = Literal["complete", "truncated", "refused"]
 APPLICATION_ID = 0x6D657461  # "meta"
-SCHEMA = 1
+SCHEMA = 2
 REMEDY = "restore it from a copy, or start a new run directory; nothing was changed in it"
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE problems (id TEXT PRIMARY KEY, digest BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE rows (
     key BLOB PRIMARY KEY, problem TEXT NOT NULL, path TEXT NOT NULL, kind TEXT NOT NULL,
-    maker TEXT NOT NULL, content BLOB NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL,
-    seal BLOB NOT NULL
+    maker TEXT NOT NULL, content BLOB NOT NULL, number INTEGER NOT NULL, bound TEXT NOT NULL,
+    data TEXT NOT NULL, seal BLOB NOT NULL
 );
 CREATE INDEX rows_of_problem ON rows (problem);
+CREATE INDEX bounds ON rows (bound) WHERE bound != '';
 """
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 #: A row as SQLite holds it, in the order of the table's columns.
 Columns = tuple[Any, ...]
 
@@ -56,6 +59,16 @@ class Limit:
     owner: str
     dimension: str
     amount: float
+
+    @property
+    def text(self) -> str:
+        """As it is stored."""
+        return _ENCODER.encode((self.owner, self.dimension, self.amount))
+
+    @classmethod
+    def of(cls, text: str) -> Limit:
+        """Inverse of `text`."""
+        return cls(*json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +99,9 @@ class Row:
         data: dict[str, Any] = {"p": self.payload, "u": self.usage.to_dict(), "x": self.physical.to_dict()}
         if self.limit is not None:
             data["s"] = self.status
-            data["l"] = [self.limit.owner, self.limit.dimension, self.limit.amount]
         data["t"] = self.started
-        text = json.dumps(data, separators=(",", ":"))
-        made = (self.key, self.problem, self.path, self.kind, self.by, self.content, self.index, text)
+        text, bound = _ENCODER.encode(data), self.limit.text if self.limit else ""
+        made = (self.key, self.problem, self.path, self.kind, self.by, self.content, self.index, bound, text)
         return (*made, _seal(made))
 
     @classmethod
@@ -100,32 +112,41 @@ class Row:
             raise JournalCorrupt(
                 f"a record of problem {columns[1]!r} is torn: its seal does not fit its content"
             )
-        key, problem, path, kind, by, content, index, text = made
+        key, problem, path, kind, by, content, index, bound, text = made
         data = json.loads(text)
         usage, physical = Usage.from_dict(data["u"]), Usage.from_dict(data["x"])
-        limit = Limit(*data["l"]) if "l" in data else None
+        limit = Limit.of(bound) if bound else None
         made_of = (key, problem, path, kind, by, content, index, data["p"], usage, physical)
         return cls(*made_of, status=data.get("s", "complete"), limit=limit, started=data["t"])
 
 
 def _seal(made: Sequence[Any]) -> bytes:
-    key, problem, path, kind, by, content, index, text = made
-    return digest(key, problem, path, kind, by, content, str(index), text)[:8]
+    key, problem, path, kind, by, content, index, bound, text = made
+    return digest(key, problem, path, kind, by, content, str(index), bound, text)[:8]
 
 
-def row_key(
-    by: str, problem: str, path: str, content: bytes, index: int, limit: Limit | None = None
-) -> bytes:
-    """The key of a record; `limit` is the one that cut it short or refused it."""
-    bound = () if limit is None else (limit.owner, limit.dimension, repr(limit.amount))
-    return digest(by, problem, path, content, str(index), *bound)
+class RowKeys:
+    """The keys of the records that one maker leaves at one place of a problem."""
+
+    def __init__(self, by: str, problem: str, path: str) -> None:
+        self._digest = digests(by, problem, path)
+
+    def __call__(self, content: bytes, index: int, limit: Limit | None = None) -> bytes:
+        """limit: the one that cut the record short or refused it."""
+        bound = () if limit is None else (limit.owner, limit.dimension, repr(limit.amount))
+        return self._digest(content, str(index), *bound)
 
 
 class Journal(Protocol):
-    """Where rows are kept. `inflight` coalesces identical requests; both belong to one event loop."""
+    """Where rows are kept.
+
+    inflight: coalesces identical requests; like `record`, it belongs to one event loop. version: grows with every
+    record. limits: those under which something is recorded; no key under another limit needs to be looked up.
+    """
 
     inflight: dict[bytes, asyncio.Future[None]]
     version: int
+    limits: set[Limit]
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
         """The rows that exist, by key."""
@@ -146,6 +167,7 @@ class MemoryJournal:
     def __init__(self) -> None:
         self.inflight: dict[bytes, asyncio.Future[None]] = {}
         self.version = 0
+        self.limits: set[Limit] = set()
         self._rows: dict[bytes, Row] = {}
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
@@ -153,6 +175,7 @@ class MemoryJournal:
 
     async def record(self, rows: Sequence[Row]) -> None:
         self._rows.update((row.key, row) for row in rows)
+        self.limits.update(row.limit for row in rows if row.limit)
         self.version += 1
 
     def of_problem(self, problem: str) -> list[Row]:
@@ -173,10 +196,11 @@ class SQLiteJournal:
         self.path = Path(path)
         self.inflight: dict[bytes, asyncio.Future[None]] = {}
         self.version = 0
+        self.limits: set[Limit] = set()
         self._vfs = vfs
         self._lock: filelock.FileLock | None = None
         self._writer: sqlite3.Connection | None = None
-        self._pending: list[tuple[list[Columns], asyncio.Future[None]]] = []
+        self._pending: list[tuple[list[Columns], set[Limit], asyncio.Future[None]]] = []
         self._flusher: asyncio.Task[None] | None = None
         if read_only and not self.path.exists():
             raise JournalCorrupt(f"no journal at {str(self.path)!r}; give the directory of a run")
@@ -187,6 +211,7 @@ class SQLiteJournal:
                 self._create()
             self._check()
             self._reader = self._connect(read_only=True)
+            self.limits = self._limits()
             self.wal = False
             if not read_only:
                 self._writer = self._connect()
@@ -229,9 +254,10 @@ class SQLiteJournal:
         if self._writer is None:
             raise JournalError(f"{str(self.path)!r} is closed, or open for reading only; open it to record")
         columns = [row.columns() for row in rows]
+        limits = {row.limit for row in rows if row.limit}
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._pending.append((columns, done))
+        self._pending.append((columns, limits, done))
         if self._flusher is None or self._flusher.done():
             self._flusher = loop.create_task(self._flush())
         await asyncio.shield(done)
@@ -285,11 +311,10 @@ class SQLiteJournal:
         while self._pending:
             group, self._pending = self._pending, []
             try:
-                await loop.run_in_executor(
-                    self._threads, self._commit, [row for rows, _ in group for row in rows]
-                )
+                made = [columns for columns, _, _ in group]
+                await loop.run_in_executor(self._threads, self._commit, list(chain(*made)))
             except BaseException as error:
-                for _, done in group:
+                for *_, done in group:
                     if not done.done():
                         done.set_exception(error)
                         done.exception()  # a caller that was cancelled never looks at it
@@ -297,14 +322,16 @@ class SQLiteJournal:
                     raise
             else:
                 self.version += 1
-                for _, done in group:
+                for _, limits, done in group:
+                    self.limits |= limits
                     if not done.done():
                         done.set_result(None)
 
     def _commit(self, rows: list[Columns]) -> None:
         assert self._writer is not None
+        marks = ", ".join("?" * len(rows[0]))
         with self._writing, self._errors("write"), self._writer:
-            self._writer.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._writer.executemany(f"INSERT OR REPLACE INTO rows VALUES ({marks})", rows)
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -390,6 +417,14 @@ class SQLiteJournal:
                 f"{str(self.path)!r} was written with {name} {old}, this run has {value}: "
                 f"go on with {remedy.format(old)}, or start a new run directory"
             )
+
+    def _limits(self) -> set[Limit]:
+        with self._errors("read"):
+            found = self._reader.execute("SELECT DISTINCT bound FROM rows WHERE bound != ''").fetchall()
+        try:
+            return {Limit.of(bound) for (bound,) in found}
+        except (TypeError, ValueError) as error:
+            raise JournalCorrupt(f"{str(self.path)!r} is torn (a limit is {error}): {REMEDY}") from error
 
     def _select(self, where: str, values: Sequence[Any]) -> list[Row]:
         with self._reading, self._errors("read"):

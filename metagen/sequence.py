@@ -7,7 +7,7 @@ All are frozen values. A prompt is the empty sequence, so there is one thing to 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal, get_args
@@ -20,12 +20,27 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 def digest(*parts: str | bytes) -> bytes:
     """16 bytes that name `parts`; parts are length-prefixed, so no two lists collide by joining."""
-    h = blake2b(digest_size=16)
+    return blake2b(_framed(parts), digest_size=16).digest()
+
+
+def digests(*parts: str | bytes) -> Callable[..., bytes]:
+    """For many lists that begin with the same parts: digests(a)(b, c) is digest(a, b, c)."""
+    head = blake2b(_framed(parts), digest_size=16)
+
+    def named(*rest: str | bytes) -> bytes:
+        h = head.copy()
+        h.update(_framed(rest))
+        return h.digest()
+
+    return named
+
+
+def _framed(parts: Iterable[str | bytes]) -> bytes:
+    framed: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        h.update(len(data).to_bytes(8, "little"))
-        h.update(data)
-    return h.digest()
+        framed += (len(data).to_bytes(8, "little"), data)
+    return b"".join(framed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from metagen.budget import DIMENSIONS, SLACK, ZERO, Account, Amounts, Budget, Grant, Worst
-from metagen.call import Item, Outcome, Request
+from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.scope import Scope
@@ -346,7 +346,7 @@ def test_thousands_of_concurrent_calls_overshoot_nothing(seed: int) -> None:
         turns, fate = rng.randint(0, 3), rng.random()
         request = Request("generate", "g", tuple(Item(str(number).encode(), i) for i in range(n)), most)
 
-        async def execute(positions: Any, cap: int | None) -> list[Outcome]:
+        async def execute(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
             peaks["executed"] += len(positions)
             for _ in range(turns):
                 await asyncio.sleep(0)

@@ -21,7 +21,7 @@ import metagen
 from metagen.cost import Usage
 from metagen.errors import InputError, JournalCorrupt, JournalError, JournalLocked, JournalMismatch
 from metagen.generators.function import FunctionGenerator
-from metagen.journal import Limit, MemoryJournal, Row, SQLiteJournal, row_key
+from metagen.journal import Limit, MemoryJournal, Row, RowKeys, SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 
@@ -29,7 +29,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(metagen.__file__).parents[1]
 
 
 def make(number: int, problem: str = "p", text: str = "x = 1", **more: object) -> Row:
-    key = row_key("g", problem, "0/sample", b"content", number)
+    key = RowKeys("g", problem, "0/sample")(b"content", number)
     usage = Usage(prefilled=7, generated=number, calls=1, flops=3e17 + number, flops_2n=None, money=0.1)
     payload = {"text": text, "ids": [1, 2, number], "logprob": -0.1 * number, "finish": "eos"}
     return Row(
@@ -93,11 +93,11 @@ def test_the_order_of_a_problem_is_the_order_of_recording(path: Path) -> None:
 def test_keys_tell_apart_what_was_asked_and_the_limit_that_bound() -> None:
     limit = Limit("a", "generated", 10.0)
     keys = [
-        row_key("g", "p", "0", b"c", 0), row_key("h", "p", "0", b"c", 0), row_key("g", "q", "0", b"c", 0),
-        row_key("g", "p", "1", b"c", 0), row_key("g", "p", "0", b"d", 0), row_key("g", "p", "0", b"c", 1),
-        row_key("g", "p", "0", b"c", 0, limit), row_key("g", "p", "0", b"c", 0, Limit("b", "generated", 10.0)),
-        row_key("g", "p", "0", b"c", 0, Limit("a", "prefilled", 10.0)),
-        row_key("g", "p", "0", b"c", 0, Limit("a", "generated", 11.0)),
+        RowKeys("g", "p", "0")(b"c", 0), RowKeys("h", "p", "0")(b"c", 0), RowKeys("g", "q", "0")(b"c", 0),
+        RowKeys("g", "p", "1")(b"c", 0), RowKeys("g", "p", "0")(b"d", 0), RowKeys("g", "p", "0")(b"c", 1),
+        RowKeys("g", "p", "0")(b"c", 0, limit), RowKeys("g", "p", "0")(b"c", 0, Limit("b", "generated", 10.0)),
+        RowKeys("g", "p", "0")(b"c", 0, Limit("a", "prefilled", 10.0)),
+        RowKeys("g", "p", "0")(b"c", 0, Limit("a", "generated", 11.0)),
     ]  # fmt: skip
     assert len(set(keys)) == len(keys)
 
@@ -371,7 +371,7 @@ def test_another_schema_is_refused(path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
-    assert "schema 99, this version writes 1" in str(refused(path).value)
+    assert "schema 99, this version writes 2" in str(refused(path).value)
 
 
 def test_a_changed_run_seed_is_refused(path: Path) -> None:

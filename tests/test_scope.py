@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.budget import Budget
-from metagen.call import Item, Outcome, Request
+from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
-from metagen.errors import BudgetExhausted, ScopeError, UnsupportedError
+from metagen.errors import BudgetExhausted, EngineError, ScopeError, UnsupportedError
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import Journal, MemoryJournal, Row, SQLiteJournal
 from metagen.scope import Scope
@@ -56,7 +56,7 @@ class Writer:
     ) -> list[Row]:
         items = tuple(Item(content, i) for i in indices)
 
-        async def execute(positions: Ordered[int], cap: int | None) -> list[Outcome]:
+        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
             self.log += [(scope.path, items[i].index, cap) for i in positions]
             if self.seconds:
                 await asyncio.sleep(self.seconds)
@@ -176,7 +176,7 @@ def test_transient_failures_are_not_recorded() -> None:
         journal, writer = MemoryJournal(), Writer()
         scope = Scope.root("p", journal=journal, budget=Budget(generated=20))
 
-        async def fail(positions: Any, cap: int | None) -> list[Outcome]:
+        async def fail(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
             raise ConnectionError("lost")
 
         request = Request("generate", "writer", (Item(b"x"),), 20)
@@ -190,7 +190,7 @@ def test_transient_failures_are_not_recorded() -> None:
 
 def test_too_few_outcomes_are_an_error_and_not_a_short_answer() -> None:
     async def main() -> None:
-        async def lazy(positions: Any, cap: int | None) -> list[Outcome]:
+        async def lazy(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
             return [Outcome({}, Usage())]
 
         scope = Scope.root("p")
@@ -222,7 +222,7 @@ def test_others_run_themselves_what_the_first_did_not_finish(fate: str, budget: 
     async def main() -> None:
         scope, executed = Scope.root("p", budget=budget), 0
 
-        async def execute(positions: Any, cap: int | None) -> list[Outcome]:
+        async def execute(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
             nonlocal executed
             executed += 1
             first = executed == 1
@@ -381,7 +381,7 @@ def test_what_is_unknown_is_never_taken_for_nothing(dimension: str) -> None:
     executed = 0
 
     async def call(bound: float | None, budget: Budget | None) -> Scope:
-        async def execute(positions: Any, cap: int | None) -> list[Outcome]:
+        async def execute(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
             nonlocal executed
             executed += len(positions)
             return [Outcome({}, usage) for _ in positions]
@@ -410,7 +410,7 @@ def test_what_is_unknown_is_never_taken_for_nothing(dimension: str) -> None:
 
 def test_calls_are_counted_by_the_scope_itself() -> None:
     async def main() -> None:
-        async def execute(positions: Any, cap: int | None) -> list[Outcome]:
+        async def execute(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
             await asyncio.sleep(0)
             return [Outcome({}, Usage(calls=0)) for _ in positions]
 
@@ -502,6 +502,58 @@ def test_a_deadline_cancels_and_a_replay_takes_the_same_branch_and_a_longer_one_
     assert run(under(60, speed=20)) == ([10] * 3, False)
 
 
+def unequal(fast: set[int], log: list[int], cut: Exception | None = None) -> FunctionGenerator:
+    """Sample i ends at once if it is in `fast`; the others wait for a minute, or raise `cut`."""
+
+    async def write(prefix: Sequence, seed: int, index: int) -> str:
+        log.append(index)
+        if index not in fast:
+            await asyncio.sleep(0.05 if cut else 60)
+            assert cut is not None
+            raise cut
+        return f"{index}"
+
+    return FunctionGenerator(write, count=len, max_tokens=2)
+
+
+def test_what_had_ended_at_a_deadline_is_returned_and_replayed_and_never_paid_for_again() -> None:
+    journal, log = MemoryJournal(), list[int]()
+
+    async def under(seconds: float, fast: set[int], n: int = 5) -> tuple[list[str], bool]:
+        scope = Scope.root("p", journal=journal, budget=Budget(seconds=seconds, generated=100), label="B")
+        samples = await unequal(fast, log).generate(PROMPT, n=n, scope=scope)
+        assert scope.left().generated == 100 - len(samples)
+        return [s.text for s in samples], scope.exhausted
+
+    assert run(under(1.0, {1, 3})) == (["1", "3"], True)
+    everything = set(range(6))
+    assert run(under(1.0, everything)) == (["1", "3"], True)
+    assert sorted(log) == [0, 1, 2, 3, 4]
+    log.clear()
+    assert run(under(60, everything, n=6)) == (["0", "1", "2", "3", "4", "5"], False)
+    assert sorted(log) == [0, 2, 4, 5]
+    assert run(under(1.0, everything)) == (["1", "3"], True)
+
+
+def test_a_failing_sibling_and_a_cancellation_lose_nothing_that_had_ended() -> None:
+    async def main(cut: Exception | None) -> None:
+        journal, log = MemoryJournal(), list[int]()
+        work = asyncio.create_task(
+            unequal({0, 2}, log, cut).generate(PROMPT, n=3, scope=Scope.root("p", journal=journal))
+        )
+        await asyncio.sleep(0.02)
+        if cut is None:
+            work.cancel()
+        with pytest.raises(type(cut) if cut else asyncio.CancelledError):
+            await work
+        again = await unequal({0, 1, 2}, log).generate(PROMPT, n=3, scope=Scope.root("p", journal=journal))
+        assert [s.text for s in again] == ["0", "1", "2"] and sorted(log) == [0, 1, 1, 2]
+        assert not journal.inflight
+
+    run(main(EngineError("the server is gone")))
+    run(main(None))
+
+
 def test_after_the_deadline_records_answer_and_nothing_is_begun() -> None:
     journal, writer = MemoryJournal(), Writer(lambda i: i)
 
@@ -541,7 +593,7 @@ def test_a_deadline_ends_waiting_for_room_and_for_others_as_well() -> None:
 
 def test_a_timeout_of_the_call_itself_is_not_the_deadline() -> None:
     async def main() -> None:
-        async def execute(positions: Any, cap: int | None) -> list[Outcome]:
+        async def execute(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
             raise TimeoutError("of the server")
 
         scope = Scope.root("p", budget=Budget(seconds=60))
@@ -614,7 +666,7 @@ class Prefixed:
         cache = scope.prefixes(self.model)
         items = tuple(Item(bytes(ids), i) for i in indices)
 
-        async def execute(positions: Ordered[int], cap: int | None) -> list[Outcome]:
+        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
             await asyncio.sleep(0)
             new = [len(ids) - cache.add(ids) for _ in positions]
             return [Outcome({"ids": list(ids)}, Usage(prefilled=k, generated=1)) for k in new]
@@ -673,7 +725,7 @@ def test_a_run_that_stopped_anywhere_resumes_with_the_same_decisions(
         async def node(scope: Scope, name: int, depth: int) -> list[Any]:
             nonlocal executed
 
-            async def execute(positions: Ordered[int], cap: int | None) -> list[Outcome]:
+            async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
                 nonlocal executed
                 if executed >= allowed:
                     raise Stop

@@ -14,7 +14,7 @@ from metagen.budget import Budget
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted
 from metagen.generators.function import FunctionGenerator
-from metagen.journal import Limit, Row, Status, row_key
+from metagen.journal import Limit, Row, RowKeys, Status
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.parallel import BestOfN
@@ -30,7 +30,7 @@ usages = st.builds(
 
 def row(path: str, index: int, usage: Usage, physical: Usage, status: Status = "complete") -> Row:
     limit = Limit("B", "calls", 1.0) if status == "refused" else None
-    key = row_key("g", "p", path, b"c", index, limit)
+    key = RowKeys("g", "p", path)(b"c", index, limit)
     return Row(key, "p", path, "generate", "g", b"c", index, {}, usage, physical, status, limit)
 
 

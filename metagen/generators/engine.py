@@ -57,6 +57,7 @@ class GenerateRequest:
 
     max_tokens: new tokens at most, per sample (the caller has already taken ancestors and caps into
     account). `params.max_tokens` is not looked at by engines.
+    ended: where an engine leaves the samples that had ended, by number, when the request is cancelled or fails.
     """
 
     prefix: Sequence
@@ -64,6 +65,7 @@ class GenerateRequest:
     params: SamplingParams
     max_tokens: int
     until: Until = None
+    ended: dict[int, Sample] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 
-from metagen.call import Item, Outcome
+from metagen.call import Ended, Item, Outcome
 from metagen.cost import Usage
 from metagen.errors import EngineError
 from metagen.generators.engine import Sample
@@ -43,11 +43,16 @@ class FunctionGenerator(Primitive):
         return self._fingerprint
 
     async def sample(
-        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope
+        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:
         if len(items) == 1:
             return [await self._one(prefix, items[0], scope)]
-        return await scope.gather(*(self._one(prefix, item, scope) for item in items))
+
+        async def noted(place: int, item: Item) -> Outcome:
+            ended[place] = outcome = await self._one(prefix, item, scope)
+            return outcome
+
+        return await scope.gather(*(noted(i, item) for i, item in enumerate(items)))
 
     async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
         result = self._function(prefix, scope.seed(item), item.index)

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Ordered
 from functools import partial
 from typing import Any
 
-from metagen.call import Item, Outcome, Request
+from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
@@ -39,8 +39,8 @@ class Primitive(Generator):
         items = tuple(Item(content, i) for i in range(start, start + n))
         request = Request("generate", self.fingerprint, items, most)
 
-        async def execute(positions: Ordered[int], cap: int | None) -> list[Outcome]:
-            return await self.sample(prefix, [items[i] for i in positions], until, cap, scope)
+        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+            return await self.sample(prefix, [items[i] for i in positions], until, cap, scope, ended)
 
         def worst(positions: Ordered[int], cap: int | None) -> Usage:
             tokens = cap if cap is not None else most
@@ -51,9 +51,13 @@ class Primitive(Generator):
 
     @abstractmethod
     async def sample(
-        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope
+        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:
-        """One outcome per item; its payload is made by `payload`."""
+        """One outcome per item; its payload is made by `payload`.
+
+        ended: where to note outcomes by place in `items` before the others end, lest a deadline, an error or a
+        cancellation lose what has been paid for. It may be left empty by a generator whose samples end together.
+        """
 
     @abstractmethod
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
@@ -156,7 +160,7 @@ class EngineGenerator(Primitive):
         return len(self.engine.encode(prefix.text))
 
     async def sample(
-        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope
+        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:
         room = self.params.max_tokens - self._length(prefix)
         request = GenerateRequest(
@@ -166,9 +170,31 @@ class EngineGenerator(Primitive):
             max_tokens=room if cap is None else min(room, cap),
             until=until,
         )
-        answer = await self.engine.generate(request)
+        try:
+            answer = await self.engine.generate(request)
+        except BaseException:
+            ended.update(self._salvage(request, cap, scope))
+            raise
         new, known = self._charge(prefix, answer, scope)
-        return [self._outcome(answer, i, new, known, cap) for i in range(len(answer.samples))]
+        # The first sample pays for the prefix; the others read it from the (logical) cache.
+        return [
+            self._outcome(sample, answer, (new, known) if i == 0 else None, cap)
+            for i, sample in enumerate(answer.samples)
+        ]
+
+    def _salvage(self, request: GenerateRequest, cap: int | None, scope: Scope) -> Ended:
+        """What had ended when the request was cut off; what its prefix cost the engine is unknown."""
+        if not request.ended:
+            return {}
+        ids = self.engine.render(request.prefix)
+        answer = Generated((), ids, None if ids is None else len(ids))
+        # After a deadline nobody comes back for the first sample: the first that ended pays for the prefix.
+        pays = min(request.ended) if scope.left().seconds == 0 else 0
+        head = self._charge(request.prefix, answer, scope) if pays in request.ended else None
+        return {
+            i: self._outcome(sample, answer, head if i == pays else None, cap)
+            for i, sample in request.ended.items()
+        }
 
     def _charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
         """Logical prefix tokens of the request: new to this problem, and paid for before."""
@@ -184,28 +210,31 @@ class EngineGenerator(Primitive):
         return total - known, known
 
     def _outcome(
-        self, answer: Generated, i: int, new: int | None, known: int | None, cap: int | None
+        self, sample: Sample, answer: Generated, head: tuple[int | None, int | None] | None, cap: int | None
     ) -> Outcome:
-        sample, total = answer.samples[i], answer.prefix_tokens
-        # The first sample pays for the prefix; the others read it from the (logical) cache.
-        prefilled, cached = (new, known) if i == 0 else (None if total is None else 0, total)
+        """head: prefix tokens that this sample pays for, new and known, if it is the one that does."""
+        total = answer.prefix_tokens
+        prefilled, cached = head or (None if total is None else 0, total)
         usage = self._priced(prefilled, cached, sample.generated)
-        share = (answer.prefilled, answer.cached) if i == 0 else (0, 0)
+        share = (answer.prefilled, answer.cached) if head else (0, 0)
         physical = Usage(prefilled=share[0], cached=share[1], generated=sample.generated, calls=1)
         ended = sample.finish in ("eos", "stop") or sample.step_end is not None
         truncated = cap is not None and not ended and (sample.generated or 0) >= cap
         return Outcome(payload(sample), usage, physical, truncated)
 
     def _priced(self, prefilled: int | None, cached: int | None, generated: int | None) -> Usage:
-        usage = Usage(prefilled=prefilled, cached=cached, generated=generated, flops=None, flops_2n=None)
+        exact: float | None = None
+        simple: float | None = None
         shape = self.engine.shape
-        if shape is not None and None not in (prefilled, cached, generated):
-            assert prefilled is not None and cached is not None and generated is not None
+        if shape is not None and prefilled is not None and cached is not None and generated is not None:
             total = prefilled + cached
             exact = decode_flops(shape, generated, total)
             if prefilled:
                 exact += prefill_flops(shape, total, cached)
-            usage = dataclasses.replace(usage, flops=exact, flops_2n=flops_2n(shape, prefilled + generated))
+            simple = flops_2n(shape, prefilled + generated)
+        usage = Usage(prefilled, cached, generated, flops=exact, flops_2n=simple)
+        if self.price is FREE:
+            return usage
         return dataclasses.replace(usage, money=self.price.of(usage) if self.price else None)
 
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:

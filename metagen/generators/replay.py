@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from metagen.call import Item, Outcome
+from metagen.call import Ended, Item, Outcome
 from metagen.cost import Usage
 from metagen.errors import DataError, PoolExhausted
 from metagen.generators.engine import Sample
@@ -119,7 +119,7 @@ class ReplayGenerator(Primitive):
         return self._pool[problem]
 
     async def sample(
-        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope
+        self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:
         samples = self._samples(prefix.prompt.problem_id)
         order = list(range(len(samples)))

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import ClassVar
 
-from metagen.call import Item, Outcome, Request
+from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.journal import Row
 from metagen.scope import Scope
@@ -56,7 +56,7 @@ class PrimitiveVerifier(Verifier):
         unique = list(distinct.values())
         request = Request("score", self.records, items)
 
-        async def execute(positions: Ordered[int], cap: int | None) -> list[Outcome]:
+        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
             return await self.evaluate([unique[i] for i in positions], scope)
 
         def worst(positions: Ordered[int], cap: int | None) -> Usage:

@@ -24,6 +24,7 @@ from metagen.generators.engine import (
     EvaluateRequest,
     Generated,
     GenerateRequest,
+    Sample,
     SamplingParams,
 )
 from metagen.generators.primitive import EngineGenerator
@@ -81,7 +82,9 @@ class TorchEngine:
         self._tokenizer = Tokenizer(directory, self._model.vocab_size)
         self._context = min(max_context or self._model.max_context, self._model.max_context)
         self._shape = replace(ModelShape.from_config(directory), dtype_bytes=self.dtype.itemsize)
-        self._fingerprint = _fingerprint(directory, self._model.weights_digest, self.dtype, self._tokenizer)
+        self._fingerprint = model_fingerprint(
+            directory, self._model.weights_digest, self.dtype, self._tokenizer
+        )
         self._endings = Endings(self._tokenizer)
         self._tree: PrefixTree[Any] = PrefixTree(self._model.segment_tokens)
         self._rows = Rows(max_batch, self.device)
@@ -149,13 +152,17 @@ class TorchEngine:
         spill = self._model.spill(continuation.limit)
         self._check_fit(len(ids), request.max_tokens, spill)
         kind = self._endings.take(request.params, request.until)
+        samples: list[Sample | None] = [None] * len(request.seeds)
         try:
             answer = await self._ask(
                 lambda ticket: Generation(
                     ticket, request, ids, len(ids) - prompt, continuation.limit, spill, kind, continuation,
-                    [None] * len(request.seeds),
+                    samples,
                 )
             )  # fmt: skip
+        except BaseException:
+            request.ended.update((i, sample) for i, sample in enumerate(samples) if sample is not None)
+            raise
         finally:
             self._endings.give_back(kind)
         assert isinstance(answer, Generated)
@@ -363,7 +370,7 @@ def _memory(device: torch.device) -> int:
     return min(2 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8)
 
 
-def _fingerprint(directory: Path, weights: str, dtype: torch.dtype, tokenizer: Tokenizer) -> str:
+def model_fingerprint(directory: Path, weights: str, dtype: torch.dtype, tokenizer: Tokenizer) -> str:
     """Config, weights, number format and tokenizer: what the distribution depends on."""
     h = sha256((directory / "config.json").read_bytes())
     for part in (weights, str(dtype), tokenizer.fingerprint, repr(sorted(tokenizer.eos))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import shutil
 import threading
 import time
@@ -15,9 +16,12 @@ from safetensors.torch import load_file, save_file
 from scipy import stats
 from transformers import AutoModelForCausalLM
 
+from metagen.cost import Usage
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.generators.torch import TorchEngine
+from metagen.journal import MemoryJournal
+from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Sequence, Step, TokenIds, Tokens, Until
 
 FREE = SamplingParams(ignore_eos=True)
@@ -276,6 +280,33 @@ def test_a_thousand_coroutines_from_several_loops(engine: TorchEngine) -> None:
         thread.join()
     assert sorted(len(r) for r in results) == [350] * 3
     assert all(a.samples[0].generated == 1 + i % 4 for r in results for i, a in enumerate(r))
+    idle(engine)
+
+
+def test_a_cut_off_call_keeps_what_had_ended_and_is_charged_once(engine: TorchEngine) -> None:
+    """Cancelled in the middle and called again: the same samples, usage and records as without."""
+    often = tuple(range(10, 30))
+
+    async def call(journal: MemoryJournal, *, cut: bool) -> tuple[list[str], Usage]:
+        generator = engine.generator(max_tokens=900, stop_token_ids=often)
+        scope = Scope.root("p", journal=journal)
+        work = asyncio.create_task(generator.generate(Sequence.of("the quick"), n=40, scope=scope))
+        began = engine.stats.generated
+        while cut and engine.stats.generated < began + 32 * 12:  # noqa: ASYNC110 - the engine's thread tells nobody
+            await asyncio.sleep(0.001)
+        if cut:
+            work.cancel()
+            await asyncio.wait([work])
+            return [], scope.usage
+        return [s.text for s in await work], dataclasses.replace(scope.usage, seconds=0.0)
+
+    cut, whole = MemoryJournal(), MemoryJournal()
+    asyncio.run(call(cut, cut=True))
+    kept = len(cut.of_problem("p"))
+    assert 0 < kept < 40
+    began = engine.stats.samples
+    assert asyncio.run(call(cut, cut=False)) == asyncio.run(call(whole, cut=False))
+    assert engine.stats.samples - began == (40 - kept) + 40
     idle(engine)
 
 
