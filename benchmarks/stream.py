@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -11,13 +12,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.row import Row
+from metagen.experiments import build, runner, schema
+from metagen.experiments.directory import RunDirectory
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.parallel import Sample
+from metagen.tasks.base import Problem, Task
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.function import FunctionRule
 
 PROBLEMS, BEGIN, IN_FLIGHT = 100_000, 10_000, 256
+#: Problems of a small and of a large run.
+SMALL, LARGE = 10_000, 30_000
+YAML = """\
+name: stream
+task: {{kind: "benchmarks.stream:Numbers", count: {count}}}
+generators: {{instant: {{kind: "benchmarks.stream:instant"}}}}
+strategies: {{single: {{kind: sample}}}}
+grid: {{n: [1]}}
+"""
 
 
 def rows() -> Iterator[Row]:
@@ -35,6 +50,50 @@ def rows() -> Iterator[Row]:
         f"{how}; growth of the peak from problem {BEGIN:,} to {PROBLEMS:,}",
         "≤ 100",
     )
+
+    small, large = _run_apart(SMALL), _run_apart(LARGE)
+    yield Row(
+        "memory per problem of a run",
+        (large - small) / (LARGE - SMALL),
+        "bytes",
+        f"an experiment with an instant generator: the peak with {LARGE:,} problems less that with {SMALL:,}",
+        "≤ 250",
+    )
+
+
+class Numbers(Task):
+    """Problems that are made when they are asked for."""
+
+    def __init__(self, *, count: int) -> None:
+        self.count = count
+
+    @property
+    def answer(self) -> AnswerRule:
+        return FunctionRule(lambda text: text, lambda answer: answer)
+
+    def problems(self) -> Iterator[Problem]:
+        return (Problem(Prompt(f"p{i}", text=f"problem {i}"), "x") for i in range(self.count))
+
+
+def instant() -> FunctionGenerator:
+    return FunctionGenerator(lambda prefix, seed, index: "x", count=len, max_tokens=1)
+
+
+def run_peak(count: int) -> int:
+    """Peak resident memory of this process in bytes after an experiment of so many problems."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "stream.yaml"
+        file.write_text(YAML.format(count=count))
+        with build.opened(schema.load(file)) as setup:
+            state = runner.run(setup, RunDirectory.at(Path(folder) / "run"))
+        assert state.samples == count, state
+    return _peak()
+
+
+def _run_apart(count: int) -> int:
+    """`run_peak` in a process of its own: a peak never falls."""
+    code = f"from benchmarks.stream import run_peak; print(run_peak({count}))"
+    return int(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
 
 
 async def _stream(path: Path) -> tuple[float, float]:

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -269,10 +269,9 @@ class SQLiteJournal:
     def bind_all(self, problems: Iterable[tuple[str, bytes]]) -> None:
         """`bind` for many problems in one commit."""
         assert self._writer is not None
-        problems = list(problems)
+        waiting = iter(problems)
         with self._writing, self._errors("write"), self._writer:
-            for at in range(0, len(problems), 500):
-                part = dict(problems[at : at + 500])
+            while part := dict(islice(waiting, 500)):
                 marks = ",".join("?" * len(part))
                 query = f"SELECT id, digest FROM problems WHERE id IN ({marks})"
                 for name, old in self._writer.execute(query, list(part)):
@@ -282,7 +281,7 @@ class SQLiteJournal:
                             f"(digest {old.hex()[:12]}, now {part[name].hex()[:12]}); "
                             "start a new run directory for changed data"
                         )
-            self._writer.executemany("INSERT OR IGNORE INTO problems VALUES (?, ?)", problems)
+                self._writer.executemany("INSERT OR IGNORE INTO problems VALUES (?, ?)", part.items())
 
     def close(self) -> None:
         """Flush and let go of the file. May be called twice."""

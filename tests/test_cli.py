@@ -138,6 +138,8 @@ def test_interrupted_runs_end_cleanly_and_resume(place: Path, finished: Path) ->
     assert "Traceback" not in err + out
     code, out, _ = invoke("report", "part")  # what there is so far
     assert (code, "Incomplete (interrupted)" in out) == (0, True)
+    shown = {code for problem in range(8) for code, *_ in [invoke("show", "part", f"sum-{problem}")]}
+    assert shown == {0, 2}  # some are finished, and others are not
     check_resumed(place, finished)
 
 

@@ -12,12 +12,14 @@ from typing import Any
 from metagen.budget import DIMENSIONS, Budget
 from metagen.errors import DataError, UnsupportedError
 from metagen.experiments import registry
+from metagen.experiments.asked import Asked
 from metagen.experiments.specs import (
     Experiment,
     OrmSpec,
     PartSpec,
     PrmSpec,
 )
+from metagen.experiments.survey import survey
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
 from metagen.generators.primitive import Primitive
@@ -26,7 +28,7 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import Sample
-from metagen.tasks.base import Problem, Task, checked
+from metagen.tasks.base import Problem, Task
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.oracle import Grade
 
@@ -63,7 +65,8 @@ def configurations(experiment: Experiment) -> tuple[Configuration, ...]:
 class Setup:
     """An experiment ready to run, while its engines are open.
 
-    generators, verifiers: those that a configuration uses, by name.
+    generators, verifiers: those that a configuration uses, by name. problems: how many the task holds. asked: those
+    that are being worked on, which verifiers that know the reference look up.
     """
 
     experiment: Experiment
@@ -71,6 +74,8 @@ class Setup:
     generators: Mapping[str, Generator]
     verifiers: Mapping[str, Verifier]
     configurations: tuple[Configuration, ...]
+    problems: int
+    asked: Asked
 
     def strategy(self, configuration: Configuration) -> Strategy:
         """A configuration's strategy, with its generator, n, verifier and the task's answer rule filled in."""
@@ -97,7 +102,7 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
     """
     cells = configurations(experiment)
     task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
-    problems = {problem.id: problem for problem in checked(task.problems(), f"task {task.name!r}")}
+    found, asked = survey(task), Asked(task)
     with ExitStack() as stack:
         engines = _engines(experiment, cells, stack)
         generators = {
@@ -105,14 +110,14 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
             for name in experiment.generators
             if any(cell.generator == name for cell in cells)
         }
-        _enough(generators, cells, problems)
-        _bounded(generators, experiment.budget, next(iter(problems.values())))
+        _enough(generators, cells, task)
+        _bounded(generators, experiment.budget, found.first)
         verifiers = {
-            name: _verifier(experiment, name, engines, _grade(task, problems))
+            name: _verifier(experiment, name, engines, _grade(task, asked))
             for name in experiment.verifiers
             if any(cell.verifier == name for cell in cells)
         }
-        setup = Setup(experiment, task, generators, verifiers, cells)
+        setup = Setup(experiment, task, generators, verifiers, cells, found.problems, asked)
         for cell in cells:
             setup.strategy(cell)
         yield setup
@@ -160,18 +165,16 @@ def _verifier(experiment: Experiment, name: str, engines: Mapping[str, Engine], 
     return verifier
 
 
-def _enough(
-    generators: Mapping[str, Generator], cells: tuple[Configuration, ...], problems: Mapping[str, Problem]
-) -> None:
+def _enough(generators: Mapping[str, Generator], cells: tuple[Configuration, ...], task: Task) -> None:
     """Recorded pools hold as many samples of every problem as some configuration asks for."""
     for name, generator in generators.items():
         if not isinstance(generator, ReplayGenerator):
             continue
         n = max(cell.n or 1 for cell in cells if cell.generator == name)
-        for problem in problems:
-            if generator.size(problem) < n:
+        for problem in task.problems():
+            if generator.size(problem.id) < n:
                 raise DataError(
-                    f"generator {name!r} holds {generator.size(problem)} samples of problem {problem!r}, "
+                    f"generator {name!r} holds {generator.size(problem.id)} samples of problem {problem.id!r}, "
                     f"the grid asks for {n}; ask for at most that many, or give a larger pool"
                 )
 
@@ -193,9 +196,9 @@ def _bounded(generators: Mapping[str, Generator], budget: Budget | None, problem
                 )
 
 
-def _grade(task: Task, problems: Mapping[str, Problem]) -> Grade:
+def _grade(task: Task, asked: Asked) -> Grade:
     async def grade(sequence: Sequence) -> float:
-        (value,) = await task.grade(problems[sequence.prompt.problem_id], [sequence])
+        (value,) = await task.grade(asked[sequence.prompt.problem_id], [sequence])
         return value
 
     return grade

@@ -185,12 +185,12 @@ def _fingerprint(directory: Path | None, tokenizer: Tokenizer, options: dict[str
     """What the torch engine calls itself on this machine; reads the weights."""
     import torch
 
-    from metagen.generators.torch import engine
     from metagen.generators.torch.checkpoint import Weights
+    from metagen.generators.torch.engine import model_fingerprint
 
     assert directory is not None
     graphics = str(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")) != "cpu"
     name = options.get("dtype") or ("bfloat16" if graphics else "float32")
     dtype: torch.dtype = getattr(torch, name)
     weights = Weights(directory, dtype, torch.device("cpu")).digest()
-    return engine._fingerprint(directory, weights, dtype, tokenizer)
+    return model_fingerprint(directory, weights, dtype, tokenizer)

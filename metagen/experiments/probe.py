@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from collections.abc import Sequence as Ordered
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,30 +13,9 @@ from metagen.errors import MetagenError
 from metagen.experiments import build, runner
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.specs import Experiment
-from metagen.sequence import Sequence
-from metagen.tasks.base import Problem, Task
-from metagen.verifiers.base import AnswerRule
+from metagen.experiments.subset import Subset
 
 PROBE = "metagen-probe-"
-
-
-class Some(Task):
-    """Some of the problems of a task, in the order in which a run takes them."""
-
-    def __init__(self, task: Task, count: int) -> None:
-        problems = list(task.problems())
-        self.task, self.name, self.delimiter = task, task.name, task.delimiter
-        self._problems = Random(0).sample(problems, min(count, len(problems)))
-
-    @property
-    def answer(self) -> AnswerRule:
-        return self.task.answer
-
-    def problems(self) -> Iterator[Problem]:
-        return iter(self._problems)
-
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
-        return await self.task.grade(problem, sequences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +37,16 @@ def probed(experiment: Experiment, problems: int | None) -> Iterator[Trial | Non
     with tempfile.TemporaryDirectory(prefix=PROBE) as folder:
         directory = RunDirectory(Path(folder))
         with build.opened(experiment) as setup:
-            some = Some(setup.task, problems)
-            state = runner.run(replace(setup, task=some), directory)
+            state = runner.run(_some(setup, problems), directory)
         if not state.samples:
             why = state.failures[0].message if state.failures else "nothing was delivered"
             raise MetagenError(f"the probe failed: {why}")
         yield Trial(directory.journal, state.problems, state.samples, state.seconds)
+
+
+def _some(setup: build.Setup, count: int) -> build.Setup:
+    """With so many of the problems, from all over the task."""
+    count = min(count, setup.problems)
+    chosen = set(Random(0).sample(range(setup.problems), count))
+    problems = [problem for place, problem in enumerate(setup.task.problems()) if place in chosen]
+    return replace(setup, task=Subset(setup.task, problems), problems=count)

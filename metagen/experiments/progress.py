@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 #: Seconds of the recent past that the rate is taken from, at least.
 WINDOW = 30.0
+#: Moments of it that are kept, at most, however fast deliveries come.
+MARKS = 1000
 
 
 class Meter:
@@ -35,6 +37,8 @@ class Meter:
         self.done += done
         self.fresh += fresh
         if fresh:
+            if len(self._marks) > 2 and now - self._marks[-2][0] < self._window / MARKS:
+                self._marks.pop()  # so close together that one of them says it all
             self._marks.append((now, self.fresh))
         elif not self.fresh:
             self._marks[0] = (now, 0)

@@ -1,73 +1,46 @@
-"""Runs an experiment into a directory: every problem, every configuration, resumable at any moment.
+"""Runs an experiment into a directory, resumable at any moment.
 
-*Pools*. Without a budget, all configurations that only sample and aggregate share one pool of their
-generator: as many samples as the largest of them wants, scored by every verifier that one of them needs.
-The pool lies under the paths that the strategies use, so a strategy that runs later finds it in the journal.
-*Direct*. With a budget, and for every other strategy, each configuration runs by itself.
-
-Problems never wait for each other. What is recorded is never paid for again, so resuming is running again
-in the same directory.
+What is recorded is never paid for again, so resuming is running again in the same directory.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
-import time
-from collections.abc import Coroutine, Iterable, Iterator
-from collections.abc import Sequence as Ordered
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from metagen.errors import DataError, InputError, JournalError, JournalMismatch, MetagenError
-from metagen.experiments import costs
-from metagen.experiments.directory import Failure, Line, RunDirectory, State, Status, environment
+from metagen.errors import JournalMismatch
+from metagen.experiments.build import Setup
+from metagen.experiments.directory import RunDirectory, State, Status, environment
 from metagen.experiments.progress import Meter
 from metagen.experiments.schema import dump
-from metagen.experiments.tables import ProblemRows, TableWriter
-from metagen.generators.base import Generator
-from metagen.journal import Row, SQLiteJournal
+from metagen.experiments.work import Work
+from metagen.journal import SQLiteJournal
 from metagen.logs import logger
-from metagen.scope import Scope
-from metagen.sequence import Score, Sequence
-from metagen.strategies.parallel import Candidate
-from metagen.tasks.base import Problem
-
-if TYPE_CHECKING:
-    from metagen.experiments.build import Configuration, Setup
+from metagen.strategies.base import wait
+from metagen.tasks.base import Task
 
 _LOG = logger(__name__)
-#: Strategies that only sample and aggregate: one pool answers them all.
-POOLABLE = ("sample", "majority", "best_of_n", "weighted")
 
 
 def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> State:
-    """Run, or go on with, an experiment in `directory`; returns how it ended.
+    """Run, or go on with, an experiment in `directory`; returns how it ended. Works in scripts and in notebooks.
 
-    A MetagenError of one problem is noted in the
-    state and the others go on (a run of which nothing is delivered has failed); a journal that cannot be
-    written ends the run. An interrupt (KeyboardInterrupt) waits for a clean end; a second one does not.
-    A run with another seed or other data than the directory's is refused, and changes nothing in it.
+    A MetagenError of one problem is noted in the state and the others go on (a run of which nothing is delivered
+    has failed); a journal that cannot be written ends the run. An interrupt (KeyboardInterrupt) waits some seconds
+    for a clean end; a second one does not. A run with another seed or other data than the directory's is refused,
+    and changes nothing in it.
     """
-    meter = meter or Meter()
-    problems = list(setup.task.problems())
-    if not problems:
-        raise DataError(f"task {setup.task.name!r} holds no problems; expected at least one")
     with SQLiteJournal(directory.journal, seed=setup.experiment.seed) as journal:
-        _bind(journal, problems)
+        known = journal.count()
+        _bind(journal, setup.task, known)
         directory.write("experiment.yaml", dump(setup.experiment))
         directory.write("environment.json", json.dumps(environment(), indent=1) + "\n")
-        work = _Run(setup, directory, journal, meter, problems)
+        work = Work(setup, directory, journal, meter or Meter())
         status: Status = "failed"
-        _LOG.info(
-            "run resumed" if journal.count() else "run started",
-            extra={"run": str(directory.root), **work.facts},
-        )
+        _LOG.info("run resumed" if known else "run started", extra={"run": str(directory.root), **work.facts})
         directory.save(work.state("running"))
         directory.discard()
         try:
-            asyncio.run(work.all())
+            wait(work.all())
             status = "complete" if work.delivered else "failed"
         except KeyboardInterrupt:
             status = "interrupted"
@@ -78,186 +51,12 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
     return work.state(status)
 
 
-def _bind(journal: SQLiteJournal, problems: Ordered[Problem]) -> None:
+def _bind(journal: SQLiteJournal, task: Task, rows: int) -> None:
     """Tie the journal to the problems; JournalMismatch for changed data, and for altogether other problems."""
-    known = journal.problems()
-    if known and not {p.id for p in problems}.intersection(known):
+    if rows and not any(journal.of_problem(problem.id) for problem in task.problems()):
+        first = next(task.problems()).id
         raise JournalMismatch(
-            f"{str(journal.path)!r} holds other problems ({known[0]!r}, …), and none of this experiment's "
-            f"({problems[0].id!r}, …); give another run directory by --out"
+            f"{str(journal.path)!r} holds other problems ({journal.problems()[0]!r}, …), and none of this "
+            f"experiment's ({first!r}, …); give another run directory by --out"
         )
-    journal.bind_all((p.id, p.digest) for p in problems)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """The candidates that configurations of one generator share: how many, for which n, scored by whom."""
-
-    name: str
-    generator: Generator
-    sizes: tuple[int, ...]
-    verifiers: tuple[str, ...]
-
-
-class _Run:
-    """The work of one call of `run`."""
-
-    def __init__(
-        self,
-        setup: Setup,
-        directory: RunDirectory,
-        journal: SQLiteJournal,
-        meter: Meter,
-        problems: Ordered[Problem],
-    ) -> None:
-        self.setup, self.directory, self.journal, self.meter = setup, directory, journal, meter
-        self.problems = problems
-        self.experiment, self.task = setup.experiment, setup.task
-        self.budget = self.experiment.budget
-        self.pools = list(self._pools())
-        self.direct = [c for c in setup.configurations if not self._pooled(c)]
-        self.delivered = 0
-        self.failures: list[Failure] = []
-        self.began = time.time()
-
-    # -- what is to be done ------------------------------------------------------------------------
-
-    def _pooled(self, configuration: Configuration) -> bool:
-        generator = self.setup.generators[configuration.generator]
-        return not self.budget and configuration.kind in POOLABLE and generator.independent
-
-    def _pools(self) -> Iterator[_Pool]:
-        for name, generator in self.setup.generators.items():
-            shared = [c for c in self.setup.configurations if c.generator == name and self._pooled(c)]
-            if shared:
-                sizes = tuple(sorted({c.n or 1 for c in shared}))
-                wanted = {c.verifier for c in shared}
-                yield _Pool(name, generator, sizes, tuple(v for v in self.setup.verifiers if v in wanted))
-
-    def _lines(self) -> Iterator[Line]:
-        for c in self.setup.configurations:
-            oracle = c.verifier is not None and self.setup.verifiers[c.verifier].oracle
-            yield Line(c.name, c.generator, c.strategy, c.kind, c.n, c.verifier, oracle, self._pooled(c))
-
-    def state(self, status: Status) -> State:
-        meter = self.meter
-        return State(
-            self.experiment.name, status, len(self.problems), self.delivered, meter.fresh, round(meter.elapsed, 3),
-            self.experiment.seed, tuple(self._lines()), tuple(self.failures),
-        )  # fmt: skip
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """For the log: what the work is, and how far it has come; `samples` delivered, `fresh` made now."""
-        return {
-            "experiment": self.experiment.name, "problems": len(self.problems), "samples": self.delivered,
-            "fresh": self.meter.fresh, "failures": len(self.failures), "seconds": round(self.meter.elapsed, 3),
-        }  # fmt: skip
-
-    # -- the work ----------------------------------------------------------------------------------
-
-    async def all(self) -> None:
-        """All problems, a bounded number at a time; tables appear when all is done."""
-        each = sum(pool.sizes[-1] for pool in self.pools) + len(self.direct)
-        self.meter.begin(each * len(self.problems), len(self.problems))
-        # In random order, so that what is done at any moment is like what is left: the estimate of time is honest.
-        waiting = iter(random.Random(0).sample(list(enumerate(self.problems)), len(self.problems)))
-        verifiers = [v for v in self.setup.verifiers if any(v in pool.verifiers for pool in self.pools)]
-        with TableWriter(self.directory.root, verifiers) as tables:
-            await _together(
-                self._worker(waiting, tables)
-                for _ in range(min(self.experiment.executor.concurrency, len(self.problems)))
-            )
-
-    async def _worker(self, waiting: Iterator[tuple[int, Problem]], tables: TableWriter) -> None:
-        for place, problem in waiting:
-            await self._problem(ProblemRows(tables, place, problem))
-            self.meter.problems += 1
-
-    async def _problem(self, out: ProblemRows) -> None:
-        out.asked()
-        pools = (self._guarded(out.problem, p.name, p.sizes[-1], self._pool(p, out)) for p in self.pools)
-        direct = (self._guarded(out.problem, c.name, 1, self._direct(c, out)) for c in self.direct)
-        await _together((*pools, *direct))
-
-    async def _guarded(
-        self, problem: Problem, part: str, samples: int, work: Coroutine[Any, Any, int]
-    ) -> None:
-        """Count the work; an error of this problem alone is noted, and the rest goes on."""
-        try:
-            fresh = await work
-        except JournalError:
-            raise
-        except MetagenError as error:
-            mendable = isinstance(error, InputError)
-            self.failures.append(Failure(problem.id, part, type(error).__name__, str(error), mendable))
-            _LOG.warning(
-                "problem failed",
-                extra={
-                    "problem": problem.id,
-                    "part": part,
-                    "error": type(error).__name__,
-                    "reason": str(error),
-                },
-            )
-            self.meter.failures += 1
-            fresh = 0
-        else:
-            self.delivered += samples
-            _LOG.debug(
-                "problem done",
-                extra={"problem": problem.id, "part": part, "samples": samples, "reused": samples - fresh},
-            )
-        self.meter.advance(samples, fresh)
-
-    async def _pool(self, pool: _Pool, out: ProblemRows) -> int:
-        """Sample, read, grade, score; returns how many samples were made now."""
-        size = pool.sizes[-1]
-        root = self._root(out.problem, pool.name)
-        sampling = root.child(costs.POOL).child(costs.SAMPLING)
-        sequences = await pool.generator.generate(Sequence.of(out.problem.prompt), n=size, scope=sampling)
-        rows = root.trace.rows
-        answers = await self.task.answer.read(sequences)
-        grades = await self.task.grade(out.problem, sequences)
-        usages = costs.by_sample(rows, sampling.path, size)
-        parts = [costs.generation(usages, pool.generator)]
-        scores: dict[str, list[Score]] = {}
-        for name in pool.verifiers:
-            # Accounted for as if it were the only one: what another of the same engine paid for is no gift.
-            verifier, alone = self.setup.verifiers[name], self._root(out.problem, pool.name)
-            judging = alone.child(costs.POOL).child(costs.SCORING)
-            scores[name] = await verifier.score(sequences, scope=judging)
-            parts.append(costs.scoring(name, alone.trace.rows, sequences, verifier))
-        judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
-        out.candidates(pool.name, judged, grades, usages, scores)
-        out.costs(pool.name, parts, pool.sizes)
-        return sum(self._is_fresh(row) for row in rows if row.path == sampling.path)
-
-    async def _direct(self, configuration: Configuration, out: ProblemRows) -> int:
-        """Run the strategy by itself; returns 1 if any of it was made now."""
-        strategy = self.setup.strategy(configuration)
-        root = self._root(out.problem, configuration.name)
-        (sequence,) = await strategy.generate(Sequence.of(out.problem.prompt), scope=root)
-        (answer,) = await self.task.answer.read([sequence])
-        (grade,) = await self.task.grade(out.problem, [sequence])
-        out.outcome(configuration.name, Candidate(sequence, answer), grade, root.trace.rows)
-        return int(any(self._is_fresh(row) for row in root.trace.rows))
-
-    def _root(self, problem: Problem, label: str) -> Scope:
-        """A scope of the problem for one pool or configuration, with a limit of its own."""
-        seed = self.experiment.seed
-        return Scope.root(problem.id, seed=seed, journal=self.journal, budget=self.budget, label=label)
-
-    def _is_fresh(self, row: Row) -> bool:
-        """Whether a row was paid for now; a refusal costs nothing and is met again by every replay."""
-        return row.status != "refused" and row.started >= self.began
-
-
-async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Side by side; the first error cancels the others and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    journal.bind_all((p.id, p.digest) for p in task.problems())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Sequence as Ordered
 
-import pyarrow.parquet as pq
 from rich import box
 from rich.bar import Bar
 from rich.console import Group, RenderableType
@@ -16,9 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from metagen.errors import InputError
+from metagen.experiments import unfinished
 from metagen.experiments.directory import Line, RunDirectory, State, nearest
 from metagen.experiments.problem import Distinct, Examined, Pool, Record, examine
 from metagen.experiments.report import amount
+from metagen.experiments.tables import read
 
 #: From the worst score to the best; readable on light and on dark ground.
 COLOURS = ("red3", "dark_orange3", "gold3", "chartreuse4", "green4")
@@ -31,23 +32,33 @@ ANSWERS = 10
 def show(
     directory: RunDirectory, problem: str, *, generator: str | None = None, everything: bool = False
 ) -> RenderableType:
-    """Raises InputError, with the nearest names, for a problem or a generator that the run does not have."""
-    state = directory.finished()
-    found = next(examine(directory, state.lines, problem=problem), None)
-    if found is None:
-        known = pq.read_table(directory.table("problems"), columns=["problem"])["problem"].to_pylist()
-        raise InputError(
-            f"the run {str(directory.root)!r} has no problem {problem!r}; {nearest(problem, known, 'problems')}"
-        )
+    """What a run knows of a problem; of a run without an end, what it has finished of it so far.
+
+    Raises InputError for a problem of which nothing is finished yet and, with the nearest names, for a problem or a
+    generator that the run does not have.
+    """
+    with unfinished.tables(directory, problem) as (tables, state):
+        found = next(examine(tables, state.lines, problem=problem), None)
+        if found is None:
+            raise unfinished.unknown(
+                directory, problem, read(tables.table("problems"), ["problem"])["problem"].to_pylist()
+            )
     names = list(dict.fromkeys(line.generator for line in state.lines))
     if generator is not None and generator not in names:
         raise InputError(f"the run has no generator {generator!r}; {nearest(generator, names, 'generators')}")
     pools = {pool.generator: pool for pool in found.pools}
     parts: list[RenderableType] = [_asked(found)]
+    if state.status in ("running", "interrupted"):
+        parts.append(
+            Text(f"What the run has finished so far ({state.status}); {directory.resume_hint}", "yellow")
+        )
     for name in [generator] if generator else names:
+        direct = list(_direct([line for line in state.lines if line.generator == name], found.outcomes))
         if name in pools:
             parts += _generator(pools[name], everything)
-        parts += _direct([line for line in state.lines if line.generator == name], found.outcomes)
+        elif not direct:
+            parts.append(Text(f"{name}: nothing is finished", "dim"))
+        parts += direct
     parts += _failed(state, problem)
     return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
 

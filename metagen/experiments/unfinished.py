@@ -6,7 +6,6 @@ What is not recorded fails instead of being made, so that parts which are not wh
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import tempfile
 from collections.abc import Iterator
@@ -14,25 +13,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from metagen.errors import DataError, InputError
-from metagen.experiments import build, offline, runner, schema
-from metagen.experiments.directory import RunDirectory, State
+from metagen.errors import InputError
+from metagen.experiments import build, offline, schema
+from metagen.experiments.directory import RunDirectory, State, nearest
 from metagen.experiments.progress import Meter
+from metagen.experiments.subset import Subset
+from metagen.experiments.work import Unrecorded, Work
 from metagen.journal import SQLiteJournal
+from metagen.strategies.base import wait
 
 
 class _Closed(dict[bytes, Any]):
     """The calls in flight of a journal that nothing may be added to: there are none, and none can begin."""
 
     def __setitem__(self, key: bytes, value: object) -> NoReturn:
-        raise DataError("this part is not recorded yet; resume the run")
+        raise Unrecorded("this part is not recorded yet; resume the run")
 
 
 @contextlib.contextmanager
-def tables(directory: RunDirectory) -> Iterator[tuple[RunDirectory, State]]:
+def tables(directory: RunDirectory, problem: str | None = None) -> Iterator[tuple[RunDirectory, State]]:
     """Where the tables of a run are, and how far it came; for a run without an end, made for as long as this lasts.
 
-    Raises InputError for a run of which no part is whole yet.
+    problem: of such a run, only the one of this id. Raises InputError for a run, or a problem, of which no part is
+    whole yet, and for a problem that the run does not have.
     """
     state = directory.state()
     if state.status not in ("running", "interrupted") and directory.table("candidates").exists():
@@ -40,20 +43,37 @@ def tables(directory: RunDirectory) -> Iterator[tuple[RunDirectory, State]]:
         return
     with tempfile.TemporaryDirectory(prefix="metagen-") as folder:
         found = RunDirectory(Path(folder))
-        work = _replay(directory, found)
+        work = _replay(directory, found, problem)
         if not work.delivered:
-            raise InputError(
-                f"the run {str(directory.root)!r} has not finished any part of its work, so there is nothing to "
-                f"report; {directory.resume_hint}"
+            what = (
+                "has not finished any part of its work, so there is nothing to report"
+                if problem is None
+                else f"has nothing on problem {problem!r} yet: no part of the work on it is finished"
             )
+            raise InputError(f"the run {str(directory.root)!r} {what}; {directory.resume_hint}")
         # Failures are those that the run itself noted, not that of parts which are still to come.
         yield found, replace(work.state(state.status), seconds=state.seconds, failures=state.failures)
 
 
-def _replay(directory: RunDirectory, into: RunDirectory) -> runner._Run:
+def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) -> Work:
     experiment = offline.closed(schema.load(directory.experiment), fingerprints=True)
     with build.opened(experiment) as setup, SQLiteJournal(directory.journal, read_only=True) as journal:
         journal.inflight = _Closed()
-        work = runner._Run(setup, into, journal, Meter(), list(setup.task.problems()))
-        asyncio.run(work.all())
+        work = Work(_only(setup, problem, directory) if problem else setup, into, journal, Meter())
+        wait(work.all())
     return work
+
+
+def _only(setup: build.Setup, problem: str, directory: RunDirectory) -> build.Setup:
+    """The experiment with one of its problems."""
+    found = [one for one in setup.task.problems() if one.id == problem]
+    if not found:
+        raise unknown(directory, problem, [one.id for one in setup.task.problems()])
+    return replace(setup, task=Subset(setup.task, found), problems=1)
+
+
+def unknown(directory: RunDirectory, problem: str, known: list[str]) -> InputError:
+    """The error for a problem that a run does not have."""
+    return InputError(
+        f"the run {str(directory.root)!r} has no problem {problem!r}; {nearest(problem, known, 'problems')}"
+    )

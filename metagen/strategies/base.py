@@ -202,7 +202,7 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
     if threading.current_thread().name == LOOP:
         work.close()
         raise MetagenError(
-            "solve was called from inside a strategy, verifier or generator; await asolve there"
+            "a synchronous call (solve, run) was made from inside a strategy, verifier or generator; await asolve there"
         )
     ended = threading.Event()
 

@@ -1,22 +1,27 @@
 """Runs: one pool for all, nothing paid twice, errors that stay where they belong, budgets that hold."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from metagen.errors import InputError, JournalMismatch
-from metagen.experiments import build, report, runner, schema, show
+from metagen.experiments import build, report, runner, schema, show, work
 from metagen.experiments.directory import Failure, RunDirectory, State
 from metagen.experiments.progress import Meter
+from metagen.experiments.subset import Subset
+from metagen.experiments.window import shuffled
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
-from metagen.sequence import Sequence
+from metagen.sequence import Prompt, Sequence
+from metagen.tasks.base import Problem, Task
 
 Calls = Callable[[], list[str]]
 Write = Callable[..., Path]
@@ -199,14 +204,14 @@ def test_tables_of_an_earlier_run_are_not_taken_for_those_of_an_interrupted_one(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, build.opened(schema.load(file, sets=["grid.n=[16]"])) as setup:
-        patch.setattr(runner.asyncio, "run", interrupt)
+        patch.setattr(runner, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             runner.run(setup, directory)
     assert not [p for p in directory.root.iterdir() if p.suffix in (".parquet", ".csv")]
     # The journal holds 8 of the 16 samples that each pool now has.
     with pytest.raises(InputError, match=r"has not finished any part of its work.*metagen resume "):
         report.publish(directory)
-    with pytest.raises(InputError, match=r"not finished \(interrupted\); go on with: metagen resume "):
+    with pytest.raises(InputError, match=r"nothing on problem 'sum-0' yet: no part .* metagen resume "):
         show.show(directory, "sum-0")
 
 
@@ -269,6 +274,55 @@ def test_the_state_survives_its_file(experiment_file: Write, tmp_path: Path) -> 
     assert schema.load(tmp_path / "run/experiment.yaml").name == "sums"
 
 
+def test_a_run_works_where_an_event_loop_runs_as_in_a_notebook(
+    experiment_file: Write, calls: Calls, tmp_path: Path
+) -> None:
+    async def cell() -> State:
+        return run(experiment_file(), tmp_path / "run")
+
+    assert asyncio.run(cell()).status == "complete"
+    assert len(calls()) == 2 * 6 * 8
+
+
+class _Stream(Subset):
+    """Problems that are made when they are taken; counts how many are out."""
+
+    def __init__(self, task: Task, count: int) -> None:
+        super().__init__(task, ())
+        self.count, self.taken = count, 0
+
+    def problems(self) -> Iterator[Problem]:
+        self.taken = 0
+        for i in range(self.count):
+            self.taken += 1
+            yield Problem(Prompt(f"sum-{i}", text="1+1=?\n"), "2")
+
+
+def test_problems_are_taken_a_window_at_a_time(
+    experiment_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, concurrency, count = 10, 3, 60
+    monkeypatch.setattr(work, "shuffled", partial(shuffled, window=window))
+    meter, ahead = Meter(), []
+    file = experiment_file(n="[1]")
+    with build.opened(schema.load(file, sets=["grid.strategies=[single]"])) as setup:
+        stream = _Stream(setup.task, count)
+
+        async def grade(*given: Any) -> list[float]:
+            ahead.append(stream.taken - meter.problems)
+            return [1.0]
+
+        stream.grade = grade  # type: ignore[method-assign, assignment]
+        state = runner.run(
+            replace(setup, task=stream, problems=count), RunDirectory.at(tmp_path / "run"), meter
+        )
+    assert (state.samples, state.failures, meter.total, meter.done) == (2 * count, (), 2 * count, 2 * count)
+    assert len(ahead) == 2 * count
+    assert window <= max(ahead) <= window + concurrency
+    table = pq.read_table(tmp_path / "run/problems.parquet").sort_by("place").to_pylist()
+    assert [(row["place"], row["problem"]) for row in table] == [(i, f"sum-{i}") for i in range(count)]
+
+
 class TestMeter:
     """The estimate of time: by fresh work only."""
 
@@ -323,6 +377,17 @@ class TestMeter:
             rates.append(meter.rate or 0.0)
         assert rates == sorted(rates, reverse=True)
         assert rates[-1] < 0.01
+
+    def test_a_fast_run_keeps_few_moments(self) -> None:
+        now = [0.0]
+        meter = Meter(lambda: now[0], window=10.0)
+        meter.begin(100_000, 1)
+        for step in range(1, 50_001):
+            now[0] = step / 2000
+            meter.advance(1, 1)
+        assert meter.rate == pytest.approx(2000, rel=1e-3)
+        assert meter.left == pytest.approx(25, rel=1e-3)
+        assert len(meter._marks) <= 2 * 1000
 
     def test_at_the_end_nothing_is_left(self) -> None:
         meter = Meter(lambda: 1.0)

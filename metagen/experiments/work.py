@@ -1,0 +1,215 @@
+"""The work of a run: every problem, every configuration, over one journal.
+
+*Pools*. Without a budget, all configurations that only sample and aggregate share one pool of their
+generator: as many samples as the largest of them wants, scored by every verifier that one of them needs.
+The pool lies under the paths that the strategies use, so a strategy that runs later finds it in the journal.
+*Direct*. With a budget, and for every other strategy, each configuration runs by itself.
+
+Problems never wait for each other, and only a window of them is in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from metagen.errors import InputError, JournalError, MetagenError
+from metagen.experiments import costs
+from metagen.experiments.directory import Failure, Line, RunDirectory, State, Status
+from metagen.experiments.progress import Meter
+from metagen.experiments.tables import ProblemRows, TableWriter
+from metagen.experiments.window import shuffled
+from metagen.generators.base import Generator
+from metagen.journal import Row, SQLiteJournal
+from metagen.logs import logger
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence
+from metagen.strategies.parallel import Candidate
+from metagen.tasks.base import Problem
+
+if TYPE_CHECKING:
+    from metagen.experiments.build import Configuration, Setup
+
+_LOG = logger(__name__)
+#: Strategies that only sample and aggregate: one pool answers them all.
+POOLABLE = ("sample", "majority", "best_of_n", "weighted")
+
+
+class Unrecorded(MetagenError):
+    """What was asked for is not in the journal, and nothing may be made: this part of the work is still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates that configurations of one generator share: how many, for which n, scored by whom."""
+
+    name: str
+    generator: Generator
+    sizes: tuple[int, ...]
+    verifiers: tuple[str, ...]
+
+
+class Work:
+    """All problems and configurations of an experiment, over one journal, once.
+
+    delivered: samples and direct solutions that are there. failures: parts that ended in an error; a part that is
+    `Unrecorded` is neither.
+    """
+
+    def __init__(self, setup: Setup, directory: RunDirectory, journal: SQLiteJournal, meter: Meter) -> None:
+        self.setup, self.directory, self.journal, self.meter = setup, directory, journal, meter
+        self.experiment, self.task = setup.experiment, setup.task
+        self.budget = self.experiment.budget
+        self.pools = list(self._pools())
+        self.direct = [c for c in setup.configurations if not self._pooled(c)]
+        self.delivered = 0
+        self.failures: list[Failure] = []
+        self.began = time.time()
+
+    # -- what is to be done ------------------------------------------------------------------------
+
+    def _pooled(self, configuration: Configuration) -> bool:
+        generator = self.setup.generators[configuration.generator]
+        return not self.budget and configuration.kind in POOLABLE and generator.independent
+
+    def _pools(self) -> Iterator[Pool]:
+        for name, generator in self.setup.generators.items():
+            shared = [c for c in self.setup.configurations if c.generator == name and self._pooled(c)]
+            if shared:
+                sizes = tuple(sorted({c.n or 1 for c in shared}))
+                wanted = {c.verifier for c in shared}
+                yield Pool(name, generator, sizes, tuple(v for v in self.setup.verifiers if v in wanted))
+
+    def _lines(self) -> Iterator[Line]:
+        for c in self.setup.configurations:
+            oracle = c.verifier is not None and self.setup.verifiers[c.verifier].oracle
+            yield Line(c.name, c.generator, c.strategy, c.kind, c.n, c.verifier, oracle, self._pooled(c))
+
+    def state(self, status: Status) -> State:
+        meter = self.meter
+        return State(
+            self.experiment.name, status, self.setup.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
+            self.experiment.seed, tuple(self._lines()), tuple(self.failures),
+        )  # fmt: skip
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the log: what the work is, and how far it has come; `samples` delivered, `fresh` made now."""
+        return {
+            "experiment": self.experiment.name, "problems": self.setup.problems, "samples": self.delivered,
+            "fresh": self.meter.fresh, "failures": len(self.failures), "seconds": round(self.meter.elapsed, 3),
+        }  # fmt: skip
+
+    # -- the work ----------------------------------------------------------------------------------
+
+    async def all(self) -> None:
+        """All problems, a bounded number at a time; tables appear when all is done."""
+        each = sum(pool.sizes[-1] for pool in self.pools) + len(self.direct)
+        self.meter.begin(each * self.setup.problems, self.setup.problems)
+        # In random order, so that what is done at any moment is like what is left: the estimate of time is honest.
+        waiting = shuffled(enumerate(self.task.problems()))
+        verifiers = [v for v in self.setup.verifiers if any(v in pool.verifiers for pool in self.pools)]
+        with TableWriter(self.directory.root, verifiers) as tables:
+            await _together(
+                self._worker(waiting, tables)
+                for _ in range(min(self.experiment.executor.concurrency, self.setup.problems))
+            )
+
+    async def _worker(self, waiting: Iterator[tuple[int, Problem]], tables: TableWriter) -> None:
+        for place, problem in waiting:
+            with self.setup.asked.now(problem):
+                await self._problem(ProblemRows(tables, place, problem))
+            self.meter.problems += 1
+
+    async def _problem(self, out: ProblemRows) -> None:
+        out.asked()
+        pools = (self._guarded(out.problem, p.name, p.sizes[-1], self._pool(p, out)) for p in self.pools)
+        direct = (self._guarded(out.problem, c.name, 1, self._direct(c, out)) for c in self.direct)
+        await _together((*pools, *direct))
+
+    async def _guarded(
+        self, problem: Problem, part: str, samples: int, work: Coroutine[Any, Any, int]
+    ) -> None:
+        """Count the work; an error of this problem alone is noted, and the rest goes on."""
+        try:
+            fresh = await work
+        except JournalError:
+            raise
+        except Unrecorded:
+            fresh = 0
+        except MetagenError as error:
+            mendable = isinstance(error, InputError)
+            self.failures.append(Failure(problem.id, part, type(error).__name__, str(error), mendable))
+            _LOG.warning(
+                "problem failed",
+                extra={
+                    "problem": problem.id,
+                    "part": part,
+                    "error": type(error).__name__,
+                    "reason": str(error),
+                },
+            )
+            self.meter.failures += 1
+            fresh = 0
+        else:
+            self.delivered += samples
+            _LOG.debug(
+                "problem done",
+                extra={"problem": problem.id, "part": part, "samples": samples, "reused": samples - fresh},
+            )
+        self.meter.advance(samples, fresh)
+
+    async def _pool(self, pool: Pool, out: ProblemRows) -> int:
+        """Sample, read, grade, score; returns how many samples were made now."""
+        size = pool.sizes[-1]
+        root = self._root(out.problem, pool.name)
+        sampling = root.child(costs.POOL).child(costs.SAMPLING)
+        sequences = await pool.generator.generate(Sequence.of(out.problem.prompt), n=size, scope=sampling)
+        rows = root.trace.rows
+        answers = await self.task.answer.read(sequences)
+        grades = await self.task.grade(out.problem, sequences)
+        usages = costs.by_sample(rows, sampling.path, size)
+        parts = [costs.generation(usages, pool.generator)]
+        scores: dict[str, list[Score]] = {}
+        for name in pool.verifiers:
+            # Accounted for as if it were the only one: what another of the same engine paid for is no gift.
+            verifier, alone = self.setup.verifiers[name], self._root(out.problem, pool.name)
+            judging = alone.child(costs.POOL).child(costs.SCORING)
+            scores[name] = await verifier.score(sequences, scope=judging)
+            parts.append(costs.scoring(name, alone.trace.rows, sequences, verifier))
+        judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
+        out.candidates(pool.name, judged, grades, usages, scores)
+        out.costs(pool.name, parts, pool.sizes)
+        return sum(self._is_fresh(row) for row in rows if row.path == sampling.path)
+
+    async def _direct(self, configuration: Configuration, out: ProblemRows) -> int:
+        """Run the strategy by itself; returns 1 if any of it was made now."""
+        strategy = self.setup.strategy(configuration)
+        root = self._root(out.problem, configuration.name)
+        (sequence,) = await strategy.generate(Sequence.of(out.problem.prompt), scope=root)
+        (answer,) = await self.task.answer.read([sequence])
+        (grade,) = await self.task.grade(out.problem, [sequence])
+        out.outcome(configuration.name, Candidate(sequence, answer), grade, root.trace.rows)
+        return int(any(self._is_fresh(row) for row in root.trace.rows))
+
+    def _root(self, problem: Problem, label: str) -> Scope:
+        """A scope of the problem for one pool or configuration, with a limit of its own."""
+        seed = self.experiment.seed
+        return Scope.root(problem.id, seed=seed, journal=self.journal, budget=self.budget, label=label)
+
+    def _is_fresh(self, row: Row) -> bool:
+        """Whether a row was paid for now; a refusal costs nothing and is met again by every replay."""
+        return row.status != "refused" and row.started >= self.began
+
+
+async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Side by side; the first error cancels the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
