@@ -59,11 +59,14 @@ def pooled_auc(scores: ArrayLike, correct: ArrayLike) -> float:
 class Fall:
     """Accuracy at the largest n against that at its peak.
 
-    difference: largest n minus `peak`, with an interval that allows for the choice of the peak.
+    peak, largest: these n. at_peak, at_largest: mean accuracies there, in [0, 1]; that at the peak flatters, since the
+    peak was picked for it. difference: largest n minus peak, with an interval that allows for the choice of the peak.
     """
 
     peak: int
     largest: int
+    at_peak: float
+    at_largest: float
     difference: Difference
 
     @property
@@ -92,4 +95,5 @@ def over_optimisation(
     joint = 1.0 - (1.0 - level) / comparisons
     fall = paired_difference(x[-1], x[peak], level=joint, resamples=resamples, seed=seed)
     p_value = float(np.minimum(1.0, fall.p_value * comparisons))
-    return Fall(ks[peak], ks[-1], replace(fall, p_value=p_value))
+    means = x.mean(axis=1)
+    return Fall(ks[peak], ks[-1], float(means[peak]), float(means[-1]), replace(fall, p_value=p_value))

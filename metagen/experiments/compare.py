@@ -106,24 +106,20 @@ def compare(
 
 def solved(directory: RunDirectory, lines: Iterable[Line]) -> dict[str, dict[str, float]]:
     """Configurations, each with its accuracy on every problem that it has finished, by id."""
-    pools: dict[str, tuple[Pool, list[str]]] = {}
+    lines = list(lines)
     found: dict[str, dict[str, float]] = {}
+    for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
+        table = read(directory.table("candidates"), ["problem", "place", "sample"], generator=generator)
+        ids = table.filter(pc.equal(table["sample"], 0)).sort_by("place")["problem"].to_pylist()
+        ours = [line for line in lines if line.pooled and line.generator == generator]
+        for name, solved in Pool.of(directory, generator).solved(ours).items():
+            found[name] = dict(zip(ids, solved.accuracy.tolist(), strict=True))
     for line in lines:
         if not line.pooled:
             table = read(directory.table("outcomes"), ["problem", "correct"], configuration=line.name)
             rows = zip(table["problem"].to_pylist(), table["correct"].to_pylist(), strict=True)
             found[line.name] = {problem: float(correct) for problem, correct in rows}
-            continue
-        if line.generator not in pools:
-            columns = ["problem", "place", "sample"]
-            table = read(directory.table("candidates"), columns, generator=line.generator)
-            firsts = table.filter(pc.equal(table["sample"], 0)).sort_by("place")
-            pools[line.generator] = (Pool.of(directory, line.generator), firsts["problem"].to_pylist())
-        pool, ids = pools[line.generator]
-        measured = pool.solved(line)
-        accuracy = measured.accuracy.tolist() if measured else []
-        found[line.name] = dict(zip(ids, accuracy, strict=True))
-    return found
+    return {line.name: found.get(line.name, {}) for line in lines}
 
 
 def holm(p_values: Ordered[float]) -> list[float]:

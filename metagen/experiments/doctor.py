@@ -5,7 +5,6 @@ An examination imports neither torch nor transformers, so that it takes a moment
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib.metadata
 import importlib.util
@@ -405,6 +404,7 @@ def trial() -> Check:
     from metagen.generators.torch import TorchEngine
     from metagen.scope import Scope
     from metagen.sequence import Sequence
+    from metagen.strategies.base import wait
     from metagen.tasks.embedded import ArithmeticTask
 
     name = min(_generators(), key=lambda one: (tiny.resolve(one) / "model.safetensors").stat().st_size)
@@ -419,7 +419,7 @@ def trial() -> Check:
     try:
         with TorchEngine(name) as engine:
             device = engine.device
-            written = len(asyncio.run(one()).text)
+            written = len(wait(one()).text)
     except MetagenError as error:
         return Check("Models", "trial", "fault", f"{type(error).__name__}: {error}", needed=True)
     seconds = time.monotonic() - start

@@ -34,16 +34,18 @@ from metagen.cost import (
     roofline_seconds,
 )
 from metagen.errors import InputError
-from metagen.experiments import build, runner
+from metagen.experiments import build
 from metagen.experiments.books import Book, earlier
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.judging import FIGURES, Judging, Length, Sums
 from metagen.experiments.offline import closed
 from metagen.experiments.probe import PROBE, Trial, probed
 from metagen.experiments.specs import Experiment
+from metagen.experiments.work import POOLABLE
 from metagen.generators.base import Generator
 from metagen.generators.primitive import EngineGenerator, Primitive, letters
 from metagen.generators.replay import ReplayGenerator
+from metagen.html import amount
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.tasks.base import Problem
@@ -198,7 +200,7 @@ class _Estimator:
             generator, name = self.setup.generators[c.generator], c.generator
             if c.kind == "greedy":
                 generator, name = generator.replace(temperature=0.0), f"{name}, greedy"
-            elif c.kind not in runner.POOLABLE:
+            elif c.kind not in POOLABLE:
                 self.missing.append(
                     f"{c.name}: a strategy of kind {c.kind!r} decides by itself what it asks for"
                 )
@@ -431,13 +433,17 @@ def render(found: Estimate) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_footer=True)
     table.add_column("", "total")
     for name in ("calls", "recorded", *(name for name, _ in columns)):
-        table.add_column(name, _si(getattr(total, name.lower())), justify="right")
+        table.add_column(name, amount(getattr(total, name.lower())), justify="right")
     for part in found.parts:
         figures = [getattr(part, name.lower()) for name, _ in columns]
-        table.add_row(part.name, _si(part.calls), _si(part.recorded), *map(_si, figures))
+        table.add_row(part.name, amount(part.calls), amount(part.recorded), *map(amount, figures))
     head = Text.assemble((found.name, "bold"), f"  {found.problems:,} problems: {most}{_sentence(total)}")
     lines = [f"{part.name}: {'; '.join(part.how)}" for part in found.parts if part.how]
     lines += [f"not counted: {what}" for what in found.missing] + list(found.notes)
+    if total.calls and total.seconds is None:
+        lines.append(
+            "time: --probe 2 measures the pace of this machine, --hardware h200 tells the least on such a one"
+        )
     how = Text("\n".join(["How this was estimated", *lines]))
     how.stylize("bold", 0, 22)
     told = "Only the probe was run" if found.seconds is not None else "Nothing was run"
@@ -448,18 +454,8 @@ def _sentence(total: Part) -> str:
     """The whole in words."""
     if not total.calls:
         return "nothing is left to do, all is in the journal"
-    words = [f"{_si(total.calls)} calls", f"{_si(total.generated)} tokens generated"]
-    words += [f"{_si(total.prefilled)} prefilled", f"{_si(total.flops)} FLOPs"]
-    words += [f"{_si(total.seconds)} s"] if total.seconds is not None else []
+    words = [f"{amount(total.calls)} calls", f"{amount(total.generated)} tokens generated"]
+    words += [f"{amount(total.prefilled)} prefilled", f"{amount(total.flops)} FLOPs"]
+    words += [f"{amount(total.seconds)} s"] if total.seconds is not None else []
     words += [f"a price of {total.money:,.2f}"] if total.money is not None else []
     return ", ".join(words)
-
-
-def _si(value: float | None) -> str:
-    """A figure in few characters; a question mark where it is unknown."""
-    if value is None:
-        return "?"
-    for power, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if value >= 0.9995 * 10**power:
-            return f"{value / 10**power:.3g}{prefix}"
-    return f"{value:.3g}"

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -172,8 +173,17 @@ def _best(table: Path) -> tuple[str | None, float | None]:
             rows = [row for row in csv.DictReader(file) if row["oracle"] != "true"]
     except OSError:
         return None, None
-    best = max(rows, key=lambda row: float(row["accuracy"]), default=None)
+
+    def rank(row: dict[str, str]) -> tuple[float, float, float]:
+        return -float(row["accuracy"]), _known(row["flops"]), _known(row["tokens"])
+
+    # As in the report: of equals the one that costs least.
+    best = min(rows, key=rank, default=None)
     return (best["configuration"], float(best["accuracy"])) if best else (None, None)
+
+
+def _known(figure: str) -> float:
+    return float(figure) if figure else inf
 
 
 def _written(directory: RunDirectory) -> float:

@@ -16,10 +16,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from metagen import html
 from metagen.analysis import figures
 from metagen.analysis.figures import Point
 from metagen.experiments.directory import RunDirectory, State
-from metagen.experiments.results import LevelMeasured, Measured, Results, derive
+from metagen.experiments.results import LevelMeasured, Measured, Results, derive, most_accurate
 from metagen.experiments.tables import read
 
 Cost = Literal["generated", "flops"]
@@ -71,7 +72,7 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
     line = Text.assemble(
         (state.name, "bold"),
         f"  {state.problems:,} problems, {state.samples:,} samples, seed {state.seed}",
-        f", {duration(state.seconds)}" if state.recorded or not state.samples else ", all from the journal",
+        _made(state),
     )
     if state.status == "failed":
         line.append("\nNothing was solved: every part of the work failed.", "bold red")
@@ -83,12 +84,17 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
             "bold yellow",
         )
         line.append(f"; {directory.resume_hint}")
-    honest = [m for m in results.configurations if not m.oracle]
-    if honest:
-        best = max(honest, key=lambda m: m.accuracy)
+    if best := most_accurate(results.configurations):
         line.append("\nBest: ").append(best.label, "bold green")
         line.append(f" solves {percent(best.accuracy)} [{between(best.low, best.high)}] of the problems")
     return line.append("\n")
+
+
+def _made(state: State) -> str:
+    """How long the last call took, if it made anything; of a run without an end nobody has noted that."""
+    if state.status in ("running", "interrupted"):
+        return f", {duration(state.seconds)} in the last call" if state.seconds else ""
+    return f", {duration(state.seconds)}" if state.recorded or not state.samples else ", all from the journal"
 
 
 # ------------------------------------------------------------------------------------------- accuracies
@@ -377,11 +383,8 @@ def between(low: float, high: float) -> str:
 
 
 def amount(value: float, cost: Cost) -> str:
-    """A cost in few characters: 12,500 tokens are 12.5k, 3e9 FLOPs are 3G."""
-    for power, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if value >= 0.9995 * 10**power:
-            return f"{value / 10**power:.3g}{prefix}"
-    return f"{value:.0f}" if cost == "generated" else f"{value:.3g}"
+    """A cost in few characters: 12,500 tokens are 12.5k, 3e9 FLOPs are 3G; tokens below a thousand are whole."""
+    return f"{value:.0f}" if cost == "generated" and value < 999.5 else html.amount(value)
 
 
 def duration(seconds: float) -> str:

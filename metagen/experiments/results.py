@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import groupby
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,20 @@ class Measured:
         return f"{self.configuration} (oracle)" if self.oracle else self.configuration
 
 
+def most_accurate(measured: Iterable[Measured]) -> Measured | None:
+    """The most accurate configuration that does not know the answers; of equals the one that costs least."""
+
+    def rank(m: Measured) -> tuple[float, float, float, int]:
+        return (
+            -m.accuracy,
+            inf if m.flops is None else m.flops,
+            inf if m.tokens is None else m.tokens,
+            m.n or 1,
+        )
+
+    return min((m for m in measured if not m.oracle), key=rank, default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class LevelMeasured:
     """A configuration's accuracy at one level."""
@@ -123,14 +140,13 @@ class Results:
 
 def derive(directory: RunDirectory, lines: Iterable[Line]) -> Results:
     """Measure configurations from the tables of a run. Those without a single finished problem are left out."""
-    pools: dict[str, Pool] = {}
-    found: list[tuple[Line, Solved]] = []
-    for line in lines:
-        if line.pooled and line.generator not in pools:
-            pools[line.generator] = Pool.of(directory, line.generator)
-        solved = pools[line.generator].solved(line) if line.pooled else _outcomes(directory, line)
-        if solved is not None:
-            found.append((line, solved))
+    lines = list(lines)
+    pooled: dict[str, Solved] = {}
+    for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
+        ours = [line for line in lines if line.pooled and line.generator == generator]
+        pooled |= Pool.of(directory, generator).solved(ours)
+    every = [(line, pooled.get(line.name) if line.pooled else _outcomes(directory, line)) for line in lines]
+    found = [(line, solved) for line, solved in every if solved is not None]
     wholes = _bounds([solved.accuracy for _, solved in found])
     measured = [
         _measured(line, solved, *bounds) for (line, solved), bounds in zip(found, wholes, strict=True)
@@ -236,33 +252,47 @@ class Pool:
         costs = read(directory.table("costs"), generator=generator)
         return cls(classes, eligible, array(table["correct"], False), scores, levels.astype(np.int64), costs)
 
-    def solved(self, line: Line) -> Solved | None:
-        """None if the pool is empty."""
-        if not len(self.classes):
-            return None
-        accuracy, error = self.accuracy(line.kind, line.n or 1, line.verifier)
-        return Solved(accuracy, error, self.levels, self._cost(line.n or 1, line.verifier))
+    def solved(self, lines: Iterable[Line]) -> dict[str, Solved]:
+        """By configuration; nothing if the pool is empty. Those that differ in n alone are measured at once."""
+        found: dict[str, Solved] = {}
+        alike: dict[tuple[str, str | None], list[Line]] = {}
+        for line in lines if len(self.classes) else ():
+            alike.setdefault((line.kind, line.verifier), []).append(line)
+        for (kind, verifier), ours in alike.items():
+            sizes = sorted({line.n or 1 for line in ours})
+            accuracy, error = self.curve(kind, sizes, verifier)
+            for line in ours:
+                n = line.n or 1
+                at = sizes.index(n)
+                found[line.name] = Solved(accuracy[at], error[at], self.levels, self._cost(n, verifier))
+        return found
 
     def accuracy(self, kind: str, n: int, verifier: str | None = None) -> tuple[Floats, Floats]:
         """Expected accuracy of a kind of strategy with n candidates, by problem, and its Monte-Carlo error."""
+        accuracy, error = self.curve(kind, [n], verifier)
+        return accuracy[0], error[0]
+
+    def curve(self, kind: str, ns: Ordered[int], verifier: str | None = None) -> tuple[Floats, Floats]:
+        """`accuracy` for several n, [len(ns), problems] each; the same numbers, in less time."""
         rng = np.random.default_rng(0)
         match kind:
             case "sample":
-                return self.correct.mean(axis=1), np.zeros(len(self.correct))
+                mean = np.tile(self.correct.mean(axis=1), (len(ns), 1))
+                return mean, np.zeros_like(mean)
             case "majority":
-                found = majority_at_k(self.classes, self.correct, [n], rng)
+                found = majority_at_k(self.classes, self.correct, ns, rng)
             case "best_of_n":
                 # Without a score: worse than with any, and still better than what is not eligible.
                 scores = np.where(self.eligible, self._scores(verifier, -1.0), np.nan)
-                found = best_of_k(scores, self.correct, [n])
+                found = best_of_k(scores, self.correct, ns)
             case "weighted":
-                found = weighted_at_k(self.classes, self._scores(verifier, 0.0), self.correct, [n], rng)
+                found = weighted_at_k(self.classes, self._scores(verifier, 0.0), self.correct, ns, rng)
             case _:
                 raise DataError(
                     f"a strategy of kind {kind!r} cannot be measured from a pool; run it by itself"
                 )
         # Without the rounding errors of sums, so that what is always right is exactly 1.
-        return np.round(found.accuracy[0] + self._nothing_eligible(n), 12), found.error[0]
+        return np.round(found.accuracy + np.stack([self._nothing_eligible(n) for n in ns]), 12), found.error
 
     def _scores(self, verifier: str | None, missing: float) -> Floats:
         return np.nan_to_num(self.scores[verifier or ""], nan=missing)
@@ -274,13 +304,25 @@ class Pool:
         return np.asarray((1.0 - pass_at_k(size, able, n)) * right)
 
     def _cost(self, n: int, verifier: str | None) -> dict[str, float | None]:
-        at_n = self.costs.filter(pc.equal(self.costs["n"], n))
-        made = _means(at_n.filter(pc.equal(at_n["part"], "generation")))
+        made = self._spent.get((n, "generation"), dict.fromkeys(USAGE))
         judged = (
-            _means(at_n.filter(pc.equal(at_n["part"], verifier))) if verifier else dict.fromkeys(USAGE, 0.0)
+            self._spent.get((n, verifier), dict.fromkeys(USAGE)) if verifier else dict.fromkeys(USAGE, 0.0)
         )
         total = {name: _plus(made[name], judged[name]) for name in USAGE}
         return _cost_columns(made, total, judged["flops"])
+
+    @cached_property
+    def _spent(self) -> dict[tuple[int, str], dict[str, float | None]]:
+        """Mean costs by n and part."""
+        ordered = self.costs.sort_by([("n", "ascending"), ("part", "ascending"), ("place", "ascending")])
+        keys = zip(ordered["n"].to_pylist(), ordered["part"].to_pylist(), strict=True)
+        found: dict[tuple[int, str], dict[str, float | None]] = {}
+        start = 0
+        for key, same in groupby(keys):
+            count = sum(1 for _ in same)
+            found[key] = _means(ordered.slice(start, count))
+            start += count
+        return found
 
 
 # ------------------------------------------------------------------------------------------------ direct

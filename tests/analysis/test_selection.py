@@ -68,6 +68,8 @@ class TestOverOptimisation:
         assert fall.found
         assert (fall.peak, fall.largest) == (4, 64)
         assert fall.difference.estimate == pytest.approx(-0.2, abs=0.05)
+        assert (fall.at_peak, fall.at_largest) == pytest.approx((0.5, 0.3), abs=0.05)
+        assert fall.at_largest - fall.at_peak == pytest.approx(fall.difference.estimate)
 
     def test_a_rise_is_not(self) -> None:
         assert not over_optimisation(np.array([[0.3], [0.4], [0.45], [0.5]]) + self.noise, self.ks).found

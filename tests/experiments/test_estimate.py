@@ -82,6 +82,8 @@ def test_without_records_figures_are_bounds(experiment_file: Write, calls: Calls
     assert "oracle" not in parts(found)  # costs nothing
     assert (found.total.calls, found.total.flops, found.total.money) == (4 * 6 * 8, None, None)
     assert "at most" in shown(found)
+    assert "time: --probe 2 measures" in shown(found)
+    assert "time:" not in shown(estimate.estimate(experiment, probe=1))
 
 
 def test_what_is_recorded_is_free(experiment_file: Write, calls: Calls, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """The page of a run: what stands in it, that nothing in it runs but its script, and how it behaves in Chromium."""
 
 import contextlib
+import random
 import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
-from metagen.errors import InputError
-from metagen.experiments import build, page, report, runner, schema, unfinished
+from metagen.cost import Usage
+from metagen.errors import DataError, InputError
+from metagen.experiments import build, page, report, runner, schema, show, unfinished
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.page import browser, figure, spans
 from metagen.experiments.problem import Examined, examine
-from metagen.experiments.results import Measured, Results
+from metagen.experiments.results import Measured, Results, derive
 from metagen.journal import SQLiteJournal
 
 TOY = Path(__file__).parent / "toy"
@@ -160,6 +164,51 @@ def test_what_does_not_fit_is_left_out_and_said(finished: RunDirectory) -> None:
     assert least.kept == 1 and 0 < least.problems < 9 and len(least.data) <= 1500
 
 
+def test_a_page_of_too_many_configurations_says_what_it_leaves_out(
+    copied: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = derive(copied, copied.state().lines)
+
+    def written() -> str:
+        page.write(copied, copied, copied.state(), results)
+        return text_of(copied)
+
+    def without_data(text: str) -> int:
+        found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
+        assert found is not None
+        return len(text.encode()) - len(found[1])
+
+    monkeypatch.setattr(page, "SPARE", 0)
+    stages, limits = page.LEFT_OUT, []
+    for stage in stages:
+        with monkeypatch.context() as patch:
+            patch.setattr(page, "LEFT_OUT", (stage,))
+            limits.append(without_data(written()) + 300)
+    assert limits == sorted(limits, reverse=True)
+    for missing, limit in enumerate(limits):
+        monkeypatch.setattr(page, "LIMIT", limit)
+        less = written()
+        assert len(less.encode()) <= limit
+        assert [f"{what}" in less for what in stages[-1]] == [i < missing for i in range(3)]
+        shown = ("The same as a table" in less, "<figure>" in less, 'id="accuracies"' in less)
+        assert shown == (missing < 1, missing < 2, missing < 3)
+        assert ("configurations.csv" in less) == (missing > 0)
+    monkeypatch.setattr(page, "LIMIT", limits[-1] - 1000)
+    with pytest.raises(DataError, match="even without figures and tables"):
+        written()
+
+
+def test_many_problems_are_left_out_from_the_end(finished: RunDirectory) -> None:
+    draw = random.Random(0)
+    problems = [replace(p, prompt=draw.randbytes(300).hex()) for p in examined(finished) * 40]
+    trees: list[Any] = [None] * len(problems)
+    one = browser._packed(problems, trees, ["small", "large"], 1, len(problems))
+    less = browser.embed(problems, trees, ["small", "large"], len(one.data) // 3)
+    assert less.kept == 1 and len(less.data) <= len(one.data) // 3
+    assert 40 < less.problems < 300
+    assert browser.embed(problems, trees, ["small", "large"], 10).problems == 0
+
+
 def test_span_trees_add_up_and_name_who_answered(finished: RunDirectory) -> None:
     problems = examined(finished)
     with SQLiteJournal(finished.journal, read_only=True) as journal:
@@ -171,6 +220,20 @@ def test_span_trees_add_up_and_name_who_answered(finished: RunDirectory) -> None
     assert leaves["generate: large"].count == 8
     assert "score: judge" in leaves
     assert sum(leaf.count for leaf in leaves.values()) == len(rows)
+
+
+def test_what_was_wasted_is_told_as_far_as_it_is_known() -> None:
+    def leaf(used: int, real: int | None) -> spans.Span:
+        return spans.Span(
+            "generate: g", 1, "complete", Usage(prefilled=used), Usage(prefilled=real, generated=0)
+        )
+
+    (known,) = page._parts([leaf(10, 12), leaf(10, 11)])
+    assert (known.wasted, known.partly, known.usage.prefilled) == (3, False, 20)
+    (partly,) = page._parts([leaf(10, 12), leaf(10, None)])
+    assert (partly.wasted, partly.partly, partly.usage.prefilled) == (2, True, 20)
+    (unknown,) = page._parts([leaf(10, None)])
+    assert unknown.wasted is None
 
 
 def test_every_cost_has_its_figure_when_it_is_known() -> None:
@@ -199,8 +262,14 @@ def test_a_run_without_an_end_reports_what_is_there(
     _interrupt(copied, forget="sum-2")
     monkeypatch.setenv("TOY_LOG", str(tmp_path / "calls.log"))
     before = copied.journal.read_bytes()
-    report.publish(copied)
+    console = Console(file=StringIO(), width=110)
+    console.print(report.publish(copied))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Incomplete (running)" in said and "all from the journal" not in said
     assert "1 of 9 problems lack a part of their results" in re.sub(r"\s+", " ", text_of(copied))
+    assert "<h3>Tokens</h3>" in text_of(copied) and "<h3>FLOPs</h3>" not in text_of(
+        copied
+    )  # which nobody knows
     assert not (tmp_path / "calls.log").exists()  # nothing was generated
     assert copied.journal.read_bytes() == before
     assert not copied.table("candidates").exists()
@@ -208,6 +277,44 @@ def test_a_run_without_an_end_reports_what_is_there(
         again = {p.problem: p for p in examine(found, state.lines)}
     assert not again["sum-2"].pools
     assert again["sum-1"].pools == whole["sum-1"].pools
+
+
+def test_what_was_not_reached_is_no_failure(copied: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    _interrupt(copied, forget="sum-2")
+    with caplog.at_level("INFO", logger="metagen"), unfinished.tables(copied) as (_, state):
+        assert state.failures == ()
+    assert caplog.messages == []
+
+
+def test_a_problem_of_a_run_without_an_end_is_shown_if_it_is_finished(copied: RunDirectory) -> None:
+    def shown(problem: str, **options: Any) -> str:
+        console = Console(file=StringIO(), width=110)
+        console.print(show.show(copied, problem, **options))
+        return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+
+    whole = shown("sum-1")
+    _interrupt(copied, forget="sum-2")
+    said = shown("sum-1")
+    notice = said[said.index("What the run has finished so far (running)") :]
+    assert "metagen resume" in notice
+    assert notice[notice.index("small:") :] == whole[whole.index("small:") :]
+    with pytest.raises(InputError, match=r"nothing on problem 'sum-2' yet.*metagen resume"):
+        shown("sum-2")
+    with pytest.raises(InputError, match=r"no problem 'sum-99'; did you mean 'sum-"):
+        shown("sum-99")
+
+
+def test_a_part_of_a_problem_is_shown_while_the_other_is_missing(copied: RunDirectory) -> None:
+    with SQLiteJournal(copied.journal, read_only=True) as journal:
+        large = {row.by for row in journal.of_problem("sum-1") if row.kind == "generate"}
+    with contextlib.closing(sqlite3.connect(copied.journal)) as connection, connection:
+        connection.execute("DELETE FROM rows WHERE problem = 'sum-1' AND maker = ?", [sorted(large)[0]])
+    _interrupt(copied, forget="sum-2")
+    console = Console(file=StringIO(), width=110)
+    console.print(show.show(copied, "sum-1"))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert said.count(": nothing is finished") == 1
+    assert len(re.findall(r"(small|large): \d of 8 right", said)) == 1
 
 
 def test_a_run_that_finished_nothing_is_an_error(copied: RunDirectory) -> None:
@@ -325,6 +432,96 @@ def test_markup_of_models_and_data_is_text(tab: Any) -> None:
 def test_nothing_runs_over_the_screen(tab: Any, width: int) -> None:
     tab.set_viewport_size({"width": width, "height": 844})
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+#: Contrast (WCAG 2.2, 1.4.3) of every visible piece of text with what lies behind it: [ratio, needed, text].
+CONTRAST = """
+() => {
+  const parse = (colour) => [...colour.match(/[\\d.]+/g).map(Number), 1].slice(0, 4);
+  const over = (a, b) => [0, 1, 2].map((i) => a[i] * a[3] + b[i] * (1 - a[3])).concat(1);
+  const light = (c) => {
+    const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = c.slice(0, 3).map((v) => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (node) => {
+    const layers = [];
+    for (let at = node; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255, 1]);
+  };
+  const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement, words = walker.currentNode.data.trim();
+    if (!words || ["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(node.tagName)) continue;
+    if (!node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    const style = getComputedStyle(node), ground = behind(node);
+    const ink = over(parse(node.ownerSVGElement ? style.fill : style.color), ground);
+    const [high, low] = [light(ink), light(ground)].sort((a, b) => b - a);
+    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    found.push([(high + 0.05) / (low + 0.05), large ? 3 : 4.5, words.slice(0, 40)]);
+  }
+  return found;
+}
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+def test_all_text_can_be_read(tab: Any, scheme: str) -> None:
+    if scheme == "print":
+        tab.emulate_media(media="print", color_scheme="dark")  # paper is white on a dark screen, too
+    else:
+        tab.emulate_media(color_scheme=scheme)
+    tab.locator("details").evaluate_all("all => all.forEach(d => d.open = true)")
+    found = tab.evaluate(CONTRAST)
+    assert len(found) > 300
+    assert [one for one in found if one[0] < one[1]] == []
+
+
+def test_the_measure_of_contrast_finds_faint_text(tab: Any) -> None:
+    tab.locator(".facts").evaluate("e => { e.style.color = 'rgb(150 150 150)'; }")
+    tab.locator("h2").first.evaluate("e => { e.style.background = 'black'; }")
+    found = {words: ratio for ratio, needed, words in tab.evaluate(CONTRAST) if ratio < needed}
+    assert len(found) == 2
+    assert found["Accuracy against samples"] < 1.5
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_colours_of_lines_and_marks_stand_out(tab: Any, media: str) -> None:
+    """3 to 1 against the paper (WCAG 2.2, 1.4.11), in light and dark."""
+    for scheme in ("light", "dark"):
+        tab.emulate_media(media=media, color_scheme=scheme)
+        names = ["accent", "right", "wrong", "focus", *(f"series-{i}" for i in range(7))]
+        faint = tab.evaluate(
+            """(names) => {
+              const light = (name) => {
+                const hex = getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim().slice(1);
+                const full = hex.length === 3 ? [...hex].map((c) => c + c).join("") : hex;
+                const [r, g, b] = [0, 2, 4].map((i) => parseInt(full.slice(i, i + 2), 16) / 255)
+                  .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+              };
+              const ratio = (a, b) => Math.max(a, b) / Math.min(a, b);
+              return names.filter((name) => !(ratio(light(name), light("paper")) >= 3));
+            }""",
+            names,
+        )
+        assert faint == []
+
+
+def test_on_paper_what_is_open_is_there_and_nothing_is_cut(tab: Any) -> None:
+    tab.locator("#figure-samples details").evaluate("d => { d.open = true; }")
+    tab.emulate_media(media="print")
+    assert tab.locator("#figure-samples details table").is_visible()
+    assert tab.locator("#figure-samples summary").is_visible()
+    assert not tab.locator("#figure-tokens details").is_visible()
+    assert tab.locator("#reproduce details pre").evaluate("e => e.checkVisibility()")
+    assert tab.locator("#reproduce details pre").evaluate("e => e.getBoundingClientRect().height") > 100
+    for gone in ("nav", "form", ".list"):
+        assert not tab.locator(gone).is_visible()
+    cut = tab.locator(".wide, pre").evaluate_all(
+        "all => all.filter(e => e.checkVisibility() && getComputedStyle(e).overflowX !== 'visible').length"
+    )
+    assert cut == 0
 
 
 def test_headings_are_in_order_and_controls_have_names(tab: Any) -> None:

@@ -13,7 +13,7 @@ from metagen.cost import ModelShape, Usage, decode_flops, prefill_flops
 from metagen.experiments import build, costs, runner, schema
 from metagen.experiments.directory import RunDirectory, State
 from metagen.experiments.problem import choose
-from metagen.experiments.results import Pool, Results, derive
+from metagen.experiments.results import Measured, Pool, Results, derive, most_accurate
 from metagen.experiments.tables import TableWriter
 from metagen.journal import Row
 from metagen.sequence import Prompt, Sequence
@@ -237,3 +237,16 @@ def test_nested_samples_are_charged_to_the_sample_that_they_serve() -> None:
     rows = [row("0/sample/0/sample", 0, 3), row("0/sample/0/sample", 1, 4), row("0/sample/1/sample", 0, 5)]
     assert [u.generated for u in costs.by_sample(rows, "0/sample", 2)] == [7, 5]
     assert [u.generated for u in costs.by_sample([row("0/sample", 1, 5)], "0/sample", 2)] == [0, 5]
+
+
+def test_of_equals_the_cheapest_is_the_best() -> None:
+    def measured(name: str, accuracy: float, flops: float | None, oracle: bool = False) -> Measured:
+        return Measured(
+            name, "g", "s", None, 8, accuracy, 0.0, 1.0, 0.0, 10, 1.0, 1.0, 2.0, flops, None, 0.0, 0.0, 1.0, oracle, "",
+        )  # fmt: skip
+
+    rows = [measured("dear", 0.9, 9.0), measured("cheap", 0.9, 3.0), measured("unknown", 0.9, None)]
+    rows += [measured("worse", 0.8, 1.0), measured("oracle", 1.0, 1.0, oracle=True)]
+    found = most_accurate(rows)
+    assert found is not None and found.configuration == "cheap"
+    assert most_accurate(rows[-1:]) is None

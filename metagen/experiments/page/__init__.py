@@ -28,7 +28,7 @@ from metagen.experiments.page import browser, figure, spans
 from metagen.experiments.page.spans import Span
 from metagen.experiments.problem import examine
 from metagen.experiments.report import accuracies_by_size, amount, between, duration, percent
-from metagen.experiments.results import Measured, Results
+from metagen.experiments.results import Measured, Results, most_accurate
 from metagen.journal import SQLiteJournal
 
 NAME = "report.html"
@@ -36,13 +36,21 @@ NAME = "report.html"
 LIMIT = 5_000_000
 #: Of these, what the data of problems leave to the rest.
 SPARE = 50_000
+#: What a page leaves out, and says so, where its configurations are too many: tried in this order.
+LEFT_OUT: tuple[tuple[str, ...], ...] = (
+    (),
+    ("the tables below figures",),
+    ("the tables below figures", "the figures"),
+    ("the tables below figures", "the figures", "the table of configurations"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """What one generator or verifier spent in the whole run, each record once.
 
-    wasted: tokens computed beyond those accounted for; None where the engine does not tell what it computed.
+    wasted: tokens computed beyond those accounted for; None where the engine does not tell what it computed, and partly
+    where it did not for some (after an interruption, for one): then there may be more.
     flops_share, token_shares: of the largest part, in percent; tokens as generated, prefilled and cached.
     """
 
@@ -51,6 +59,7 @@ class Part:
     records: int
     usage: Usage
     wasted: int | None
+    partly: bool = False
     flops_share: float = 0.0
     token_shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
@@ -81,6 +90,8 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
         "total": len(problems),
         "experiment": directory.experiment.read_text(encoding="utf-8"),
         "environment": _environment(directory),
+        "count": len(results.configurations),
+        "limit": LIMIT // 1_000_000,
         "oracle": any(m.oracle for m in results.configurations),
         "pooled": any(line.pooled for line in state.lines),
         "style": Markup(style),
@@ -88,14 +99,19 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
         "hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
     template = _environment_of_templates().get_template("page.html.jinja")
-    without = template.render(context, embedded=browser.Embedded("", None, 0))
-    room = LIMIT - SPARE - len(without.encode("utf-8", "backslashreplace"))
+    room = 0
+    for left_out in LEFT_OUT:
+        context["left_out"] = left_out
+        without = template.render(context, embedded=browser.Embedded("", None, 0))
+        room = LIMIT - SPARE - len(without.encode("utf-8", "backslashreplace"))
+        if room >= 0:
+            break
     embedded = browser.embed(problems, trees, generators, room)
     page = template.render(context, embedded=embedded)
     if (size := len(page.encode("utf-8", "backslashreplace"))) > LIMIT:
         raise DataError(
-            f"the page of {str(directory.root)!r} would take {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}: "
-            "its experiment has too many configurations to draw; report fewer of them"
+            f"the page of {str(directory.root)!r} would take {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}, even "
+            "without figures and tables: its experiment.yaml is too long; the tables are written, read those"
         )
     directory.write(NAME, page)
 
@@ -103,9 +119,9 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
 def headline(directory: RunDirectory, state: State, results: Results) -> list[str]:
     """What was found, as sentences with their uncertainty: the best, and what it adds to one sample."""
     honest = [m for m in results.configurations if not m.oracle]
-    if not honest:
+    best = most_accurate(honest)
+    if best is None:
         return ["Every configuration of this run knows the answers: what it found are upper bounds."]
-    best = max(honest, key=lambda m: m.accuracy)
     found = [
         f"{best.configuration} solves {percent(best.accuracy)} of {best.problems:,} problems"
         f"{_interval(best)}{', the most of ' + str(len(honest)) + ' configurations' if len(honest) > 1 else ''}."
@@ -161,18 +177,21 @@ def _parts(trees: Ordered[Span | None]) -> list[Part]:
     parts = []
     for label, ours in leaves.items():
         what, _, name = label.partition(": ")
-        used, real = (Usage.sum(getattr(leaf, which) for leaf in ours) for which in ("usage", "physical"))
-        wasted = None
-        if used.tokens is not None and real.tokens:
-            wasted = max(0, real.tokens - used.tokens)
+        told = [leaf for leaf in ours if None not in (leaf.usage.tokens, leaf.physical.tokens)]
+        used, real = (
+            Usage.sum(getattr(leaf, of) for leaf in told).tokens or 0 for of in ("usage", "physical")
+        )
+        # Nothing computed at all: a generator or verifier that does not count it.
+        wasted = max(0, real - used) if real else None
         kind = {"generate": "generation", "score": "verification"}.get(what, what)
-        parts.append(Part(name, kind, sum(leaf.count for leaf in ours), used, wasted))
+        spent = Usage.sum(leaf.usage for leaf in ours)
+        parts.append(Part(name, kind, sum(leaf.count for leaf in ours), spent, wasted, len(told) < len(ours)))
     parts.sort(key=lambda part: part.what != "generation")
     flops = max((part.usage.flops or 0 for part in parts), default=0)
     tokens = max((sum(_tokens(part.usage)) for part in parts), default=0)
     return [
         Part(
-            p.name, p.what, p.records, p.usage, p.wasted, 100 * (p.usage.flops or 0) / (flops or 1),
+            p.name, p.what, p.records, p.usage, p.wasted, p.partly, 100 * (p.usage.flops or 0) / (flops or 1),
             tuple(100 * count / (tokens or 1) for count in _tokens(p.usage)),  # type: ignore[arg-type]
         )
         for p in parts

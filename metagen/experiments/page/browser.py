@@ -36,6 +36,8 @@ FILTERS: Mapping[str, tuple[str, str]] = {
 }
 #: Distinct candidates of a pool that are embedded, tried in this order; None is all.
 KEPT = (None, 64, 48, 32, 24, 16, 12, 8, 4, 2, 1)
+#: Problems that are packed to see how much all of them would take, and how far that may be from the truth.
+SAMPLE, SLACK = 25, 1.1
 #: Characters of a text that are embedded.
 LONGEST = 6000
 
@@ -54,15 +56,24 @@ def embed(
 ) -> Embedded:
     """As much as fits into `room` bytes."""
     count = len(problems)
+    sample = range(0, count, max(1, count // SAMPLE))
+
+    def expected(kept: int | None) -> float:
+        """Bytes of all problems, going by some of them: packing all takes long."""
+        some = [problems[i] for i in sample], [spans[i] for i in sample]
+        return len(_packed(*some, generators, kept, len(sample)).data) * count / max(1, len(sample))
+
     for kept in KEPT:
-        embedded = _packed(problems, spans, generators, kept, count)
-        if len(embedded.data) <= room:
-            return embedded
-    while count > 1:
-        count //= 2
+        if expected(kept) <= SLACK * room:
+            embedded = _packed(problems, spans, generators, kept, count)
+            if len(embedded.data) <= room:
+                return embedded
+    count = min(count - 1, int(count * room / (expected(KEPT[-1]) or 1)))
+    while count > 0:
         embedded = _packed(problems, spans, generators, KEPT[-1], count)
         if len(embedded.data) <= room:
             return embedded
+        count = int(0.9 * count)
     return _packed(problems, spans, generators, KEPT[-1], 0)
 
 

@@ -116,7 +116,7 @@
     lines.forEach((line, i) => {
       const item = make("li", {}, make("span", { class: "line" }, line || " "));
       if (matched) {
-        // Blue is good and orange is bad; the number says the same, and doubtful steps are in bold.
+        // Blue is good and orange is bad. Without colours: the number says it, and doubtful steps are bold, their edge dotted.
         const value = values[i], away = Math.abs(2 * value - 1);
         const hue = value >= 0.5 ? "var(--cool)" : "var(--hot)";
         item.style.background = `rgb(${hue} / ${(0.05 + 0.25 * away).toFixed(2)})`;
