@@ -50,7 +50,8 @@ class TorchEngine:
     device, dtype: default to CUDA and bfloat16 where there is a GPU, else CPU and float32.
     max_batch: rows that decode at once. max_context: below the model's own, if given.
     kv_memory_bytes: keys and values of running rows and of the prefix tree together; by default 2 GiB on a CPU, or an
-    eighth of the machine's memory if that is less, and half of the free memory of a GPU.
+    eighth of the machine's memory if that is less, and half of the free memory of a GPU. For a moment there is one more
+    copy of a prefix, while it enters the tree or is split there.
     threads: of torch's operations in the engine's thread; torch's own choice if None.
 
     The weights are loaded at once; `with engine:` runs it. Raises ModelError, UnsupportedError or

@@ -23,7 +23,10 @@ class Segment(Protocol):
     def __len__(self) -> int: ...
 
     def split(self, at: int) -> tuple[Self, Self]:
-        """The first `at` tokens and the rest, each in memory of its own."""
+        """The first `at` tokens and the rest, each in memory of its own.
+
+        Rows that were opened over the whole read on, and hold no more than the two.
+        """
         ...
 
 

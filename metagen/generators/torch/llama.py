@@ -18,8 +18,10 @@ from torch.nn import functional as F
 
 from metagen.errors import InputError, ModelError
 from metagen.generators.torch.checkpoint import LlamaConfig, Weights, read_config
-from metagen.generators.torch.kv import Batch, KVSegment, KVStore, store_tokens
+from metagen.generators.torch.kv import Batch, KVStore, store_tokens
 from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.layout import KVLayout
+from metagen.generators.torch.segments import KVSegment
 
 #: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
 PREFILL_ROWS = 64
@@ -73,21 +75,12 @@ class LlamaModel:
             self._turns = torch.polar(torch.ones_like(turns), turns).to(torch.complex64).to(device)
         self.weights_digest = weights.digest()
         self.rows = batch + min(PREFILL_ROWS, batch)
-        self.token_bytes = 2 * config.layers * config.kv_heads * config.head_dim * dtype.itemsize
+        layout = KVLayout(config.layers, config.heads, config.kv_heads, config.head_dim, dtype, device)
+        self.token_bytes = layout.token_bytes
         capacities = _capacities(self.rows, batch, self.token_bytes, kv_bytes, config.context, device)
         self.chunk = capacities[-1]
         self.segment_tokens = kv_bytes // self.token_bytes - store_tokens(self.rows, batch, capacities)
-        self._kv = KVStore(
-            config.layers,
-            config.heads,
-            config.kv_heads,
-            config.head_dim,
-            self.rows,
-            batch,
-            capacities,
-            dtype,
-            device,
-        )
+        self._kv = KVStore(layout, self.rows, batch, capacities)
 
     def extend(
         self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None

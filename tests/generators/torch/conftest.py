@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from transformers import (
 )
 
 from metagen.generators.torch import TorchEngine
+from metagen.generators.torch.segments import KVSegment
 
 MakeModel = Callable[..., Path]
 
@@ -102,3 +104,23 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 def engine(model_dir: MakeModel) -> Iterator[TorchEngine]:
     with TorchEngine(model_dir("llama"), threads=1, max_batch=32) as opened:
         yield opened
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """`held()`: bytes of the segments made since the test began that anybody still holds; slots are none."""
+    made: list[weakref.ref[torch.Tensor]] = []
+    original = KVSegment.__init__
+
+    def record(self: KVSegment, kv: torch.Tensor) -> None:
+        original(self, kv)
+        if kv.untyped_storage().nbytes() == kv.nbytes:  # a view of a slot holds nothing
+            made.append(weakref.ref(kv))
+
+    def count() -> int:
+        alive = [kv for ref in made if (kv := ref()) is not None]
+        made[:] = map(weakref.ref, alive)
+        return sum({kv.data_ptr(): kv.nbytes for kv in alive}.values())
+
+    monkeypatch.setattr(KVSegment, "__init__", record)
+    return count

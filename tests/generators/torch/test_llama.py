@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_rows_hold_what_they_should_after_any_operations(model_dir: Any, seed: i
 
     for _ in range(60):
         verb = rng.choice(
-            ("open", "open", "fork", "move", "truncate", "close", "save", "grow", "grow", "grow")
+            ("open", "open", "fork", "move", "truncate", "close", "save", "split", "grow", "grow", "grow")
         )
         if verb == "open" and len(free()) > 4:
             rows, (tokens, chain) = rng.sample(free(), rng.randint(1, 4)), rng.choice(segments)
@@ -127,14 +128,22 @@ def test_rows_hold_what_they_should_after_any_operations(model_dir: Any, seed: i
                 del held[row]
         elif verb == "save" and held:
             row = rng.choice(list(held))
-            cut = rng.randrange(1, len(held[row]) + 1)
-            chain = [s for s in (model.save(row, 0, cut), model.save(row, cut, len(held[row]))) if len(s)]
-            segments.append((list(held[row]), chain))
+            cuts = sorted(
+                {0, len(held[row]), *(rng.randrange(len(held[row])) for _ in range(rng.choice((0, 1, 6))))}
+            )
+            segments.append((list(held[row]), [model.save(row, a, b) for a, b in pairwise(cuts)]))
+        elif verb == "split" and segments[-1][1]:
+            # As the prefix tree does it, under rows that read the segment.
+            chain = rng.choice(segments[1:])[1]
+            whole = rng.choice(chain)
+            if len(whole) > 1:
+                at = chain.index(whole)
+                chain[at : at + 1] = whole.split(rng.randrange(1, len(whole)))
         elif held:
             grow(sorted(held) if rng.random() < 0.5 else rng.sample(list(held), rng.randint(1, len(held))))
     model.close(np.array(list(held)))
-    assert not any(region.count for region in model._kv._regions)
-    assert not model._kv._slots.users.any(), "a slot is free when nobody uses it"
+    assert not any(region.count for region in model._kv._regions.all)
+    assert not model._kv._chains.slots.users.any(), "a slot is free when nobody uses it"
 
 
 @torch.inference_mode()
@@ -156,14 +165,14 @@ def test_poisoned_rows_leave_nothing_behind(model_dir: Any) -> None:
     model = load(model_dir("llama"))
     model.open(ids(0), [])
     clean = model.extend(ids(0), ids(5, 6, 7), ids(3))
-    model._kv._tail_of(0)[..., :3, :] = torch.nan
+    model._kv._regions.tail(0)[..., :3, :] = torch.nan
     model.close(ids(0), poisoned=True)
     model.open(ids(0), [])
     torch.testing.assert_close(model.extend(ids(0), ids(5, 6, 7), ids(3)), clean)
     # Nor where a row has slid from, nor where one was closed by those who knew nothing of it.
     model.open(ids(1), [])
     model.extend(ids(1), ids(5, 6, 7), ids(3))
-    model._kv._tail_of(1)[..., :3, :] = torch.nan
+    model._kv._regions.tail(1)[..., :3, :] = torch.nan
     model.close(ids(0))
     model.close(ids(1))
     model.open(ids(2, 3), [])

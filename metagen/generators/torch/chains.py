@@ -1,0 +1,176 @@
+"""What rows read before their tails: a chain of segments each, part of it in place and part of it in slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from metagen.generators.torch import grouped as in_slots
+from metagen.generators.torch import segments as in_place
+from metagen.generators.torch.grouped import Grouped
+from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.layout import KVLayout
+from metagen.generators.torch.partial_softmax import merge
+from metagen.generators.torch.segments import KVSegment
+from metagen.generators.torch.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What the flat tokens of a batch read before the tails of their rows.
+
+    grouped: slots. shared: segments in place, with the flat tokens that attend to them (None: all).
+    """
+
+    grouped: list[Grouped]
+    shared: list[tuple[KVSegment, Tensor | None]]
+
+    @property
+    def whole(self) -> bool:
+        """False once a segment has been split."""
+        return all(segment.whole for segment, _ in self.shared)
+
+    def __bool__(self) -> bool:
+        return bool(self.grouped or self.shared)
+
+
+class Chains:
+    """The chains of all rows. `length`: [rows] tokens in each."""
+
+    def __init__(self, layout: KVLayout, rows: int, decoding: int, slots: Slots) -> None:
+        self._layout, self._decoding, self.slots = layout, decoding, slots
+        self.length = np.zeros(rows, np.int64)
+        # Of each row: its chain in order, what of it is read in place, and its slots, -1 where there is none.
+        self._chain: list[tuple[KVSegment, ...]] = [()] * rows
+        self.in_place: list[tuple[KVSegment, ...]] = [()] * rows
+        self._slot = np.full((rows, 1), -1)
+
+    def open(self, rows: Ints, chain: Sequence[KVSegment]) -> None:
+        """Rows that have no chain get this one."""
+        self.length[rows] = sum(map(len, chain))
+        self._place(rows, chain)
+
+    def fork(self, sources: Ints, targets: Ints) -> None:
+        """Targets have no chain before."""
+        for source in sources.tolist():
+            self.slots.users[self.slots_of(source)] += 1
+        self._copy(sources, targets)
+
+    def move(self, sources: Ints, targets: Ints) -> None:
+        """Targets have no chain before, sources none after."""
+        self._copy(sources, targets)
+        self._forget(sources)
+
+    def leave(self, rows: Ints) -> None:
+        self._release(rows)
+        self._forget(rows)
+
+    def append(self, row: int, segment: KVSegment) -> None:
+        """One more segment, read in place."""
+        self._chain[row] = (*self._chain[row], segment)
+        self.in_place[row] = (*self.in_place[row], segment)
+        self.length[row] += len(segment)
+
+    def first(self, row: int, tokens: int) -> list[KVSegment]:
+        """The first segments, as many as lie in the first `tokens` with their whole length."""
+        ends = np.cumsum([len(segment) for segment in self._chain[row]])
+        return list(self._chain[row][: int((ends <= tokens).sum())])
+
+    def views(self, row: int, start: int, stop: int) -> list[Tensor]:
+        """Keys and values of the chain's tokens start … stop-1, in order."""
+        found, at = [], 0
+        for segment in self._chain[row] if start < self.length[row] else ():
+            for piece in segment.pieces():
+                a, b = max(start - at, 0), min(stop - at, len(piece))
+                if a < b:
+                    found.append(piece.kv[:, :, :, a:b])
+                at += len(piece)
+        return found
+
+    def slots_of(self, row: int) -> Ints:
+        slots: Ints = self._slot[row]
+        return slots[slots >= 0]
+
+    def _place(self, rows: Ints, chain: Sequence[KVSegment]) -> None:
+        """Say what rows without slots read in place and what in slots."""
+        pieces = tuple(piece for segment in chain for piece in segment.pieces())
+        long, groups = self.slots.pack(pieces)
+        taken = []
+        for group in groups:
+            slot = self.slots.take(group, len(rows))
+            if slot is None:
+                long += group
+            else:
+                taken.append(slot)
+        if (more := len(taken) - self._slot.shape[1]) > 0:
+            self._slot = np.pad(self._slot, ((0, 0), (0, more)), constant_values=-1)
+        self._slot[rows, : len(taken)] = taken
+        read = tuple(long)
+        for row in rows.tolist():
+            self._chain[row], self.in_place[row] = pieces, read
+
+    def _copy(self, sources: Ints, targets: Ints) -> None:
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            self._chain[target], self.in_place[target] = self._chain[source], self.in_place[source]
+        for column in (self.length, self._slot):
+            column[targets] = column[sources]
+
+    def _release(self, rows: Ints) -> None:
+        for row in rows.tolist():
+            for slot in self.slots_of(row).tolist():
+                self.slots.release(slot)
+        self._slot[rows] = -1
+
+    def _forget(self, rows: Ints) -> None:
+        for row in rows.tolist():
+            self._chain[row], self.in_place[row] = (), ()
+        self.length[rows], self._slot[rows] = 0, -1
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def prefixes(self, rows: Ints, owner: Ints) -> Prefixes:
+        """What the flat tokens of `rows` read; `owner`: [N] which of the rows each belongs to."""
+        for row in rows.tolist():
+            # A piece of a segment that was split may be short enough for a slot.
+            if not all(segment.whole for segment in self.in_place[row]):
+                self._release(np.array([row]))
+                self._place(np.array([row]), self._chain[row])
+        found: list[Grouped] = []
+        shared: list[tuple[KVSegment, Tensor | None]] = []
+
+        def read_by(segment: KVSegment, readers: Ints) -> None:
+            shared.append((segment, None if len(readers) == len(owner) else self._layout.index(readers)))
+
+        for slot in self._slot[rows].T:
+            if (slot < 0).all():
+                continue
+            group = in_slots.grouped(self._layout, self.slots, slot[owner], self._decoding)
+            if group is not None:
+                found.append(group)
+                continue
+            for one in np.unique(slot[slot >= 0]).tolist():
+                read_by(self.slots.segment(one), np.flatnonzero(slot[owner] == one))
+        readers: dict[int, tuple[KVSegment, list[int]]] = {}
+        for i, row in enumerate(rows.tolist()):
+            for segment in self.in_place[row]:
+                readers.setdefault(id(segment), (segment, []))[1].append(i)
+        for segment, members in readers.values():
+            reads = np.zeros(len(rows), np.bool_)
+            reads[members] = True
+            read_by(segment, np.flatnonzero(reads[owner]))
+        return Prefixes(found, shared)
+
+    def read(
+        self, prefixes: Prefixes, layer: int, q: Tensor, out: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Add what q [N, heads, d] finds there to `out` [N, heads, d] of log masses `weight` [N, heads, 1]."""
+        for group in prefixes.grouped:
+            found, mass = in_slots.read(group, self.slots, layer, q)
+            out, weight = merge(out, weight, found, mass, group.tokens)
+        for segment, tokens in prefixes.shared:
+            found, mass = in_place.read(segment.kv[layer], q if tokens is None else q[tokens])
+            out, weight = merge(out, weight, found, mass, tokens)
+        return out, weight

@@ -1,0 +1,117 @@
+"""Attention of rows to their own tails: one batched product for each region."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.layout import KVLayout
+from metagen.generators.torch.partial_softmax import weigh
+from metagen.generators.torch.regions import Region, Regions
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of a batch that lie in one region: R rows, at most T tokens each, tails up to S long.
+
+    start, stop: their flat tokens. places: [R], or None for places 0 … R-1. mask: [R * kv_heads, T, S]
+    additive, 0 or -inf. pad: places of the flat tokens among R x T, or None where they are the same.
+    """
+
+    region: Region
+    start: int
+    stop: int
+    r: int
+    t: int
+    s: int
+    places: Tensor | None
+    mask: Tensor
+    pad: Tensor | None
+
+
+def parts(layout: KVLayout, regions: Regions, rows: Ints, counts: Ints, offset: Ints) -> list[Part]:
+    """`rows` by region and place, whose newest `counts` tokens are to read; `offset`: [N] of each in its row."""
+    region = regions.region[rows]
+    cuts = np.flatnonzero(np.diff(region)) + 1
+    ends = np.cumsum(counts)
+    old = regions.length[rows] - counts
+    found = []
+    for a, b in pairwise([0, *cuts.tolist(), len(rows)]):
+        start, stop, t = int(ends[a] - counts[a]), int(ends[b - 1]), int(counts[a:b].max())
+        s = int(regions.length[rows[a:b]].max())
+        places = regions.place[rows[a:b]]
+        full = stop - start == (b - a) * t
+        where = np.repeat(np.arange(b - a), counts[a:b]) * t + offset[start:stop]
+        found.append(
+            Part(
+                region=regions.all[int(region[a])],
+                start=start,
+                stop=stop,
+                r=b - a,
+                t=t,
+                s=s,
+                places=None if int(places[-1]) == b - a - 1 else layout.index(places),
+                mask=layout.mask(old[a:b], t, s),
+                pad=None if full else layout.index(where),
+            )
+        )
+    return found
+
+
+def read_alone(part: Part, layer: int, q: Tensor) -> Tensor:
+    """What rows that read nothing else find in their tails; q and the result are [n, heads, d]."""
+    scores, values = _scores(part, layer, q)
+    share = torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
+    return _flat(part, torch.bmm(share, values))
+
+
+def read(part: Part, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
+    """What rows find in their tails [n, heads, d], and the log of its mass [n, heads, 1]."""
+    found, mass = weigh(*_scores(part, layer, q))
+    return _flat(part, found.float()), _flat(part, mass)
+
+
+def _scores(part: Part, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores [R * kv_heads, g * T, S] and the values [R * kv_heads, S, d] that they weigh."""
+    kv = part.region.kv[layer]
+    kv = kv[:, : part.r] if part.places is None else kv[:, part.places]
+    h, d = kv.shape[2], kv.shape[4]
+    keys, values = kv[:, :, :, : part.s].flatten(1, 2).unbind()
+    padded = _padded(part, q, h)
+    mask = _repeat(part.mask, padded.shape[1] // part.t)
+    return torch.baddbmm(mask, padded, keys.transpose(1, 2), alpha=d**-0.5), values
+
+
+def _padded(part: Part, q: Tensor, h: int) -> Tensor:
+    """[n, heads, d] -> [R * kv_heads, g * T, d], rows of queries beside their keys."""
+    g, d = q.shape[1] // h, q.shape[2]
+    if part.t == 1:
+        return q.reshape(part.r * h, g, d)
+    if part.pad is not None:
+        full = q.new_zeros(part.r * part.t, *q.shape[1:])
+        q = full.index_copy_(0, part.pad, q)
+    return q.reshape(part.r, part.t, h, g, d).permute(0, 2, 3, 1, 4).reshape(part.r * h, g * part.t, d)
+
+
+def _flat(part: Part, x: Tensor) -> Tensor:
+    """[R * kv_heads, g * T, c] -> [n, heads, c]."""
+    h, g = len(x) // part.r, x.shape[1] // part.t
+    if part.t == 1:
+        return x.view(part.r, h * g, -1)
+    x = x.view(part.r, h, g, part.t, -1).permute(0, 3, 1, 2, 4).reshape(part.r * part.t, h * g, -1)
+    return x if part.pad is None else x[part.pad]
+
+
+def _repeat(mask: Tensor, g: int) -> Tensor:
+    """[B, T, S] -> [B, g * T, S]: the query heads of a group see the same."""
+    if g == 1:
+        return mask
+    b, t, s = mask.shape
+    if t == 1:
+        return mask.expand(b, g, s)
+    return mask[:, None].expand(b, g, t, s).reshape(b, g * t, s)
