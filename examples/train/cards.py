@@ -1,6 +1,7 @@
-"""Write the model cards with the figures of a run: `python examples/train/cards.py RUN`.
+"""Write the model cards: `python examples/train/cards.py --run RUN --validated FIGURES`.
 
-RUN is a run of `examples/family.yaml` with `--set task.split=validation`.
+RUN is a run of `examples/family.yaml` with `--set task.split=validation`; FIGURES is what `validate.py --write` wrote.
+A card keeps the figures that it has where there are no new ones.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import train_reward
 from llama import load
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.results import Pool
-from train_generator import MODELS
+from setting import SHIPPED
 
 sys.path.append(str(Path(__file__).parents[1]))
 import family_report
@@ -62,8 +63,9 @@ REWARD = """
 Trained by `examples/train/train_reward.py {name}`: `{start}`, deepened by {extra} on top (a causal model knows its
 guess of the next token in its last layer only; layers above can compare the guess with what came), {steps:,} steps of
 {tokens:,} tokens, rate {rate}. Data: samples of the three character-level generators at temperatures 0.7 to 1.3 on
-train problems, labelled by the task's step checker, a share of them cut off at a random character, and near misses (a
-reference solution with one number changed). Beside the tags, the first layer above the generator's learns of each
+train problems ({problems:,} problems, {samples} samples of each generator), labelled by the task's step checker, a
+share of them cut off at a random character, and near misses (a reference solution with one number changed).{part}
+Beside the tags, the first layer above the generator's learns of each
 character whether any right step could have it there, and the generator's layers go on learning to write.{hard}
 {history}
 ## Use
@@ -76,6 +78,9 @@ without an answer before choosing by a process score.
 #: Which verifiers of examples/family.yaml a reward model is.
 SCORES = {"tiny-prm": ("last", "min", "mean", "product"), "tiny-orm": ("orm",), "tiny-prm-weak": ("weak",)}
 
+PART = """
+It learns from {solutions:,} of these solutions, drawn at random; the other reward models learn from all."""
+
 HARD = """
 Then {steps} steps on hard examples and as many others: from {problems:,} new problems with {samples} samples of each
 of the two larger generators, the {keep} wrong candidates of a problem that the model liked best and the {keep} right
@@ -86,12 +91,14 @@ The shipped weights have a history that one run of the script lacks: {what}
 """
 
 HISTORY = {
+    "tiny-prm": "4,000 steps before that round, and 4,000 problems searched in it.",
     "tiny-0.1m": "all steps were on an earlier corpus, wider in its fractions (denominators up to 10).",
     "tiny-0.5m": "1,500 steps were on an earlier corpus, wider in its fractions, the last 400 on the present one.",
     "tiny-2m": "the corpus was narrowed twice, after 400 steps (fewer denominators) and after 1,400 (more fractions).",
 }
 
 
+FIGURES, LIMITS_BEGIN = "\n## Figures\n", "\n## Limits\n"
 Figures = dict[str, list[str]]
 
 
@@ -121,8 +128,34 @@ def figures(run: Path) -> Figures:
     return found
 
 
-def card(name: str, found: Figures) -> str:
-    folder = MODELS / name
+def validated(path: Path) -> Figures:
+    """What `validate.py` wrote of each generator, as lines of Markdown."""
+    found: Figures = {}
+    for line in path.read_text().splitlines():
+        figures = json.loads(line)
+        n = max(map(int, figures["majority"]))
+        one, most = 100 * figures["single"], 100 * figures["majority"][str(n)]
+        levels = range(1, 1 + len(figures["single by level"]))
+        found[figures["generator"]] = [
+            f"Accuracy in % on {figures['problems']} validation problems, {n} samples each at temperature 1: "
+            f"{one:.1f} with one sample, {most:.1f} by majority of {n}.\n",
+            "| of one problem's samples | " + " | ".join(f"level {level}" for level in levels) + " |",
+            "| --- |" + " --- |" * len(levels),
+            "| one | " + " | ".join(f"{100 * v:.1f}" for v in figures["single by level"]) + " |",
+            f"| any of {n} | " + " | ".join(f"{100 * v:.0f}" for v in figures["pass@n by level"]) + " |",
+        ]
+    return found
+
+
+def kept(folder: Path) -> str:
+    """The figures that a card has already, with their heading."""
+    path = folder / "README.md"
+    _, heading, rest = (path.read_text() if path.exists() else "").partition(FIGURES)
+    return heading + rest.partition(LIMITS_BEGIN)[0] if heading else ""
+
+
+def card(folder: Path, found: Figures) -> str:
+    name = folder.name
     config = json.loads((folder / "config.json").read_text())
     kind = config["metagen"]["kind"]
     what = {
@@ -153,7 +186,7 @@ def card(name: str, found: Figures) -> str:
         "steps": recipe.steps,
         "tokens": recipe.tokens,
         "rate": recipe.rate,
-        "history": EARLIER.format(what=HISTORY[name]) if name in HISTORY else "",
+        "history": EARLIER.format(what=HISTORY[name]) if name in HISTORY and folder.parent == SHIPPED else "",
     }
     if isinstance(plan, train_generator.Plan):
         text += GENERATOR.format(**common)
@@ -169,14 +202,33 @@ def card(name: str, found: Figures) -> str:
             samples=train_reward.HARD_SAMPLES,
             keep=train_reward.KEEP,
         )
-        text += REWARD.format(**common, start=plan.start, extra=plan.extra, use=use, hard=hard or "")
-    known = "\n## Figures\n" + "\n".join(found[name]) + "\n" if name in found else ""
+        part = plan.solutions and PART.format(solutions=plan.solutions)
+        text += REWARD.format(
+            **common,
+            start=plan.start,
+            extra=plan.extra,
+            use=use,
+            hard=hard or "",
+            part=part or "",
+            problems=train_reward.PROBLEMS,
+            samples=train_reward.SAMPLES,
+        )
+    known = FIGURES + "\n".join(found[name]) + "\n" if name in found else kept(folder)
     return text + known + LIMITS
+
+
+def write(models: Path, found: Figures | None = None) -> None:
+    """The cards of all models in a folder."""
+    for name in (*train_generator.PLANS, *train_reward.PLANS):
+        (models / name / "README.md").write_text(card(models / name, found or {}))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, help="a run of examples/family.yaml on validation problems")
-    found = figures(parser.parse_args().run)
-    for name in (*train_generator.PLANS, *train_reward.PLANS):
-        (MODELS / name / "README.md").write_text(card(name, found))
+    parser.add_argument("--run", type=Path, help="a run of examples/family.yaml on validation problems")
+    parser.add_argument("--validated", type=Path, help="JSON lines of validate.py")
+    parser.add_argument("--models", type=Path, default=SHIPPED, help="default: those that ship")
+    arguments = parser.parse_args()
+    found = figures(arguments.run) if arguments.run else {}
+    found |= validated(arguments.validated) if arguments.validated else {}
+    write(arguments.models, found)

@@ -10,6 +10,7 @@ import json
 import os
 import random
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from rich.progress import track
@@ -17,6 +18,7 @@ from rich.progress import track
 from metagen.tasks.arithmetic import Difficulty, Form, Split, draw, prompt, reference_solution
 
 SHARD = 10_000
+"""Examples of a whole shard."""
 DIRECT_SHARE = 0.1
 
 
@@ -34,29 +36,30 @@ def wide(rng: random.Random) -> Difficulty:
     )
 
 
-def write_shard(folder: Path, seed: int, index: int) -> Path:
-    """One shard of training examples; done already if the file exists."""
-    path = folder / f"corpus-{seed}-{index:03d}.jsonl"
-    if path.exists():
-        return path
+def write_shard(path: Path, seed: int, index: int, size: int) -> None:
+    """One shard of training examples."""
     rng = random.Random(f"corpus/{seed}/{index}")
     lines = []
-    for _ in range(SHARD):
+    for _ in range(size):
         problem = draw(wide(rng), rng, Split.TRAIN)
         form = Form.DIRECT if rng.random() < DIRECT_SHARE else Form.STEPS
         lines.append(json.dumps([prompt(problem, form), reference_solution(problem, form, rng)]))
     part = path.with_suffix(f".{os.getpid()}")
     part.write_text("\n".join(lines) + "\n")
     part.replace(path)
-    return path
 
 
-def write(folder: Path, seed: int, shards: int, workers: int = 2) -> list[Path]:
-    """The first `shards` shards of the corpus."""
+def write(folder: Path, seed: int, shards: int, size: int = SHARD, workers: int = 2) -> list[Path]:
+    """The first `shards` shards of the corpus, `size` examples each."""
     folder.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(workers) as pool:
-        futures = [pool.submit(write_shard, folder, seed, index) for index in range(shards)]
-        return [future.result() for future in track(futures, "corpus")]
+    paths = [folder / f"corpus-{seed}-{index:03d}.jsonl" for index in range(shards)]
+    missing = [index for index, path in enumerate(paths) if not path.exists()]
+    if missing:
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            futures = [pool.submit(write_shard, paths[index], seed, index, size) for index in missing]
+            for future in track(futures, "corpus"):
+                future.result()
+    return paths
 
 
 def read(paths: list[Path]) -> list[tuple[str, str]]:

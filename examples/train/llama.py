@@ -13,7 +13,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor, nn
+
+import tokenizer as tokenizers_
 
 HEAD = 32
 EPSILON = 1e-6
@@ -192,11 +195,12 @@ def deepen(model: Llama, extra: int) -> Llama:
     return deeper
 
 
-def export(model: Llama, folder: Path, metagen: dict[str, Any]) -> None:
-    """Write `config.json` and bf16 weights, then check them against transformers to rounding."""
+def export(model: Llama, tokenizer: Tokenizer, final: Path, metagen: dict[str, Any]) -> None:
+    """A model directory with bf16 weights, checked against transformers to rounding, then moved into place."""
     from transformers import LlamaForCausalLM
 
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = final.with_name(f"{final.name}.part")
+    tokenizers_.save(tokenizer, folder)
     (folder / "config.json").write_text(json.dumps(model.shape.config(metagen), indent=2) + "\n")
     weights = {
         name: value.detach().to(torch.bfloat16).contiguous() for name, value in model.state_dict().items()
@@ -207,6 +211,7 @@ def export(model: Llama, folder: Path, metagen: dict[str, Any]) -> None:
     ids = torch.randint(3, model.shape.vocabulary, (2, 70), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), theirs(ids).logits, atol=1e-4, rtol=1e-4)
+    folder.rename(final)
 
 
 def load(folder: Path) -> Llama:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from llama import Llama
 
-SAVE_EVERY_SECONDS = 60.0
 WIDTH = 16
 
 
@@ -77,12 +76,17 @@ def train(
     lengths: np.ndarray,
     loss: Callable[[np.ndarray], Tensor],
     checkpoint: Path,
+    save_every: float = 60.0,
 ) -> None:
-    """Train in place, from the checkpoint if there is one."""
+    """Train in place, from the checkpoint if there is one; a new one is written every `save_every` seconds."""
     parts = optimizers(model, recipe)
     done = 0
     if checkpoint.exists():
         state = torch.load(checkpoint)
+        if state["recipe"] != repr(recipe):
+            raise SystemExit(
+                f"{checkpoint} is of {state['recipe']}, not of {recipe}; delete it to begin again"
+            )
         model.load_state_dict(state["model"])
         for part, content in zip(parts, state["optimizers"], strict=True):
             part.load_state_dict(content)
@@ -94,7 +98,12 @@ def train(
     def save(step: int) -> None:
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         part = checkpoint.with_suffix(".part")
-        content = {"step": step, "model": model.state_dict(), "optimizers": [o.state_dict() for o in parts]}
+        content = {
+            "recipe": repr(recipe),
+            "step": step,
+            "model": model.state_dict(),
+            "optimizers": [o.state_dict() for o in parts],
+        }
         torch.save(content, part)
         part.replace(checkpoint)
 
@@ -121,10 +130,11 @@ def train(
                     f"{checkpoint.stem} {step + 1} loss {average:.4f} {time.monotonic() - started:.0f}s",
                     flush=True,
                 )
-            if time.monotonic() - saved > SAVE_EVERY_SECONDS:
+            if time.monotonic() - saved > save_every:
                 save(step + 1)
                 saved = time.monotonic()
-    save(recipe.steps)
+    if done < recipe.steps:
+        save(recipe.steps)
 
 
 def pad(rows: list[np.ndarray]) -> np.ndarray:

@@ -14,7 +14,6 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from rich.progress import track
 from tokenizers import Tokenizer
 
 from corpus import wide
@@ -121,14 +120,14 @@ def problems_for(count: int, rng: random.Random) -> list[tuple[Problem, Form]]:
     return found
 
 
-def sampled(folders: Sequence[Path], count: int, each: int, seed: int) -> list[list[Solution]]:
+def sampled(folders: Sequence[Path], count: int, each: int, seed: str) -> list[list[Solution]]:
     """For each of `count` problems, `each` samples of every generator, at various temperatures."""
     rng = random.Random(f"pools/{seed}")
     asked = problems_for(count, rng)
     pools: list[list[Solution]] = [[] for _ in asked]
     for folder in folders:
         model, tokenizer = load(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
-        for draw_ in track(range(each), f"samples of {folder.name}"):
+        for draw_ in range(each):
             temperature = TEMPERATURES[draw_ % len(TEMPERATURES)]
             prompts = [prompt(*ask) for ask in asked]
             outputs = sample(model, tokenizer, prompts, temperature=temperature, seed=rng.getrandbits(31))
@@ -174,6 +173,6 @@ def slip(digits: str, rng: random.Random) -> str:
     return str(rng.choice(options))
 
 
-def near_misses(count: int, seed: int) -> list[Solution]:
+def near_misses(count: int, seed: str) -> list[Solution]:
     rng = random.Random(f"near/{seed}")
     return [near_miss(draw(wide(rng), rng, Split.TRAIN), rng) for _ in range(count)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import setting  # first: what it says to OpenMP is read when torch is imported
+
+# isort: split
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,11 +18,11 @@ import corpus
 import tokenizer as tokenizers_
 from llama import Llama, Shape, export
 from loop import Recipe, pad, train
+from setting import Setting
 
-ROOT = Path(__file__).parents[2]
-MODELS = ROOT / "metagen" / "generators" / "tiny"
-WORK = ROOT / ".checkpoints"
 IGNORE = -100
+SHARDS = 24
+"""Shards of the corpus."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,12 @@ def vocabulary(plan: Plan, examples: list[tuple[str, str]]) -> Tokenizer:
     return tokenizers_.byte_pairs((a + b for a, b in examples[:4000]), plan.merges)
 
 
-def generator(name: str, plan: Plan, shards: int) -> Llama:
-    """Train from the corpus (or go on), write the model directory, return the model."""
-    torch.manual_seed(plan.recipe.seed)
-    examples = corpus.read(corpus.write(WORK / "corpus", 0, shards))
+def generator(name: str, plan: Plan, run: Setting) -> None:
+    """Train from the corpus (or go on) and write the model directory; done already if there is one."""
+    if run.finished(name):
+        return
+    recipe = run.recipe(plan.recipe)
+    examples = corpus.read(corpus.write(run.corpus, run.seed, SHARDS, run.share(corpus.SHARD)))
     tokenizer = vocabulary(plan, examples)
     prompts = tokenizers_.encode(tokenizer, [p for p, _ in examples])
     completions = tokenizers_.encode(tokenizer, [c for _, c in examples])
@@ -61,6 +65,7 @@ def generator(name: str, plan: Plan, shards: int) -> Llama:
         for p, c in zip(prompts, completions, strict=True)
     ]
     starts = np.array([len(p) for p in prompts])  # the position whose next token is the first to be learned
+    torch.manual_seed(recipe.seed)
     model = Llama(Shape(tokenizer.get_vocab_size(), plan.hidden, plan.layers, plan.feed_forward))
 
     def loss(batch: np.ndarray) -> Tensor:
@@ -74,16 +79,16 @@ def generator(name: str, plan: Plan, shards: int) -> Llama:
         )
 
     lengths = np.array([len(row) for row in rows])
-    train(model, plan.recipe, lengths, loss, WORK / f"{name}.pt")
-    export(model, MODELS / name, {"kind": "generator", "steps_delimiter": "\n"})
-    tokenizers_.save(tokenizer, MODELS / name)
-    return model
+    train(model, recipe, lengths, loss, run.checkpoints / f"{name}.pt", run.save_every)
+    export(model, tokenizer, run.models / name, {"kind": "generator", "steps_delimiter": "\n"})
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=PLANS)
-    parser.add_argument("--shards", type=int, default=24, help="shards of the corpus, 10,000 problems each")
+    setting.add_arguments(parser)
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
-    generator(arguments.name, PLANS[arguments.name], arguments.shards)
+    torch.set_num_threads(arguments.threads)
+    run = setting.of(arguments)
+    run.prepare()
+    generator(arguments.name, PLANS[arguments.name], run)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import setting  # first: what it says to OpenMP is read when torch is imported
+
+# isort: split
 import argparse
 import pickle
 import random
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +27,8 @@ import tokenizer as tokenizers_
 from llama import Llama, deepen, export, load
 from loop import Recipe, pad, train
 from pools import Solution
+from setting import Setting
 from tokenizer import NEGATIVE, OUTCOME, POSITIVE, STEP
-from train_generator import MODELS, WORK
 
 ROWS = 512
 GENERATORS = ("tiny-0.1m", "tiny-0.5m", "tiny-2m")
@@ -49,7 +56,7 @@ PLANS = {
     "tiny-prm": Plan(
         "tiny-2m",
         extra=2,
-        recipe=Recipe(4000, rate=2e-3, tokens=6144),
+        recipe=Recipe(3000, rate=2e-3, tokens=6144),
         round=Recipe(800, rate=1e-3, tokens=6144),
     ),
     "tiny-orm": Plan("tiny-0.5m", extra=2, recipe=Recipe(1500, rate=2e-3, tokens=6144), outcome=True),
@@ -126,25 +133,29 @@ def row(solution: Solution, tokenizer: Tokenizer, outcome: bool, rng: random.Ran
     )
 
 
-def reward(name: str, plan: Plan, solutions: list[Solution]) -> Llama:
-    """Train, with the round on hard examples if there is one, write the model directory, return the model.
+def reward(name: str, plan: Plan, run: Setting) -> None:
+    """Train, with the round on hard examples if there is one, and write the model directory.
 
-    A call after an interruption goes on.
+    A call after an interruption goes on; done already if there is a directory.
     """
-    start = deepen(load(MODELS / plan.start), plan.extra)
-    chosen = solutions[: plan.solutions]
+    if run.finished(name):
+        return
+    torch.manual_seed(run.seed)  # the layers on top begin at random
+    model = deepen(load(run.models / plan.start), plan.extra)
+    chosen = labelled(run)
+    if plan.solutions is not None:
+        chosen = chosen[: run.share(plan.solutions)]
     if plan.round is None:
-        return fit(name, plan, plan.recipe, start, chosen, MODELS / name)
-    first = WORK / f"{name}-first"
-    model = fit(name, plan, plan.recipe, start, chosen, first)
-    hard = mined(first, name, plan)
-    mixed = hard + random.Random(0).sample(chosen, min(len(hard), len(chosen)))
-    second = WORK / f"{name}-hard"
-    fit(f"{name}-hard", plan, plan.round, model.float().train(), mixed, second)
+        fit(name, plan, plan.recipe, model, chosen, run, run.models / name)
+        return
+    first, second = run.checkpoints / f"{name}-first", run.checkpoints / f"{name}-hard"
+    fit(name, plan, plan.recipe, model, chosen, run, first)
+    hard = mined(first, plan, run)
+    # A model that has hardly learned (a run at a small scale) solves nothing, and so misjudges nothing either.
+    others = random.Random(run.seed).sample(chosen, min(max(len(hard), FEWEST), len(chosen)))
+    fit(f"{name}-hard", plan, plan.round, model, hard + others, run, second)
     # On hard examples alone it forgets a little of the others; halfway it is better at both (Wortsman et al. 2022).
-    averaged = average(load(first), load(second))
-    write(averaged, plan, MODELS / name)
-    return averaged
+    write(average(load(first), load(second)), plan, run.models / name)
 
 
 def average(a: Llama, b: Llama) -> Llama:
@@ -157,8 +168,7 @@ def average(a: Llama, b: Llama) -> Llama:
 
 def write(model: Llama, plan: Plan, folder: Path) -> None:
     """A model directory with its tags and tokenizer."""
-    export(model, folder, CONFIGURATION[plan.outcome])
-    tokenizers_.save(tokenizers_.characters(), folder)
+    export(model, tokenizers_.characters(), folder, CONFIGURATION[plan.outcome])
 
 
 def fit(
@@ -167,10 +177,11 @@ def fit(
     recipe: Recipe,
     model: Llama,
     solutions: list[Solution],
+    run: Setting,
     folder: Path,
-) -> Llama:
-    """Train `model` and write it to `folder`."""
-    torch.manual_seed(recipe.seed)
+) -> None:
+    """Train `model` in place, and write it to `folder` unless that is there."""
+    recipe = run.recipe(recipe)
     rng = random.Random(recipe.seed)
     tokenizer = tokenizers_.characters()
     rows = [row(s, tokenizer, plan.outcome, rng) for s in track(solutions, "rows")]
@@ -213,9 +224,9 @@ def fit(
         return value + flags / weight.sum()
 
     lengths = np.array([len(r.ids) for r in rows])
-    train(model, recipe, lengths, loss, WORK / f"{name}.pt")
-    write(model, plan, folder)
-    return model
+    train(model, recipe, lengths, loss, run.checkpoints / f"{name}.pt", run.save_every)
+    if not folder.exists():
+        write(model, plan, folder)
 
 
 @torch.inference_mode()
@@ -255,63 +266,84 @@ def scores(
 
 
 CHUNK = 1000
-"""Problems of one file of labelled solutions."""
+"""Problems of one file of solutions, which one process makes at once."""
+PROBLEMS, SAMPLES = 8000, 4
+HARD_PROBLEMS, HARD_SAMPLES, KEEP = 3000, 8, 2
+FEWEST = 64
+"""Solutions of the round on hard examples, even if none was found to be hard."""
 
 
-def labelled(count: int, each: int) -> list[Solution]:
-    """Samples of all generators for `count` problems, some cut off, and near misses; kept on disk once made."""
-    folders = [MODELS / name for name in GENERATORS]
-    solutions: list[Solution] = []
-    for index in range(-(-count // CHUNK)):
-        path = WORK / "solutions" / f"{each}-{index:03d}.pkl"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            rng = random.Random(f"rewards/{index}")
-            sampled = [s for pool in pools.sampled(folders, CHUNK, each, seed=index) for s in pool]
-            cut = [pools.cut_off(s, rng) for s in rng.sample(sampled, len(sampled) // 14)]
-            chunk = sampled + cut + pools.near_misses(len(sampled) // 5, seed=index)
-            path.with_suffix(".part").write_bytes(pickle.dumps(chunk))
-            path.with_suffix(".part").replace(path)
-        solutions += pickle.loads(path.read_bytes())
-    random.Random(0).shuffle(solutions)
+def labelled(run: Setting) -> list[Solution]:
+    """`SAMPLES` of all generators for each of `PROBLEMS` problems, some cut off, and near misses."""
+    solutions = made(run.share(PROBLEMS), run.solutions / "labelled", partial(_labelled, run))
+    random.Random(run.seed).shuffle(solutions)
     return solutions
 
 
-HARD_PROBLEMS, HARD_SAMPLES, KEEP = 4000, 8, 2
+def _labelled(run: Setting, index: int, count: int) -> list[Solution]:
+    rng = random.Random(f"rewards/{run.seed}/{index}")
+    folders, seed = [run.models / name for name in GENERATORS], f"{run.seed}/{index}"
+    sampled = [s for pool in pools.sampled(folders, count, SAMPLES, seed) for s in pool]
+    written = [s for s in sampled if s.steps]  # a model may end before it begins
+    cut = [pools.cut_off(s, rng) for s in rng.sample(written, len(written) // 14)]
+    return sampled + cut + pools.near_misses(len(sampled) // 5, seed)
 
 
-def mined(folder: Path, name: str, plan: Plan) -> list[Solution]:
-    """New solutions that mislead the model in `folder`, kept on disk once made.
+def mined(folder: Path, plan: Plan, run: Setting) -> list[Solution]:
+    """New solutions that mislead the model in `folder`.
 
     `HARD_SAMPLES` of the two larger generators for each of `HARD_PROBLEMS` new training problems; from each pool that
     holds both, the `KEEP` wrong solutions with the best scores and the `KEEP` right ones with the worst.
     """
-    path = WORK / "solutions" / f"{name}-hard.pkl"
-    if path.exists():
-        return list(pickle.loads(path.read_bytes()))
-    model, tokenizer = load(folder), tokenizers_.characters()
-    found = pools.sampled([MODELS / g for g in GENERATORS[1:]], HARD_PROBLEMS, HARD_SAMPLES, seed=10_000)
-    distinct = list({s for pool in found for s in pool})
-    worst = [min(steps, default=0.0) for steps in scores(model, tokenizer, distinct, plan.outcome)]
-    value = dict(zip(distinct, worst, strict=True))
+    into = run.solutions / f"hard-for-{folder.name}"
+    return made(run.share(HARD_PROBLEMS), into, partial(_mined, run, folder, plan.outcome))
+
+
+def _mined(run: Setting, folder: Path, outcome: bool, index: int, count: int) -> list[Solution]:
+    folders = [run.models / name for name in GENERATORS[1:]]
+    found = pools.sampled(folders, count, HARD_SAMPLES, f"{run.seed}/hard/{index}")
+    # In order of appearance: the order of a set differs from one process to the next.
+    distinct = list(dict.fromkeys(s for pool in found for s in pool))
+    steps = scores(load(folder), tokenizers_.characters(), distinct, outcome)
+    value = {s: min(each, default=0.0) for s, each in zip(distinct, steps, strict=True)}
     hard = []
     for pool in found:
-        candidates = sorted(set(pool), key=lambda s: value[s])
+        candidates = sorted(dict.fromkeys(pool), key=lambda s: value[s])
         right = [s for s in candidates if s.correct and all(s.labels)]
         wrong = [s for s in candidates if not s.correct]
         if right and wrong:
             hard += right[:KEEP] + wrong[-KEEP:]
-    path.write_bytes(pickle.dumps(hard))
     return hard
+
+
+def made(count: int, folder: Path, make: Callable[[int, int], list[Solution]]) -> list[Solution]:
+    """The solutions for `count` problems, in files of at most `CHUNK`; file i is `make(i, its problems)`, made once.
+
+    Two processes with one thread each: two samplers side by side are faster than one with two threads.
+    """
+    sizes = [min(CHUNK, count - start) for start in range(0, count, CHUNK)]
+    files = [(folder / f"{index:03d}.pkl", index, size) for index, size in enumerate(sizes)]
+    if missing := [file for file in files if not file[0].exists()]:
+        folder.mkdir(parents=True, exist_ok=True)
+        with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as workers:
+            futures = [workers.submit(_keep, *file, make) for file in missing]
+            for future in track(futures, folder.name):
+                future.result()
+    return [solution for path, _, _ in files for solution in pickle.loads(path.read_bytes())]
+
+
+def _keep(path: Path, index: int, size: int, make: Callable[[int, int], list[Solution]]) -> None:
+    part = path.with_suffix(".part")
+    part.write_bytes(pickle.dumps(make(index, size)))
+    part.replace(path)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=PLANS)
-    parser.add_argument("--problems", type=int, default=8_000)
-    parser.add_argument("--each", type=int, default=4, help="samples of every generator for each problem")
+    setting.add_arguments(parser)
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
-    solutions = labelled(arguments.problems, arguments.each)
-    print(f"{len(solutions)} solutions, {np.mean([s.correct for s in solutions]):.3f} right")
-    reward(arguments.name, PLANS[arguments.name], solutions)
+    torch.set_num_threads(arguments.threads)
+    run = setting.of(arguments)
+    run.prepare()
+    reward(arguments.name, PLANS[arguments.name], run)

@@ -23,7 +23,7 @@ from metagen.tasks.arithmetic import LEVELS, Form, Problem, Split, problems, pro
 from metagen.verifiers.numbers import canonical
 from pools import Solution, judge
 from sample import sample
-from train_generator import MODELS
+from setting import SHIPPED
 from train_reward import scores
 
 GENERATORS = ("tiny-0.1m", "tiny-0.5m", "tiny-2m")
@@ -82,19 +82,19 @@ def curves(
     return {rule: mean(by_n) for rule, by_n in found.items()}
 
 
-def pool(name: str, asked: list[Problem], samples: int, temperature: float) -> list[list[Solution]]:
-    model, tokenizer = load(MODELS / name), Tokenizer.from_file(str(MODELS / name / "tokenizer.json"))
+def pool(folder: Path, asked: list[Problem], samples: int, temperature: float) -> list[list[Solution]]:
+    model, tokenizer = load(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
     prompts = [prompt(p) for p in asked for _ in range(samples)]
     outputs = sample(model, tokenizer, prompts, temperature=temperature, seed=1)
     judged = [judge(asked[i // samples], Form.STEPS, t, finished=e) for i, (t, e) in enumerate(outputs)]
     return [judged[i : i + samples] for i in range(0, len(judged), samples)]
 
 
-def score_pool(name: str, found: list[list[Solution]]) -> dict[str, Array]:
+def score_pool(folder: Path, found: list[list[Solution]]) -> dict[str, Array]:
     """Scores of all candidates by aggregation, shape [problems, samples]; equal candidates are scored once."""
-    model, tokenizer = load(MODELS / name), Tokenizer.from_file(str(MODELS / name / "tokenizer.json"))
-    outcome = json.loads((MODELS / name / "config.json").read_text())["metagen"]["kind"] == "orm"
-    distinct = list({s for candidates in found for s in candidates})
+    model, tokenizer = load(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    outcome = json.loads((folder / "config.json").read_text())["metagen"]["kind"] == "orm"
+    distinct = list(dict.fromkeys(s for candidates in found for s in candidates))
     values = dict(zip(distinct, map(aggregations, scores(model, tokenizer, distinct, outcome)), strict=True))
     kinds = ("last",) if outcome else ("last", "min", "mean", "product")
     has = np.array([[answer_of(s) is not None for s in candidates] for candidates in found])
@@ -109,6 +109,7 @@ def answer_of(solution: Solution) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=Path, default=SHIPPED, help="default: those that ship")
     parser.add_argument("--problems", type=int, default=60, help="per level")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--generators", nargs="*", default=GENERATORS)
@@ -123,7 +124,7 @@ def main() -> None:
     levels = np.array([p.level for p in asked])
     sizes = tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= arguments.samples)
     for name in arguments.generators:
-        found = pool(name, asked, arguments.samples, arguments.temperature)
+        found = pool(arguments.models / name, asked, arguments.samples, arguments.temperature)
         right = np.array([[s.correct for s in candidates] for candidates in found])
         keys = [[answer_of(s) for s in candidates] for candidates in found]
         truth = [reference_answer(p) for p in asked]
@@ -138,9 +139,9 @@ def main() -> None:
         middle = (right.mean(1) >= 0.2) & (right.mean(1) <= 0.8)
         by_level = [k for k in LEVELS if 0.2 <= right[levels == k].mean() <= 0.8]
         for reward in arguments.rewards:
-            if not (MODELS / reward).exists():
+            if not (arguments.models / reward).exists():
                 continue
-            for how, score in score_pool(reward, found).items():
+            for how, score in score_pool(arguments.models / reward, found).items():
                 chosen = np.isin(levels, by_level)
                 figures[f"{reward} {how}"] = {
                     "auc within": within_auc(right, score),

@@ -81,11 +81,17 @@ def find(section: Section, kind: str) -> Any:
         target = plugins(section)[kind].value if kind in plugins(section) else kind
     module, _, attribute = target.partition(":")
     try:
-        return attrgetter(attribute)(import_module(module))
-    except (ImportError, AttributeError, ValueError) as error:
+        found = attrgetter(attribute)(import_module(module))
+    except Exception as error:  # a package may raise anything while it is imported
+        what = (
+            f"{'' if isinstance(error, ImportError | AttributeError) else f'{type(error).__name__}: '}{error}"
+        )
         raise ConfigError(
-            f"cannot import {target!r} ({error}); expected package.module:Class, installed beside metagen"
+            f"cannot import {target!r} ({what}); expected package.module:Class, installed beside metagen"
         ) from error
+    if not callable(found):
+        raise ConfigError(f"{target!r} is {found!r}; expected a class, or a function that makes one")
+    return found
 
 
 def parameters(section: Section, kind: str) -> Mapping[str, inspect.Parameter]:
