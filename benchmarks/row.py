@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+#: Runs of which the median counts.
+RUNS = 5
+
 
 @dataclass(frozen=True)
 class Row:
@@ -26,7 +29,7 @@ class Row:
         return self.value >= float(limit) if sign == "≥" else self.value <= float(limit)
 
 
-def seconds(work: Callable[[], object], repeat: int = 5) -> float:
+def seconds(work: Callable[[], object], repeat: int = RUNS) -> float:
     """Median wall-clock seconds of `work`, after one run that warms caches."""
     work()
     taken = []

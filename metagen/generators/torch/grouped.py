@@ -48,7 +48,7 @@ def grouped(layout: KVLayout, slots: Slots, slot: Ints, usual: int) -> Grouped |
         used, group = np.arange(int(used[-1]) + 1), slot
     sizes = np.bincount(group, minlength=len(used))
     g, m, h = len(used), int(sizes.max()), layout.kv_heads
-    if g * m > PADDED * max(len(tokens), usual):
+    if g * m > PADDED * max(len(tokens) // 3, usual):
         return None
     by_group = np.argsort(group, kind="stable")
     column = np.empty(len(tokens), np.int64)
@@ -76,9 +76,9 @@ def grouped(layout: KVLayout, slots: Slots, slot: Ints, usual: int) -> Grouped |
 def read(of: Grouped, slots: Slots, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
     """What the tokens concerned find in their slots [n, heads, d], and the log of its mass [n, heads, 1]."""
     heads, d = q.shape[1:]
-    kv = slots.kv[layer]
+    kv = slots.kv[layer][:, :, :, : of.length]
     kv = kv[:, : of.g] if of.slots is None else kv[:, of.slots]
-    keys, values = kv[:, :, :, : of.length].flatten(1, 2).unbind()
+    keys, values = kv.flatten(1, 2).unbind()
     queries = q.reshape(-1, d)[of.into].view(len(keys), -1, d)
     scores = torch.baddbmm(of.mask, queries, keys.transpose(1, 2), alpha=d**-0.5)
     found, mass = weigh(scores, values)

@@ -121,7 +121,7 @@ class KVStore:
             self._freeze(row)
         if regions.settle(rows, regions.length[rows] + counts):
             self._remembered = None
-        order = np.lexsort((regions.place[rows], regions.region[rows]))
+        order = np.lexsort((regions.place[rows], tails.length_class(counts), regions.region[rows]))
         same = bool((order == np.arange(len(rows))).all())
         rows, counts, begins = rows[order], counts[order], (np.cumsum(counts) - counts)[order]
         owner = np.repeat(np.arange(len(rows)), counts)

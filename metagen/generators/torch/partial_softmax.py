@@ -12,9 +12,14 @@ from torch import Tensor
 
 
 def weigh(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """What is found [B, n, d] in `values` [B, s, d] under `scores` [B, n, s], and the log of the mass [B, n, 1]."""
-    mass = torch.logsumexp(scores.float(), -1, keepdim=True)
-    return torch.bmm(torch.exp(scores - mass).to(values.dtype), values), mass
+    """What is found [B, n, d] in `values` [B, s, d] under `scores` [B, n, s], and the log of the mass [B, n, 1].
+
+    Every query sees something. Writes into `scores`.
+    """
+    share = scores.float()
+    top = share.amax(-1, keepdim=True)
+    total = share.sub_(top).exp_().sum(-1, keepdim=True)
+    return torch.bmm(share.to(values.dtype), values) / total.to(values.dtype), total.log_().add_(top)
 
 
 def merge(

@@ -34,10 +34,16 @@ class Part:
     pad: Tensor | None
 
 
+def length_class(counts: Ints) -> Ints:
+    """Rows of one class differ in their new tokens by less than a factor of 2."""
+    classes: Ints = np.ceil(np.log2(counts)).astype(np.int64)
+    return classes
+
+
 def parts(layout: KVLayout, regions: Regions, rows: Ints, counts: Ints, offset: Ints) -> list[Part]:
     """`rows` by region and place, whose newest `counts` tokens are to read; `offset`: [N] of each in its row."""
     region = regions.region[rows]
-    cuts = np.flatnonzero(np.diff(region)) + 1
+    cuts = np.flatnonzero(np.diff(region) | np.diff(length_class(counts))) + 1
     ends = np.cumsum(counts)
     old = regions.length[rows] - counts
     found = []
@@ -55,7 +61,7 @@ def parts(layout: KVLayout, regions: Regions, rows: Ints, counts: Ints, offset: 
                 r=b - a,
                 t=t,
                 s=s,
-                places=None if int(places[-1]) == b - a - 1 else layout.index(places),
+                places=None if (places == np.arange(b - a)).all() else layout.index(places),
                 mask=layout.mask(old[a:b], t, s),
                 pad=None if full else layout.index(where),
             )
@@ -78,10 +84,10 @@ def read(part: Part, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
 
 def _scores(part: Part, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
     """Scores [R * kv_heads, g * T, S] and the values [R * kv_heads, S, d] that they weigh."""
-    kv = part.region.kv[layer]
+    kv = part.region.kv[layer][:, :, :, : part.s]
     kv = kv[:, : part.r] if part.places is None else kv[:, part.places]
     h, d = kv.shape[2], kv.shape[4]
-    keys, values = kv[:, :, :, : part.s].flatten(1, 2).unbind()
+    keys, values = kv.flatten(1, 2).unbind()
     padded = _padded(part, q, h)
     mask = _repeat(part.mask, padded.shape[1] // part.t)
     return torch.baddbmm(mask, padded, keys.transpose(1, 2), alpha=d**-0.5), values
