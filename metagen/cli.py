@@ -209,6 +209,66 @@ def report(directory: Run) -> None:
 
 
 @app.command()
+def grade(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Recorded samples, a JSONL file with one problem a line.", show_default=False),
+    ],
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="An experiment whose task, engines and verifiers are used; "
+            "by default questions and references stand in the file.",
+            show_default=False,
+        ),
+    ] = None,
+    id: Annotated[str | None, typer.Option(help="The field of the problem's id.", show_default=False)] = None,
+    samples: Annotated[
+        str | None, typer.Option(help="The field of the list of samples.", show_default=False)
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option(help="The field of the question.", show_default=False)
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="The field of the right answer.", show_default=False)
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="Where in a sample its answer stands: a regular expression.", show_default=False),
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A field with a number for each sample, to select by; may be repeated.", show_default=False
+        ),
+    ] = None,
+    n: Annotated[
+        list[int] | None,
+        typer.Option("-n", min=1, help="Numbers of candidates; may be repeated.", show_default=False),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override one value, as in run.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run's directory; by default a new one in runs/.", show_default=False),
+    ] = None,
+) -> None:
+    """Grade samples that somebody recorded: accuracy, pass@k and votes, with intervals."""
+    from metagen.experiments import grade as grading
+
+    named = grading.Fields(id, samples, question, reference)
+    answer = {"pattern": pattern} if pattern else {}
+    _run(
+        grading.experiment(
+            file, like=like, named=named, answer=answer, scores=score or (), n=n or (), sets=sets or ()
+        ),
+        out,
+    )
+
+
+@app.command()
 def compare(
     first: Run,
     second: Run,
