@@ -1,0 +1,220 @@
+"""Where the answer stands in a solution."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from metagen.errors import InputError
+from metagen.verifiers.math.grammar import parse
+from metagen.verifiers.math.tokens import clean, tokens, unwrap
+from metagen.verifiers.math.tree import Unreadable
+
+Source = Literal["pattern", "boxed", "phrase", "whole", "last"]
+#: Where an answer is looked for, in this order.
+SOURCES: Final[tuple[Source, ...]] = ("pattern", "boxed", "phrase", "whole", "last")
+#: Only so much of a long text, counted from its end, is looked at.
+TAIL: Final = 20_000
+#: Of one box.
+_BOX: Final = 2_000
+_BOXES: Final = 16
+
+#: Between the boxes of one answer: `and`, `or`, a comma, perhaps the name of what comes next.
+_JOIN: Final = re.compile(
+    r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad)*(?:,|;|and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\})"
+    r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad|and|or)*(?:[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=\s*)?",
+    re.ASCII,
+)
+_PERCENT: Final = re.compile(r"\s*(?:\$|\\\))?\s*(?:\\?%|percent\b)")
+_PHRASE: Final = re.compile(
+    r"(?:(?:final|correct|my)?[ ]?answer(?:[ ]to[ ][^.\n:]{0,80}?)?"
+    r"(?:[ ]is(?:[ ]therefore)?|\s*\**\s*[:=])|####)[ \t]*:?[ \t]*(?:\*\*|__)?[ \t]*:?",
+    re.IGNORECASE,
+)
+_SENTENCE: Final = re.compile(r"\.(?=\s|$|\*)|\n|,? (?:because|since|which|so that|as|I hope)\b|<\||\*\*|```")
+_WORD: Final = re.compile(r"\(?[A-Za-z]+\)?\.?")
+_DELIMITERS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
+_FORMULA: Final = re.compile(
+    r"\$\$(?P<a>[^$]{1,1000})\$\$|(?<![\\\d])\$(?P<b>[^$\n]{1,1000})(?<!\\)\$"
+    r"|\\\[(?P<c>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\]|\\\((?P<d>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\)"
+)
+_NUMBER: Final = re.compile(
+    r"(?<![\w.,/\\^_{])[-−]?[$€£]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+|\s?%)?(?![\d{^]|[.,]\d)|(?<![\w.])-?\.\d+\b",
+    re.ASCII,
+)
+
+
+def check(sources: tuple[Source, ...]) -> tuple[Source, ...]:
+    """The sources, if they are known ones; else InputError."""
+    for name in sources:
+        if name not in SOURCES:
+            raise InputError(
+                f"sources={sources!r}: {name!r} is unknown; expected some of {', '.join(SOURCES)}"
+            )
+    return sources
+
+
+def find(
+    text: str, *, pattern: re.Pattern[str] | None, sources: tuple[Source, ...] = SOURCES, ended: bool = True
+) -> str | None:
+    r"""The answer as written in a solution, or None: from the first source that has one.
+
+    - `pattern`: what the group of the last match holds;
+    - `boxed`: the last `\boxed{…}`, with those joined to it by commas, `and` or `or`;
+    - `phrase`: what follows the last “the answer is”, “Answer:” or `####`, to the end of its formula or sentence;
+    - `whole`: a text that is one answer and nothing else;
+    - `last`: the last formula between math delimiters, or the last number outside of one, whichever comes later.
+
+    ended: False for a text that was cut off. Then a match that reaches its end does not count, as more might have
+    followed, and nor does what is merely last.
+    """
+    text = text[-TAIL:]
+    found: str | None = None
+    for source in sources:
+        match source:
+            case "pattern":
+                found = _pattern(text, pattern, ended) if pattern is not None else None
+            case "boxed":
+                found = _boxed(text)
+            case "phrase":
+                found = _phrase(text, ended)
+            case "whole":
+                found = _whole(text) if ended else None
+            case "last":
+                found = _last(text) if ended else None
+        if found and found.strip():
+            return found.strip()
+    return None
+
+
+def _pattern(text: str, pattern: re.Pattern[str], ended: bool) -> str | None:
+    found = None
+    for match in pattern.finditer(text):
+        if ended or match.end() < len(text):
+            found = match[1]
+    return found
+
+
+def _boxed(text: str) -> str | None:
+    contents: list[str] = []
+    before = len(text)
+    for _ in range(_BOXES):
+        start = max(text.rfind("\\boxed", 0, before), text.rfind("\\fbox", 0, before))
+        if start < 0:
+            break
+        inside, end = _content(text, start)
+        if inside is None:
+            # Cut off, or malformed: one that stands before it may be whole.
+            before = start
+            if contents:
+                break
+            continue
+        if contents and not _joined(text, end, before):
+            break
+        if inside not in contents:
+            contents.append(inside)
+        before = start
+    return ", ".join(reversed(contents)) if contents else None
+
+
+def _joined(text: str, end: int, begin: int) -> bool:
+    """Whether what ends and what begins there are parts of one answer."""
+    return end <= begin <= end + 70 and _JOIN.fullmatch(text, end, begin) is not None
+
+
+def _content(text: str, start: int) -> tuple[str | None, int]:
+    """What is in the box that begins at `start`, and where it ends."""
+    at = start + (6 if text.startswith("\\boxed", start) else 5)
+    while at < len(text) and text[at] in " \t\n":
+        at += 1
+    if at >= len(text):
+        return None, at
+    if text[at] != "{":
+        match = re.compile(r"-?[\w.]+").match(text, at)
+        return (match[0], match.end()) if match and match.end() < len(text) else (None, at)
+    depth = 0
+    for end in range(at, min(len(text), at + _BOX)):
+        if text[end] == "{" and text[end - 1] != "\\":
+            depth += 1
+        elif text[end] == "}" and text[end - 1] != "\\":
+            depth -= 1
+            if not depth:
+                return text[at + 1 : end], end + 1
+    return None, at
+
+
+def _phrase(text: str, ended: bool) -> str | None:
+    matches = list(_PHRASE.finditer(text))
+    for match in reversed(matches[-4:]):
+        rest = text[match.end() : match.end() + 1_000]
+        begin = len(rest) - len(rest.lstrip())
+        if "\n\n\n" in rest[:begin]:
+            continue
+        rest = rest[begin:].removeprefix("**").lstrip()
+        reaches = match.end() + 1_000 >= len(text)
+        found, closed = _to_end(rest)
+        if found and (ended or closed or not reaches):
+            # A sentence in place of an answer: the answer is in it.
+            sentence = len(re.findall(r"(?<!\\)\b[A-Za-z]{2,}", found)) > 3
+            return (_last(found) if sentence else None) or _balanced(found)
+    return None
+
+
+def _to_end(rest: str) -> tuple[str, bool]:
+    """What follows a phrase, to the end of its formulas or of the sentence, and whether that end was seen."""
+    for left, right in _DELIMITERS:
+        if not rest.startswith(left):
+            continue
+        end = rest.find(right, len(left))
+        while end > 0 and rest[end - 1] == "\\" and right[0] == "$":
+            end = rest.find(right, end + 1)
+        if end < 0:
+            break
+        end += len(right)
+        if _PERCENT.match(rest, end):
+            return rest[:end] + "%", True
+        follows = re.compile(r"\s*,?\s*(?:and|or|,)\s*(?=\$|\\\()").match(rest, end)
+        if follows:
+            other, closed = _to_end(rest[follows.end() :])
+            return f"{rest[len(left) : end - len(right)]}, {other.strip('$')}", closed
+        return rest[len(left) : end - len(right)], True
+    stop = _SENTENCE.search(rest)
+    return (rest[: stop.start()], True) if stop else (rest, False)
+
+
+def _balanced(text: str) -> str:
+    r"""Without braces that close what was opened before the phrase, as in `\textbf{Answer: 5}`."""
+    text = text.strip().removeprefix("}").strip()
+    while text.endswith("}") and text.count("}") > text.count("{"):
+        text = text[:-1].rstrip()
+    return text
+
+
+def _whole(text: str) -> str | None:
+    stripped = text.strip()
+    if not stripped or len(stripped) > 300 or "\n\n" in stripped:
+        return None
+    if _WORD.fullmatch(stripped):
+        return stripped
+    try:
+        inner = clean(stripped)
+        parse(stripped)
+        # A sentence may look like a formula with words in it.
+        worded = any(t.kind == "w" for t in tokens(inner)) and "\\" not in stripped
+    except Unreadable:
+        return None
+    return None if worded or ("$" in unwrap(stripped) and "\\$" not in stripped) else stripped
+
+
+def _last(text: str) -> str | None:
+    formulas = list(_FORMULA.finditer(text))
+    numbers = list(_NUMBER.finditer(text, formulas[-1].end() if formulas else 0))
+    if numbers:
+        return numbers[-1][0]
+    if not formulas:
+        return None
+    first = len(formulas) - 1
+    while first and _joined(text, formulas[first - 1].end(), formulas[first].start()):
+        first -= 1
+    contents = [next(g for g in formula.groups() if g is not None) for formula in formulas[first:]]
+    return ", ".join(contents) + ("%" if _PERCENT.match(text, formulas[-1].end()) else "")

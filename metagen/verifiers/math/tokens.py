@@ -1,0 +1,214 @@
+"""From LaTeX or plain text to tokens: spellings are unified here, so that the grammar has one of each."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from metagen.verifiers.math.tree import Unreadable, names
+
+MAX_TOKENS: Final = 400
+
+
+class Token(NamedTuple):
+    r"""kind: `n` numeral, `s` symbol, `f` function, `c` command such as `\frac`, `w` words, `o` operator."""
+
+    kind: str
+    text: str
+    spaced: bool = False
+
+
+FUNCTIONS: Final = names(
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth arcsinh arccosh arctanh ln log lg "
+    "exp max min gcd lcm abs floor ceil sign Re Im arg"
+)
+_ALIASES: Final = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "arccot": "arccot", "ceiling": "ceil", "sgn": "sign",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+}  # fmt: skip
+GREEK: Final = names(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho "
+    "sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi "
+    "Omega ell"
+)
+_OPERATORS: Final = {
+    "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "±", "mp": "∓", "leq": "≤", "le": "≤", "leqslant": "≤",
+    "geq": "≥", "ge": "≥", "geqslant": "≥", "neq": "≠", "ne": "≠", "lt": "<", "gt": ">", "approx": "≈", "in": "∈",
+    "equiv": "=", "cup": "∪", "cap": "∩", "setminus": "∖", "mid": "|", "lvert": "|", "rvert": "|", "vert": "|",
+    "langle": "⟨", "rangle": "⟩", "lbrace": "⦃", "rbrace": "⦄", "{": "⦃", "}": "⦄", "lfloor": "⌊", "rfloor": "⌋",
+    "lceil": "⌈", "rceil": "⌉", "infty": "∞", "pi": "π", "emptyset": "∅", "varnothing": "∅", "reals": "ℝ",
+    "colon": ":", "land": "and", "wedge": "and", "lor": "or", "vee": "or", "\\": "\\\\",
+}  # fmt: skip
+_WORDS: Final = {
+    "pi": "π", "infinity": "∞", "infty": "∞", "inf": "∞", "oo": "∞", "and": "and", "or": "or", "AND": "and", "OR": "or",
+}  # fmt: skip
+#: Printed as letters, but one name or unit.
+_SHORT_UNITS: Final = names("cm mm km kg mg ml mL ft mi lb hr oz")
+#: Two letters that are a word, where a blank stands before them.
+_SMALL_WORDS: Final = names("is of to in as at by if it on so we no be an")
+_PRODUCTS: Final = tuple(map(frozenset, ("xyz", "abc", "pqr", "rst", "kmn", "abcd", "mn", "uvw")))
+#: What Unicode has for what LaTeX spells. Digits of other scripts, and letters that look Latin, stay what they are.
+_UNICODE: Final = str.maketrans({
+    "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "∕": "/", "⁄": "/", "√": "\\sqrt ",
+    "≦": "≤", "≧": "≥", "⩽": "≤", "⩾": "≥", "≃": "≈", "∣": "|", "⟩": "⟩", "〈": "⟨", "〉": "⟩", "’": "'", "′": "'",
+    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2003": " ", "\u200b": "", "≡": "=",
+    "∞": "∞", "º": "°", "˚": "°",
+    "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅛": " 1/8",
+    "²": "^2", "³": "^3", "⁴": "^4", "⁵": "^5", "⁶": "^6", "⁷": "^7", "⁸": "^8", "⁹": "^9",
+    "α": "\\alpha ", "β": "\\beta ", "γ": "\\gamma ", "δ": "\\delta ", "θ": "\\theta ", "λ": "\\lambda ",
+    "μ": "\\mu ", "σ": "\\sigma ", "φ": "\\phi ", "ω": "\\omega ", "€": "$", "£": "$", "¥": "$", "₹": "$", "，": ",",
+})  # fmt: skip
+
+_TEXT: Final = (
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt|up)?|mbox|hbox|mathrm|mathbf|mathit|mathsf|operatorname\*?|rm|bf)"
+)
+_TOKEN: Final = re.compile(
+    rf"""(?P<space>\s+)
+    | {_TEXT}\s*\{{(?P<text>[^{{}}]*)\}}
+    | (?P<repeating>\d*\.\d*\\overline\{{\d+\}})
+    | (?P<scientific>\d+(?:\.\d+)?[eE][+-]?\d{{1,3}}(?![\d.]))
+    | (?P<number>\d+(?:\.\d+)?|\.\d+)
+    | \\(?P<command>[a-zA-Z]+|[{{}}|\\])
+    | (?P<letters>[a-zA-Z]+)
+    | (?P<operator>\*\*|<=|>=|!=|==|[-+*/^_=<>(){{}}\[\]|,;:!%°'&±∓∪∩∖∈∞≤≥≠≈π⟨⟩∅ℝ])""",
+    re.VERBOSE | re.ASCII,
+)
+_SPELLED: Final = {"**": "^", "<=": "≤", ">=": "≥", "!=": "≠", "==": "="}
+_THOUSANDS: Final = re.compile(r"(?<![\d.,])(?:[1-9]\d{0,2}(?:,\d{3})+)(?![\d,])(?!\.\d*,)", re.ASCII)
+#: A leading zero never opens groups of thousands: this comma is a decimal one.
+_DECIMAL_COMMA: Final = re.compile(r"(?<![\d.,])0,(?=\d{3,}(?![\d,.]))", re.ASCII)
+_BLANKS: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?: \d{3})+(?![\d /])", re.ASCII)
+
+_LATEX: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern, re.ASCII), by)
+    for pattern, by in (
+        (r"(?<=\d)\s*(?:,\s*\\!|\{,\}|\\[,;:!]|\\ |~)\s*(?=\d{3}(?!\d))", ""),
+        (r"\\(?:left|right)(?![a-zA-Z])\s*\.?|\\(?:big|Big|bigg|Bigg)[lr]?(?![a-zA-Z])", ""),
+        (r"\\!|\\(?:displaystyle|textstyle|limits|nolimits|triangle|angle|hfill)(?![a-zA-Z])", ""),
+        (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
+        (r"\\(?:q?quad|newline(?![a-zA-Z]))|(?<!\\)\\[,;: \n]|~", " "),
+        (r"\^\s*\{?\s*\\circ(?![a-zA-Z])\s*\}?|\\degrees?(?![a-zA-Z])", "°"),
+        (r"\\pmod\s*(?:\{[^{}]*\}|\d+)|\(\s*\\(?:bmod|mod)\s*\d+\s*\)", ""),
+        (r"\\mathbb\s*\{?R\}?|\\mathbf\{R\}|ℝ", r"\\reals "),
+        (r"\\%|\\?%?\s*\\text\s*\{\s*(?:percent|percentage|pct)\s*\}", "%"),
+        (r"\\text\s*\{\s*,?\s*(and|or)\s*,?\s*\}", r" \1 "),
+    )
+)
+_DOUBLED: Final = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]])")
+_PERCENT: Final = re.compile(r"\s*\b(?:percentage|percent|pct)\b")
+_LABEL: Final = re.compile(
+    r"^\s*(?:\*\*)?(?:final\s+answer|answer)(?:\s+is)?\s*[:=]?\s*(?:\*\*)?", re.IGNORECASE
+)
+_WRAPS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
+
+
+def clean(answer: str) -> str:
+    """The answer without delimiters, labels, spacing commands and currency signs."""
+    text = unwrap(answer if answer.isascii() else answer.translate(_UNICODE))
+    if "\\" in text or "{,}" in text:
+        if "\\\\" in text and "\\begin" not in text:
+            text = _DOUBLED.sub(r"\\", text)
+        for pattern, by in _LATEX:
+            text = pattern.sub(by, text)
+        text = text.replace("\\$", "").strip()
+    text = text.replace("$", "")
+    if "percent" in text or "pct" in text:
+        text = _PERCENT.sub("%", text)
+    return text.strip()
+
+
+def unwrap(text: str) -> str:
+    """Without math delimiters, emphasis, a label such as `Answer:`, and a full stop around it."""
+    for _ in range(8):
+        before = text
+        text = text.strip().rstrip(",;").removesuffix("\\").rstrip()
+        if text.endswith(".") and not text.endswith(".."):
+            text = text[:-1].rstrip()
+        for left, right in _WRAPS:
+            if len(text) > len(left + right) and text.startswith(left) and text.endswith(right):
+                inner = text[len(left) : -len(right)]
+                if left not in inner and right not in inner and not inner.endswith("\\"):
+                    text = inner
+        if text[:6].lower() in ("answer", "final ") and (match := _LABEL.match(text)):
+            text = text[match.end() :]
+        if text.startswith(("\\boxed{", "\\fbox{")) and text.endswith("}") and text.count("{") == 1:
+            text = text[text.index("{") + 1 : -1]
+        if text == before:
+            break
+    return text
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of a cleaned answer; Unreadable if something is none, or there are too many."""
+    if "," in text and "(" not in text and "[" not in text and "\\{" not in text:
+        text = _THOUSANDS.sub(lambda m: m[0].replace(",", ""), text)
+        text = _DECIMAL_COMMA.sub("0.", text)
+    if " " in text:
+        text = _BLANKS.sub(lambda m: m[0].replace(" ", ""), text)
+    result: list[Token] = []
+    position, spaced = 0, False
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise Unreadable(f"no token at {text[position : position + 10]!r}")
+        position = match.end()
+        if match.lastgroup == "space":
+            spaced = True
+            continue
+        result.extend(_token(match, spaced, result))
+        spaced = False
+        if len(result) > MAX_TOKENS:
+            raise Unreadable(f"more than {MAX_TOKENS} tokens")
+    return result
+
+
+def _token(match: re.Match[str], spaced: bool, before: list[Token]) -> list[Token]:
+    text = match[match.lastgroup or 0]
+    match match.lastgroup:
+        case "number" | "repeating" | "scientific":
+            return [Token("n", text, spaced)]
+        case "operator":
+            return [Token("o", _SPELLED.get(text, text), spaced)]
+        case "command":
+            return [_command(text, spaced)]
+        case "text":
+            return _words(text, spaced)
+    return _letters(text, spaced, before)
+
+
+def _command(name: str, spaced: bool) -> Token:
+    if name in _OPERATORS:
+        return Token("o", _OPERATORS[name], spaced)
+    if (name := _ALIASES.get(name, name)) in FUNCTIONS:
+        return Token("f", name, spaced)
+    return Token("s" if name in GREEK else "c", name, spaced)
+
+
+def _words(text: str, spaced: bool) -> list[Token]:
+    stripped = text.strip()
+    if stripped in ("%", "and", "or", ","):
+        return [Token("o", stripped, spaced)]
+    if len(stripped) == 1 and stripped.isalpha():
+        # Roman e and i are the constants; other single letters in text are names or units, as their place decides.
+        return [Token("s" if stripped in "ei" else "w", stripped, True)]
+    if (name := _ALIASES.get(stripped, stripped)) in FUNCTIONS:
+        return [Token("f", name, spaced)]
+    return [Token("w", stripped, spaced)] if stripped else []
+
+
+def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
+    if run in _WORDS:
+        return [Token("o", _WORDS[run], spaced)]
+    if run == "sqrt":
+        return [Token("c", run, spaced)]
+    if (name := _ALIASES.get(run, run)) in FUNCTIONS:
+        return [Token("f", name, spaced)]
+    if run in GREEK:
+        return [Token("s", run, spaced)]
+    if run.lower() == "no" or (spaced and run in _SMALL_WORDS):
+        return [Token("w", run, spaced)]
+    if run in _SHORT_UNITS and before and before[-1].kind == "n":
+        return [Token("w", run, spaced)]
+    if len(run) <= 2 or any(set(run) <= letters for letters in _PRODUCTS):
+        return [Token("s", letter, spaced and not i) for i, letter in enumerate(run)]
+    return [Token("w", run, spaced)]

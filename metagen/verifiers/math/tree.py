@@ -1,0 +1,93 @@
+"""What an answer says, as a tree of data: nothing in it can be called or evaluated by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+
+class Unreadable(ValueError):
+    """The answer is not in the grammar, or breaks a limit of size or shape."""
+
+
+class Node(NamedTuple):
+    """One operation and what it is applied to.
+
+    Values: `number` (value: a Fraction), `symbol` (value: its name), `constant` (`pi`, `e`, `i`, `oo`), `add`, `mul`,
+    `div`, `neg`, `pow`, `root` (degree, radicand), `call` (value: the function), `choice` (± as its two readings).
+    Collections: `tuple`, `set`, `list` (value: `,`, `and` or `or`), `matrix` of `row`s, `interval` (value: its two
+    brackets), `union`, `meet`, `without`, `reals`, `empty`, `ratio`. Statements: `relation` (value: its signs, joined
+    by blanks). `word`: text.
+    """
+
+    op: str
+    args: tuple[Node, ...] = ()
+    value: Fraction | str | None = None
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+ZERO: Final = Node("number", (), Fraction(0))
+ONE: Final = Node("number", (), Fraction(1))
+TWO: Final = Node("number", (), Fraction(2))
+HUNDRED: Final = Node("number", (), Fraction(100))
+PI: Final = Node("constant", (), "pi")
+INFINITY: Final = Node("constant", (), "oo")
+
+
+def number(value: int | Fraction) -> Node:
+    """A rational number."""
+    return Node("number", (), Fraction(value))
+
+
+def minus(left: Node, right: Node) -> Node:
+    """The difference."""
+    return Node("add", (left, Node("neg", (right,))))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(node.args)
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """Names of the variables in it."""
+    return frozenset(str(n.value) for n in walk(node) if n.op == "symbol")
+
+
+def substitute(node: Node, name: str, by: Node) -> Node:
+    """The tree with a variable replaced."""
+    if node.op == "symbol":
+        return by if node.value == name else node
+    if not node.args:
+        return node
+    return node._replace(args=tuple(substitute(a, name, by) for a in node.args))
+
+
+def choose(node: Node, side: int) -> Node:
+    """The tree with each ± read as plus (side 0) or as minus (side 1), and each ∓ the other way round."""
+    if node.op == "choice":
+        return choose(node.args[side], side)
+    return node._replace(args=tuple(choose(a, side) for a in node.args)) if node.args else node
+
+
+def structure(node: Node) -> str:
+    """The tree as text, sums and products in one order: equal for equal trees, whatever they are worth."""
+    inner = [structure(a) for a in node.args]
+    if node.op in ("add", "mul", "set", "union", "meet"):
+        inner.sort()
+    value = "" if node.value is None else str(node.value) if isinstance(node.value, str) else _hex(node.value)
+    return f"{node.op}:{value}({','.join(inner)})"
+
+
+def _hex(value: Fraction) -> str:
+    # Hexadecimal: decimal text of long integers takes quadratic time, and Python limits it.
+    return f"{value.numerator:x}/{value.denominator:x}"

@@ -1,0 +1,71 @@
+"""Answers that are words: names, choices, yes and no."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+from metagen.verifiers.math.tokens import FUNCTIONS, GREEK, unwrap
+from metagen.verifiers.math.tree import names
+
+MAX_CHARACTERS: Final = 200
+_COMMAND: Final = re.compile(
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt|up)?|mbox|hbox|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}"
+)
+_SPACE: Final = re.compile(r"\\[,;:! ]|\\q?quad(?![a-zA-Z])|~|\$")
+#: A choice with what it says behind it: the letter names it.
+_LABEL: Final = re.compile(r"\(([A-Z])\) (?=[\w\\.-])(?!\\c[ua]p)")
+_CHOICE: Final = re.compile(r"\(\s*([A-Za-z])\s*\)")
+_SIMPLE: Final = re.compile(r"[^\W_](?:(?:[^\W_]|[ .,:;'’%/()+&-])*(?:[^\W_]|[%.)]))?")
+#: A ratio is not written 3:05, nor with a half of the day.
+_CLOCK: Final = re.compile(r"(\d{1,2}:[0-5]\d) ?(?:([ap])\.? ?m\.?)?", re.ASCII)
+_PROSE: Final = re.compile(r"[^\W\d_]+(?:[ ,.'’-]+[^\W\d_]+)*")
+_MATH: Final = FUNCTIONS | GREEK | names("pi infinity infty inf oo sqrt and or xyz abc")
+
+
+def plain(answer: str) -> str:
+    """The answer without markup, and with single blanks."""
+    text = unwrap(answer)
+    for _ in range(3):
+        text = _COMMAND.sub(r"\1", text)
+    text = " ".join(_SPACE.sub(" ", text).split())
+    text = unwrap(unicodedata.normalize("NFC", text))
+    if choice := _CHOICE.fullmatch(text):
+        text = choice[1]
+    return text
+
+
+def prose(answer: str) -> str | None:
+    """The key of what is words at first sight, with no need of a parser."""
+    if len(answer) > MAX_CHARACTERS * 2:
+        return None
+    text = plain(answer).casefold() if ":" in answer else plain(answer)
+    if label := _LABEL.match(text):
+        return quoted(label[1])
+    if ":" in text and (clock := _CLOCK.fullmatch(text)):
+        half = f" {clock[2]}m" if clock[2] else ""
+        return quoted(clock[1] + half) if half or clock[1][-2] == "0" else None
+    if "=" in answer or len(text) > MAX_CHARACTERS or not _PROSE.fullmatch(text):
+        return None
+    runs = re.findall(r"[^\W\d_]+", text)
+    if (text in ("e", "i") and "(" not in answer) or not all(run.isalpha() for run in runs):
+        return None  # a constant, or numerals that are no digits
+    if len(text) == 1 or any(
+        len(run) > 3 and run.casefold() not in _MATH and not run.startswith("arc") for run in runs
+    ):
+        return quoted(text)
+    return None
+
+
+def words(answer: str) -> str | None:
+    """The key of what is no mathematics but can be compared as text; None if it cannot."""
+    text = plain(answer)
+    if len(text) > MAX_CHARACTERS or not _SIMPLE.fullmatch(text):
+        return None
+    return quoted(text) if any(c.isalpha() for c in text) or re.fullmatch(r"\d+(:\d+)+", text) else None
+
+
+def quoted(text: str) -> str:
+    """Keys of texts stand in quotes, so that none is ever the key of a number."""
+    return f'"{text.casefold()}"'

@@ -1,0 +1,146 @@
+"""Answers that were written to hang, to break or to run something."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from metagen.sequence import Prompt, Sequence
+from metagen.verifiers.math import MathRule
+from metagen.verifiers.math.canonical import narrow
+from metagen.verifiers.math.extract import find
+from metagen.verifiers.math.pool import Pool
+
+#: Seconds. Towers and nests are refused at once; only what math-verify's parser is asked may use it up.
+DEADLINE = 2.0
+CANARY = "canary"
+
+TOWERS = [
+    "9^{9^{9}}", "9**9**9**9", "2^{2^{2^{2^{2^{2}}}}}", "10^{-10^{10}}", "x^{x^{x^{x}}}", "(1+x)^{10^{9}}", "0^{0^0}",
+    "((((9!)!)!)!)!", "9!!!!!!!!!!!!", "(10^{10})!", "\\binom{10^9}{5\\cdot10^8}", "\\gcd(10^{9999},3^{9999})",
+    "\\sqrt[10^9]{2}", "e^{e^{e^{e^{e}}}}", "\\sin(10^{10^{10}})", "\\lfloor 10^{300}\\pi\\rfloor", "1e999", "1e-999",
+    "1.5e999999", "\\log(\\log(\\log(0.5)))", "*".join(["7^{7777}"] * 60), "0.\\overline{" + "1" * 900 + "}",
+    "+".join(f"\\frac{{1}}{{{10**9 + k}}}" for k in range(40)), "\\frac{1}{\\sqrt{2}-\\sqrt{2}}",
+]  # fmt: skip
+NESTS = [
+    "(" * 500 + "1" + ")" * 500, "{" * 1000, "[" * 300 + "]" * 300, "\\frac" * 200, "\\sqrt{" * 200 + "2" + "}" * 200,
+    "\\frac{1}{" * 100 + "2" + "}" * 100, "-" * 900 + "1", "1\\pm" * 100 + "1",
+    "|" * 400, "|x" * 300, "f(" * 200,
+    "\\sin(" * 39 + "1" + ")" * 39, "1," * 499 + "1", "x<1," * 200, "x^2<4 or " * 100 + "x<1", "1:" * 300 + "1",
+    "\\begin{pmatrix}" * 60, "\\begin{pmatrix}" + "&".join(["1"] * 450) + "\\end{pmatrix}", "x_{" * 100,
+    "\\begin{pmatrix}" + "\\\\".join(["&".join(["9^9"] * 12)] * 12) + "\\end{pmatrix}", "^" * 500, "\\" * 999,
+    "\\cup".join(f"({k},{k + 1})" for k in range(60)), "\\det\\operatorname{zeros}(9999,9999)",
+    "\\operatorname{eye}(2000)^{-1}", "\\operatorname{svd}(\\begin{pmatrix}a&b\\\\c&d\\end{pmatrix})",
+]  # fmt: skip
+CODE = [
+    f"__import__('pathlib').Path('{CANARY}').touch()", f"f\"{{open('{CANARY}', 'w')}}\"", f"open('{CANARY}','w')",
+    "().__class__.__bases__[0].__subclasses__()", f"exec(\"open('{CANARY}','w')\")", "{{7*7}}", "${7*7}", "lambda: 1",
+    f"\\input{{{CANARY}}}", f"\\write18{{touch {CANARY}}}", f"\\immediate\\write18{{touch {CANARY}}}", "`touch canary`",
+    f"Symbol('x').subs(open('{CANARY}','w'))", f"$(touch {CANARY})", "x.func.__globals__",
+    "\\operatorname{__import__}(os)",
+    f"\\operatorname{{eval}}(open('{CANARY}','w'))", "\\mathrm{exec}(1)", "\\text{exit}()", "quit()", "os._exit(0)",
+    "sys.exit()", "\\int_0^1 \\operatorname{exec}(x) dx", "\\sum_{k=1}^{3} __import__", "raise SystemExit",
+    "%x", "%s%n",
+    "\x00", "\x1b[2J", "\ud800", "\\\x00frac12",
+]  # fmt: skip
+UNICODE = [
+    "١٢٣", "１２", "𝟙", "ⅷ", "²³", "х", "∑", "😀", "1\u200b2", "1\u202e2", "é" * 300, "\u0301" * 999, "Ω" * 999,
+    "ﬁ", "½½",
+]  # fmt: skip
+SLOW = [
+    "\\sum_{k=1}^{10^{9}} k!", "\\int_0^\\infty \\frac{\\sin(x^5)\\ln(1+x^3)}{x^{x}} dx", "\\prod_{k=1}^{10^7} \\sin k",
+    "9^{9^{9^{9}}}\\cdot\\sum_{k=1}^{2}k",
+]  # fmt: skip
+LONG = [
+    "1" * 10**6,
+    "x" * 10**6,
+    "\\boxed{" * 10**5,
+    "(" * 10**6,
+    "$" * 10**6,
+    "\\frac{1}{" * 10**5,
+    " " * 10**6,
+]
+REPEATED = [
+    "\\[", "\\(", "\\(x", "$x", "$$x", "answer to ", "the answer is $", "1,", "1,111", "\\boxed{1} and ", "####", "a1 ",
+    "\\boxed{{", ". ", "answer:", "-", "\n", "\\text{ and }", "answer is **",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    pool = Pool(2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever creates a file where we are is caught."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("answer", TOWERS + NESTS + CODE + UNICODE + LONG, ids=lambda a: repr(a[:24]))
+def test_what_happens_in_this_process_is_short(answer: str) -> None:
+    """A second is generous: the longest of them takes 0.1 s on an idle machine."""
+    narrow.cache_clear()
+    begun = time.process_time()
+    found = narrow(answer)
+    assert found is None or found.key is not None or found.verdict == "unparsable"
+    assert time.process_time() - begun < 1.0
+
+
+@pytest.mark.parametrize("piece", REPEATED)
+def test_finding_takes_linear_time(piece: str) -> None:
+    begun = time.process_time()
+    find(piece * (10**6 // len(piece)), pattern=None)
+    find(piece * 300 + "\\boxed{" + piece * 300, pattern=None)
+    assert time.process_time() - begun < 1.0
+
+
+def test_each_is_answered_within_its_deadline_and_neighbours_are_unharmed(pool: Pool) -> None:
+    rule = MathRule(deadline=DEADLINE, pool=pool)
+    hostile = TOWERS + NESTS + CODE + UNICODE + LONG
+    neighbours = [f"\\cot {k}x" for k in range(3, 40)] + ["1/2", "\\int_0^1 x^2 dx"]
+    mixed = [a for pair in zip(hostile, neighbours * 4, strict=False) for a in pair]
+
+    async def judge() -> None:
+        answers = await rule.judge([*SLOW, *mixed, *neighbours])
+        verdicts = {a.text: (a.key, a.verdict) for a in answers}
+        assert [verdicts[a] for a in SLOW] == [(None, "timeout")] * len(SLOW)
+        assert all(verdicts[a][0] is not None for a in neighbours), verdicts
+        assert verdicts["1/2"] == ("1/2", None)
+        assert verdicts["\\int_0^1 x^2 dx"] == ("1/3", None)
+        assert {v for _, v in verdicts.values()} == {None, "unparsable", "timeout"}
+
+    begun = time.monotonic()
+    asyncio.run(judge())
+    # Two workers share the four that use their time up, and are replaced while others wait.
+    assert time.monotonic() - begun < 10 * DEADLINE
+
+
+@pytest.mark.parametrize("answer", SLOW)
+def test_a_deadline_is_kept(answer: str, pool: Pool) -> None:
+    rule = MathRule(deadline=0.5, pool=pool)
+
+    async def judge() -> float:
+        await rule.judge(["\\cot 2x", "\\cot 5x"])  # the processes have started
+        begun = time.monotonic()
+        (found,) = await rule.judge([answer])
+        assert (found.key, found.verdict) == (None, "timeout")
+        return time.monotonic() - begun
+
+    assert asyncio.run(judge()) < 5.0
+
+
+@pytest.mark.parametrize("text", CODE + UNICODE, ids=lambda a: repr(a[:24]))
+def test_in_a_solution_they_are_answers_like_others(text: str, pool: Pool) -> None:
+    rule = MathRule(deadline=DEADLINE, pool=pool)
+    sequences = [Sequence(Prompt("p", "?"), f"So \\boxed{{{text}}}", finish="eos")]
+    (answer,) = asyncio.run(rule.read(sequences))
+    assert (answer.key is None) == (answer.verdict in ("missing", "unparsable", "timeout"))
