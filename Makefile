@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint format bench docs vllm clean chromium
+.PHONY: help quickstart test lint format bench docs vllm clean chromium bubblewrap
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ help: ## show this list
 quickstart: $(VENV)/installed-torch ## set up, run the main experiment and report it
 	@$(BIN)/metagen run examples/quickstart.yaml --out runs/quickstart $(ARGS)
 
-test: $(VENV)/installed-test chromium ## set up and run the tests; ARGS='-k voting' chooses
+test: $(VENV)/installed-test chromium bubblewrap ## set up and run the tests; ARGS='-k voting' chooses
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(ARGS)
 
 lint: $(VENV)/installed-lint ## check style, types and layers
@@ -61,6 +61,15 @@ chromium:
 	  apt-get -qq update >/dev/null && apt-get -qq install --yes chromium >/dev/null 2>&1 && exit; \
 	fi; \
 	echo "No Chromium here: the tests that open the report in a browser are skipped"
+
+# Untrusted programs run in bubblewrap. Where it cannot be installed, the tests of the sandbox skip, and say so.
+bubblewrap:
+	@command -v bwrap >/dev/null && exit; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing bubblewrap"; \
+	  apt-get -qq update >/dev/null && apt-get -qq install --yes bubblewrap >/dev/null 2>&1 && exit; \
+	fi; \
+	echo "No bubblewrap here: the tests of the sandbox are skipped"
 
 # One stamp for each set of extras; older than a change to what is installed, it is made again.
 $(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/pip

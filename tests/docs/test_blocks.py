@@ -75,6 +75,8 @@ class Block:
     def needs(self) -> str | None:
         """What is missing here, if the block says so."""
         found = re.match(r"\s*# (needs .+)", self.text)
+        if found and found[1] == "needs bubblewrap" and shutil.which("bwrap"):
+            return None
         return found[1] if found else None
 
 

@@ -1,0 +1,1 @@
+"""Verifiers from execution: an isolated sandbox for untrusted programs, tests run against it, agreement of outputs."""

@@ -1,0 +1,221 @@
+"""Suite run outside of the candidate: in a sandbox of their own, their calls answered by the candidate in another.
+
+The candidate's process gets arguments, and answers with plain values. The tests' process gets those, and
+never the candidate's code. The verdict is put together here, outside of both: a test has passed when the
+tests' process says so with the nonce of this run, while the candidate's was alive to answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from metagen.errors import DataError
+from metagen.sequence import digest
+from metagen.verifiers.code import plain
+from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.sandbox import Sandbox, load
+from metagen.verifiers.code.session import Ending, Session, Stopped
+
+#: Of a test: `passed`; `failed`, an assertion does not hold; `raised`, the candidate did; `unrepresentable`,
+#: a value cannot leave its process; `unreached`, one before it failed; else how an execution ended.
+_JudgeVerdict = Literal["passed", "failed", "raised", "unrepresentable"]
+TestVerdict = _JudgeVerdict | Literal["unreached"] | Ending
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Suite in Python, for candidates in any language.
+
+    tests: each a piece of code that calls the candidate's functions by name, such as `assert f(2) == 4`.
+    setup: code that they share; run after the candidate has been loaded. entry_points: names that are the
+    candidate's even if the setup defines them, as where the setup is a prompt with a stub.
+
+    A name that neither tests, nor setup, nor Python defines is asked of the candidate; so import in the setup what
+    the tests use, or a candidate may bring its own `math`.
+    """
+
+    tests: tuple[str, ...]
+    setup: str = ""
+    entry_points: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, public: Mapping[str, Any]) -> Suite | None:
+        """The tests in a prompt's public data, under `tests`, `setup` and `entry_points`; None if there are none."""
+        tests = tuple(public.get("tests", ()))
+        return cls(tests, public.get("setup", ""), tuple(public.get("entry_points", ()))) if tests else None
+
+    @property
+    def digest(self) -> bytes:
+        return digest(str(len(self.tests)), *self.tests, self.setup, *self.entry_points)
+
+    def __post_init__(self) -> None:
+        if not self.tests:
+            raise DataError("there are no tests; give at least one, such as 'assert f(2) == 4'")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How one test went.
+
+    case: the assertion that failed. call: the candidate's last call in it. expected, got: its two sides, where
+    it compares two. detail: the message or the traceback.
+    """
+
+    test: str
+    verdict: TestVerdict
+    case: str | None = None
+    call: str | None = None
+    expected: str | None = None
+    got: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a candidate did. cases: one for each test, in order."""
+
+    cases: tuple[Case, ...]
+    stdout: str = ""
+
+    @property
+    def passed(self) -> int:
+        return sum(case.verdict == "passed" for case in self.cases)
+
+    @property
+    def share(self) -> float:
+        """Of tests passed, in [0, 1]."""
+        return self.passed / len(self.cases)
+
+    @property
+    def verdict(self) -> TestVerdict:
+        """`passed` if all are; else the first that is not."""
+        return next((case.verdict for case in self.cases if case.verdict != "passed"), "passed")
+
+
+async def check(
+    sandbox: Sandbox,
+    program: str,
+    tests: Suite,
+    *,
+    limits: Limits | None = None,
+    stop: bool = True,
+    pairs: int = 16,
+) -> Report:
+    """Run `tests` against `program`. stop: not beyond the first that does not pass; the rest are `unreached`.
+
+    Otherwise all are run, after one that ended its process in a fresh pair of sandboxes: at worst the wall
+    limit for each of `pairs`; then the rest are `unreached`.
+    """
+    limits = limits or sandbox.limits
+    cases: list[Case] = []
+    stdout = ""
+    while len(cases) < len(tests.tests) and pairs:
+        pairs -= 1
+        run = _Run(sandbox, program, tests, limits, first=len(cases), stop=stop)
+        cases += await run.cases()
+        stdout = stdout or run.stdout
+        if stop and any(case.verdict != "passed" for case in cases):
+            break
+    cases += [Case(test, "unreached") for test in tests.tests[len(cases) :]]
+    return Report(tuple(cases), stdout)
+
+
+class _Run:
+    """One pair of sandboxes, and the tests that they live to see; at least one."""
+
+    def __init__(
+        self, sandbox: Sandbox, program: str, tests: Suite, limits: Limits, *, first: int, stop: bool
+    ) -> None:
+        self._sandbox, self._program, self._tests = sandbox, program, tests
+        self._limits, self._first, self._stop = limits, first, stop
+        #: Of references to what the tests know by name.
+        self._names: dict[int, str] = {}
+        self._call: str | None = None
+        self._trace: str | None = None
+        self.stdout = ""
+
+    async def cases(self) -> list[Case]:
+        async with self._sandbox.place(), AsyncExitStack() as stack:
+            candidate, judge = await self._sandbox.pair(stack, self._limits)
+            verdict, detail = await load(candidate, self._program, "solution")
+            done = [] if verdict != "finished" else await self._judged(candidate, judge)
+            if verdict != "finished":
+                # It would not load the next time either.
+                done = [Case(t, verdict, detail=detail) for t in self._tests.tests[self._first :]]
+            self.stdout, _ = candidate.output()
+            return done
+
+    async def _judged(self, candidate: Session, judge: Session) -> list[Case]:
+        """The cases up to the first that ends one of the two, or that stops the run."""
+        pending = list(enumerate(self._tests.tests))[self._first :]
+        setup, points = self._tests.setup, list(self._tests.entry_points)
+        judge.send({"setup": setup, "entry_points": points, "tests": pending})
+        done: list[Case] = []
+        try:
+            message = await self._answer(candidate, judge, "setup", True)
+            if message["verdict"] != "passed":
+                return [self._case(t, message) for _, t in pending]
+            for number, test in pending:
+                self._call = self._trace = None
+                done.append(self._case(test, await self._answer(candidate, judge, "test", number)))
+                if self._stop and done[-1].verdict != "passed":
+                    break
+        except Stopped as stop:
+            test = pending[len(done)][1]
+            done.append(Case(test, stop.verdict, call=self._call, detail=stop.detail))
+        return done
+
+    async def _answer(self, candidate: Session, judge: Session, place: str, number: Any) -> dict[str, Any]:
+        """Carry calls to the candidate and answers back, until the judge says how the code at `place` went."""
+        while "ask" in (message := await judge.receive()):
+            request = message["ask"]
+            if not _is_request(request):
+                judge.end("forged", "the code of the tests wrote a call of its own making")
+            if request["op"] == "call":
+                self._call = self._shown(request) or self._call
+            answer = await candidate.ask(request)
+            match answer:
+                case {"returned": {"ref": [int(reference), *_]}} if request["op"] == "name":
+                    self._names[reference] = request["name"]
+            self._trace = answer["raised"][2] if "raised" in answer else None
+            judge.send(answer)
+        if message.get(place) != number or message.get("verdict") not in get_args(_JudgeVerdict):
+            judge.end("forged", "the code of the tests wrote a verdict of its own making")
+        return message
+
+    def _case(self, test: str, message: dict[str, Any]) -> Case:
+        verdict = cast(TestVerdict, message["verdict"])
+        parts = {name: _text(message.get(name)) for name in ("case", "expected", "got")}
+        detail = self._trace if verdict == "raised" and self._trace else _text(message.get("message"))
+        return Case(test, verdict, call=None if verdict == "passed" else self._call, detail=detail, **parts)
+
+    def _shown(self, request: dict[str, Any]) -> str | None:
+        """A call as Python would write it; None for the access to an attribute and the like."""
+        kind, name = request["target"]
+        if kind == "function":
+            return None
+        args = [plain.literal(a) for a in request["args"]]
+        args += [f"{k}={plain.literal(v)}" for k, v in request.get("kwargs", {}).items()]
+        return f"{name if kind == 'name' else self._names.get(name, '…')}({', '.join(args)})"
+
+
+def _is_request(request: Any) -> bool:
+    """Whether this is a call, or asks for a name, as the judge's inside writes them."""
+    match request:
+        case {"op": "name", "name": str()}:
+            return True
+        case {
+            "op": "call",
+            "target": ["name" | "function", str()] | ["ref", int()],
+            "args": list(),
+            "kwargs": dict(),
+        }:
+            return True
+    return False
+
+
+def _text(data: Any) -> str | None:
+    return None if data is None else str(data)

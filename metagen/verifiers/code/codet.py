@@ -1,0 +1,97 @@
+"""CodeT: programs and generated tests vouch for each other (Chen et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+from typing import Any
+
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Score, Sequence, digest
+from metagen.verifiers.base import UNSCORED, Verifier
+from metagen.verifiers.code.agreement import dual_agreement
+from metagen.verifiers.code.check import Suite, check
+from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.outputs import calls, executed
+from metagen.verifiers.code.program import FencedProgram, ProgramRule
+from metagen.verifiers.code.sandbox import Sandbox
+
+
+class DualAgreement(Verifier):
+    """Scores programs by `dual_agreement` with tests that `generator` writes; scores are of the set scored together.
+
+    ask: the prompt for tests, made of the problem's. Of its `n` samples, the assertions that call an entry
+    point (the prompt's public `entry_points`; any function, if none is named) are taken in their order,
+    `most` at most. Each program is executed once, as a leaf call. Verdicts: `missing` without a program,
+    `untested` if there is not one assertion.
+    """
+
+    name = "dual_agreement"
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        generator: Generator,
+        *,
+        ask: Callable[[Prompt], Prompt],
+        n: int = 8,
+        most: int = 64,
+        program: ProgramRule | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._sandbox, self._program = sandbox, program or FencedProgram()
+        self._limits = limits or sandbox.limits
+        self._generator, self._ask, self._n, self._most = generator, ask, n, most
+
+    @property
+    def fingerprint(self) -> str:
+        parts = (self._generator.fingerprint, str(self._n), str(self._most))
+        return digest("dual agreement", self._execution, *parts).hex()
+
+    @property
+    def _execution(self) -> str:
+        language, program = self._sandbox.language.fingerprint, self._program.fingerprint
+        return digest("tests passed", language, program, repr(self._limits)).hex()
+
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        if not sequences:
+            return []
+        tests = await self._tests(sequences[0].prompt, scope)
+        if tests is None:
+            return [Score(None, verdict="untested") for _ in sequences]
+        programs = {s.digest: p for s in sequences if (p := self._program.read(s)) is not None}
+        by = digest(self._execution, tests.digest).hex()
+        found = await executed(programs, lambda program: self._passed(program, tests), by=by, scope=scope)
+        places = [i for i, s in enumerate(sequences) if s.digest in found]
+        table = [found[sequences[i].digest]["passed"] for i in places]
+        values = dict(zip(places, dual_agreement(table), strict=True)) if places else {}
+        return [self._scored(s, values.get(i), s.digest in programs) for i, s in enumerate(sequences)]
+
+    @staticmethod
+    def _scored(sequence: Sequence, value: float | None, program: bool) -> Score:
+        if value is not None:
+            return Score(float(value))
+        return UNSCORED if program else Score(0.0, verdict="missing")
+
+    async def _tests(self, prompt: Prompt, scope: Scope) -> Suite | None:
+        points = tuple(prompt.public.get("entry_points", ()))
+        prefix = Sequence.of(self._ask(prompt))
+        written = await self._generator.generate(prefix, n=self._n, scope=scope)
+        # A prompt may end in the middle of the first assertion.
+        texts = [(prefix.prompt.text or "").rpartition("\n")[2] + s.text for s in written]
+        found = dict.fromkeys(test for text in texts for test in assertions(text, points))
+        return Suite(tuple(found)[: self._most], prompt.public.get("setup", ""), points) if found else None
+
+    async def _passed(self, program: str, tests: Suite) -> dict[str, Any]:
+        report = await check(self._sandbox, program, tests, limits=self._limits, stop=False)
+        return {"passed": [case.verdict == "passed" for case in report.cases]}
+
+
+def assertions(text: str, entry_points: Ordered[str]) -> list[str]:
+    """The assertions of one line in a model's text that call an entry point (any function, if none is named).
+
+    Line by line, since a model's text stops being a program where its length ends.
+    """
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line.startswith("assert") and calls(line, entry_points)]

@@ -1,0 +1,165 @@
+"""The inside of a sandbox: answers calls to a candidate's functions with plain values, over one socket.
+
+Joined with `values.py` and run by `python -c`, with the number of the socket as its argument. The
+candidate shares this interpreter and may patch all of it; so nothing here judges, and no expected
+value comes here.
+"""
+
+from __future__ import annotations
+
+import os as _os
+import sys as _sys
+
+from metagen.verifiers.code.inside.values import (
+    TYPE_CHECKING,
+    Encoder,
+    NotPlain,
+    TooLarge,
+    _bytearray,
+    _dict,
+    _enumerate,
+    _len,
+    _list,
+    _set,
+    _str,
+    _type,
+    decode,
+    parse,
+    quoted,
+)
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_read, _write = _os.read, _os.write
+_compile, _exec, _eval, _getattr = compile, exec, eval, getattr
+_BaseException, _MemoryError = BaseException, MemoryError
+_PROGRAM = "<program>"
+
+
+class _Channel:
+    """Lines of JSON over a socket."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.rest = number, b""
+
+    def receive(self) -> Any:
+        """The next line, parsed; None when the other end has closed."""
+        while b"\n" not in self.rest:
+            data = _read(self.number, 65536)
+            if not data:
+                return None
+            self.rest += data
+        line, _, self.rest = self.rest.partition(b"\n")
+        return parse(line.decode())
+
+    def send(self, text: str) -> None:
+        data = text.encode() + b"\n"
+        while data:
+            data = data[_write(self.number, data) :]
+
+
+class _Candidate:
+    """A loaded program: its namespace, and what it returned that is not plain."""
+
+    def __init__(self, room: int) -> None:
+        self.source = ""
+        self.kept: list[Any] = []
+        self.namespace: dict[str, Any] = {}
+        self.encoder = Encoder(room, self.keep)
+        self.functions: dict[str, Any] = {
+            "getattr": getattr, "setattr": setattr, "bool": bool, "len": len, "str": str, "repr": repr,
+            "iter": lambda x: iter(list(x)), "getitem": lambda x, k: x[k], "contains": lambda x, k: k in x,
+            "setitem": lambda x, k, v: x.__setitem__(k, v), "abs": abs, "float": float, "int": int,
+        }  # fmt: skip
+
+    def keep(self, value: Any) -> int:
+        self.kept.append(value)
+        return _len(self.kept) - 1
+
+    def kept_as(self, number: int, name: str) -> Any:
+        return self.kept[number]
+
+    def answer(self, request: dict[str, Any]) -> str:
+        """The answer to one request, as the inside of a JSON object."""
+        try:
+            answer: str = _getattr(self, request["op"])(request)
+            return answer
+        except NotPlain as error:
+            return '"unrepresentable":' + quoted(_str(error))
+        except TooLarge:
+            return '"oversized":true'
+        except _MemoryError:
+            return '"raised":["MemoryError","MemoryError","","MemoryError"]'
+        except _BaseException as error:  # whatever the candidate raises, exits included, is its answer
+            return f'"raised":[{",".join(map(quoted, _described(error, self.source)))}]'
+
+    def load(self, request: dict[str, Any]) -> str:
+        module = _type(_sys)(request["name"])
+        _sys.modules[request["name"]] = module
+        self.namespace, self.source = module.__dict__, request["source"]
+        _exec(_compile(self.source, _PROGRAM, "exec", dont_inherit=True), self.namespace)
+        return '"returned":null'
+
+    def call(self, request: dict[str, Any]) -> str:
+        kind, name = request["target"]
+        if kind == "name":
+            target = _eval(name, self.namespace)
+        else:
+            target = self.kept[name] if kind == "ref" else self.functions[name]
+        given = request["args"]
+        args = [decode(a, self.kept_as) for a in given]
+        value = target(*args, **{k: decode(v, self.kept_as) for k, v in request["kwargs"].items()})
+        answer = f'"returned":{self.encoder.text(value)}'
+        changed = [
+            f"[{i},{self.encoder.text(arg)}]"
+            for i, arg in _enumerate(args)
+            if _type(arg) in (_list, _dict, _set, _bytearray) and arg != decode(given[i], self.kept_as)
+        ]
+        return f'{answer},"changed":[{",".join(changed)}]' if changed else answer
+
+    def eval(self, request: dict[str, Any]) -> str:
+        return f'"returned":{self.encoder.text(_eval(request["code"], self.namespace))}'
+
+    def name(self, request: dict[str, Any]) -> str:
+        if request["name"] not in self.namespace:
+            return '"missing":true'
+        return f'"returned":{self.encoder.text(self.namespace[request["name"]])}'
+
+
+def _described(error: BaseException, source: str) -> tuple[str, str, str, str]:
+    """Type, message, traceback, and the builtin type that it is a kind of."""
+    kind = _type(error)
+    builtin = next((k.__name__ for k in kind.__mro__ if k.__module__ == "builtins"), "Exception")
+    try:
+        message = _str(error)[:1000]
+    except _BaseException:  # its own __str__
+        message = ""
+    return kind.__name__, message, _traced(error, source), builtin
+
+
+def _traced(error: BaseException, source: str) -> str:
+    """The traceback below this file, with the program's lines."""
+    import linecache
+    import traceback
+
+    linecache.cache[_PROGRAM] = (_len(source), None, source.splitlines(True), _PROGRAM)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != _PROGRAM:
+        trace = trace.tb_next
+    try:
+        text = "".join(traceback.format_exception(_type(error), error, trace, limit=-8))
+    except _BaseException:  # its own __str__ again, or a patched module
+        text = ""
+    return text if _len(text) <= 4000 else f"{text[:2000]}\n…\n{text[-2000:]}"
+
+
+if __name__ == "__main__":
+    channel = _Channel(int(_sys.argv[1]))
+    _sys.argv[:] = ["solution.py"]
+    hello = channel.receive()
+    nonce = f'{{"nonce":"{hello["nonce"]}",'
+    channel.send(nonce + '"ready":true}')
+    candidate = _Candidate(hello["room"])
+    while (request := channel.receive()) is not None:
+        channel.send(f'{nonce}"id":{request["id"]},{candidate.answer(request)}}}')

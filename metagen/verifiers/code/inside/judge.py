@@ -1,0 +1,270 @@
+"""The inside of the other sandbox: runs tests whose calls are answered by the candidate, elsewhere.
+
+Joined with `values.py` and run by `python -c`. The tests' code is executed here, and the names that it does
+not define are asked of the candidate's process, through the process outside of both. What comes back are
+plain values, and references to objects that stay there; so nothing of the candidate's can patch a test,
+an operator or an expected value.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import sys
+
+from metagen.verifiers.code.inside.values import (
+    TYPE_CHECKING,
+    Encoder,
+    NotPlain,
+    TooLarge,
+    decode,
+    parse,
+    quoted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+
+class Channel:
+    """Lines of JSON over a socket; what is asked of the candidate goes out here, and its answers come in."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.rest = number, b""
+        hello = self.receive()
+        self.nonce, self.room = hello["nonce"], hello["room"]
+        self.send('"ready":true')
+
+    def receive(self) -> Any:
+        while b"\n" not in self.rest:
+            data = os.read(self.number, 65536)
+            if not data:
+                os._exit(0)
+            self.rest += data
+        line, _, self.rest = self.rest.partition(b"\n")
+        return parse(line.decode())
+
+    def send(self, text: str) -> None:
+        data = f'{{"nonce":"{self.nonce}",{text}}}\n'.encode()
+        while data:
+            data = data[os.write(self.number, data) :]
+
+    def ask(self, op: str, **parts: str) -> Any:
+        """What the candidate answers, its parts given as JSON; raises what it raised."""
+        fields = ",".join(f"{quoted(k)}:{v}" for k, v in {"op": quoted(op), **parts}.items())
+        self.send(f'"ask":{{{fields}}}')
+        answer = self.receive()
+        if "raised" in answer:
+            raise _raised(*answer["raised"])
+        if "unrepresentable" in answer:
+            raise NotPlain(answer["unrepresentable"])
+        return answer
+
+    def call(self, target: str, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> Any:
+        encoder = Encoder(self.room, _reference)
+        answer = self.ask(
+            "call",
+            target=target,
+            args=f"[{','.join(map(encoder.text, args))}]",
+            kwargs=f"{{{','.join(f'{quoted(k)}:{encoder.text(v)}' for k, v in (kwargs or {}).items())}}}",
+        )
+        for i, data in answer.get("changed", ()):
+            _become(args[i], decode(data, Remote))
+        return decode(answer["returned"], Remote)
+
+    def apply(self, function: str, *args: Any) -> Any:
+        """A builtin function, applied there."""
+        return self.call(f'["function",{quoted(function)}]', args)
+
+
+class FromCandidate:
+    """Marks what the candidate raised."""
+
+
+class Failed(AssertionError):
+    """An assertion that does not hold, with its two sides and the operator, where it has them."""
+
+    def __init__(self, place: str, message: Any = None, sides: tuple[Any, Any, str] | None = None) -> None:
+        super().__init__(message)
+        self.place, self.sides = place, sides
+
+
+class Remote:
+    """An object that lives with the candidate. To compare it with anything but itself is an error."""
+
+    __slots__ = ("_number", "_type")
+
+    def __init__(self, number: int, name: str) -> None:
+        object.__setattr__(self, "_number", number)
+        object.__setattr__(self, "_type", name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return channel.call(f'["ref",{self._number}]', args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return channel.apply("getattr", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        channel.apply("setattr", self, name, value)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        channel.apply("setitem", self, key, value)
+
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, Remote) and other._number == self._number):
+            self._ordered(other)
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def _ordered(self, other: object) -> NoReturn:
+        raise NotPlain(f"a value of type {self._type!r} is not plain, so it cannot be compared")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _ordered
+    __hash__ = object.__hash__
+
+
+def _forwarded(name: str) -> Callable[..., Any]:
+    return lambda *args: channel.apply(name, *args)
+
+
+for _name in ("bool", "len", "str", "repr", "iter", "getitem", "contains", "abs", "float", "int"):
+    setattr(Remote, f"__{_name}__", _forwarded(_name))
+
+
+class Function:
+    """A function of the candidate's, by name, whatever the tests define under that name."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return channel.call(f'["name",{quoted(self.__name__)}]', args, kwargs)
+
+
+class Namespace(dict):  # type: ignore[type-arg]  # dict[str, Any] would be evaluated at run time
+    """Where the tests run: names that they do not define are the candidate's."""
+
+    entry_points: frozenset[str] = frozenset()
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.entry_points:
+            return Function(name)
+        if hasattr(builtins, name):
+            raise KeyError(name)
+        answer = channel.ask("name", name=quoted(name))
+        if "missing" in answer:
+            raise KeyError(name)
+        return decode(answer["returned"], Remote)
+
+
+#: Of comparisons other than `==`, for the words about what was expected.
+SIGNS = {
+    "Eq": "", "NotEq": "!= ", "Lt": "< ", "LtE": "<= ", "Gt": "> ", "GtE": ">= ",
+    "Is": "is ", "IsNot": "is not ", "In": "in ", "NotIn": "not in ",
+}  # fmt: skip
+
+
+class Rewrite(ast.NodeTransformer):
+    """Makes assertions say both sides: `assert a == b` → evaluate a and b, compare, raise Failed with both."""
+
+    def __init__(self, source: str) -> None:
+        self.lines = source.splitlines()
+
+    def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
+        self.generic_visit(node)
+        place = "\n".join(self.lines[node.lineno - 1 : node.end_lineno]).strip()[:500]
+        test, before, sides = node.test, [], ast.Constant(None)  # type: tuple[ast.expr, list[ast.stmt], ast.expr]
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            values = (test.left, test.comparators[0])
+            names = [ast.Name(n, ast.Load()) for n in ("@left", "@right")]
+            before = [ast.Assign([ast.Name(names[i].id, ast.Store())], values[i]) for i in (0, 1)]
+            # What is called is what is tested; the other side is what was expected.
+            called = [any(isinstance(n, ast.Call) for n in ast.walk(v)) for v in values]
+            order = names[::-1] if called == [False, True] else names
+            sides = ast.Tuple([*order, ast.Constant(type(test.ops[0]).__name__)], ast.Load())
+            test = ast.Compare(names[0], test.ops, [names[1]])
+        words = [ast.Constant(place), node.msg or ast.Constant(None), sides]
+        error = ast.Raise(ast.Call(ast.Name("@Failed", ast.Load()), words, []))
+        check = ast.If(ast.UnaryOp(ast.Not(), test), [error], [])
+        return [ast.fix_missing_locations(ast.copy_location(n, node)) for n in (*before, check)]
+
+
+def _reference(value: Any) -> int:
+    """The number of an object of the candidate's that is passed back to it."""
+    if type(value) is not Remote:
+        raise NotPlain(f"a value of type {type(value).__name__!r} is passed as an argument, and is not plain")
+    number: int = value._number
+    return number
+
+
+def _become(old: Any, new: Any) -> None:
+    """Change an argument in place, as the candidate did."""
+    if isinstance(old, (list, bytearray)):
+        old[:] = new
+    else:
+        old.clear()
+        old.update(new)
+
+
+def _raised(name: str, message: str, trace: str, builtin: str) -> BaseException:
+    base = getattr(builtins, builtin, Exception)
+    if not (isinstance(base, type) and issubclass(base, BaseException)):
+        base = Exception
+    if issubclass(base, (StopIteration, StopAsyncIteration)):
+        base = RuntimeError  # it would end a loop over calls in the tests, as if all had been made
+    kind: Any = type(name, (FromCandidate, base), {})
+    error: BaseException = kind.__new__(kind)
+    error.args = (message,)
+    return error
+
+
+def _verdict(source: str, namespace: Namespace) -> str:
+    """Run a piece of the tests: how it went, as the inside of a JSON object."""
+    try:
+        tree = Rewrite(source).visit(ast.parse(source, "<test>"))
+        exec(compile(tree, "<test>", "exec", dont_inherit=True), namespace)
+        return '"verdict":"passed"'
+    except Failed as error:
+        parts = {"case": error.place}
+        if error.sides is not None:
+            got, expected, operator = error.sides
+            parts |= {"got": _shown(got), "expected": SIGNS[operator] + _shown(expected)}
+        if error.args[0] is not None:
+            parts["message"] = _shown(error.args[0])
+        return '"verdict":"failed",' + _fields(parts)
+    except NotPlain as error:
+        return '"verdict":"unrepresentable",' + _fields({"message": str(error)})
+    except TooLarge:
+        return '"verdict":"unrepresentable","message":"an argument is larger than the limit on answers"'
+    except BaseException as error:  # noqa: BLE001  whatever the tests raise, exits included: they have not passed
+        verdict = "raised" if isinstance(error, FromCandidate) else "failed"
+        return f'"verdict":"{verdict}",' + _fields({"message": f"{type(error).__name__}: {error}"})
+
+
+def _fields(parts: dict[str, str]) -> str:
+    return ",".join(f'"{k}":{quoted(str(v)[:2000])}' for k, v in parts.items())
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001  an integer of too many digits, or a type of the tests' own
+        text = f"<a {type(value).__name__} without repr: {type(error).__name__}>"
+    return text if len(text) <= 500 else f"{text[:400]} … {text[-80:]}"
+
+
+if __name__ == "__main__":
+    channel = Channel(int(sys.argv[1]))
+    request = channel.receive()
+    sys.modules["tests"] = type(sys)("tests")
+    namespace = Namespace({"__name__": "tests", "__builtins__": builtins, "@Failed": Failed})
+    namespace.entry_points = frozenset(request["entry_points"])
+    channel.send(f'"setup":true,{_verdict(request["setup"], namespace)}')
+    for point in request["entry_points"]:
+        namespace.pop(point, None)
+    for number, test in request["tests"]:
+        channel.send(f'"test":{number},{_verdict(test, namespace)}')

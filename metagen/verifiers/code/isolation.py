@@ -1,0 +1,85 @@
+"""What keeps a candidate in: the contract of an isolation, and the absence of one.
+
+An isolation turns a command into one that runs it isolated and within limits. `Bubblewrap` is the real
+one. `NoIsolation` has to be asked for by its name.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from metagen.errors import InputError
+from metagen.verifiers.code.limits import Limits
+
+
+class IsolationError(InputError):
+    """Untrusted code cannot be isolated on this machine; nothing was run."""
+
+
+class Isolation(Protocol):
+    """How untrusted commands are started."""
+
+    @property
+    def filter(self) -> bytes | None:
+        """A system-call filter to be handed over by file descriptor, if this isolation takes one."""
+
+    @property
+    def contains(self) -> bool:
+        """Whether the end of the started process is the end of all its descendants."""
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """What is kept, in words, one sentence each."""
+
+    def command(
+        self, inner: Ordered[str], limits: Limits, *, readable: Ordered[Path], filter_fd: int | None
+    ) -> list[str]:
+        """The command that runs `inner`. readable: directories that it sees, read-only."""
+
+
+def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
+    """A prefix that sets the limits of the kernel on each process, and starts what follows.
+
+    beside: processes of ours that the kernel counts with the candidate's.
+    """
+    prlimit = shutil.which("prlimit")
+    if prlimit is None:
+        raise IsolationError("no 'prlimit' here, which sets the limits of each process; install util-linux")
+    seconds = limits.cpu_seconds
+    return [
+        prlimit,
+        f"--nproc={limits.processes + beside}",
+        f"--as={limits.memory}",
+        f"--fsize={limits.file}",
+        f"--cpu={seconds}:{seconds + 1}",
+        "--nofile=256",
+        "--core=0",
+        "--memlock=0",
+        "--",
+    ]
+
+
+@dataclass(frozen=True)
+class NoIsolation:
+    """Candidates run as the user, with the user's files and network. For trusted programs alone.
+
+    Limits of each process hold, except where the user is root; what daemonised children do, nobody stops.
+    """
+
+    filter: bytes | None = None
+    contains: bool = False
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        return (
+            "nothing is isolated: programs read the user's files, use the network, and can outlive the run",
+        )
+
+    def command(
+        self, inner: Ordered[str], limits: Limits, *, readable: Ordered[Path], filter_fd: int | None
+    ) -> list[str]:
+        return [*rlimits(limits), *inner]

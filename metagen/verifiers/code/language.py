@@ -1,0 +1,131 @@
+"""What a sandbox needs to know of a language. Python is the first; others implement `Language`."""
+
+from __future__ import annotations
+
+import marshal
+import platform
+import re
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Protocol
+
+from metagen.errors import InputError
+from metagen.sequence import digest
+
+
+@dataclass(frozen=True)
+class Start:
+    """How an inside is started: its command, and what it is sent before the first line of the protocol."""
+
+    command: list[str]
+    preamble: bytes = b""
+
+
+class Language(Protocol):
+    """A language that candidates are written in.
+
+    `start` names the inside: a program that speaks lines of JSON over the socket whose number it is given.
+    It says `ready`, then answers `load`, `call`, `eval` and `name`, each answer with the nonce of the
+    first line it was sent: docs/explanation/sandbox.md has the protocol.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Names language and version: equal fingerprints promise equal outputs of a deterministic program."""
+
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """Directories beyond the system's that the candidate must read."""
+
+    def start(self, socket: int) -> Start:
+        """How the inside is started."""
+
+
+@dataclass(frozen=True)
+class Python:
+    """Python, without site packages unless they are named.
+
+    interpreter: its executable; by default the one that runs this, outside of its virtual environment.
+    packages: directories of packages that candidates may import; they see all that lies in them. Everybody must
+    be allowed to read them: a candidate is nobody in particular.
+    """
+
+    interpreter: Path = field(default_factory=lambda: _base_interpreter())
+    packages: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        for path in (self.interpreter, *self.packages):
+            if not path.is_absolute() or not path.exists():
+                raise InputError(
+                    f"{str(path)!r} is no place for Python: expected an absolute path that exists"
+                )
+
+    @property
+    def fingerprint(self) -> str:
+        version = (
+            platform.python_version() if self.interpreter == _base_interpreter() else str(self.interpreter)
+        )
+        return digest("python", version, *map(str, self.packages)).hex()
+
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        # Not the whole prefix of …/bin/python3: beside these, it may hold what is none of a candidate's business.
+        prefix = self.interpreter.resolve().parent.parent
+        own = [prefix / name for name in ("bin", "lib", "lib64") if (prefix / name).is_dir()]
+        return tuple(p for p in (*own, *self.packages) if not p.is_relative_to("/usr"))
+
+    def start(self, socket: int) -> Start:
+        return self.run(source("candidate"), socket)
+
+    def run(self, program: str, socket: int) -> Start:
+        """Run a program of ours: isolated from environment and site packages, unbuffered, writing no bytecode."""
+        same = self.interpreter == _base_interpreter()
+        preamble = compiled(program) if same else f"from __future__ import annotations\n{program}".encode()
+        loader = _LOADER.format(
+            paths=[str(p) for p in self.packages], code="marshal.loads(code)" if same else "code"
+        )
+        words = ["-I", "-S", "-B", "-u", "-c", loader, str(socket), str(len(preamble))]
+        return Start([str(self.interpreter.resolve()), *words], preamble)
+
+
+#: Reads the inside from the socket. As an argument, it would be read, decoded and parsed once more by each start.
+_LOADER = """\
+import marshal, os, sys
+sys.path += {paths}
+code = b""
+while len(code) < int(sys.argv[2]):
+    code += os.read(int(sys.argv[1]), int(sys.argv[2]) - len(code)) or sys.exit("nobody is there")
+exec({code})
+"""
+
+
+@cache
+def compiled(program: str) -> bytes:
+    """The code of a program, for an interpreter of the version that runs this: it starts sooner."""
+    code = compile(
+        program, "<inside>", "exec", flags=annotations.compiler_flag, dont_inherit=True, optimize=2
+    )
+    return marshal.dumps(code)
+
+
+#: What an inside says of the file that it is joined with, for its reader and the type checker.
+_IMPORT = re.compile(
+    r"^from (__future__ import annotations|metagen\.verifiers\.code\.inside\.values import \([^)]*\))\n",
+    re.MULTILINE,
+)
+
+
+@cache
+def source(name: str) -> str:
+    """The inside called `name`, joined with the values it speaks in; its annotations are not to be evaluated."""
+    inside = files("metagen.verifiers.code.inside")
+    values, program = (inside.joinpath(f"{part}.py").read_text("utf-8") for part in ("values", name))
+    return _IMPORT.sub("", values + program)
+
+
+def _base_interpreter() -> Path:
+    executable = getattr(sys, "_base_executable", None) or sys.executable
+    return Path(executable).resolve()

@@ -1,0 +1,45 @@
+"""What one execution may use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from metagen.errors import InputError
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one execution; each must bind, and the verdict says which one did.
+
+    wall: seconds from start to the last answer, for the whole tree of processes; then all are killed.
+    cpu: seconds of processor time of each process; None: as many as `wall`.
+    memory: bytes; of the whole tree where a cgroup is available, else of each process (address space).
+    processes: processes and threads alive at once, the interpreter included.
+    output: bytes of standard output and error together. answer: bytes of all values returned in one run, together.
+    file: bytes of one file; disk: bytes of all files.
+    """
+
+    wall: float = 10.0
+    cpu: float | None = None
+    memory: int = 512 * MIB
+    processes: int = 32
+    output: int = 256 * 1024
+    answer: int = 4 * MIB
+    file: int = 16 * MIB
+    disk: int = 64 * MIB
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.name == "cpu":
+                continue
+            if not (isinstance(value, (int, float)) and 0 < value < math.inf):
+                raise InputError(f"the limit {field.name!r} is a positive number, got {value!r}")
+
+    @property
+    def cpu_seconds(self) -> int:
+        """Whole seconds, as the kernel counts them, and one for the start of the interpreter."""
+        return math.ceil(self.wall if self.cpu is None else self.cpu) + 1

@@ -1,0 +1,64 @@
+"""The program in a sequence: what of a model's text is code, and what of the prompt belongs to it."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from metagen.sequence import Sequence, digest
+
+_FENCED = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
+
+
+class ProgramRule(Protocol):
+    """Reads the program out of a sequence; None when there is none."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def read(self, sequence: Sequence) -> str | None: ...
+
+
+class FencedProgram:
+    """The last fenced block of an answer in the language, else its last fenced block, else all of the text.
+
+    A block that the length cut is taken as far as it goes. The rule for chat models.
+    """
+
+    def __init__(self, language: str = "python") -> None:
+        self._language = language
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("fenced program", self._language).hex()
+
+    def read(self, sequence: Sequence) -> str | None:
+        blocks: list[tuple[str, str]] = _FENCED.findall(sequence.text)
+        known = [code for name, code in blocks if name.lower() in (self._language, self._language[:2])]
+        found = known or [code for _, code in blocks] or [sequence.text]
+        return found[-1] if found[-1].strip() else None
+
+
+class CompletedProgram:
+    """The prompt's text and the completion after it, up to the first line that begins a new top-level statement.
+
+    The rule for base models that complete a function, as HumanEval's prompts ask: what follows the function
+    (`if __name__`, `print(…)`, another `def` without a body) is left out. functions: keep further functions
+    and classes, which the completed one may call.
+    """
+
+    def __init__(self, *, functions: bool = True) -> None:
+        kept = r"def |class |@|async def |from |import |[#)\]}]" if functions else "[#)\\]}]"
+        self._functions = functions
+        self._end = re.compile(rf"^(?!{kept})\S", re.MULTILINE)
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("completed program", str(self._functions)).hex()
+
+    def read(self, sequence: Sequence) -> str | None:
+        text = sequence.text
+        # The completion begins in the middle of a line, or of a body: only whole lines can end it.
+        first = text.find("\n") + 1
+        end = self._end.search(text, first) if first else None
+        return (sequence.prompt.text or "") + (text[: end.start()] if end else text)

@@ -1,0 +1,249 @@
+"""The sandbox: runs an untrusted program in a fresh isolated process, within limits, and says how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Sequence as Ordered
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from metagen.verifiers.code import plain
+from metagen.verifiers.code.bubblewrap import Bubblewrap
+from metagen.verifiers.code.cgroup import Groups
+from metagen.verifiers.code.gate import Gate
+from metagen.verifiers.code.isolation import Isolation, IsolationError, NoIsolation
+from metagen.verifiers.code.language import Language, Python, source
+from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.session import Ending, Session, Stopped
+
+#: How an execution went. Only `finished` says that the program came to its end and answered all.
+Verdict = Literal["finished", "raised", "unrepresentable"] | Ending
+
+# Moves itself into the groups named before `--`, then becomes the command after it.
+_JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 125; shift; done; shift; exec "$@"'
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one expression came to.
+
+    key: equal for equal values, None unless the verdict is `finished`. text: the value, or the
+    exception, for people to read. traceback: of the exception.
+    """
+
+    verdict: Verdict
+    key: str | None = None
+    text: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one execution went. answers: of the expressions that were reached, in order.
+
+    detail: what happened, where the verdict is not `finished`. stdout and stderr: within the limit on output.
+    """
+
+    verdict: Verdict
+    answers: tuple[Answer, ...]
+    detail: str
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+class Sandbox:
+    """Runs programs of one language under `limits`, at most `concurrency` at once over all event loops.
+
+    Every execution has a process, a file system, and where available a control group of its own, used once.
+    control_groups: use them, where they can be made.
+
+    Raises IsolationError when the machine can isolate nothing. With `run_untrusted_programs_without_isolation`
+    programs then run with the rights of the user, who should have written them.
+    """
+
+    def __init__(
+        self,
+        language: Language | None = None,
+        limits: Limits | None = None,
+        *,
+        concurrency: int | None = None,
+        isolation: Isolation | None = None,
+        control_groups: bool = True,
+        run_untrusted_programs_without_isolation: bool = False,
+    ) -> None:
+        if sys.platform != "linux":
+            raise IsolationError(
+                f"programs are isolated and limited on Linux only, and this is {sys.platform!r}"
+            )
+        self.language = language or Python()
+        self.limits = limits or Limits()
+        #: Tests are written in Python.
+        self._judge = self.language if isinstance(self.language, Python) else Python()
+        if isolation is None and run_untrusted_programs_without_isolation:
+            isolation = NoIsolation()
+        self.isolation: Isolation = isolation or Bubblewrap.find()
+        self._groups = Groups.find() if control_groups else None
+        # More than processors: a start waits for the kernel as long as it computes.
+        self._gate = Gate(concurrency or 2 * len(os.sched_getaffinity(0)))
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """What is kept here, in words, one sentence each."""
+        memory = "memory of all processes of a run together, by a control group"
+        pids = "processes and threads of a run together, by a control group"
+        each = "no group can be made here that bounds memory: each process has its limit, all of a run as many limits"
+        groups = self._groups
+        return (
+            *self.isolation.holds,
+            "the wall deadline, the output and the answers, by this process",
+            memory if groups and groups.memory else each,
+            *([pids] if groups and groups.pids else []),
+        )
+
+    async def execute(self, program: str, *, stdin: str = "", limits: Limits | None = None) -> Outcome:
+        """Run `program` as a script, to its end. `finished`: it returned, or exited by `sys.exit(0)`.
+
+        The words `sys.exit(0)` prove nothing about what a script was to do: judge its output.
+        """
+        limits = limits or self.limits
+        async with self.place(), self.open(limits, stdin=stdin) as session:
+            verdict, detail = await load(session, program, "__main__")
+            if verdict == "finished":
+                try:
+                    await session.finished()
+                except Stopped as stop:
+                    verdict, detail = stop.verdict, stop.detail
+            return _outcome(session, verdict, (), detail)
+
+    async def evaluate(
+        self, program: str, expressions: Ordered[str], *, limits: Limits | None = None
+    ) -> Outcome:
+        """Load `program`, then evaluate expressions in its namespace, one after another.
+
+        The verdict is `finished` when it loaded and the process lived until the last answer; single
+        answers may still be `raised` or `unrepresentable`.
+        """
+        answers: list[Answer] = []
+        async with self.place(), self.open(limits or self.limits) as session:
+            verdict, detail = await load(session, program, "solution")
+            if verdict == "finished":
+                try:
+                    for expression in expressions:
+                        answers.append(_answer(await session.ask({"op": "eval", "code": expression})))
+                except Stopped as stop:
+                    verdict, detail = stop.verdict, stop.detail
+            return _outcome(session, verdict, tuple(answers), detail)
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """A place among those that may run at once; `open` is to be called within one."""
+        return self._gate.place()
+
+    async def pair(self, stack: AsyncExitStack, limits: Limits) -> tuple[Session, Session]:
+        """A candidate's process and a judge's, started at the same time, closed with `stack`."""
+        try:
+            # Waits for both, also where one fails: what has been opened is in the stack, and closed with it.
+            async with asyncio.TaskGroup() as group:
+                candidate = group.create_task(stack.enter_async_context(self.open(limits)))
+                judge = group.create_task(stack.enter_async_context(self.open(limits, inside="judge")))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return candidate.result(), judge.result()
+
+    @asynccontextmanager
+    async def open(
+        self, limits: Limits, *, inside: Literal["candidate", "judge"] = "candidate", stdin: str = ""
+    ) -> AsyncIterator[Session]:
+        """A fresh process that is ready to be asked; when the block is left, it is killed with all it started."""
+        judge = inside == "judge"
+        if judge:
+            limits = replace(limits, answer=16 * limits.answer)  # what it asks counts as well
+        outer, inner = socket.socketpair()
+        calls = _piped(self.isolation.filter)
+        group = self._groups.create(limits) if self._groups else None
+        session = Session(limits, group, "the code of the tests" if judge else "the program")
+        try:
+            number = inner.fileno()
+            language: Language = self._judge if judge else self.language
+            begin = self._judge.run(source("judge"), number) if judge else language.start(number)
+            command = self.isolation.command(
+                begin.command, limits, readable=language.readable, filter_fd=calls[0] if calls else None
+            )
+            if group is not None:
+                command = ["/bin/sh", "-c", _JOIN, "sh", *map(str, group.directories), "--", *command]
+            start = session.start(
+                command,
+                inner,
+                outer,
+                inherited=calls,
+                preamble=begin.preamble,
+                stdin=stdin.encode(),
+                contained=self.isolation.contains,
+            )
+            await _to_its_end(start)
+            yield session
+        finally:
+            for fd in calls:
+                os.close(fd)
+            inner.close()
+            await session.close()
+            outer.close()
+
+
+async def _to_its_end(start: Coroutine[Any, Any, None]) -> None:
+    """Await a start, and put a cancellation off until then: half a bubblewrap, killed, would leave its other half."""
+    task, cancelled = asyncio.create_task(start), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        task.exception()
+        raise asyncio.CancelledError
+    task.result()
+
+
+def _piped(data: bytes | None) -> tuple[int, ...]:
+    """A file descriptor to read `data` from; none for None. A pipe holds far more than a filter."""
+    if data is None:
+        return ()
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    return (reader,)
+
+
+async def load(session: Session, program: str, name: str) -> tuple[Verdict, str]:
+    """Load a program: the verdict, and what went wrong."""
+    try:
+        answer = await session.ask({"op": "load", "source": program, "name": name})
+    except Stopped as stop:
+        return stop.verdict, stop.detail
+    if "raised" not in answer:
+        return "finished", ""
+    kind, message, traceback, _ = answer["raised"]
+    if name == "__main__" and kind == "SystemExit" and message in ("0", "None", ""):
+        return "finished", ""
+    return "raised", traceback or f"{kind}: {message}"
+
+
+def _answer(data: dict[str, Any]) -> Answer:
+    if "raised" in data:
+        kind, message, traceback, _ = data["raised"]
+        return Answer("raised", None, f"{kind}: {message}", traceback)
+    key = plain.key(data.get("returned")) if "returned" in data else None
+    if key is None:
+        return Answer(
+            "unrepresentable", None, str(data.get("unrepresentable", plain.literal(data.get("returned"))))
+        )
+    return Answer("finished", key, plain.literal(data["returned"]))
+
+
+def _outcome(session: Session, verdict: Verdict, answers: tuple[Answer, ...], detail: str) -> Outcome:
+    return Outcome(verdict, answers, detail, *session.output(), session.elapsed)

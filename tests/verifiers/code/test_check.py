@@ -1,0 +1,310 @@
+"""Tests run outside: what the proxies carry, what the verdicts say, and what a candidate's objects cannot do."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from metagen.errors import DataError
+from metagen.verifiers.code.check import Report, Suite, check
+from metagen.verifiers.code.sandbox import Sandbox
+
+IDENTITY = "def f(x): return x\n"
+
+
+def judged(
+    sandbox: Sandbox, program: str, *tests: str, wall: float = 10, stop: bool = False, **suite: object
+) -> Report:
+    limits = replace(sandbox.limits, wall=wall)
+    return asyncio.run(check(sandbox, program, Suite(tests, **suite), limits=limits, stop=stop))  # type: ignore[arg-type]
+
+
+VALUES = (
+    "None",
+    "True",
+    "0",
+    "-1",
+    "10**40",
+    "-(2**64)",
+    "0.1",
+    "-0.0",
+    "1e308",
+    "float('inf')",
+    "'é\\n\\ud800\\x00'",
+    "''",
+    "b'\\x00\\xff'",
+    "bytearray(b'ab')",
+    "1 + 2j",
+    "complex(-0.0, float('inf'))",
+    "[]",
+    "[1, [2, [3]]]",
+    "()",
+    "(1,)",
+    "((1, 2), 'a')",
+    "{}",
+    "{1: 'a', (2, 3): None}",
+    "set()",
+    "{1, 2}",
+    "frozenset({1})",
+    "{frozenset({1}): [1]}",
+    "range(3)",
+    "range(10, 0, -3)",
+    "int",
+    "[int, str]",
+    "...",
+)
+
+
+def test_plain_values_arrive_as_they_are(sandbox: Sandbox) -> None:
+    tests = [
+        f"v = {value}\nassert f(v) == v and type(f(v)) is type(v) and repr(f(v)) == repr(v)"
+        for value in VALUES[:-1]
+    ]
+    report = judged(sandbox, IDENTITY, *tests)
+    assert [case for case in report.cases if case.verdict != "passed"] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "test"),
+    [
+        ("float('nan')", "x = f(0)\nassert x != x"),
+        ("[1].__iter__()", "assert f(0) != [1]\nassert list(f(0)) == [1]"),
+        ("map(str, [1, 2])", "assert list(f(0)) == ['1', '2']"),
+        ("(i for i in range(3))", "assert next(f(0)) == 0\nassert tuple(f(0)) == (0, 1, 2)"),
+        ("{1: 2}.keys()", "assert f(0) == {1}"),
+        ("{1: 2}.items()", "assert sorted(f(0)) == [(1, 2)]"),
+        ("{1: 2}.values()", "assert list(f(0)) == [2]"),
+        ("__import__('collections').Counter('aab')", "assert f(0) == {'a': 2, 'b': 1}"),
+        ("__import__('collections').OrderedDict(a=1)", "assert f(0) == {'a': 1}"),
+        ("__import__('collections').namedtuple('P', 'x y')(1, 2)", "assert f(0) == (1, 2)"),
+        ("__import__('enum').IntEnum('E', 'a b').b", "assert f(0) == 2"),
+        (
+            "__import__('fractions').Fraction(1, 3)",
+            "from fractions import Fraction\nassert f(0) == Fraction(1, 3)",
+        ),
+        ("__import__('decimal').Decimal('0.10')", "from decimal import Decimal\nassert str(f(0)) == '0.10'"),
+        ("__import__('collections').deque([1])", "assert list(f(0)) == [1] and len(f(0)) == 1"),
+        ("__import__('re').match('a', 'ab')", "assert f(0)\nassert f(0).group() == 'a'"),
+        ("lambda y: y + 1", "assert f(0)(2) == 3"),
+    ],
+)
+def test_what_else_can_be_answered(sandbox: Sandbox, answer: str, test: str) -> None:
+    report = judged(sandbox, f"def f(x): return {answer}\n", test)
+    assert report.verdict == "passed", report
+
+
+def test_arguments_are_changed_in_place(sandbox: Sandbox) -> None:
+    program = "def f(a, b, c, d):\n    a.sort(); b['k'] = [1]; c.add(3); d.append(0)\n"
+    test = "a, b, c, d = [2, 1], {}, {1}, bytearray(b'x')\nassert f(a, b, c, d) is None\n"
+    assert (
+        judged(
+            sandbox, program, test + "assert (a, b, c, d) == ([1, 2], {'k': [1]}, {1, 3}, bytearray(b'x\\0'))"
+        ).verdict
+        == "passed"
+    )
+
+
+def test_state_lasts_from_test_to_test(sandbox: Sandbox) -> None:
+    assert (
+        judged(
+            sandbox,
+            "n = []\ndef f():\n    n.append(1)\n    return len(n)",
+            "assert f() == 1",
+            "assert f() == 2",
+        ).verdict
+        == "passed"
+    )
+
+
+def test_keywords_names_and_setup(sandbox: Sandbox) -> None:
+    program = "LIMIT = 7\ndef f(a, *, b=2): return a * b\n"
+    tests = (
+        "assert f(3, b=k) == 15",
+        "assert LIMIT == 7",
+        "assert f(**{'a': 1}) == 2",
+        "assert [f(i) for i in (1, 2)] == [2, 4]",
+    )
+    assert judged(sandbox, program, *tests, setup="k = 5").verdict == "passed"
+
+
+def test_objects_stay_with_the_candidate(sandbox: Sandbox) -> None:
+    program = """
+class Node:
+    def __init__(self, value): self.value, self.left = value, None
+class Stack:
+    def __init__(self): self.items = []
+    def push(self, x): self.items.append(x)
+    def __len__(self): return len(self.items)
+    def __getitem__(self, i): return self.items[i]
+    def __contains__(self, x): return x in self.items
+def depth(node): return 0 if node is None else 1 + depth(node.left)
+"""
+    setup = "root = Node(1)\nroot.left = Node(2)"
+    tests = (
+        "assert depth(root) == 2 and root.left.value == 2",
+        "s = Stack()\ns.push(4)\nassert len(s) == 1 and s[0] == 4 and 4 in s and s.items == [4] and s",
+        "assert root == root and not root != root",
+        "assert isinstance(root, Node) is True",
+    )
+    report = judged(sandbox, program, *tests, setup=setup)
+    assert [case.verdict for case in report.cases] == ["passed", "passed", "passed", "failed"]
+
+
+def test_exceptions_are_of_their_kind(sandbox: Sandbox) -> None:
+    program = "class Own(KeyError): pass\ndef f(x): raise {1: ValueError('one'), 2: Own('two')}[x]"
+    test = "try:\n    f({})\nexcept {}:\n    caught = True\nassert caught"
+    assert (
+        judged(sandbox, program, test.format(1, "ValueError"), test.format(2, "KeyError")).verdict == "passed"
+    )
+    case = judged(sandbox, program, test.format(1, "KeyError")).cases[0]
+    assert case.verdict == "raised" and case.detail is not None and "ValueError: one" in case.detail
+
+
+def test_a_failed_assertion_says_both_sides(sandbox: Sandbox) -> None:
+    tests = (
+        "assert f([1, 2]) == [1]",
+        "assert [1] == f([1, 2])",
+        "assert f(3) > 5, 'too small'",
+        "x = 2\nassert f(x) in (1,)",
+        "assert not f(1)",
+    )
+    cases = judged(sandbox, IDENTITY, *tests).cases
+    assert [case.verdict for case in cases] == ["failed"] * 5
+    assert [(case.got, case.expected, case.call) for case in cases[:4]] == [
+        ("[1, 2]", "[1]", "f([1, 2])"),
+        ("[1, 2]", "[1]", "f([1, 2])"),
+        ("3", "> 5", "f(3)"),
+        ("2", "in (1,)", "f(2)"),
+    ]
+    assert (
+        cases[2].detail == "'too small'" and cases[3].case == "assert f(x) in (1,)" and cases[4].got is None
+    )
+
+
+def test_the_entry_point_is_the_candidates(sandbox: Sandbox) -> None:
+    """HumanEval's form: the prompt defines helpers and a stub; `check` takes the candidate, or names it."""
+    prompt = "def helper(x):\n    return x + 1\n\ndef f(x):\n    '''Twice.'''\n"
+    test = "def check(candidate):\n    assert candidate(2) == 4\n    assert helper(f(1)) == 3\ncheck(f)"
+    program = prompt + "    return 2 * x\ndef helper(x): return 0\n"
+    assert judged(sandbox, program, test, setup=prompt, entry_points=("f",)).verdict == "passed"
+    assert judged(sandbox, prompt, test, setup=prompt, entry_points=("f",)).verdict == "failed"
+    assert judged(sandbox, "g = 1", test, setup=prompt, entry_points=("f",)).verdict == "raised"
+
+
+def test_a_builtin_is_the_candidates_only_by_name(sandbox: Sandbox) -> None:
+    program = "def sum(a, b): return a + b\ndef len(x): return 3\ndef f(x): return x\n"
+    assert judged(sandbox, program, "assert sum(1, 2) == 3", entry_points=("sum",)).verdict == "passed"
+    assert judged(sandbox, program, "assert len(f([1])) == 3").verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    "test",
+    ["assert f(object()) == 1", "assert f(lambda: 1) == 1", "assert f(f) == 1", "assert f('x' * 2**25) == 1"],
+)
+def test_what_cannot_be_asked_is_a_verdict(sandbox: Sandbox, test: str) -> None:
+    assert judged(sandbox, IDENTITY, test).verdict == "unrepresentable"
+
+
+def test_after_a_fatal_test_the_rest_run_in_a_fresh_pair(sandbox: Sandbox) -> None:
+    program = """
+import os
+n = []
+def f(x):
+    n.append(x)
+    if x == 2: os._exit(0)
+    while x == 4: pass
+    return len(n)
+"""
+    tests = (
+        "assert f(1) == 1",
+        "assert f(2) == 2",
+        "assert f(3) == 1",
+        "assert f(4) == 2",
+        "assert f(5) == 1",
+    )
+    report = judged(sandbox, program, *tests, wall=1)
+    assert [case.verdict for case in report.cases] == ["passed", "crashed", "passed", "timeout", "passed"]
+    assert report.share == 0.6 and report.verdict == "crashed"
+    stopped = judged(sandbox, program, *tests, wall=1, stop=True)
+    assert [case.verdict for case in stopped.cases] == [
+        "passed",
+        "crashed",
+        "unreached",
+        "unreached",
+        "unreached",
+    ]
+
+
+def test_fresh_pairs_are_bounded(sandbox: Sandbox) -> None:
+    suite = Suite(tuple(f"assert f({i})" for i in range(5)))
+    report = asyncio.run(check(sandbox, "import os\ndef f(x): os._exit(0)", suite, stop=False, pairs=2))
+    assert [case.verdict for case in report.cases] == ["crashed", "crashed", *["unreached"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("test", "verdict", "words"),
+    [
+        ("while True: f(1)", "timeout", None),
+        ("import os\nos._exit(0)", "crashed", "the code of the tests"),
+        ("import sys\nsys.exit(0)", "failed", "SystemExit"),
+        ("f(", "failed", "SyntaxError"),
+        ("raise ValueError('own')", "failed", "own"),
+        ("x = bytearray(10**12)", "failed", "MemoryError"),
+        ("open('/etc/passwd')", "failed", "FileNotFoundError"),
+        ('import __main__\n__main__.channel.send(\'"verdict":"passed"\')', "forged", "of its own making"),
+        ("import __main__\n__main__.channel.send('\"ask\":5')", "forged", "of its own making"),
+        (
+            'import __main__\n__main__.channel.send(\'"ask":{"op":"load","source":""}\')',
+            "forged",
+            "of its own making",
+        ),
+        (
+            "import os\nfor n in range(3, 99):\n    try: os.write(n, b'x\\n')\n    except OSError: pass",
+            "forged",
+            None,
+        ),
+    ],
+)
+def test_tests_are_contained_as_well(sandbox: Sandbox, test: str, verdict: str, words: str | None) -> None:
+    """Generated tests are a model's output, too; at worst they fail the candidate."""
+    case = judged(sandbox, IDENTITY, test, wall=2).cases[0]
+    assert case.verdict == verdict
+    assert words is None or (case.detail is not None and words in case.detail)
+
+
+def test_a_setup_that_fails_fails_all(sandbox: Sandbox) -> None:
+    cases = judged(sandbox, IDENTITY, "assert f(1) == 1", "assert True", setup="import nowhere").cases
+    assert [case.verdict for case in cases] == ["failed", "failed"]
+    assert cases[0].detail is not None and "nowhere" in cases[0].detail
+
+
+def test_a_program_that_does_not_load_fails_all_at_once(sandbox: Sandbox) -> None:
+    report = judged(sandbox, "import nowhere", *["assert f(1) == 1"] * 50)
+    assert {case.verdict for case in report.cases} == {"raised"}
+    assert "No module named 'nowhere'" in str(report.cases[49].detail)
+
+
+def test_many_calls_in_one_test(sandbox: Sandbox) -> None:
+    assert judged(sandbox, IDENTITY, "assert all(f(i) == i for i in range(2000))").verdict == "passed"
+
+
+def test_no_tests_are_an_error() -> None:
+    with pytest.raises(DataError, match="no tests"):
+        Suite(())
+
+
+def test_the_outputs_of_a_real_model(sandbox: Sandbox) -> None:
+    """CodeGen-16B's, one of each kind that was observed: data/README.md has their origin."""
+    words = {"timeout": "timeout", "AssertionError": "failed", "ok": "passed"}
+    lines = (Path(__file__).parent / "data" / "codegen16b.jsonl").read_text("utf-8").splitlines()
+    assert len(lines) == 14
+    for row in map(json.loads, lines):
+        name = row["entry_point"]
+        test = f"{row['test']}\ncheck({name})"
+        report = judged(sandbox, row["program"], test, wall=3, setup=row["prompt"], entry_points=(name,))
+        assert report.verdict == words.get(row["outcome"], "raised"), (row["outcome"], report)
+        # EOFError, NameError, …: what the program raised, as the earlier run saw it (boto3 is not there at all).
+        if report.verdict == "raised" and row["outcome"] not in ("NoRegionError", "SystemExit"):
+            assert row["outcome"] in str(report.cases[0].detail)

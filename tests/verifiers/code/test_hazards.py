@@ -1,0 +1,105 @@
+"""Each hazard is contained, and its verdict is right."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from metagen.verifiers.code.check import Suite, check
+from metagen.verifiers.code.sandbox import Sandbox
+from tests.verifiers.code.hazards import HAZARDS, HONEST, Hazard
+
+TESTS = Suite(("assert f(2) == 4", "assert f(3) == 9"))
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What a candidate would find if it got out: a secret, and servers that would let it in."""
+    place = tmp_path_factory.mktemp("targets")
+    secret = place / "secret"
+    secret.write_text("the user's")
+    secret.chmod(0o644)
+    abstract = f"metagen-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as named,
+        socket.socket(socket.AF_UNIX) as unnamed,
+    ):
+        named.bind(str(place / "socket"))
+        unnamed.bind(f"\0{abstract}")
+        named.listen()
+        unnamed.listen()
+        yield {
+            "{secret!r}": repr(str(secret)),
+            "{home!r}": repr(str(Path.home())),
+            "{port}": str(server.getsockname()[1]),
+            "{socket!r}": repr(str(place / "socket")),
+            "{abstract!r}": repr(abstract),
+        }
+
+
+@pytest.mark.parametrize("hazard", HAZARDS, ids=lambda hazard: hazard.name)
+def test_contained_and_judged(
+    hazard: Hazard, sandbox: Sandbox, targets: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("METAGEN_TEST_SECRET", "of the user")
+    program = hazard.program
+    for name, value in targets.items():
+        program = program.replace(name, value)
+    began = time.monotonic()
+    report = asyncio.run(check(sandbox, program, TESTS, limits=replace(sandbox.limits, wall=hazard.wall)))
+    took = time.monotonic() - began
+    assert report.verdict in hazard.verdicts, report
+    assert took < hazard.wall + 60
+    assert remains() == []
+
+
+def remains() -> list[str]:
+    """Processes and groups of sandboxes that are still there, a moment after their end."""
+    deadline = time.monotonic() + 10
+    while (left := processes() + groups()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
+
+
+def processes() -> list[str]:
+    """Processes that were started by this one and bubblewrap, alone or orphaned."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = status.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(word.endswith(b"bwrap") for word in words[:1]) and mine(status.parent):
+            found.append(b" ".join(words).decode(errors="replace"))
+    return found
+
+
+def mine(process: Path) -> bool:
+    """Whether a process descends from this one; workers that share the tests have sandboxes of their own."""
+    while process.name not in ("0", "1"):
+        if int(process.name) == os.getpid():
+            return True
+        try:
+            process = Path("/proc", (process / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return False
+
+
+def groups() -> list[str]:
+    return [str(p) for p in Path("/sys/fs/cgroup").glob(f"**/metagen-{os.getpid()}-*")]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(HAZARDS) >= 40
+    assert len({hazard.name for hazard in HAZARDS}) == len(HAZARDS)
+
+
+def test_what_is_honest_passes(sandbox: Sandbox) -> None:
+    assert asyncio.run(check(sandbox, HONEST, TESTS)).verdict == "passed"

@@ -1,0 +1,60 @@
+"""Which part of a sequence is the program."""
+
+import pytest
+
+from metagen.sequence import Prompt, Sequence
+from metagen.verifiers.code.program import CompletedProgram, FencedProgram
+
+PROMPT = 'def f(x):\n    """Twice x."""\n'
+
+
+def sequence(text: str, prompt: str = PROMPT) -> Sequence:
+    return Sequence.of(Prompt("p", text=prompt)).extend(text, finish="eos")
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("Here:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
+        ("```py\nx = 1\n```\n```text\n3\n```", "x = 1\n"),
+        ("```\nx = 1\n```", "x = 1\n"),
+        ("```python\nx = 1\n```\nBetter:\n```Python\nx = 2\n```", "x = 2\n"),
+        ("```python\nx = 1\ny = ", "x = 1\ny = "),
+        ("x = 1\n", "x = 1\n"),
+        ("  ```python title='a.py'\nx = 1\n  ```", "x = 1\n"),
+        ("```python\ns = '```'\n```", "s = '```'\n"),
+        ("", None),
+        ("```python\n\n```", None),
+    ],
+)
+def test_fenced(text: str, program: str | None) -> None:
+    assert FencedProgram().read(sequence(text)) == program
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("    return 2 * x\n", "    return 2 * x\n"),
+        ("    return 2 * x\nprint(f(1))\n", "    return 2 * x\n"),
+        (
+            "    return g(x)\n\ndef g(x):\n    return 2 * x\n\nif __name__ == '__main__':\n    f(1)\n",
+            "    return g(x)\n\ndef g(x):\n    return 2 * x\n\n",
+        ),
+        ("    return [\n1,\n]\n", "    return [\n"),
+        ("    return (\n        2 * x\n)\nf(2)", "    return (\n        2 * x\n)\n"),
+        ("return 2 * x", "return 2 * x"),
+        ("", ""),
+    ],
+)
+def test_completed(text: str, kept: str) -> None:
+    assert CompletedProgram().read(sequence(text)) == PROMPT + kept
+
+
+def test_completed_alone() -> None:
+    text = "    return g(x)\n\ndef g(x):\n    return 2 * x\n"
+    assert CompletedProgram(functions=False).read(sequence(text)) == PROMPT + "    return g(x)\n\n"
+
+
+def test_fingerprints_differ() -> None:
+    rules = (FencedProgram(), FencedProgram("cpp"), CompletedProgram(), CompletedProgram(functions=False))
+    assert len({rule.fingerprint for rule in rules}) == 4
