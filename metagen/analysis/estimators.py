@@ -92,7 +92,7 @@ def best_of_k(scores: ArrayLike, correct: ArrayLike, ks: Sequence[int]) -> AtK:
     share = np.where(correct & ~unscored, 1.0 / np.maximum(equal, 1), 0.0)
     rows = []
     for k in ks:
-        below = _subset_share(scores.shape[1], k)
+        below = subset_share(scores.shape[1], k)
         rows.append((share * (below[lower + equal] - below[lower])).sum(axis=1, where=~unscored))
     return AtK(tuple(ks), np.stack(rows), np.zeros((len(ks), len(scores))))
 
@@ -148,7 +148,7 @@ def _check(ks: Sequence[int], *arrays: NDArray[np.generic]) -> None:
         raise InputError(f"ks={list(ks)!r}: expected subset sizes between 1 and the pool's {n} samples")
 
 
-def _subset_share(n: int, k: int) -> Floats:
+def subset_share(n: int, k: int) -> Floats:
     """C(m, k) / C(n, k) for m = 0 … n: the share of k-subsets that lie within m given samples."""
     m = np.arange(n + 1, dtype=np.float64)
     inside = np.maximum(m - k, 0.0)

@@ -28,7 +28,7 @@ from metagen.errors import InputError
 Axis = Literal["samples", "tokens", "flops", "seconds"]
 
 #: Okabe and Ito's palette without yellow (too pale for a line), each with a marker and a line style.
-_STYLES: tuple[tuple[str, str, Any], ...] = (
+STYLES: tuple[tuple[str, str, Any], ...] = (
     ("#0072B2", "o", "-"),
     ("#D55E00", "s", (0, (5, 1.5))),
     ("#009E73", "^", (0, (1.2, 1.2))),
@@ -39,7 +39,7 @@ _STYLES: tuple[tuple[str, str, Any], ...] = (
 )
 #: Colours that follow the page where a figure is part of one.
 _VARIABLES = {
-    **{style[0]: f"--series-{i}" for i, style in enumerate(_STYLES)},
+    **{style[0]: f"--series-{i}" for i, style in enumerate(STYLES)},
     "#E4E4E4": "--grid",
     "#555555": "--ink-soft",
     "#333333": "--ink",
@@ -116,8 +116,8 @@ def curves(panels: Mapping[str, Sequence[Line]], *, x: Axis = "samples", title: 
     """
     _something(panels)
     styles = _styles(line.label for lines in panels.values() for line in lines)
-    with _style():
-        figure, grid = _small_multiples(len(panels), title, rows_of=3)
+    with style():
+        figure, grid = small_multiples(len(panels), title, rows_of=3)
         for axes, (name, lines) in zip(grid, panels.items(), strict=True):
             axes.set_title(name)
             for line in lines:
@@ -139,8 +139,8 @@ def accuracy_by_level(
     """
     _something(panels)
     styles = _styles(line.label for lines in panels.values() for line in lines)
-    with _style():
-        figure, grid = _small_multiples(len(panels), title, rows_of=3)
+    with style():
+        figure, grid = small_multiples(len(panels), title, rows_of=3)
         for axes, (name, lines) in zip(grid, panels.items(), strict=True):
             axes.set_title(name)
             _by_level(axes, lines, styles)
@@ -169,7 +169,7 @@ def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str 
     """
     _something(points)
     winners = frontier(points)
-    with _style():
+    with style():
         key = _key_width(winners)
         figure = _figure(5.1 + key, max(3.4, 1.1 + 0.24 * len(winners)), title)
         axes, names = figure.subplots(1, 2, width_ratios=(4.4, key))
@@ -203,7 +203,7 @@ def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str 
 def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     """Write `stem`.png (200 dpi) and `stem`.svg; equal figures give equal bytes. Returns both paths."""
     png, svg = (Path(f"{stem}{suffix}") for suffix in (".png", ".svg"))
-    with _style():
+    with style():
         figure.savefig(png, dpi=200, metadata={"Software": None})
         figure.savefig(svg, metadata={"Date": None})
     return png, svg
@@ -217,7 +217,7 @@ def inline(figure: Figure, name: str, title: str) -> str:
     of what is drawn around the lines.
     """
     written = StringIO()
-    with _style(), matplotlib.rc_context({"svg.fonttype": "none"}):
+    with style(), matplotlib.rc_context({"svg.fonttype": "none"}):
         figure.savefig(written, format="svg", metadata={"Date": None}, transparent=True)
     svg = written.getvalue()
     svg = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
@@ -233,7 +233,7 @@ def inline(figure: Figure, name: str, title: str) -> str:
 def swatch(label: str, labels: Sequence[str]) -> Figure:
     """The look of one of `labels` in the figures that show them all, for a legend that stands in a page."""
     colour, marker, dash = _styles(labels)[label]
-    with _style():
+    with style():
         figure = Figure(figsize=(0.6, 0.2))
         FigureCanvasAgg(figure)
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -255,7 +255,7 @@ def panel(
     """
     _something({title: lines})
     styles = _styles(labels)
-    with _style():
+    with style():
         figure = _figure(4.3, 3.2, "")
         axes = figure.subplots()
         axes.set_title(title)
@@ -271,7 +271,8 @@ def panel(
     return figure
 
 
-def _style() -> AbstractContextManager[None]:
+def style() -> AbstractContextManager[None]:
+    """What all figures share; to be held while one is made or written."""
     return matplotlib.rc_context(_RC)
 
 
@@ -283,12 +284,12 @@ def _something(given: Mapping[str, Sequence[Line]] | Sequence[Point]) -> None:
 def _styles(labels: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
     """A look for each label, in order of first appearance; beyond the palette, looks mix anew."""
     names = list(dict.fromkeys(labels))
-    size = len(_STYLES)
+    size = len(STYLES)
     return {
         name: (
-            _STYLES[i % size][0],
-            _STYLES[(i + i // size) % size][1],
-            _STYLES[(i + 2 * (i // size)) % size][2],
+            STYLES[i % size][0],
+            STYLES[(i + i // size) % size][1],
+            STYLES[(i + 2 * (i // size)) % size][2],
         )
         for i, name in enumerate(names)
     }
@@ -302,7 +303,8 @@ def _figure(width: float, height: float, title: str) -> Figure:
     return figure
 
 
-def _small_multiples(count: int, title: str, rows_of: int) -> tuple[Figure, list[Axes]]:
+def small_multiples(count: int, title: str, rows_of: int) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels of one scale, at most `rows_of` in a row."""
     columns = min(count, rows_of)
     rows = ceil(count / columns)
     width = 5.6 if columns == 1 else 3.1 * columns + 0.5

@@ -6,7 +6,6 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from typing import ClassVar
 
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
@@ -18,9 +17,14 @@ from metagen.sequence import Score, Sequence, digest
 class Verifier(ABC):
     """v(sequence) in [0, 1]: outcome verifiers score the whole, process verifiers each step."""
 
-    #: Made with the reference answer: marked as such in every result.
-    oracle: ClassVar[bool] = False
     name: str = "verifier"
+    #: Verifiers that it is made of; they score, record and charge themselves.
+    members: Ordered[Verifier] = ()
+
+    @property
+    def oracle(self) -> bool:
+        """Made with the reference answer: marked as such in every result."""
+        return any(member.oracle for member in self.members)
 
     @property
     @abstractmethod
@@ -98,7 +102,7 @@ def score_of(row: Row) -> Score:
 class Answer:
     """What a sequence answers. text: as written; key: canonical, equal for equal answers.
 
-    key None: there is no answer, or none that can be read; `verdict` says which.
+    key None: there is no answer, or none that can be read; `verdict` says which: `missing`, `unparsable` or `timeout`.
     """
 
     text: str | None = None

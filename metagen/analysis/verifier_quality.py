@@ -1,0 +1,315 @@
+"""How good a verifier is, from a pool that it has scored and a grader has judged: arrays in, figures out.
+
+AUC says how well it tells right from wrong; the curve of best-of-n, beside what an oracle would choose from the
+same samples, what that is worth. Its error rates predict that curve, if its errors depend on nothing but correctness.
+Where the measured curve is another, they depend on more: on the problem, or on what wrong samples have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metagen.analysis.bootstrap import interval
+from metagen.analysis.calibration import brier_score, reliability
+from metagen.analysis.error_rates import ErrorRates, error_rates, predicted_by_group, predicted_in_pool
+from metagen.analysis.estimators import best_of_k, pass_at_k, subset_share
+from metagen.analysis.first_error import FirstError, first_error
+from metagen.analysis.ragged import Floats, Pool, Rows, padded
+from metagen.analysis.ranks import standing
+from metagen.analysis.selection import Fall, over_optimisation, pooled_auc, problem_aucs
+from metagen.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over problems, with bounds (BCa bootstrap over problems). NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Estimate:
+        """From one value for each problem; NaN are problems that have none."""
+        x = np.asarray(values, dtype=np.float64)
+        x = x[~np.isnan(x)]
+        return cls.rows(x[None])[0] if x.size else cls(float("nan"), float("nan"), float("nan"))
+
+    @classmethod
+    def rows(cls, values: Floats, *, proportion: bool = False) -> list[Estimate]:
+        """One for each row of [rows, problems]; all share the resamples."""
+        found = interval(values, proportion=proportion)
+        return [cls(*map(float, row)) for row in zip(found.estimate, found.low, found.high, strict=True)]
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class AtN:
+    """Best-of-n at one n. Accuracies are estimates for n fresh samples, from subsets of the pools.
+
+    chosen: by the verifier's score. oracle: a right one if there is one (pass@n). regret: oracle less chosen.
+    predicted: for `chosen`, from the score's distribution among right and wrong samples. gap: predicted less chosen.
+    accepted: choosing at random among what scores at least the threshold, or among all if nothing does;
+    accepted_predicted: the same from the two error rates. score: the mean score of the chosen. kl: log n − (n
+    − 1) / n, nats: how far best-of-n is from the generator at most.
+    """
+
+    n: int
+    chosen: Estimate
+    oracle: Estimate
+    regret: Estimate
+    predicted: float
+    gap: Estimate
+    accepted: float
+    accepted_predicted: float
+    score: float
+    kl: float
+
+
+@dataclass(frozen=True, slots=True)
+class LengthBias:
+    """How far a verifier prefers length for its own sake.
+
+    preference: P(the longer of two scores higher) + ½ P(equal), of pairs of one problem that are alike in
+    correctness; ½ is no bias. chosen: by n, the mean length of the best of n over the mean length of all.
+    """
+
+    preference: Estimate
+    chosen: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierQuality:
+    """The report on one verifier. Fields that need what was not given are None.
+
+    unscored: share of samples without a score. auc: within problems. pooled_auc: over all samples, where telling easy
+    problems from hard ones counts as well. limit: the mean over problems of what `accepted` tends to. ece,
+    brier: calibration.
+    """
+
+    problems: int
+    samples: int
+    accuracy: float
+    unscored: float
+    auc: Estimate
+    pooled_auc: float
+    ece: float
+    brier: float
+    rates: ErrorRates
+    limit: float
+    curve: tuple[AtN, ...]
+    fall: Fall | None
+    length: LengthBias | None
+    first_error: FirstError | None
+
+    def markdown(self) -> str:
+        """The report as text with a table."""
+        return "\n".join(_lines(self)) + "\n"
+
+
+def verifier_quality(
+    scores: Rows,
+    correct: Rows,
+    *,
+    lengths: Rows | None = None,
+    steps: Sequence[ArrayLike] | None = None,
+    first_errors: ArrayLike | None = None,
+    step_threshold: float = 0.5,
+    threshold: float | None = None,
+    ns: Sequence[int] | None = None,
+    groups: ArrayLike | None = None,
+) -> VerifierQuality:
+    """The report from arrays [problems, samples], or rows of unequal length.
+
+    scores: in [0, 1], NaN where there is none. correct: of every sample. lengths: in any unit. steps,
+    first_errors: for a process verifier, of any solutions, as of `first_error`. threshold: above which a
+    sample is accepted; by default chosen on these data, which flatters. ns: powers of two up to the smallest
+    pool by default. Raises InputError for shapes that do not fit, n beyond the smallest pool, and where all
+    samples are right, or all wrong.
+    """
+    pool = Pool.of(scores, correct)
+    ns = _sizes(pool, ns)
+    rates = error_rates(pool, threshold)
+    chosen = best_of_n(pool, ns)
+    curve = _curve(pool, ns, chosen, rates, groups)
+    counts = pool.correct.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        limits = rates.limit(counts / pool.sizes)
+    if (steps is None) != (first_errors is None):
+        raise InputError("first errors need both steps= and first_errors=, and one of them is missing")
+    found = None
+    if steps is not None and first_errors is not None:
+        found = first_error(steps, first_errors, threshold=step_threshold)
+    return VerifierQuality(
+        problems=len(pool.sizes),
+        samples=int(pool.sizes.sum()),
+        accuracy=float((counts / pool.sizes).mean()),
+        unscored=1.0 - float(pool.scored.sum() / pool.sizes.sum()),
+        auc=Estimate.of(aucs(pool)),
+        pooled_auc=pooled_auc(pool.scores[pool.present][None], pool.correct[pool.present][None]),
+        ece=reliability(scores, correct).expected_error,
+        brier=brier_score(scores, correct),
+        rates=rates,
+        limit=float(np.nanmean(limits)) if not np.isnan(limits).all() else float("nan"),
+        curve=curve,
+        fall=over_optimisation(chosen, ns) if len(ns) > 1 else None,
+        length=length_bias(pool, lengths, ns) if lengths is not None else None,
+        first_error=found,
+    )
+
+
+def aucs(pool: Pool) -> Floats:
+    """AUC of each problem, NaN where it has no right, or no wrong sample with a score."""
+    return problem_aucs(pool.scores, pool.correct)
+
+
+def best_of_n(pool: Pool, ns: Sequence[int]) -> Floats:
+    """Accuracy of the best of n, [len(ns), problems]; exact over the n-subsets of each problem's pool."""
+    result = np.empty((len(ns), len(pool.sizes)))
+    for rows, scores, correct in pool.by_size():
+        result[:, rows] = best_of_k(scores, correct, ns).accuracy
+    return result
+
+
+def coverage(pool: Pool, ns: Sequence[int]) -> Floats:
+    """What an oracle would choose: pass@n, [len(ns), problems]."""
+    return pass_at_k(pool.sizes, pool.correct.sum(axis=1), np.asarray(ns)[:, None])
+
+
+def regret(pool: Pool, ns: Sequence[int]) -> Floats:
+    """pass@n less the accuracy of the best of n: what choosing by this verifier loses to an oracle, [len(ns),
+    problems].
+    """
+    return coverage(pool, ns) - best_of_n(pool, ns)
+
+
+def chosen_shares(scores: ArrayLike, k: int) -> Floats:
+    """P(a sample is the best of k drawn from its row), [problems, samples]; ties are shared, NaN scores never
+    chosen.
+    """
+    x = np.asarray(scores, dtype=np.float64)
+    lower, equal = standing(x)
+    lower = lower + np.isnan(x).sum(axis=1, keepdims=True)
+    below = subset_share(x.shape[1], k)
+    return np.asarray(
+        np.where(np.isnan(x), 0.0, (below[lower + equal] - below[lower]) / np.maximum(equal, 1))
+    )
+
+
+def mean_of_chosen(pool: Pool, values: Rows, ns: Sequence[int]) -> Floats:
+    """The mean of `values` (length, score, …) over what best-of-n chooses, [len(ns), problems]; NaN if it
+    never can.
+    """
+    x = padded(values)
+    if x.shape != pool.scores.shape or np.isnan(x[pool.present]).any():
+        raise InputError(f"values {x.shape} for samples {pool.scores.shape}: expected one for each sample")
+    result = np.full((len(ns), len(pool.sizes)), np.nan)
+    for rows, scores, _ in pool.by_size():
+        given = x[rows, : scores.shape[1]]
+        for i, n in enumerate(ns):
+            shares = chosen_shares(scores, n)
+            total = shares.sum(axis=1)
+            some = total > 0.0
+            result[i, rows[some]] = (shares * given).sum(axis=1)[some] / total[some]
+    return result
+
+
+def length_bias(pool: Pool, lengths: Rows, ns: Sequence[int]) -> LengthBias:
+    """Whether longer samples score higher among those that are equally right. lengths: one for each sample."""
+    x = padded(lengths)
+    relative = mean_of_chosen(pool, lengths, ns)
+    means = np.array([row[:size].mean() for row, size in zip(x, pool.sizes, strict=True)])
+    preference = []
+    for scores, right, long, size in zip(pool.scores, pool.correct, x, pool.sizes, strict=True):
+        s, r, m = scores[:size], right[:size], long[:size]
+        pairs = (m[:, None] > m) & (r[:, None] == r) & ~np.isnan(s)[:, None] & ~np.isnan(s)
+        wins = (s[:, None] > s) + 0.5 * (s[:, None] == s)
+        preference.append(wins[pairs].mean() if pairs.any() else np.nan)
+    ratios = [(n, float(np.nanmean(row / means))) for n, row in zip(ns, relative, strict=True)]
+    return LengthBias(Estimate.of(preference), tuple(ratios))
+
+
+def _sizes(pool: Pool, ns: Sequence[int] | None) -> list[int]:
+    smallest = int(pool.sizes.min())
+    if ns is None:
+        return [1 << i for i in range(smallest.bit_length())]
+    if not ns or min(ns) < 1 or max(ns) > smallest:
+        raise InputError(
+            f"ns={list(ns)!r}: expected numbers from 1 to the {smallest} samples of the smallest pool"
+        )
+    return sorted(set(ns))
+
+
+def _curve(
+    pool: Pool, ns: list[int], chosen: Floats, rates: ErrorRates, groups: ArrayLike | None
+) -> tuple[AtN, ...]:
+    best = predicted_by_group(pool, ns, groups)
+    two = predicted_in_pool(pool.correct.sum(axis=1), pool.sizes, rates.levels, ns)
+    oracle = coverage(pool, ns)
+    accepted = np.where(pool.present, np.nan_to_num(pool.scores, nan=-np.inf) >= rates.threshold, np.nan)
+    measured = best_of_n(Pool(accepted.astype(np.float64), pool.correct, pool.sizes), ns)
+    proxy = mean_of_chosen(pool, np.where(pool.scored, pool.scores, np.where(pool.present, 0.0, np.nan)), ns)
+    accuracies = Estimate.rows(np.concatenate((chosen, oracle)), proportion=True)
+    differences = Estimate.rows(np.concatenate((oracle - chosen, best - chosen)))
+    return tuple(
+        AtN(
+            n,
+            chosen=accuracies[i],
+            oracle=accuracies[i + len(ns)],
+            regret=differences[i],
+            predicted=float(best[i].mean()),
+            gap=differences[i + len(ns)],
+            accepted=float(measured[i].mean()),
+            accepted_predicted=float(two[i].mean()),
+            score=float(np.nanmean(proxy[i])),
+            kl=float(np.log(n) - (n - 1) / n),
+        )
+        for i, n in enumerate(ns)
+    )
+
+
+def _lines(q: VerifierQuality) -> Iterator[str]:
+    yield (
+        f"{q.problems} problems, {q.samples} samples, {q.accuracy:.1%} of them right, "
+        f"{q.unscored:.1%} without a score."
+    )
+    yield ""
+    yield f"- AUC within problems {q.auc}; pooled {q.pooled_auc:.3f}"
+    yield f"- calibration error {q.ece:.3f}, Brier score {q.brier:.3f}"
+    yield (
+        f"- accepting what scores at least {q.rates.threshold:.3g}: {q.rates.true_positive:.1%} of the right and "
+        f"{q.rates.false_positive:.1%} of the wrong samples; resampling tends to {q.limit:.1%}"
+    )
+    if q.fall is not None:
+        d = q.fall.difference
+        said = "falls" if q.fall.found else "no fall found"
+        yield (
+            f"- over-optimisation: {said} from n = {q.fall.peak} ({q.fall.at_peak:.1%}) to n = {q.fall.largest} "
+            f"({q.fall.at_largest:.1%}), difference [{d.low:.3f}, {d.high:.3f}]"
+        )
+    if q.length is not None:
+        n, ratio = q.length.chosen[-1]
+        yield (
+            f"- the longer of two equally right samples wins {q.length.preference}; "
+            f"best of {n} is {ratio:.2f} × as long"
+        )
+    if q.first_error is not None:
+        e = q.first_error
+        yield (
+            f"- first error at threshold {e.threshold:.3g}: F1 {e.f1:.3f} ({e.erroneous:.1%} of {e.counts[0]} "
+            f"solutions with an error, {e.correct:.1%} of {e.counts[1]} without)"
+        )
+    yield ""
+    yield "| n | best of n | oracle | regret | predicted | accepted at random | predicted | score | KL ≤ |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for a in q.curve:
+        yield (
+            f"| {a.n} | {a.chosen} | {a.oracle.value:.3f} | {a.regret} | {a.predicted:.3f} | {a.accepted:.3f} "
+            f"| {a.accepted_predicted:.3f} | {a.score:.3f} | {a.kl:.2f} |"
+        )

@@ -1,0 +1,1 @@
+"""Generative verifiers: language models as judges, asked in words, whose verdict is a label and its probability."""

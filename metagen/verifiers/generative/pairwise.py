@@ -1,0 +1,233 @@
+"""Pairwise preference: a judge compares two completions, in both orders, so that no place is an advantage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+from dataclasses import replace
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metagen.errors import InputError
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence, digest
+from metagen.verifiers.base import UNSCORED, Verifier
+from metagen.verifiers.generative.judge import Asked, Judge
+from metagen.verifiers.utility.pairs import Pair, PairUtility
+
+Merge = Literal["mean", "log-odds"]
+Matrix = NDArray[np.float64]
+#: wins[i, j], how much i was preferred to j, → the strength of each, in log-odds.
+Strengths = Callable[[Matrix], NDArray[np.float64]]
+#: Probabilities are kept this far from 0 and 1 where log-odds are taken.
+EDGE = 1e-9
+
+
+class PairwiseJudge:
+    """P(a is better than b), asked in both orders: p₁ with a first, p₂ with b first.
+
+    merge: `mean` takes ½ (p₁ + 1 − p₂), in which a bonus on the probability of the first place cancels;
+    `log-odds` the mean of the two log-odds for a, in which a bonus on the log-odds cancels. Either way P(a, b)
+    = 1 − P(b, a). Equal texts are ½ and not asked about. A text that writes the judge's cue loses against one
+    that does not, with the verdict `forged`. Raises InputError for a judge that is asked about single completions.
+    """
+
+    def __init__(self, judge: Judge, *, merge: Merge = "mean") -> None:
+        if "first" not in judge.question.places:
+            raise InputError(
+                "the judge's question is about one answer; use PREFERENCE, or one with {first} and {second}"
+            )
+        if merge not in get_args(Merge):
+            raise InputError(f"merge={merge!r}: expected one of {', '.join(get_args(Merge))}")
+        self.judge, self.merge = judge, merge
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the judge has a part that knows the reference answer."""
+        return self.judge.oracle
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("pairwise judge", self.judge.fingerprint, self.merge).hex()
+
+    async def compare(self, pairs: Ordered[Pair], *, scope: Scope) -> list[Score]:
+        """P(first of the pair is better), one for each pair, in order; raw: its log-odds, where they are finite.
+
+        A pair is asked once, whichever way round it comes. Verdicts are the judge's; BudgetExhausted if a budget left
+        out all. Raises InputError for a pair that answers two prompts.
+        """
+        keys = [_key(a, b) for a, b in pairs]
+        known: dict[tuple[bytes, bytes], Score] = {}
+        asked: dict[tuple[bytes, bytes], Pair] = {}
+        for key, pair in zip(keys, pairs, strict=True):
+            a, b = pair if key == (pair[0].digest, pair[1].digest) else pair[::-1]
+            if (score := self._unasked(a, b)) is not None:
+                known[key] = score
+            else:
+                asked[key] = a, b
+        both = [self._ask(*order) for a, b in asked.values() for order in ((a, b), (b, a))]
+        answers = await self.judge.ask(both, scope)
+        for i, key in enumerate(asked):
+            known[key] = self._merged(answers[2 * i], answers[2 * i + 1])
+        return [
+            known[key] if key == (pair[0].digest, pair[1].digest) else _other(known[key])
+            for key, pair in zip(keys, pairs, strict=True)
+        ]
+
+    def _unasked(self, a: Sequence, b: Sequence) -> Score | None:
+        if a.prompt.digest != b.prompt.digest:
+            raise InputError(
+                f"completions of two prompts cannot be compared ({a.prompt.problem_id!r}, {b.prompt.problem_id!r})"
+            )
+        if a.text == b.text:
+            return Score(0.5, raw=0.0)
+        forged = self.judge.question.forged(a.text), self.judge.question.forged(b.text)
+        if not any(forged):
+            return None
+        return Score(0.5 if all(forged) else float(forged[1]), verdict="forged")
+
+    def _ask(self, first: Sequence, second: Sequence) -> Asked:
+        prompt = self.judge.question.prompt(first.prompt, first=first.text, second=second.text)
+        return Asked(digest(first.digest, second.digest), prompt)
+
+    def _merged(self, forward: Score, backward: Score) -> Score:
+        for score in (forward, backward):
+            if score.value is None:
+                return score
+        assert forward.value is not None
+        assert backward.value is not None
+        if self.merge == "mean":
+            value = (forward.value + 1.0 - backward.value) / 2.0
+        else:
+            value = 1.0 / (1.0 + math.exp((_log_odds(backward.value) - _log_odds(forward.value)) / 2.0))
+        raw = _log_odds(value) if 0.0 < value < 1.0 else None
+        return Score(value, raw=raw, feedback=forward.feedback)
+
+
+class PreferenceUtility(PairUtility):
+    """u(y, y') = P(y is better than y'): minimum Bayes risk then takes the highest win rate among the samples.
+
+    Where everyone meets everyone, that is the candidate of the highest strength by Bradley and Terry as well.
+    """
+
+    name = "preference"
+
+    def __init__(self, judge: PairwiseJudge) -> None:
+        self._judge = judge
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("preference utility", self._judge.fingerprint).hex()
+
+    async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
+        scores = await self._judge.compare(pairs, scope=scope)
+        return [math.nan if score.value is None else score.value for score in scores]
+
+
+class TournamentVerifier(Verifier):
+    """Scores each sequence against the others that are scored with it: a value says nothing beside another set's.
+
+    meetings: opponents of each (fewer if there are fewer); None: everyone meets everyone. The schedule depends
+    on what is compared and not on its order. strengths: None gives the win rate, the mean of P(better) over
+    the opponents; a function of the matrix of wins gives strengths θ in log-odds, such as `bradley_terry(wins,
+    prior=0.5).theta` from `metagen.analysis.preference`, which also takes into account whom one has met; the
+    value is then σ(θ), raw θ. Completions of different prompts do not meet. One without a known comparison has
+    the verdict `unscored`; one by itself scores ½.
+    """
+
+    def __init__(
+        self,
+        judge: PairwiseJudge,
+        *,
+        meetings: int | None = None,
+        strengths: Strengths | None = None,
+        name: str = "tournament",
+    ) -> None:
+        if meetings is not None and meetings < 1:
+            raise InputError(
+                f"meetings={meetings!r}: expected the number of opponents, at least 1, or None for all"
+            )
+        self._judge, self._meetings, self._strengths, self.name = judge, meetings, strengths, name
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the judge has a part that knows the reference answer."""
+        return self._judge.oracle
+
+    @property
+    def fingerprint(self) -> str:
+        f = self._strengths
+        ranked = "" if f is None else f"{getattr(f, '__module__', '')}.{getattr(f, '__qualname__', repr(f))}"
+        return digest("tournament", self._judge.fingerprint, str(self._meetings), ranked).hex()
+
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        distinct = {s.digest: s for s in sorted(sequences, key=lambda s: s.digest)}
+        groups: dict[bytes, list[Sequence]] = {}
+        for s in distinct.values():
+            groups.setdefault(s.prompt.digest, []).append(s)
+        plans = [(group, schedule(len(group), self._meetings)) for group in groups.values()]
+        pairs = [(group[i], group[j]) for group, plan in plans for i, j in plan]
+        results = iter(await self._judge.compare(pairs, scope=scope))
+        scores: dict[bytes, Score] = {}
+        for group, plan in plans:
+            wins = np.zeros((len(group), len(group)))
+            for i, j in plan:
+                value = next(results).value
+                if value is not None:
+                    wins[i, j] += value
+                    wins[j, i] += 1.0 - value
+            scores |= dict(zip((s.digest for s in group), self._ranked(wins), strict=True))
+        return [replace(scores[s.digest], oracle=self.oracle) for s in sequences]
+
+    def _ranked(self, wins: Matrix) -> list[Score]:
+        if len(wins) == 1:
+            return [Score(0.5)]
+        met = (wins + wins.T).sum(axis=1)
+        scores = [UNSCORED] * len(wins)
+        there = np.flatnonzero(met)
+        if self._strengths is None:
+            for i in there:
+                scores[i] = Score(min(1.0, float(wins[i].sum() / met[i])))
+        elif there.size:
+            theta = self._strengths(wins[np.ix_(there, there)])
+            for i, strength in zip(there, theta, strict=True):
+                scores[i] = Score(_sigmoid(float(strength)), raw=float(strength))
+        return scores
+
+
+def schedule(n: int, meetings: int | None) -> list[tuple[int, int]]:
+    """Who meets whom among n: everyone the next d in a circle, d = 1, 2, …; the graph is connected from the
+    first round on.
+
+    Each has at least min(meetings, n − 1) opponents (one more, where the number is odd). All of one round come
+    before the next, so where a budget ends, all have met about as many.
+    """
+    reach = n // 2 if meetings is None else min(n // 2, (meetings + 1) // 2)
+    plan = []
+    for d in range(1, reach + 1):
+        # With n even, the round at half the circle meets each pair twice.
+        plan += [(i, (i + d) % n) for i in range(n // 2 if 2 * d == n else n)]
+    return plan
+
+
+def _key(a: Sequence, b: Sequence) -> tuple[bytes, bytes]:
+    return (a.digest, b.digest) if a.digest <= b.digest else (b.digest, a.digest)
+
+
+def _other(score: Score) -> Score:
+    """The same comparison, seen from the other side."""
+    if score.value is None:
+        return score
+    return replace(score, value=1.0 - score.value, raw=None if score.raw is None else -score.raw)
+
+
+def _log_odds(p: float) -> float:
+    p = min(1.0 - EDGE, max(EDGE, p))
+    return math.log(p) - math.log1p(-p)
+
+
+def _sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))

@@ -1,0 +1,1 @@
+"""Utilities u(y, y'): how good y is if y' were right; what minimum Bayes risk decoding maximises."""

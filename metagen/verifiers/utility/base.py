@@ -1,0 +1,182 @@
+"""Utility: the expected utility of each candidate, and the matrix on request, computed at once."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence as Ordered
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metagen.errors import InputError, UnsupportedError
+from metagen.scope import Scope
+from metagen.sequence import Sequence, digest
+from metagen.verifiers.base import AnswerRule
+
+Matrix: TypeAlias = NDArray[np.float64]
+Vector: TypeAlias = NDArray[np.float64]
+Weights: TypeAlias = Ordered[float | None]
+
+
+class Utility(ABC):
+    """u(y, y'): how good the candidate y is if the reference y' were right. Larger is better, 1 is perfect.
+
+    Minimum Bayes risk decoding returns argmax_y E_{y' ~ p} u(y, y'); the samples themselves stand for p.
+    """
+
+    name: str = "utility"
+    #: u(y, y') = u(y', y): candidates that are their own references are compared once.
+    symmetric: bool = False
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Names the utility: equal fingerprints promise equal values."""
+
+    @abstractmethod
+    async def matrix(
+        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+    ) -> Matrix:
+        """`[i, j]` is u(candidate i, reference j), float64. Without references, the candidates are their own.
+
+        NaN: not known, because a budget ended or a judge said nothing that can be read. BudgetExhausted where a
+        budget left nothing of it.
+        """
+
+    async def expected(
+        self,
+        candidates: Ordered[Sequence],
+        references: Ordered[Sequence] | None = None,
+        weights: Weights | None = None,
+        *,
+        scope: Scope,
+    ) -> Vector:
+        """Σ_j w_j u(y_i, y'_j) / Σ_j w_j of each candidate i; the mean without weights, which belong to references.
+
+        See `expected_utility` for what is unknown, and for the errors.
+        """
+        return expected_utility(await self.matrix(candidates, references, scope=scope), weights)
+
+
+def expected_utility(matrix: Matrix, weights: Weights | None = None) -> Vector:
+    """The weighted mean of each row over the references; the sums are exact before rounding, so that order is nothing.
+
+    matrix: (candidates × references). NaN in it is left out of both sums; a row of nothing else is NaN. A weight of
+    None (no score) counts nothing; where weights sum to zero, so does the utility.
+    Raises InputError for no candidates, no references, and weights that are negative, infinite or too many or few.
+    """
+    some(*matrix.shape)
+    w = weight_array(weights, matrix.shape[1])
+    known = ~np.isnan(matrix)
+    if known.all():
+        total = math.fsum(w)
+        sums = [math.fsum(row) for row in (matrix * w).tolist()]
+        return np.array(sums) / total if total else np.zeros(len(sums))
+    return np.array([_mean(row[k], w[k]) for row, k in zip(matrix, known, strict=True)])
+
+
+def some(candidates: int, references: int) -> None:
+    """InputError unless there is at least one of each."""
+    if not candidates or not references:
+        raise InputError(
+            f"{candidates} candidates and {references} references; expected at least one of each"
+        )
+
+
+def weight_array(weights: Weights | None, references: int) -> Vector:
+    """One weight per reference, None read as 0. Raises InputError as `expected_utility` says."""
+    if weights is None:
+        return np.ones(references)
+    if len(weights) != references:
+        raise InputError(f"{len(weights)} weights for {references} references; expected one each")
+    w = np.array([value or 0.0 for value in weights])
+    if not (np.isfinite(w) & (w >= 0)).all():
+        worst = float(w[~(np.isfinite(w) & (w >= 0))][0])
+        raise InputError(f"a reference has the weight {worst!r}; expected a number ≥ 0, or None for no score")
+    return w
+
+
+def _mean(row: Vector, weights: Vector) -> float:
+    total = math.fsum(weights)
+    if not row.size:
+        return math.nan
+    return math.fsum(row * weights) / total if total else 0.0
+
+
+class TextUtility(Utility):
+    """A utility that is a pure function of two texts. It makes no calls; equal texts are compared once.
+
+    answer: compares what this rule reads (nothing is the empty text) instead of the whole completions.
+    """
+
+    def __init__(self, *, answer: AnswerRule | None = None) -> None:
+        self._answer = answer
+
+    @property
+    def fingerprint(self) -> str:
+        rule = self._answer.fingerprint if self._answer else ""
+        return digest(type(self).__qualname__, self.options(), rule).hex()
+
+    def options(self) -> str:
+        """What tells two utilities of this class apart."""
+        return ""
+
+    @abstractmethod
+    def compare(self, candidates: list[str], references: list[str] | None) -> Matrix:
+        """The matrix of distinct texts, in their natural order; references None: the candidates."""
+
+    async def matrix(
+        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+    ) -> Matrix:
+        if (nothing := without_pairs(candidates, references)) is not None:
+            return nothing
+        texts, rows = distinct(await self.texts(candidates))
+        if references is None:
+            values, columns = await asyncio.to_thread(self.compare, texts, None), rows
+        else:
+            others, columns = distinct(await self.texts(references))
+            values = await asyncio.to_thread(self.compare, texts, others)
+        return values[np.ix_(rows, columns)]
+
+    async def texts(self, sequences: Ordered[Sequence]) -> list[str]:
+        """What is compared."""
+        return await texts_of(sequences, self._answer)
+
+
+def without_pairs(candidates: Ordered[object], references: Ordered[object] | None) -> Matrix | None:
+    """The matrix, if it has no entries; else None."""
+    shape = len(candidates), len(candidates if references is None else references)
+    return np.empty(shape) if 0 in shape else None
+
+
+async def texts_of(sequences: Ordered[Sequence], answer: AnswerRule | None) -> list[str]:
+    """The completions; with a rule, the answers that it reads in them, nothing being the empty text."""
+    if answer is None:
+        return [s.text for s in sequences]
+    return [found.text or "" for found in await answer.read(sequences)]
+
+
+def distinct(texts: Ordered[str]) -> tuple[list[str], NDArray[np.intp]]:
+    """The distinct texts, sorted, and the place of each text among them."""
+    kept = sorted(set(texts))
+    place = {text: i for i, text in enumerate(kept)}
+    return kept, np.array([place[text] for text in texts], dtype=np.intp)
+
+
+def merged(weights: Vector, place: NDArray[np.intp]) -> Vector:
+    """The weights of distinct texts, from those of all texts and the place of each: exact sums, rounded once."""
+    return np.array([math.fsum(weights[place == i]) for i in range(int(place.max()) + 1)])
+
+
+def library(name: str, needed_by: str) -> Any:
+    """An optional library, when the utility is made; UnsupportedError that says how to install it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{needed_by} needs {name!r}, which cannot be imported ({error}); pip install 'metagen[text]'"
+        ) from error

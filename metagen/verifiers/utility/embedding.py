@@ -1,0 +1,123 @@
+"""Embedding cosine: how near two texts lie in the space of an embedding model."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from collections.abc import Sequence as Ordered
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metagen.call import Ended, Item, Outcome, Request
+from metagen.cost import Usage
+from metagen.errors import InputError
+from metagen.scope import Scope
+from metagen.sequence import Sequence, digest
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.utility.base import Matrix, Utility, distinct, texts_of, without_pairs
+
+
+class Embedder(Protocol):
+    """Gives each text a vector."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Names the model: equal fingerprints promise equal vectors."""
+
+    @abstractmethod
+    async def embed(self, texts: list[str]) -> NDArray[Any]:
+        """(texts × dimensions), finite."""
+
+    @abstractmethod
+    def usage(self, text: str) -> Usage:
+        """What embedding this text takes, known before it is done."""
+
+
+class EmbeddingCosine(Utility):
+    """The cosine of the angle between the embeddings, in [−1, 1]; 0 with a vector of zeros.
+
+    Each distinct text is embedded once: a leaf call, recorded in single precision and charged.
+    answer: compares what this rule reads instead of the whole completions.
+    """
+
+    name = "embedding"
+    symmetric = True
+
+    def __init__(self, embedder: Embedder, *, answer: AnswerRule | None = None) -> None:
+        self._embedder, self._answer = embedder, answer
+
+    @property
+    def fingerprint(self) -> str:
+        rule = self._answer.fingerprint if self._answer else ""
+        return digest("embedding cosine", self._embedder.fingerprint, rule).hex()
+
+    async def matrix(
+        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+    ) -> Matrix:
+        if (nothing := without_pairs(candidates, references)) is not None:
+            return nothing
+        sequences, first = [*candidates, *(references or ())], len(candidates)
+        texts, place = distinct(await texts_of(sequences, self._answer))
+        vectors = await self._vectors(texts, scope)
+        length = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit = vectors / np.where(length == 0, 1.0, length)
+        cosines: Matrix = np.clip(unit @ unit.T, -1.0, 1.0)
+        return cosines[np.ix_(place[:first], place if references is None else place[first:])]
+
+    async def _vectors(self, texts: list[str], scope: Scope) -> Matrix:
+        """One row per text; NaN for those that a budget left out."""
+        items = tuple(Item(digest(text)) for text in texts)
+
+        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+            found = np.asarray(await self._embedder.embed([texts[i] for i in positions]), dtype="<f4")
+            if found.ndim != 2 or len(found) != len(positions) or not np.isfinite(found).all():
+                raise InputError(
+                    f"an embedding of {len(positions)} texts has the shape {found.shape}, or is not finite; "
+                    "expected one vector of numbers for each text"
+                )
+            usages = [self._embedder.usage(texts[i]) for i in positions]
+            return [Outcome({"vector": _packed(v)}, u, u) for v, u in zip(found, usages, strict=True)]
+
+        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+            return Usage.sum(self._embedder.usage(texts[i]) for i in positions)
+
+        rows = await scope.call(Request("embed", self._embedder.fingerprint, items), execute, worst)
+        known = {row.content: _unpacked((row.payload or {})["vector"]) for row in rows}
+        nothing = np.full_like(next(iter(known.values())), np.nan)
+        return np.array([known.get(item.content, nothing) for item in items])
+
+
+class FunctionEmbedder(Embedder):
+    """Embeds by `function(texts)`, which may be async. Charged one call per text.
+
+    name: part of the fingerprint; change it when the function changes its mind.
+    """
+
+    def __init__(
+        self, function: Callable[[list[str]], Any | Awaitable[Any]], *, name: str = "function"
+    ) -> None:
+        self._function, self._name = function, name
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("function embedder", self._name).hex()
+
+    async def embed(self, texts: list[str]) -> NDArray[Any]:
+        found = self._function(texts)
+        return np.asarray(await found if inspect.isawaitable(found) else found)
+
+    def usage(self, text: str) -> Usage:
+        return Usage(calls=1)
+
+
+def _packed(vector: NDArray[Any]) -> str:
+    return base64.b64encode(vector.tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> Matrix:
+    return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)

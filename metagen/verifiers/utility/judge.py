@@ -1,0 +1,70 @@
+"""A language model as judge: it rates each candidate against each reference, from 1 to 5."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from metagen.errors import InputError
+from metagen.scope import Scope
+from metagen.sequence import digest
+from metagen.verifiers.generative.judge import Asked, Judge
+from metagen.verifiers.generative.question import Question
+from metagen.verifiers.utility.pairs import Pair, PairUtility
+
+#: How good is the second answer if the first is right? The value is the expected rating, less 1, over 4.
+AGAINST_REFERENCE: Final = Question(
+    """\
+Here are a task, a reference answer that you may take to be right, and another answer.
+
+Task:
+{task}
+
+Reference answer:
+{first}
+
+Answer to rate:
+{second}
+
+How good is the answer, if the reference is right? 1 is useless or contradicts the reference, 3 agrees in part, 5 is
+as good as the reference. The wording need not be the same.
+""",
+    {" 1": 1.0, " 2": 2.0, " 3": 3.0, " 4": 4.0, " 5": 5.0},
+    "Rating (1-5):",
+)
+
+
+class JudgeUtility(PairUtility):
+    """u(y, y') from a judge whose question has {first}, the reference, and {second}, the candidate.
+
+    A ProbabilityJudge takes the expectation over its distribution on the labels, in one evaluation; a CountingJudge
+    needs nothing but a generator, and takes the mean of what it writes. Ratings are recorded under what is asked, so
+    they stay the same whatever else is compared. A pair of which there is no rating (nothing readable, too long for
+    the context, no budget) is not known; BudgetExhausted if the budget left out all. A candidate that writes
+    the judge's cue by itself gets 0.
+    """
+
+    name = "judge"
+
+    def __init__(self, judge: Judge) -> None:
+        if "first" not in judge.question.places:
+            raise InputError(
+                "the judge's question is about one answer; use AGAINST_REFERENCE, or one with {first}, the "
+                "reference, and {second}, the candidate"
+            )
+        self._judge = judge
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("judge utility", self._judge.fingerprint).hex()
+
+    async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
+        question = self._judge.question
+        honest = [(y, z) for y, z in pairs if not question.forged(y.text)]
+        asked = [
+            Asked(digest(z.digest, y.digest), question.prompt(y.prompt, first=z.text, second=y.text))
+            for y, z in honest
+        ]
+        scores = iter(await self._judge.ask(asked, scope))
+        values = [0.0 if question.forged(y.text) else next(scores).value for y, _ in pairs]
+        return [math.nan if value is None else value for value in values]

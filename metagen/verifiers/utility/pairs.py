@@ -1,0 +1,75 @@
+"""Utilities that are asked pair by pair: functions of the user's, and judges."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from collections.abc import Sequence as Ordered
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metagen.scope import Scope
+from metagen.sequence import Sequence, digest
+from metagen.verifiers.utility.base import Matrix, Utility
+
+Pair = tuple[Sequence, Sequence]
+
+
+class PairUtility(Utility):
+    """Rates distinct pairs: all candidates with the first reference, then all with the second, and so on.
+
+    So where a budget ends, the candidates have been compared with about the same references.
+    """
+
+    @abstractmethod
+    async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
+        """u(y, y') of each pair (y, y'), in order; NaN where it is not known."""
+
+    async def matrix(
+        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+    ) -> Matrix:
+        ours, rows = distinct_sequences(candidates)
+        theirs, columns = (ours, rows) if references is None else distinct_sequences(references)
+        half = self.symmetric and references is None
+        places = [(i, j) for j in range(len(theirs)) for i in range(j if half else 0, len(ours))]
+        values = await self.rate([(ours[i], theirs[j]) for i, j in places], scope)
+        result = np.full((len(ours), len(theirs)), np.nan)
+        for (i, j), value in zip(places, values, strict=True):
+            result[i, j] = value
+            if half:
+                result[j, i] = value
+        return result[np.ix_(rows, columns)]
+
+
+class FunctionUtility(PairUtility):
+    """Rates by `function(candidate, reference)`; it may be async. It is neither recorded nor charged.
+
+    name: part of the fingerprint; change it when the function changes its mind. symmetric: the function is.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Sequence, Sequence], float | Awaitable[float]],
+        *,
+        name: str = "function",
+        symmetric: bool = False,
+    ) -> None:
+        self._function, self.name, self.symmetric = function, name, symmetric
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("function utility", self.name).hex()
+
+    async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
+        results = [self._function(*pair) for pair in pairs]
+        return [await value if inspect.isawaitable(value) else value for value in results]
+
+
+def distinct_sequences(sequences: Ordered[Sequence]) -> tuple[list[Sequence], NDArray[np.intp]]:
+    """Sequences that differ in text, or in how they ended, as they come; and the place of each among them."""
+    kept: dict[tuple[str, str | None], int] = {}
+    place = [kept.setdefault((s.text, s.finish), len(kept)) for s in sequences]
+    first = {index: sequence for sequence, index in zip(reversed(sequences), reversed(place), strict=True)}
+    return [first[i] for i in range(len(kept))], np.array(place, dtype=np.intp)

@@ -1,0 +1,148 @@
+"""Confidence-based pruning (Cheng & Vlachos 2023): fewer references for candidates that cannot win any more."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metagen.call import Item
+from metagen.errors import BudgetExhausted, InputError
+from metagen.scope import Scope
+from metagen.sequence import Sequence, digest
+from metagen.verifiers.utility.base import (
+    Matrix,
+    Utility,
+    Vector,
+    Weights,
+    expected_utility,
+    some,
+    weight_array,
+)
+from metagen.verifiers.utility.pairs import distinct_sequences
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """expected: utility of each candidate over the references it has met; NaN for a candidate that was dropped.
+
+    pairs: how many were compared, equal candidates counting once. full: how many there are without pruning.
+    survivors: candidates, counted so, after each round.
+    """
+
+    expected: Vector
+    pairs: int
+    full: int
+    survivors: tuple[int, ...]
+
+
+class ConfidencePruning(Utility):
+    """A utility that compares candidates with more and more references, and drops those that will not be the best.
+
+    Rounds t = 1, 2, … add references up to r_t = first · 2^(t−1). With ȳ the best candidate so far, references are
+    resampled `resamples` times with replacement; y stays if it is at least as good as ȳ in a share of more than
+    1 − alpha of them (alpha = 1: all stay). It ends with one candidate, or with all references.
+
+    `expected` is NaN for the dropped, so only the best is meant to be used; `matrix` is the utility's own.
+    The order of references is drawn from the scope's seed and their texts: that of the pool plays no part.
+    """
+
+    def __init__(
+        self, utility: Utility, *, alpha: float = 0.99, first: int = 8, resamples: int = 500
+    ) -> None:
+        if not 0 < alpha <= 1:
+            raise InputError(f"alpha={alpha!r}: expected a confidence in (0, 1]; the paper has 0.99 and 0.9")
+        if first < 1 or resamples < 1:
+            raise InputError(f"first={first!r}, resamples={resamples!r}: expected at least 1 of each")
+        self.utility, self.alpha, self.first, self.resamples = utility, alpha, first, resamples
+        self.name, self.symmetric = utility.name, utility.symmetric
+
+    @property
+    def fingerprint(self) -> str:
+        how = f"{self.alpha} {self.first} {self.resamples}"
+        return digest("confidence pruning", self.utility.fingerprint, how).hex()
+
+    async def matrix(
+        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+    ) -> Matrix:
+        return await self.utility.matrix(candidates, references, scope=scope)
+
+    async def expected(
+        self,
+        candidates: Ordered[Sequence],
+        references: Ordered[Sequence] | None = None,
+        weights: Weights | None = None,
+        *,
+        scope: Scope,
+    ) -> Vector:
+        return (await self.prune(candidates, references, weights, scope=scope)).expected
+
+    async def prune(
+        self,
+        candidates: Ordered[Sequence],
+        references: Ordered[Sequence] | None = None,
+        weights: Weights | None = None,
+        *,
+        scope: Scope,
+    ) -> Pruned:
+        """`expected`, with what it took."""
+        references = candidates if references is None else references
+        some(len(candidates), len(references))
+        seed = scope.seed(Item(digest("confidence pruning")))
+        w = weight_array(weights, len(references))
+        order = _shuffled(references, w, seed)
+        references, w = [references[i] for i in order], w[order]
+        kept, place = distinct_sequences(candidates)
+        met, column = distinct_sequences(references)
+        alive, values = np.arange(len(kept)), np.empty((len(kept), 0))
+        rng, survivors, pairs, done = np.random.default_rng(seed), list[int](), 0, 0
+        while done < len(references) and (len(alive) > 1 or not done):
+            end = min(max(self.first, 2 * done), len(references))
+            block = met[values.shape[1] : column[:end].max() + 1]
+            try:
+                new = await self.utility.matrix([kept[i] for i in alive], block, scope=scope)
+            except BudgetExhausted:
+                if not done:
+                    raise
+                break
+            pairs, done, values = pairs + new.size, end, np.hstack([values, new])
+            stays = self._stay(values[:, column[:end]], w[:end], rng)
+            alive, values = alive[stays], values[stays]
+            survivors.append(len(alive))
+        expected = np.full(len(kept), math.nan)
+        expected[alive] = expected_utility(values[:, column[:done]], list(w[:done]))
+        return Pruned(expected[place], pairs, len(kept) * len(met), tuple(survivors))
+
+    def _stay(self, values: Matrix, weights: Vector, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Who stays: enough resamples in which the candidate is at least as good as the best one so far."""
+        if self.alpha == 1:
+            return np.ones(len(values), dtype=bool)
+        known = ~np.isnan(values)
+        filled = np.where(known, values, 0.0)
+        references = values.shape[1]
+        shares = np.full(references, 1 / references)
+        counts = rng.multinomial(references, shares, size=self.resamples) * weights
+        totals = known @ counts.T
+        means = np.divide(filled @ counts.T, totals, out=np.zeros(totals.shape), where=totals > 0)
+        now = expected_utility(values, list(weights))
+        best = int(np.argmax(np.where(np.isnan(now), -math.inf, now)))
+        wins: NDArray[np.float64] = (means >= means[best]).mean(axis=1)
+        stays: NDArray[np.bool_] = wins > 1 - self.alpha
+        stays[best] = True
+        return stays
+
+
+def _shuffled(references: Ordered[Sequence], weights: Vector, seed: int) -> list[int]:
+    """The places of the references in an order that depends on what they are, not on where they stood."""
+    seen: Counter[tuple[str, str | None, float]] = Counter()
+    keys = []
+    for reference, weight in zip(references, weights.tolist(), strict=True):
+        what = (reference.text, reference.finish, weight)
+        # Equal references are told apart by a number, or they would come in one lump.
+        keys.append(digest(str(seed), reference.text, str(reference.finish), repr(weight), str(seen[what])))
+        seen[what] += 1
+    return sorted(range(len(keys)), key=keys.__getitem__)

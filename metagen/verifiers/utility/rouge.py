@@ -1,0 +1,44 @@
+"""ROUGE-L: the longest common subsequence of words (Lin 2004), as rouge-score computes it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from metagen.errors import InputError
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.utility.base import Matrix, TextUtility, library
+from metagen.verifiers.utility.ngrams import words
+
+
+class RougeL(TextUtility):
+    r"""2PR / (P + R) with P and R the share of the longest common subsequence in either text. Needs rapidfuzz.
+
+    token: a regular expression for a word of the lower-cased text. The default is the published one and sees nothing
+    but ASCII; `\\w+` suits other scripts. 0 where a text has no words. No stemming.
+    """
+
+    name = "rouge-l"
+    symmetric = True
+
+    def __init__(self, *, token: str = "[a-z0-9]+", answer: AnswerRule | None = None) -> None:
+        super().__init__(answer=answer)
+        try:
+            self._token = re.compile(token)
+        except re.error as error:
+            raise InputError(f"token={token!r} is not a regular expression: {error}") from error
+        self._cdist = library("rapidfuzz.process", "RougeL").cdist
+        self._common = library("rapidfuzz.distance", "RougeL").LCSseq.similarity
+
+    def options(self) -> str:
+        return self._token.pattern
+
+    def compare(self, candidates: list[str], references: list[str] | None) -> Matrix:
+        tokens = [[m[0] for m in self._token.finditer(t.lower())] for t in [*candidates, *(references or ())]]
+        texts = [document.tolist() for document in words(tokens)]
+        ours = texts if references is None else texts[: len(candidates)]
+        theirs = texts if references is None else texts[len(candidates) :]
+        common = self._cdist(ours, theirs, scorer=self._common, dtype=np.float64)
+        total = np.array([[len(t)] for t in ours]) + np.array([len(t) for t in theirs])
+        return np.asarray(2 * common / np.maximum(total, 1), dtype=np.float64)

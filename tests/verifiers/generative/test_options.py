@@ -1,0 +1,96 @@
+"""Judges from the options of an experiment file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from metagen.errors import InputError
+from metagen.experiments.build import opened
+from metagen.experiments.schema import load
+from metagen.generators.torch import TorchEngine
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Score, Sequence
+from metagen.testing import run
+from metagen.verifiers.generative.options import generative, tournament, worded
+from metagen.verifiers.generative.question import RUBRIC
+
+#: As YAML has them.
+TAGS = {
+    "template": "{task}{candidate}",
+    "labels": {"<+>": 1, "<->": 0},
+    "cue": "<step>",
+    "join": "",
+    "chat": False,
+}
+STEPS = [Sequence.of(Prompt("p", text="Q:a=12+7;a?\nS:\n")).extend(s) for s in ("a=12+7=19\n", "a=12+7=18\n")]
+
+FILE = """\
+name: judged
+task: {kind: arithmetic, split: validation, levels: [1], per_level: 2}
+engines: {model: {kind: torch, model: tiny-0.1m}, judge: {kind: torch, model: tiny-prm}}
+generators: {small: {engine: model, temperature: 1.0, max_tokens: 60}}
+verifiers:
+  judge:
+    kind: "metagen.verifiers.generative.options:generative"
+    engine: judge
+    template: "{task}{candidate}"
+    labels: {"<+>": 1, "<->": 0}
+    cue: "<step>"
+    join: ""
+    chat: false
+    critiques: 2
+    max_tokens: 4
+strategies: {judged: {kind: best_of_n, verifier: judge}}
+grid: {n: [2]}
+"""
+
+
+def test_one_completion_and_pairs_by_the_same_words() -> None:
+    pairs = {**TAGS, "template": "{task}{first}{second}"}
+
+    async def both(scope: Scope) -> tuple[list[Score], list[Score]]:
+        alone = generative(engine, **TAGS)  # type: ignore[arg-type]
+        paired = tournament(engine, merge="log-odds", **pairs)  # type: ignore[arg-type]
+        return await alone.score(STEPS, scope=scope), await paired.score(STEPS, scope=scope)
+
+    with TorchEngine("tiny-prm", threads=1) as engine:
+        (alone, paired), rows = run(both, problem="p")
+    assert alone[0].value is not None and alone[0].value > 0.9
+    assert paired[0].value is not None and paired[1].value is not None
+    assert paired[0].value + paired[1].value == pytest.approx(1.0) and len(rows) == 2 + 2
+
+
+def test_a_critic_stops_before_its_verdict() -> None:
+    with TorchEngine("tiny-prm", threads=1) as engine:
+        verifier = generative(engine, critiques=3, max_tokens=5, temperature=0.7, **TAGS)  # type: ignore[arg-type]
+        critic = verifier.judge._critic  # type: ignore[attr-defined]  # of this kind of judge
+        assert (critic.params.stop, critic.params.max_tokens, critic.params.temperature) == (
+            ("<step>",),
+            5,
+            0.7,
+        )
+
+
+def test_labels_may_be_numbers_and_unknown_words_are_refused() -> None:
+    assert worded(RUBRIC, {"labels": {1: 0, 2: 1}}, "r").labels == {"1": 0.0, "2": 1.0}
+    with pytest.raises(InputError, match="'tempalte'; a question has template"):
+        worded(RUBRIC, {"tempalte": "x"}, "r")
+    with pytest.raises(InputError, match="expected labels with what each is worth"):
+        worded(RUBRIC, {"labels": ["a", "b"]}, "r")
+    with (
+        TorchEngine("tiny-prm", threads=1) as engine,
+        pytest.raises(InputError, match="one of correct, rubric"),
+    ):
+        generative(engine, ask="style")
+
+
+def test_an_experiment_file_may_name_a_judge(tmp_path: Path) -> None:
+    file = tmp_path / "judged.yaml"
+    file.write_text(FILE, encoding="utf-8")
+    with opened(load(file)) as setup:
+        strategy = setup.strategy(setup.configurations[0])
+        problem = next(iter(setup.task.problems()))
+        result = strategy.solve(problem.prompt)
+    assert len(result.candidates) == 2 and all(offer.value is not None for offer in result.candidates)

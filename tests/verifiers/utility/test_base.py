@@ -1,0 +1,34 @@
+"""The expectation over references, where some of the matrix is not known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from metagen.errors import InputError
+from metagen.verifiers.utility.base import expected_utility
+
+NAN = math.nan
+
+
+def test_what_is_not_known_is_left_out_of_the_mean() -> None:
+    matrix = np.array([[1.0, 0.5, NAN], [NAN, NAN, NAN], [0.0, 0.25, 1.0]])
+    assert np.array_equal(expected_utility(matrix), [0.75, NAN, 1.25 / 3], equal_nan=True)
+    weighted = expected_utility(matrix, [1.0, 3.0, 4.0])
+    assert np.array_equal(weighted, [0.625, NAN, 4.75 / 8], equal_nan=True)
+    nothing = expected_utility(matrix, [0.0, None, 1.0])
+    assert np.array_equal(nothing, [0.0, NAN, 1.0], equal_nan=True)
+
+
+def test_sums_are_exact_before_rounding() -> None:
+    row = np.array([[1e16, 1.0, -1e16, 1.0]])
+    assert expected_utility(row)[0] == 0.5
+    assert expected_utility(np.full((1, 10), 0.1))[0] == 0.1
+
+
+@pytest.mark.parametrize("weight", [-1.0, math.inf, NAN])
+def test_weights_are_checked(weight: float) -> None:
+    with pytest.raises(InputError, match="a reference has the weight"):
+        expected_utility(np.ones((1, 2)), [1.0, weight])
