@@ -83,6 +83,13 @@ class Format(StrEnum):
     json = "json"
 
 
+class Answers(StrEnum):
+    """How `grade` reads answers."""
+
+    math = "math"
+    number = "number"
+
+
 class Kind(StrEnum):
     """Tasks that `new` writes experiments for."""
 
@@ -232,6 +239,9 @@ def grade(
     reference: Annotated[
         str | None, typer.Option(help="The field of the right answer.", show_default=False)
     ] = None,
+    answer: Annotated[
+        Answers, typer.Option(help="How answers are read and told apart: as mathematics, or as numbers.")
+    ] = Answers.math,
     pattern: Annotated[
         str | None,
         typer.Option(help="Where in a sample its answer stands: a regular expression.", show_default=False),
@@ -259,10 +269,10 @@ def grade(
     from metagen.experiments import grade as grading
 
     named = grading.Fields(id, samples, question, reference)
-    answer = {"pattern": pattern} if pattern else {}
+    read = {"answer": answer.value} | ({"pattern": pattern} if pattern else {})
     _run(
         grading.experiment(
-            file, like=like, named=named, answer=answer, scores=score or (), n=n or (), sets=sets or ()
+            file, like=like, named=named, answer=read, scores=score or (), n=n or (), sets=sets or ()
         ),
         out,
     )
@@ -285,6 +295,21 @@ def compare(
         raise InputError(f"--pair {wrong[0]!r}: expected A=B, such as small/majority@8=large/majority@8")
     pairs = dict(p.split("=", 1) for p in pair) if pair else None
     _print(pages.publish(RunDirectory.find(first), RunDirectory.find(second), pairs))
+
+
+@app.command()
+def quality(
+    directory: Run,
+    verifier: Annotated[
+        list[str] | None,
+        typer.Option(help="One of the run's verifiers; may be repeated.", show_default=False),
+    ] = None,
+) -> None:
+    """How good the verifiers of a run are: AUC, regret, calibration, first errors."""
+    from metagen.experiments import quality as reports
+    from metagen.experiments.directory import RunDirectory
+
+    _print(reports.publish(RunDirectory.find(directory), verifier or ()))
 
 
 @app.command()

@@ -18,6 +18,7 @@ from metagen.experiments.specs import (
     OrmSpec,
     PartSpec,
     PrmSpec,
+    made_of,
 )
 from metagen.experiments.survey import survey
 from metagen.generators.base import Generator
@@ -112,11 +113,7 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
         }
         _enough(generators, cells, task)
         _bounded(generators, experiment.budget, found.first)
-        verifiers = {
-            name: _verifier(experiment, name, engines, _grade(task, asked))
-            for name in experiment.verifiers
-            if any(cell.verifier == name for cell in cells)
-        }
+        verifiers = _verifiers(experiment, cells, engines, _grade(task, asked))
         setup = Setup(experiment, task, generators, verifiers, cells, found.problems, asked)
         for cell in cells:
             setup.strategy(cell)
@@ -126,7 +123,7 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
 def _engines(experiment: Experiment, cells: tuple[Configuration, ...], stack: ExitStack) -> dict[str, Engine]:
     """The engines that the cells use, opened. Those of this machine divide its cores among them."""
     users: list[PartSpec] = [experiment.generators[cell.generator] for cell in cells]
-    users += [experiment.verifiers[cell.verifier] for cell in cells if cell.verifier is not None]
+    users += [experiment.verifiers[name] for name in _judging(experiment, cells)]
     used = {getattr(user, "engine", None) for user in users}
     names = [name for name in experiment.engines if name in used]
     threads = max(1, _cores() // max(1, len(names)))
@@ -152,9 +149,43 @@ def _generator(experiment: Experiment, name: str, engines: Mapping[str, Engine])
     return generator
 
 
-def _verifier(experiment: Experiment, name: str, engines: Mapping[str, Engine], grade: Grade) -> Verifier:
+def _judging(experiment: Experiment, cells: tuple[Configuration, ...]) -> list[str]:
+    """The verifiers that the cells need, after those that they are made of."""
+    found: list[str] = []
+
+    def need(name: str) -> None:
+        for member in made_of(experiment.verifiers[name]):
+            need(member)
+        if name not in found:
+            found.append(name)
+
+    for cell in cells:
+        if cell.verifier is not None:
+            need(cell.verifier)
+    return found
+
+
+def _verifiers(
+    experiment: Experiment, cells: tuple[Configuration, ...], engines: Mapping[str, Engine], grade: Grade
+) -> dict[str, Verifier]:
+    """Those that a configuration uses, in the order of the file."""
+    made: dict[str, Verifier] = {}
+    for name in _judging(experiment, cells):
+        made[name] = _verifier(experiment, name, engines, grade, made)
+    chosen = {cell.verifier for cell in cells}
+    return {name: made[name] for name in experiment.verifiers if name in chosen}
+
+
+def _verifier(
+    experiment: Experiment,
+    name: str,
+    engines: Mapping[str, Engine],
+    grade: Grade,
+    made: Mapping[str, Verifier],
+) -> Verifier:
     spec = experiment.verifiers[name]
-    parts: dict[str, Any] = {"name": name, "grade": grade}
+    members = [made[member] for member in made_of(spec)]
+    parts: dict[str, Any] = {"name": name, "grade": grade, "members": members}
     engine = getattr(spec, "engine", None)
     if engine is not None:
         parts["engine"] = engines[engine]

@@ -18,6 +18,7 @@ from metagen.experiments.source import Fault, Path, Source, assigned, dotted, ne
 from metagen.experiments.specs import (
     UNIONS,
     Context,
+    EnsembleSpec,
     OrmSpec,
     PartSpec,
     PlainStrategySpec,
@@ -26,6 +27,7 @@ from metagen.experiments.specs import (
     RecordedSpec,
     ReplaySpec,
     TorchSpec,
+    made_of,
 )
 from metagen.generators import tiny
 from metagen.verifiers.reward import Tags
@@ -44,6 +46,7 @@ class Combinations:
     def faults(self) -> Iterator[Fault]:
         yield from self._plugins()
         yield from self._reward_models()
+        yield from self._circles()
         yield from self._numbers()
         for generator, strategy in product(self._chosen("generators"), self._chosen("strategies")):
             yield from self._pair(generator, strategy)
@@ -125,6 +128,20 @@ class Combinations:
             except ModelError as error:
                 reason = f"{engine.model!r} is no reward model: {error}, in this verifier's definition"
                 yield self._fault(("verifiers", name, "engine"), reason, value=verifier.engine)
+
+    def _circles(self) -> Iterator[Fault]:
+        """No verifier is made of itself."""
+        for name, spec in self.verifiers.items():
+            seen, waiting = set[str](), list(made_of(spec))
+            while waiting:
+                member = waiting.pop()
+                if member not in seen:
+                    seen.add(member)
+                    waiting += made_of(self.verifiers.get(member))
+            if name in seen:
+                field = "members" if isinstance(spec, EnsembleSpec) else "verifier"
+                reason = f"{name!r} is made of itself, by way of {', '.join(sorted(seen))}; leave one out"
+                yield self._fault(("verifiers", name, field), reason)
 
     def _numbers(self) -> Iterator[Fault]:
         """Strategies over n samples have their n."""

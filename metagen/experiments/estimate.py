@@ -178,7 +178,7 @@ class _Estimator:
             self._ask(ask)
         parts = [self._part(ask.name, "generation", self.made[ask.name], ask.generator) for ask in asks]
         parts += [
-            self._part(name, "verification", sums, self.setup.verifiers[name])
+            self._part(name, "verification", sums, self.judging.verifiers[name])
             for name, sums in self.judging.sums.items()
         ]
         notes = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -15,6 +15,8 @@ from metagen.sequence import Sequence
 from metagen.tasks.base import Problem
 from metagen.verifiers.base import PrimitiveVerifier, Verifier
 from metagen.verifiers.function import FunctionVerifier
+from metagen.verifiers.oracle import OracleVerifier
+from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.reward import ProcessRewardModel, RewardModel
 
 FIGURES = ("prefilled", "generated", "flops", "flops_2n")
@@ -61,7 +63,7 @@ class Judging:
     """
 
     def __init__(self, verifiers: Mapping[str, Verifier], book: Book, problems: Ordered[Problem]) -> None:
-        self.verifiers, self.book, self.problems = verifiers, book, problems
+        self.verifiers, self.book, self.problems = dict(verifiers), book, problems
         self.sums: dict[str, Sums] = {}
         self.missing: list[str] = []
         #: Of recorded completions as a reward model reads them: tokens, and tags among them.
@@ -72,8 +74,7 @@ class Judging:
     def of(self, names: Iterable[str]) -> list[tuple[str, PrimitiveVerifier]]:
         """The verifiers whose scores are paid for; those that share their records are paid for once."""
         judges: dict[str, tuple[str, PrimitiveVerifier]] = {}
-        for name in names:
-            verifier = self.verifiers[name]
+        for name, verifier in self._parts(names):
             if isinstance(verifier, PrimitiveVerifier):
                 first = next((n for n in self.sums if self._records(n) == verifier.records), name)
                 judges.setdefault(verifier.records, (first, verifier))
@@ -82,7 +83,20 @@ class Judging:
                     sums.how = list(dict.fromkeys([*sums.how, f"{name} uses the same scores"]))
             elif isinstance(verifier, Unknown):
                 self.missing.append(f"{name}: its model is not on this machine, so it cannot be counted")
+            elif not isinstance(verifier, OracleVerifier | RecordedVerifier):
+                self.missing.append(f"{name}: what it asks is not known before it runs; --probe measures it")
         return list(judges.values())
+
+    def _parts(self, names: Iterable[str]) -> Iterator[tuple[str, Verifier]]:
+        """The verifiers that score by themselves; the members of an ensemble take its place."""
+        waiting = [(name, self.verifiers[name]) for name in names]
+        while waiting:
+            name, verifier = waiting.pop(0)
+            if verifier.members:
+                waiting = [(member.name, member) for member in verifier.members] + waiting
+            else:
+                self.verifiers.setdefault(name, verifier)
+                yield name, verifier
 
     def _records(self, name: str) -> str:
         verifier = self.verifiers[name]

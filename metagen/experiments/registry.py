@@ -32,6 +32,10 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "orm": "metagen.verifiers.reward:OutcomeRewardModel",
         "oracle": "metagen.verifiers.oracle:OracleVerifier",
         "recorded": "metagen.verifiers.recorded:RecordedVerifier",
+        "judge": "metagen.verifiers.generative.options:generative",
+        "tournament": "metagen.experiments.fitted:tournament",
+        "ensemble": "metagen.verifiers.ensemble:Ensemble",
+        "calibrated": "metagen.experiments.fitted:calibrated",
     },
     "strategies": {
         "sample": "metagen.strategies.parallel:Sample",
@@ -43,6 +47,13 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "task": {
         "arithmetic": "metagen.tasks.embedded:ArithmeticTask",
         "jsonl": "metagen.tasks.jsonl:JsonlTask",
+        "table": "metagen.tasks.tables:TableTask",
+        "gsm8k": "metagen.tasks.gsm8k:GSM8KTask",
+        "math": "metagen.tasks.math_dataset:MathTask",
+        "aime": "metagen.tasks.aime:AIMETask",
+        "humaneval": "metagen.tasks.humaneval:HumanEvalTask",
+        "mbpp": "metagen.tasks.mbpp:MBPPTask",
+        "cruxeval": "metagen.tasks.cruxeval:CRUXEvalTask",
     },
 }
 
@@ -50,7 +61,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
 PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
     "generators": frozenset({"engine"}),
-    "verifiers": frozenset({"engine", "tags", "name", "grade"}),
+    "verifiers": frozenset({"engine", "tags", "name", "grade", "members"}),
     "strategies": frozenset({"generator", "n", "answer", "verifier"}),
     "task": frozenset(),
 }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     Tag,
     ValidationInfo,
+    model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -26,6 +27,7 @@ from metagen.experiments.registry import Section
 from metagen.experiments.source import nearest
 from metagen.generators import tiny
 from metagen.generators.engine import SamplingParams
+from metagen.tasks.records import Hub
 from metagen.verifiers.reward import Aggregation, Tags
 
 SECTIONS: Final = ("engines", "generators", "verifiers", "strategies")
@@ -294,11 +296,76 @@ class RecordedSpec(PartSpec):
         return {"name": self.score}
 
 
+class WordingSpec(PartSpec):
+    """What judges are asked, in other words than their own, and how they come to a verdict."""
+
+    references = frozenset({"kind", "engine"})
+    engine: EngineName
+    template: Text | None = None
+    labels: Annotated[dict[Text, Annotated[float, Expects("a number")]], AfterValidator(_some)] | None = None
+    cue: Text | None = None
+    join: Text | None = None
+    chat: Switch | None = None
+    #: Written before the verdict, which is averaged over them.
+    critiques: Amount = 0
+    temperature: Annotated[float, Field(ge=0), Expects("a number ≥ 0 (0 is greedy)")] = 1.0
+    max_tokens: Count = 512
+    normalise: Switch = True
+
+    def options(self) -> dict[str, Any]:
+        return {name: value for name, value in super().options().items() if value is not None}
+
+
+class JudgeSpec(WordingSpec):
+    """A generative verifier: the probability of a label, or a rating from 1 to 5."""
+
+    kind: Literal["judge"]
+    ask: Literal["correct", "rubric"] = "correct"
+
+
+class TournamentSpec(WordingSpec):
+    """Candidates compared in pairs, in both orders."""
+
+    kind: Literal["tournament"]
+    meetings: Count | None = None
+    merge: Literal["mean", "log-odds"] = "mean"
+    strengths: Literal["win_rate", "bradley_terry"] = "win_rate"
+
+
+class EnsembleSpec(PartSpec):
+    """Several verifiers as one."""
+
+    references = frozenset({"kind", "members"})
+    kind: Literal["ensemble"]
+    members: Annotated[tuple[VerifierName, ...], AfterValidator(_some), AfterValidator(_distinct)]
+    combine: Literal["mean", "worst", "uncertainty"] = "mean"
+    penalty: Quantity = 1.0
+    weights: tuple[Quantity, ...] | None = None
+
+
+class CalibratedSpec(PartSpec):
+    """A verifier whose scores p become σ(logit(p) / temperature + bias)."""
+
+    references = frozenset({"kind", "verifier"})
+    kind: Literal["calibrated"]
+    verifier: VerifierName
+    temperature: Annotated[float, Field(gt=0), Expects("a number > 0")] = 1.0
+    bias: Annotated[float, Expects("a number")] = 0.0
+    steps: Switch = False
+
+
 class PluginVerifierSpec(PluginSpec):
     """A verifier of another package."""
 
     references = frozenset({"kind", "engine"})
     engine: EngineName | None = None
+
+
+def made_of(spec: PartSpec | None) -> tuple[str, ...]:
+    """The verifiers that a verifier is made of, by name."""
+    if isinstance(spec, EnsembleSpec):
+        return spec.members
+    return (spec.verifier,) if isinstance(spec, CalibratedSpec) else ()
 
 
 # ----------------------------------------------------------------------------------------------- strategies
@@ -344,20 +411,102 @@ class ArithmeticSpec(PartSpec):
     limit: Count | None = None
 
 
-class JsonlSpec(PartSpec):
+class AnswersSpec(PartSpec):
+    """How the answers of a task are read and told apart: as numbers, or as mathematics of any kind."""
+
+    references = frozenset({"kind", "answer", "percent"})
+    answer: Literal["number", "math"] = "number"
+    percent: Literal["hundredths", "dropped"] = "hundredths"
+    pattern: Pattern | None = None
+
+    def options(self) -> dict[str, Any]:
+        given = {name: value for name, value in super().options().items() if value is not None}
+        if self.answer == "number":
+            return given
+        from metagen.verifiers.math import MathRule
+
+        return given | {"answer": MathRule(given.pop("pattern", None), percent=self.percent)}
+
+
+class JsonlSpec(AnswersSpec):
     """Problems from a JSONL file, one a line; the fields are those of JsonlTask."""
 
     kind: Literal["jsonl"]
     path: FileName
     fields: dict[Literal["id", "question", "answer", "level"], Text] = {}
     prompt: Annotated[Text, AfterValidator(_template)] = "{question}\n"
-    pattern: Pattern | None = None
     reference: Pattern | None = None
     delimiter: Text = "\n"
     limit: Count | None = None
 
+
+class HubSpec(Spec):
+    """A data set that the library `datasets` loads."""
+
+    name: Text
+    config: Text | None = None
+    split: Text = "test"
+    revision: Text | None = None
+
+
+class SourceSpec(PartSpec):
+    """A task whose problems come from a local file (`path`), or from a data set on the hub."""
+
+    references = frozenset({"kind", "path", "hub", "answer", "percent"})
+    path: FileName | None = None
+    hub: HubSpec | None = None
+    limit: Count | None = None
+
     def options(self) -> dict[str, Any]:
-        return {name: value for name, value in super().options().items() if value is not None}
+        given = {name: value for name, value in super().options().items() if value is not None}
+        source = self.path if self.hub is None else Hub(**self.hub.model_dump())
+        return given if source is None else given | {"source": source}
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.path is not None and self.hub is not None:
+            raise ValueError("there are a path and a hub; give one of them")
+        return self
+
+
+class TableSpec(SourceSpec, AnswersSpec):
+    """Problems from a Parquet, CSV or TSV file, one a row; the other fields are those of JsonlSpec."""
+
+    kind: Literal["table"]
+    fields: dict[Literal["id", "question", "answer", "level"], Text] = {}
+    prompt: Annotated[Text, AfterValidator(_template)] = "{question}\n"
+    reference: Pattern | None = None
+    delimiter: Text = "\n"
+
+    @model_validator(mode="after")
+    def _some_source(self) -> Self:
+        if self.path is None and self.hub is None:
+            raise ValueError("there is no source; give path, a file, or hub, a data set")
+        return self
+
+
+class PublicSpec(SourceSpec):
+    """A public data set; without a source it is fetched from where it is published."""
+
+    kind: Literal["gsm8k", "math", "aime", "humaneval"]
+    form: Literal["chat", "few_shot"] = "chat"
+
+
+class MBPPSpec(SourceSpec):
+    """MBPP; `shown` of its assertions are public tests."""
+
+    kind: Literal["mbpp"]
+    form: Literal["chat", "few_shot"] = "chat"
+    shown: Amount = 3
+    challenge: Switch = False
+
+
+class CRUXEvalSpec(SourceSpec):
+    """CRUXEval: predict the output of a function, or an input."""
+
+    kind: Literal["cruxeval"]
+    form: Literal["chat", "few_shot"] = "chat"
+    mode: Literal["output", "input"] = "output"
 
 
 # ---------------------------------------------------------------------------------------------- the experiment
@@ -390,6 +539,10 @@ VerifierSpec = Annotated[
     | Annotated[OrmSpec, Tag("orm")]
     | Annotated[OracleSpec, Tag("oracle")]
     | Annotated[RecordedSpec, Tag("recorded")]
+    | Annotated[JudgeSpec, Tag("judge")]
+    | Annotated[TournamentSpec, Tag("tournament")]
+    | Annotated[EnsembleSpec, Tag("ensemble")]
+    | Annotated[CalibratedSpec, Tag("calibrated")]
     | Annotated[PluginVerifierSpec, Tag("plugin")],
     Discriminator(_kind("verifiers")),
 ]
@@ -405,6 +558,13 @@ StrategySpec = Annotated[
 TaskSpec = Annotated[
     Annotated[ArithmeticSpec, Tag("arithmetic")]
     | Annotated[JsonlSpec, Tag("jsonl")]
+    | Annotated[TableSpec, Tag("table")]
+    | Annotated[PublicSpec, Tag("gsm8k")]
+    | Annotated[PublicSpec, Tag("math")]
+    | Annotated[PublicSpec, Tag("aime")]
+    | Annotated[PublicSpec, Tag("humaneval")]
+    | Annotated[MBPPSpec, Tag("mbpp")]
+    | Annotated[CRUXEvalSpec, Tag("cruxeval")]
     | Annotated[PluginSpec, Tag("plugin")],
     Discriminator(_kind("task")),
 ]

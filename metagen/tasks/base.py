@@ -52,6 +52,13 @@ class Task(ABC):
         reference = await self._reference(problem)
         return [float(a.key is not None and a.key == reference) for a in answers]
 
+    def check_steps(self, problem: Problem, text: str, *, finished: bool) -> list[bool] | None:
+        """Whether each step of a completion follows from the problem and all before it; None where the task cannot tell.
+
+        finished: the text is not cut off.
+        """
+        return None
+
     async def _reference(self, problem: Problem) -> str:
         key = await self.answer.key(problem.reference)
         if key is None:

@@ -61,6 +61,10 @@ class ArithmeticTask(Task):
     def problems(self) -> Iterator[Problem]:
         return islice(self._all(), self.limit)
 
+    def check_steps(self, problem: Problem, text: str, *, finished: bool) -> list[bool]:
+        asked, form = arithmetic.read_prompt(problem.prompt.text or "")
+        return list(arithmetic.check(asked, text, form, finished=finished).steps)
+
     def _all(self) -> Iterator[Problem]:
         drawn = [arithmetic.problems(self.split, level, self.per_level, self.seed) for level in self.levels]
         for index, row in enumerate(zip(*drawn, strict=True)):

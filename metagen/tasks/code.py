@@ -1,0 +1,137 @@
+"""Tasks whose answers are programs: their tests as plain data, and who runs them."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Sequence as Ordered
+from typing import Any, TypeAlias
+
+from metagen.sequence import Sequence, digest
+from metagen.tasks.base import Problem
+from metagen.tasks.records import RecordTask, Source
+from metagen.tasks.source import parsed
+from metagen.tasks.template import Form, before, form_of
+from metagen.verifiers.base import Answer, AnswerRule
+from metagen.verifiers.code.program import ProgramRule
+
+#: Runs the hidden tests of a problem against programs: A(y) of each sequence, in [0, 1].
+Grader: TypeAlias = Callable[[Problem, Ordered[Sequence]], Awaitable[list[float]]]
+#: A longer program has no key; its syntax tree would be large.
+MAX_PROGRAM = 50_000
+
+
+def code_tests(tests: Ordered[str], setup: str = "", entry_points: Ordered[str] = ()) -> dict[str, Any]:
+    """Tests in Python as plain data: those to be seen in `Prompt.public`, the hidden ones in `Problem.reference`.
+
+    tests: each a piece of code that raises unless it passes. setup: code that runs after the candidate's, and before
+    the tests. entry_points: names that are the candidate's, even if the setup defines them too.
+    """
+    return {"tests": list(tests), "setup": setup, "entry_points": list(entry_points)}
+
+
+class CodeTask(RecordTask):
+    """Graded by running hidden tests, which this task only holds.
+
+    grader: runs them; by default in a sandbox, made when the first answer is graded. program: reads a program out of
+    a sequence; the same rule must be given to whatever runs tests. Votes go to programs that are the same but for
+    layout and comments.
+    """
+
+    def __init__(
+        self,
+        source: Source | None,
+        *,
+        form: Form,
+        program: ProgramRule,
+        grader: Grader | None,
+        limit: int | None,
+    ) -> None:
+        self._form, self.program, self._grader = form_of(form), program, grader
+        super().__init__(source, answer=SameProgram(program), limit=limit)
+
+    def hidden(self) -> dict[str, dict[str, Any]]:
+        """The hidden tests by problem id: `tests`, `setup` and `entry_points`, as `code_tests` makes them."""
+        return {problem.id: json.loads(problem.reference) for problem in self.problems()}
+
+    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+        if self._grader is None:
+            self._grader = sandboxed(self.hidden(), self.program)
+        return await self._grader(problem, sequences)
+
+    def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> Ordered[bool]:
+        return [True] * len(found)
+
+
+def sandboxed(hidden: Mapping[str, Mapping[str, Any]], program: ProgramRule) -> Grader:
+    """Runs hidden tests, by problem id, in a sandbox of its own. Raises IsolationError where there can be none."""
+    from metagen.verifiers.code.check import Suite
+    from metagen.verifiers.code.hidden import HiddenTests
+    from metagen.verifiers.code.sandbox import Sandbox
+
+    known = {name: tests for name, data in hidden.items() if (tests := Suite.of(data)) is not None}
+    verifier = HiddenTests(Sandbox(), known, program=program)
+
+    async def grade(problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+        return [score.value or 0.0 for score in await verifier.grade(sequences)]
+
+    return grade
+
+
+class SameProgram(AnswerRule):
+    """The key of a program is its syntax tree: layout and comments make no difference. `unparsable` if it has none."""
+
+    def __init__(self, program: ProgramRule) -> None:
+        self._program = program
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("same program", self._program.fingerprint).hex()
+
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        return [await self._answer(self._program.read(sequence)) for sequence in sequences]
+
+    async def key(self, answer: str) -> str | None:
+        if len(answer) > MAX_PROGRAM:
+            return None
+        try:
+            return digest(ast.dump(parsed(answer))).hex()
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            return None
+
+    async def _answer(self, program: str | None) -> Answer:
+        if program is None:
+            return Answer(verdict="missing")
+        key = await self.key(program)
+        return Answer(program, key, None if key is not None else "unparsable")
+
+
+class Until:
+    """A program rule that reads what comes before `stop`: a base model goes on with a next problem of its own."""
+
+    def __init__(self, program: ProgramRule, stop: str) -> None:
+        self._program, self._stop = program, stop
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("until", self._program.fingerprint, self._stop).hex()
+
+    def read(self, sequence: Sequence) -> str | None:
+        return self._program.read(before(sequence, self._stop))
+
+
+class WithPreamble:
+    """Puts what a prompt gives before its function (imports, helpers: the public `preamble`) before the program."""
+
+    def __init__(self, program: ProgramRule) -> None:
+        self._program = program
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("with preamble", self._program.fingerprint).hex()
+
+    def read(self, sequence: Sequence) -> str | None:
+        program = self._program.read(sequence)
+        preamble = sequence.prompt.public.get("preamble", "")
+        return program if program is None or not preamble else f"{preamble}\n{program}"

@@ -1,0 +1,93 @@
+"""HumanEval: functions to complete from their signature and docstring (Chen et al. 2021)."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import json
+from typing import ClassVar, Final
+
+from metagen.errors import DataError
+from metagen.sequence import Message, Prompt
+from metagen.tasks.base import Problem
+from metagen.tasks.code import CodeTask, Grader, WithPreamble, code_tests
+from metagen.tasks.records import Hub, Record, Source, text
+from metagen.tasks.source import parsed
+from metagen.tasks.template import Form
+from metagen.verifiers.code.program import CompletedProgram, FencedProgram, ProgramRule
+
+CHAT: Final = (
+    "Complete this Python function. Answer with the whole function, in one code block.\n\n```python\n{}\n```"
+)
+#: Docstrings whose examples contradict the data set's own tests.
+WRONG_EXAMPLES: Final = frozenset({"HumanEval/47"})
+
+
+class HumanEvalTask(CodeTask):
+    """Fields `task_id`, `prompt`, `entry_point` and `test`, which defines `check(candidate)`.
+
+    form: `chat` asks for the whole function; `few_shot` is the prompt itself, which a base model continues (the data
+    set has no examples). Public tests are the examples (`>>>`) of the docstring whose results are plain values.
+    """
+
+    name = "humaneval"
+    hub: ClassVar[Hub] = Hub("openai/openai_humaneval")
+
+    def __init__(
+        self,
+        source: Source | None = None,
+        *,
+        form: Form = "chat",
+        program: ProgramRule | None = None,
+        grader: Grader | None = None,
+        limit: int | None = None,
+    ) -> None:
+        usual = WithPreamble(FencedProgram()) if form == "chat" else CompletedProgram()
+        super().__init__(source, form=form, program=program or usual, grader=grader, limit=limit)
+
+    def problem(self, record: Record, number: int) -> Problem:
+        name, prompt = text(record, "task_id"), text(record, "prompt")
+        point, test = text(record, "entry_point"), text(record, "test")
+        try:
+            function = _function(prompt, point)
+        except SyntaxError as error:
+            raise DataError(f"the prompt is no Python ({error.msg} in line {error.lineno})") from None
+        # The stub makes helpers of the prompt known to the tests; the function itself is the candidate's.
+        reference = json.dumps(code_tests([f"check({point})"], f"{prompt}\n\n{test}", [point]))
+        examples = [] if name in WRONG_EXAMPLES else _examples(ast.get_docstring(function) or "", point)
+        public = code_tests(examples, prompt, [point])
+        public["preamble"] = "\n".join(prompt.splitlines()[: _first_line(function) - 1]).strip()
+        if self._form == "chat":
+            message = Message("user", CHAT.replace("{}", prompt.strip()))
+            return Problem(Prompt(name, messages=(message,), public=public), reference)
+        return Problem(Prompt(name, text=prompt, public=public), reference)
+
+
+def _function(prompt: str, point: str) -> ast.FunctionDef:
+    nodes = ast.iter_child_nodes(parsed(prompt))
+    found = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == point]
+    if not found:
+        raise DataError(f"the prompt defines no function {point!r}, its entry point")
+    return found[-1]
+
+
+def _first_line(function: ast.FunctionDef) -> int:
+    return min([function.lineno, *(d.lineno for d in function.decorator_list)])
+
+
+def _examples(docstring: str, point: str) -> list[str]:
+    """Assertions from the examples that call the function once and show a literal."""
+    try:
+        found = doctest.DocTestParser().get_examples(docstring)
+    except ValueError:
+        return []
+    return [f"assert {e.source.strip()} == {e.want.strip()}" for e in found if _shows_a_value(e, point)]
+
+
+def _shows_a_value(example: doctest.Example, point: str) -> bool:
+    try:
+        call = next(ast.iter_child_nodes(parsed(example.source.strip(), "eval")))
+        ast.literal_eval(next(ast.iter_child_nodes(parsed(example.want.strip(), "eval"))))
+    except (SyntaxError, ValueError):
+        return False
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == point

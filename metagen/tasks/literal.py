@@ -1,0 +1,126 @@
+"""Answers that are Python literals: equal if Python holds the values equal, however they are written."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence as Ordered
+from fractions import Fraction
+from typing import Any, Final
+
+from metagen.sequence import Sequence, digest
+from metagen.tasks.source import parsed
+from metagen.verifiers.base import Answer, AnswerRule
+from metagen.verifiers.numeric import one_group
+
+#: Longer texts are no answer; the bound keeps the syntax tree, and so the work, small.
+MAX_CHARACTERS: Final = 4_096
+#: Begins what is no literal; a literal's key cannot hold it.
+_SOURCE: Final = "\0"
+
+
+class LiteralRule(AnswerRule):
+    """Reads a Python literal: `{'a': 1, 'b': 2}` and `{"b":2.0, "a":1}` have the same key.
+
+    Nothing is executed. Equal keys mean `==` in Python: 1, 1.0 and True are equal, a list and a tuple are not.
+    pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; the last match
+    counts, and one that reaches the end of a text which was cut off does not. arguments: what is read are the
+    arguments of a call, `1, 'a', k=2`, with or without `f(…)` around them; one that is not a literal (`dict(a=1)`)
+    equals what is written the same. Verdicts: `missing`, `unparsable`.
+    """
+
+    def __init__(self, pattern: str, *, arguments: bool = False) -> None:
+        self._pattern, self._arguments = one_group("pattern", pattern), arguments
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("literal rule", self._pattern.pattern, str(self._arguments)).hex()
+
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        return [self._answer(sequence) for sequence in sequences]
+
+    async def key(self, answer: str) -> str | None:
+        return self.canonical(answer)
+
+    def canonical(self, answer: str) -> str | None:
+        """The key of an answer that stands by itself; None if it is no literal."""
+        if len(answer) > MAX_CHARACTERS:
+            return None
+        text = answer.strip()
+        try:
+            return _arguments(text) if self._arguments else _key(ast.literal_eval(_expression(text)))
+        except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+            return None
+
+    def call(self, answer: str) -> str | None:
+        """The call `f(…)` that arguments make, if all of them are literals, so that running it runs `f` alone."""
+        key = self.canonical(answer) if self._arguments else None
+        return None if key is None or _SOURCE in key else _call_of(answer.strip())
+
+    def _answer(self, sequence: Sequence) -> Answer:
+        whole = sequence.finish in ("eos", "stop")
+        text = None
+        for match in self._pattern.finditer(sequence.text):
+            if whole or match.end() < len(sequence.text):
+                text = match[1].strip().strip("`").strip()
+        if not text:
+            return Answer(verdict="missing")
+        key = self.canonical(text)
+        return Answer(text, key, None if key is not None else "unparsable")
+
+
+def _arguments(text: str) -> str:
+    """The key of a call's arguments, in order, then by name."""
+    call = _expression(_call_of(text))
+    if not isinstance(call, ast.Call) or any(k.arg is None for k in call.keywords):
+        raise ValueError(text)
+    named = sorted((str(k.arg), _argument(k.value)) for k in call.keywords)
+    return f"({', '.join(map(_argument, call.args))}; {', '.join(f'{n}={v}' for n, v in named)})"
+
+
+def _call_of(text: str) -> str:
+    """With `f(…)` around it, unless it is one call of f already."""
+    if text.startswith("f("):
+        node = _expression(text)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return text
+    return f"f({text})"
+
+
+def _expression(text: str) -> ast.expr:
+    node = next(ast.iter_child_nodes(parsed(text, "eval")))
+    assert isinstance(node, ast.expr)
+    return node
+
+
+def _argument(node: ast.expr) -> str:
+    try:
+        return _key(ast.literal_eval(node))
+    except (ValueError, TypeError):
+        return f"{_SOURCE}{ast.unparse(node)}"
+
+
+def _key(value: Any) -> str:
+    """A text that is the same for equal values only."""
+    match value:
+        case None | str() | bytes():
+            return repr(value)
+        case bool() | int() | float():
+            return _number(value)
+        case complex():
+            return _number(value.real) if not value.imag else f"{_number(value.real)}+{_number(value.imag)}j"
+        case list():
+            return f"[{', '.join(map(_key, value))}]"
+        case tuple():
+            return f"({', '.join(map(_key, value))},)"
+        case set():
+            return f"{{{', '.join(sorted(map(_key, value)))}}}"
+        case dict():
+            pairs = sorted((_key(k), _key(v)) for k, v in value.items())
+            return f"{{{', '.join(f'{k}: {v}' for k, v in pairs)},:}}"
+    return repr(value)
+
+
+def _number(value: float) -> str:
+    """Exact: a large integer is not the float next to it."""
+    return str(Fraction(value)) if math.isfinite(value) else repr(float(value))

@@ -1,0 +1,119 @@
+"""MATH: problems of mathematics competitions (Hendrycks et al. 2021), and MATH-500, a subset (Lightman et al. 2023)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from collections.abc import Sequence as Ordered
+from typing import ClassVar, Final
+
+from metagen.errors import DataError
+from metagen.tasks.base import Problem
+from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
+from metagen.tasks.template import Before, Form, Template, form_of
+from metagen.verifiers.base import AnswerRule
+
+STEP_BY_STEP: Final = "{question}\n\nSolve it step by step, and put the final answer in \\boxed{}."
+TEMPLATE: Final = Template(
+    chat=STEP_BY_STEP,
+    example="Problem:\n{question}\n\nSolution:",
+    shots=(
+        {
+            "question": "If $3x - 7 = 11$, what is the value of $x^2 + 1$?",
+            "solution": " Adding $7$ to both sides gives $3x = 18$, so $x = 6$. Then $x^2 + 1 = 36 + 1 = 37$. "
+            "The final answer is $\\boxed{37}$.",
+        },
+        {
+            "question": "A fair coin is tossed three times. What is the probability of exactly two heads? "
+            "Give a common fraction.",
+            "solution": " There are $2^3 = 8$ equally likely outcomes. Exactly two heads come up in "
+            "$\\binom{3}{2} = 3$ of them. The probability is $\\frac{3}{8}$. "
+            "The final answer is $\\boxed{\\frac{3}{8}}$.",
+        },
+        {
+            "question": "Find all real solutions of $x^2 - 4x - 5 = 0$.",
+            "solution": " The polynomial factors as $(x - 5)(x + 1)$. It is zero for $x = 5$ and for $x = -1$. "
+            "The final answer is $\\boxed{-1, 5}$.",
+        },
+        {
+            "question": "A right triangle has legs of length $2$ and $4$. How long is its hypotenuse?",
+            "solution": " By the theorem of Pythagoras it is $\\sqrt{2^2 + 4^2} = \\sqrt{20} = 2\\sqrt{5}$. "
+            "The final answer is $\\boxed{2\\sqrt{5}}$.",
+        },
+    ),
+    stop="\n\nProblem:",
+)
+_LEVEL: Final = re.compile(r"(?:Level )?([1-5])")
+_BOX: Final = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\w])")
+
+
+class MathTask(RecordTask):
+    r"""Fields `problem` (or `question`) and `answer`, or `solution` with a boxed answer; `level` is 1 to 5, if known.
+
+    answer: a MathRule by default, for which `50\%` is 50: most references leave the sign out.
+    form, shots: as of GSM8KTask.
+    """
+
+    name = "math"
+    delimiter = "\n\n"
+    hub: ClassVar[Hub] = Hub("HuggingFaceH4/MATH-500")
+
+    def __init__(
+        self,
+        source: Source | None = None,
+        *,
+        form: Form = "chat",
+        answer: AnswerRule | None = None,
+        shots: Ordered[Mapping[str, str]] | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self._template, self._form = TEMPLATE.with_shots(shots), form_of(form)
+        rule = answer or math_rule()
+        self.stop = () if form == "chat" else (self._template.stop,)
+        super().__init__(
+            source, answer=rule if form == "chat" else Before(rule, self._template.stop), limit=limit
+        )
+
+    def problem(self, record: Record, number: int) -> Problem:
+        asked = question(record, "problem", "question", "Problem").strip()
+        name = next((record[n] for n in ("unique_id", "id", "ID") if record.get(n) is not None), None)
+        name = f"{self.name}/{number - 1}" if name is None else str(name)
+        prompt = self._template.prompt(name, self._form, {"question": asked})
+        return Problem(prompt, self.reference(record), _level(record.get("level")))
+
+    def reference(self, record: Record) -> str:
+        """The answer, else the last box of the solution."""
+        if any(record.get(name) is not None for name in ("answer", "Answer")):
+            return text(record, "answer", "Answer").strip()
+        solution = text(record, "solution", "Solution")
+        boxed = last_box(solution)
+        if boxed is None:
+            raise DataError("there is no answer, and no \\boxed{…} in the solution; give one of them")
+        return boxed
+
+
+def last_box(solution: str) -> str | None:
+    r"""What stands in the last `\boxed{…}` whose braces close, or follows on a last `\boxed 5`; None without one."""
+    for match in reversed(list(_BOX.finditer(solution))):
+        start = match.end()
+        if solution[start] != "{":
+            return solution[start]
+        depth = 0
+        for at in range(start, len(solution)):
+            depth += (solution[at] == "{") - (solution[at] == "}")
+            if not depth:
+                return solution[start + 1 : at].strip()
+    return None
+
+
+def _level(value: object) -> int | None:
+    """1 to 5; None where it is unknown, as for `Level ?`."""
+    match = _LEVEL.fullmatch(str(value))
+    return int(match[1]) if match else None
+
+
+def math_rule() -> AnswerRule:
+    """The rule for mathematics whose references leave percent signs out."""
+    from metagen.verifiers.math import MathRule
+
+    return MathRule(percent="dropped")

@@ -1,0 +1,116 @@
+"""MBPP: mostly basic Python problems, each with three assertions (Austin et al. 2021)."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from collections.abc import Sequence as Ordered
+from typing import ClassVar, Final
+
+from metagen.errors import DataError, InputError
+from metagen.tasks.base import Problem
+from metagen.tasks.code import CodeTask, Grader, Until, code_tests
+from metagen.tasks.records import Hub, Record, Source, field, question, text
+from metagen.tasks.source import parsed
+from metagen.tasks.template import Form, Template
+from metagen.verifiers.code.program import FencedProgram, ProgramRule
+
+TEMPLATE: Final = Template(
+    chat="{question}\n\nThe code should pass these tests:\n\n```python\n{tests}\n```\n\n"
+    "Answer with Python code, in one code block.",
+    example="Task: {question}\nTests:\n{tests}\nCode:\n```python\n",
+    shots=(
+        {
+            "question": "Write a function that returns the words of a text in the opposite order.",
+            "tests": "assert turn_around('a b c') == 'c b a'\nassert turn_around('one') == 'one'",
+            "solution": "def turn_around(text):\n    return ' '.join(reversed(text.split()))\n```",
+        },
+        {
+            "question": "Write a function that counts the numbers of a list between two bounds, both included.",
+            "tests": "assert count_between([1, 5, 9], 2, 9) == 2\nassert count_between([], 0, 1) == 0",
+            "solution": "def count_between(numbers, low, high):\n"
+            "    return sum(low <= n <= high for n in numbers)\n```",
+        },
+        {
+            "question": "Write a function to find the longest run of equal neighbours in a list.",
+            "tests": "assert longest_run([1, 1, 2, 2, 2, 1]) == 3\nassert longest_run([]) == 0",
+            "solution": "def longest_run(items):\n    best = run = 0\n    for i, item in enumerate(items):\n"
+            "        run = run + 1 if i and items[i - 1] == item else 1\n        best = max(best, run)\n"
+            "    return best\n```",
+        },
+    ),
+    stop="```",
+)  # fmt: skip
+_CALLED: Final = re.compile(r"\b(\w+)\s*\(")
+
+
+class MBPPTask(CodeTask):
+    """Fields `text` (or `prompt`), `task_id`, `test_list`, and `test_setup_code` (or `test_imports`).
+
+    shown: how many of the assertions the prompt shows, as public tests; all are hidden tests. The published protocol
+    shows three of three, which makes a verifier that runs public tests an oracle in all but name: with 1, it is honest.
+    challenge: test by `challenge_test_list` as well. form, shots (`question`, `tests`, `solution`): as of GSM8KTask.
+    """
+
+    name = "mbpp"
+    hub: ClassVar[Hub] = Hub("google-research-datasets/mbpp")
+
+    def __init__(
+        self,
+        source: Source | None = None,
+        *,
+        form: Form = "chat",
+        shown: int = 3,
+        challenge: bool = False,
+        program: ProgramRule | None = None,
+        grader: Grader | None = None,
+        shots: Ordered[Mapping[str, str]] | None = None,
+        limit: int | None = None,
+    ) -> None:
+        if shown < 0:
+            raise InputError(f"shown={shown!r}: expected how many tests the prompt shows, at least 0")
+        self._shown, self._challenge = shown, challenge
+        self._template = TEMPLATE.with_shots(shots)
+        usual: ProgramRule = FencedProgram()
+        if form != "chat":
+            usual, self.stop = Until(usual, TEMPLATE.stop), (TEMPLATE.stop,)
+        super().__init__(source, form=form, program=program or usual, grader=grader, limit=limit)
+
+    def problem(self, record: Record, number: int) -> Problem:
+        asked, tests = question(record, "text", "prompt").strip(), _tests(record, "test_list")
+        if not tests:
+            raise DataError("test_list is empty; expected at least one assertion")
+        setup = record.get("test_setup_code") or "\n".join(_tests(record, "test_imports"))
+        names = _entry_points(str(record.get("code") or ""), tests)
+        more = _tests(record, "challenge_test_list") if self._challenge else ()
+        shown = tests[: self._shown]
+        values = {
+            "question": asked,
+            "tests": "\n".join(shown) or f"# of {', '.join(names) or 'your function'}",
+        }
+        prompt = self._template.prompt(
+            f"mbpp/{text(record, 'task_id')}", self._form, values, code_tests(shown, setup, names)
+        )
+        return Problem(prompt, json.dumps(code_tests([*tests, *more], setup, names)))
+
+
+def _entry_points(code: str, tests: Ordered[str]) -> list[str]:
+    """What the tests call of what the solution defines: it may have the name of a builtin, such as `sum`."""
+    try:
+        tree = parsed(code)
+    except SyntaxError:
+        return []
+    nodes = ast.iter_child_nodes(tree)
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return sorted(defined.intersection(name for test in tests for name in _CALLED.findall(test)))
+
+
+def _tests(record: Record, name: str) -> tuple[str, ...]:
+    if record.get(name) is None:
+        return ()
+    found = field(record, name)
+    if not isinstance(found, list) or not all(isinstance(test, str) for test in found):
+        raise DataError(f"{name} is {found!r:.80}; expected a list of texts")
+    return tuple(found)

@@ -1,0 +1,334 @@
+"""Loaders of public data sets: on excerpts, and on all problems where the data lie beside the checkout."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metagen.errors import DataError, InputError
+from metagen.sequence import Sequence
+from metagen.tasks.aime import AIMETask
+from metagen.tasks.base import Problem, Task
+from metagen.tasks.cruxeval import CRUXEvalTask
+from metagen.tasks.gsm8k import GSM8KTask
+from metagen.tasks.humaneval import HumanEvalTask
+from metagen.tasks.math_dataset import MathTask, last_box
+from metagen.tasks.mbpp import MBPPTask
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.code.isolation import IsolationError
+from metagen.verifiers.code.sandbox import Sandbox
+from metagen.verifiers.function import FunctionRule
+from metagen.verifiers.numeric import NumberRule
+
+EXCERPTS = Path(__file__).parent / "public"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "problems"
+Loader = Callable[..., Task]
+FILES: list[tuple[Loader, str, int]] = [
+    (GSM8KTask, "gsm8k_test.jsonl", 1319),
+    (MathTask, "math500.jsonl", 500),
+    (HumanEvalTask, "humaneval.jsonl", 164),
+    (MBPPTask, "mbpp.jsonl", 974),
+    (CRUXEvalTask, "cruxeval.jsonl", 800),
+]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def solution(task: Task, row: dict[str, Any], few_shot: bool = False) -> str:
+    """The data set's own solution, as a model of either kind would write it."""
+    match task:
+        case HumanEvalTask():
+            whole = row["prompt"] + row["canonical_solution"]
+            return f"{row['canonical_solution']}\nprint('done')\n" if few_shot else f"```python\n{whole}\n```"
+        case MBPPTask():
+            return (
+                f"{row['code']}\n```\n\nTask: another" if few_shot else f"So:\n```python\n{row['code']}\n```"
+            )
+        case CRUXEvalTask():
+            said = row["output"] if task.mode == "output" else f"f({row['input']})"
+            return f"Step by step.\nAnswer: {said}" + ("\n\n```python\nx\n```\nAnswer: 0" if few_shot else "")
+    return row["solution"] + ("\n\nQuestion: more?\nAnswer: 7\n\nProblem:\n\\boxed{7}" if few_shot else "")
+
+
+def graded(task: Task, problem: Problem, *texts: str) -> list[float]:
+    return asyncio.run(task.grade(problem, [Sequence(problem.prompt, t, finish="eos") for t in texts]))
+
+
+@pytest.fixture(scope="module")
+def isolation() -> None:
+    try:
+        Sandbox()
+    except IsolationError as error:
+        pytest.skip(f"programs cannot be isolated here: {error}")
+
+
+# -- all loaders ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("isolation")
+@pytest.mark.parametrize("form", ["chat", "few_shot"])
+@pytest.mark.parametrize(("loader", "file", "count"), FILES)
+def test_the_data_sets_own_solutions_are_right_and_those_of_others_are_not(
+    loader: Loader, file: str, count: int, form: str
+) -> None:
+    task, records = loader(EXCERPTS / file, form=form), rows(EXCERPTS / file)
+    problems = list(task.problems())
+    assert len(problems) == len(records)
+    for problem, row, other in zip(problems, records, records[1:] + records[:1], strict=True):
+        right, wrong = (solution(task, r, form == "few_shot") for r in (row, other))
+        assert graded(task, problem, right, wrong, "I do not know.", "") == [1, 0, 0, 0], problem.id
+
+
+@pytest.mark.parametrize(("loader", "file", "count"), FILES)
+def test_all_problems_can_be_read(loader: Loader, file: str, count: int) -> None:
+    if not SHARED.is_dir():
+        pytest.skip(f"there are no data at {SHARED}")
+    problems = list(loader(SHARED / file).problems())
+    assert len({problem.id for problem in problems}) == count
+    assert list(loader(SHARED / file, limit=3).problems()) == problems[:3]
+
+
+@pytest.mark.parametrize(("loader", "file"), [(GSM8KTask, "gsm8k_test.jsonl"), (MathTask, "math500.jsonl"),
+                                              (CRUXEvalTask, "cruxeval.jsonl")])  # fmt: skip
+def test_all_solutions_are_right(loader: Loader, file: str) -> None:
+    if not SHARED.is_dir():
+        pytest.skip(f"there are no data at {SHARED}")
+    task = loader(SHARED / file)
+
+    async def wrong() -> list[str]:
+        pairs = zip(task.problems(), rows(SHARED / file), strict=True)
+        return [
+            problem.id
+            for problem, row in pairs
+            if await task.grade(problem, [Sequence(problem.prompt, solution(task, row), finish="eos")]) != [1]
+        ]
+
+    assert asyncio.run(wrong()) == []
+
+
+@pytest.mark.parametrize(("loader", "file", "count"), FILES)
+def test_prompts_show_no_reference(loader: Loader, file: str, count: int) -> None:
+    for form in ("chat", "few_shot"):
+        task = loader(EXCERPTS / file, form=form)
+        for problem, row in zip(task.problems(), rows(EXCERPTS / file), strict=True):
+            assert (problem.prompt.text is None) == (form == "chat")
+            shown = problem.prompt.text or problem.prompt.messages[0].content
+            stops = getattr(task, "stop", ())
+            assert all(stop in shown for stop in stops)
+            assert bool(stops) == (form == "few_shot" and loader is not HumanEvalTask)
+            asked = str(row.get("question") or row.get("prompt") or row.get("text") or row.get("code"))
+            assert asked.strip() in shown
+            hidden = row.get("solution") or row.get("canonical_solution") or row.get("code", "")
+            assert loader is CRUXEvalTask or hidden.strip() not in shown + json.dumps(problem.prompt.public)
+            json.dumps(problem.prompt.public)
+
+
+@pytest.mark.parametrize(("loader", "file", "count"), FILES)
+def test_options_are_checked(loader: Loader, file: str, count: int) -> None:
+    with pytest.raises(InputError, match="form='text': expected one of chat, few_shot"):
+        loader(EXCERPTS / file, form="text")
+    with pytest.raises(InputError, match="limit=0"):
+        loader(EXCERPTS / file, limit=0)
+    if loader is not HumanEvalTask:
+        with pytest.raises(InputError, match="shots: an example has no '"):
+            loader(EXCERPTS / file, shots=[{"solution": "x"}])
+
+
+# -- mathematics ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    def write(*records: dict[str, Any]) -> Path:
+        path = tmp_path / "data.jsonl"
+        path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+        return path
+
+    return write
+
+
+def test_gsm8k_as_published(written: Callable[..., Path]) -> None:
+    record = {"question": "How many?", "answer": "2 + 2 = <<2+2=4>>4 thousand\n#### 4,000"}
+    task = GSM8KTask(written(record, {**record, "question": "And now?"}))
+    first, second = task.problems()
+    assert (first.id, first.reference, second.id) == ("gsm8k/0", "4,000", "gsm8k/1")
+    right = ["so \\boxed{4000}", "The answer is $4,000.", "it makes 4000", "#### 4000.00"]
+    assert graded(task, first, *right, "The answer is 4.", "4,000 … no, \\boxed{400}") == [1] * 4 + [0, 0]
+
+
+def test_an_answer_rule_and_examples_of_ones_own(written: Callable[..., Path]) -> None:
+    path = written({"question": "How many?", "answer": "4"})
+    rule: AnswerRule = NumberRule(r"= (\S+)")
+    shots = [{"question": "1 + 1?", "solution": " = 2"}]
+    task = GSM8KTask(path, form="few_shot", answer=rule, shots=shots)
+    (problem,) = task.problems()
+    assert problem.prompt.text == "Question: 1 + 1?\nAnswer: = 2\n\nQuestion: How many?\nAnswer:"
+    assert graded(task, problem, " = 4", " = 5", " = 4\n\nQuestion: and?\nAnswer: = 5") == [1, 0, 1]
+    assert task.answer.fingerprint not in (
+        rule.fingerprint,
+        GSM8KTask(path, form="few_shot").answer.fingerprint,
+    )
+
+
+def test_math_as_published(written: Callable[..., Path]) -> None:
+    old = {"problem": "Half?", "level": "Level 3", "type": "Algebra", "solution": r"So \boxed{\frac{1}{2}}."}
+    new = {"problem": "Two?", "level": 5, "unique_id": "test/a.json", "answer": "2", "solution": "?"}
+    unknown = {"problem": "Three?", "level": "Level ?", "solution": r"$\boxed 3$"}
+    task = MathTask(written(old, new, unknown))
+    problems = list(task.problems())
+    assert [(p.id, p.reference, p.level) for p in problems] == [
+        ("math/0", r"\frac{1}{2}", 3), ("test/a.json", "2", 5), ("math/2", "3", None),
+    ]  # fmt: skip
+    assert graded(task, problems[0], r"\boxed{0.5}", r"\boxed{2}") == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [(r"\boxed{a} then \boxed{\frac{1}{2}}.", r"\frac{1}{2}"), (r"\boxed{a} \boxed{open", "a"), ("none", None),
+     (r"\fbox{4}", "4"), (r"\boxed 7", "7"), (r"\boxed", None)],
+)  # fmt: skip
+def test_the_last_box(text: str, box: str | None) -> None:
+    assert last_box(text) == box
+
+
+def test_aime(written: Callable[..., Path]) -> None:
+    capitals = {"ID": "2024-I-1", "Problem": "Find it.", "Answer": 25, "Solution": "?"}
+    boxed = {"id": 7, "problem": "Find the other.", "solution": r"\boxed{033}"}
+    task = AIMETask(written(capitals, boxed, {"question": "And?", "answer": "025"}))
+    problems = list(task.problems())
+    assert [(p.id, p.reference) for p in problems] == [("2024-I-1", "25"), ("7", "33"), ("aime/2", "25")]
+    assert graded(task, problems[0], r"\boxed{025}", r"\boxed{25}", r"\boxed{250}") == [1, 1, 0]
+    with pytest.raises(DataError, match=r":1: the answer is '1000'; expected an integer from 0 to 999"):
+        AIMETask(written({"problem": "?", "answer": "1000"}))
+
+
+# -- code ---------------------------------------------------------------------------------------------------------
+
+
+def test_humaneval_shows_examples_and_hides_tests() -> None:
+    first, poly, median = HumanEvalTask(EXCERPTS / "humaneval.jsonl").problems()
+    assert first.prompt.public["tests"][0] == "assert has_close_elements([1.0, 2.0, 3.0], 0.5) == False"
+    assert first.prompt.public["entry_points"] == ["has_close_elements"]
+    assert json.loads(first.reference)["tests"] == ["check(has_close_elements)"]
+    # Its helper belongs to every program; its example calls round(), and is left out.
+    assert "def poly(xs" in poly.prompt.public["preamble"] and poly.prompt.public["tests"] == []
+    assert median.prompt.public["tests"] == [], "of which one example is wrong"
+
+
+@pytest.mark.usefixtures("isolation")
+def test_humaneval_programs_need_not_repeat_the_prompt() -> None:
+    task = HumanEvalTask(EXCERPTS / "humaneval.jsonl", limit=1)
+    (problem,) = task.problems()
+    body = "return any(abs(a - b) < threshold for i, a in enumerate(numbers) for b in numbers[:i])"
+    alone = (
+        f"```python\ndef has_close_elements(numbers: List[float], threshold: float) -> bool:\n    {body}\n```"
+    )
+    assert graded(task, problem, alone, alone.replace("any", "all")) == [1, 0]
+
+
+def test_mbpp_shows_as_many_tests_as_asked_for() -> None:
+    tasks = [MBPPTask(EXCERPTS / "mbpp.jsonl", shown=n, limit=1) for n in (0, 1, 3)]
+    shown = [len(next(task.problems()).prompt.public["tests"]) for task in tasks]
+    assert shown == [0, 1, 3]
+    blind, summing, setup = MBPPTask(EXCERPTS / "mbpp.jsonl", shown=0).problems()
+    assert "# of similar_elements" in blind.prompt.messages[0].content and "assert" not in str(blind.prompt)
+    assert len(json.loads(blind.reference)["tests"]) == 3
+    assert summing.prompt.public["entry_points"] == ["sum"], "which is a builtin as well"
+    assert "root = Node(1)" in json.loads(setup.reference)["setup"]
+    with pytest.raises(InputError, match="shown=-1"):
+        MBPPTask(EXCERPTS / "mbpp.jsonl", shown=-1)
+
+
+def test_a_grader_of_ones_own_and_what_it_is_given() -> None:
+    seen: list[str] = []
+
+    async def grader(problem: Problem, sequences: Any) -> list[float]:
+        seen.append(problem.id)
+        return [0.5] * len(sequences)
+
+    task = MBPPTask(EXCERPTS / "mbpp.jsonl", grader=grader)
+    problem = next(task.problems())
+    assert graded(task, problem, "x", "y") == [0.5, 0.5] and seen == [problem.id]
+    assert task.hidden()[problem.id] == json.loads(problem.reference)
+    assert set(task.hidden()[problem.id]) == {"tests", "setup", "entry_points"}
+
+
+def test_programs_that_are_the_same_but_for_layout_vote_together() -> None:
+    task = MBPPTask(EXCERPTS / "mbpp.jsonl", limit=1)
+    (problem,) = task.problems()
+    texts = ["```python\ndef f(x): return x+1 # one\n```", "```\ndef f(x):\n    return x + 1\n```", "```\ndef f(x):\n"
+             "    return 1 + x\n```", "no code at all", "```python\n```"]  # fmt: skip
+    answers = asyncio.run(task.answer.read([Sequence(problem.prompt, text, finish="eos") for text in texts]))
+    assert answers[0].key == answers[1].key != answers[2].key
+    assert [a.verdict for a in answers] == [None, None, None, "unparsable", "missing"]
+
+
+@pytest.mark.usefixtures("isolation")
+def test_any_arguments_that_give_the_output_are_right() -> None:
+    task = CRUXEvalTask(EXCERPTS / "cruxeval.jsonl", mode="input")
+    problem = list(task.problems())[1]  # {1: None, 2: None} from dictionaries of the keys of three arguments
+    texts = ["f((1, ), (1, ), (1, 2))", "(1,),(1,),(1,2)", "f([2], [1], [])", "f([1], [1], [])", "f([1])",
+             "f([1], [2], open('/etc/passwd'))", "f([1],[2],[]) or True"]  # fmt: skip
+    assert graded(task, problem, *(f"Answer: {text}" for text in texts)) == [1, 1, 1, 0, 0, 0, 0]
+    few = CRUXEvalTask(EXCERPTS / "cruxeval.jsonl", mode="input", form="few_shot")
+    assert graded(few, problem, "Answer: f([2], [1], [])\n\n```python\ny\n```\nAnswer: f(0)") == [1]
+    with pytest.raises(InputError, match="mode='both'"):
+        CRUXEvalTask(EXCERPTS / "cruxeval.jsonl", mode="both")  # type: ignore[arg-type]  # wrong on purpose
+
+
+# -- faults ---------------------------------------------------------------------------------------------------------
+
+FAULTS: list[tuple[Loader, dict[str, Any], str]] = [
+    (GSM8KTask, {"question": "?"}, "there is no field 'answer'; it has question"),
+    (GSM8KTask, {"question": " ", "answer": "4"}, "the question is empty"),
+    (GSM8KTask, {"question": "?", "answer": "x #### "}, "the answer is empty; expected a number, or a solution"),
+    (GSM8KTask, {"question": ["?"], "answer": "4"}, r"question is \['\?'\]; expected a text or a number"),
+    (MathTask, {"problem": "?", "solution": "so 4"}, r"there is no answer, and no \\boxed"),
+    (HumanEvalTask, {"task_id": "t", "prompt": "def f(", "entry_point": "f", "test": "x"}, "the prompt is no Python"),
+    (HumanEvalTask, {"task_id": "t", "prompt": "def g():\n  'doc'", "entry_point": "f", "test": "x"},
+     "the prompt defines no function 'f'"),
+    (MBPPTask, {"text": "?", "task_id": 1, "test_list": []}, "test_list is empty"),
+    (MBPPTask, {"text": "?", "task_id": 1, "test_list": "assert f()"}, "test_list is 'assert f.*a list of texts"),
+    (CRUXEvalTask, {"id": "a", "code": "def g(x): pass", "input": "1", "output": "None"},
+     "the code defines no function f"),
+    (CRUXEvalTask, {"id": "a", "code": "def f(x): pass", "input": "1", "output": "f"},
+     "the reference 'f' cannot be read"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loader", "record", "message"), FAULTS)
+def test_a_faulty_record_is_named(
+    loader: Loader, record: dict[str, Any], message: str, written: Callable[..., Path]
+) -> None:
+    path = written(record)
+    with pytest.raises(DataError, match=f"has faulty problems:\n.*data.jsonl:1: {message}"):
+        loader(path)
+
+
+def test_all_faults_come_at_once_and_a_long_list_is_cut(written: Callable[..., Path]) -> None:
+    good = {"id": "a", "question": "?", "answer": "4"}
+    with pytest.raises(DataError) as error:
+        GSM8KTask(written(good, good, *[{"id": str(i)} for i in range(12)]))
+    lines = str(error.value).splitlines()
+    assert "id 'a' is that of 1 too; ids must be unique" in lines[1]
+    assert len(lines) == 12 and lines[-1] == "… and 3 more"
+
+
+def test_a_task_can_be_made_inside_an_event_loop() -> None:
+    async def make() -> int:
+        return len(list(MathTask(EXCERPTS / "math500.jsonl").problems()))
+
+    assert asyncio.run(make()) == 3
+
+
+def test_references_are_read_by_the_rule_that_grades(written: Callable[..., Path]) -> None:
+    rule = FunctionRule(lambda text: text, lambda answer: None)
+    with pytest.raises(DataError, match="the reference '4' cannot be read"):
+        GSM8KTask(written({"question": "?", "answer": "4"}), answer=rule)
