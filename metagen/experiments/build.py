@@ -113,7 +113,7 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
         }
         _enough(generators, cells, task)
         _bounded(generators, experiment.budget, found.first)
-        verifiers = _verifiers(experiment, cells, engines, _grade(task, asked))
+        verifiers = _verifiers(experiment, cells, engines, task, _grade(task, asked))
         setup = Setup(experiment, task, generators, verifiers, cells, found.problems, asked)
         for cell in cells:
             setup.strategy(cell)
@@ -166,12 +166,19 @@ def _judging(experiment: Experiment, cells: tuple[Configuration, ...]) -> list[s
 
 
 def _verifiers(
-    experiment: Experiment, cells: tuple[Configuration, ...], engines: Mapping[str, Engine], grade: Grade
+    experiment: Experiment,
+    cells: tuple[Configuration, ...],
+    engines: Mapping[str, Engine],
+    task: Task,
+    grade: Grade,
 ) -> dict[str, Verifier]:
     """Those that a configuration uses, in the order of the file."""
     made: dict[str, Verifier] = {}
+    parts: dict[str, Any] = {"grade": grade, "program": getattr(task, "program", None)}
     for name in _judging(experiment, cells):
-        made[name] = _verifier(experiment, name, engines, grade, made)
+        if "sandbox" in registry.parameters("verifiers", experiment.verifiers[name].kind):
+            parts.setdefault("sandbox", _sandbox())
+        made[name] = _verifier(experiment, name, engines, parts, made)
     chosen = {cell.verifier for cell in cells}
     return {name: made[name] for name in experiment.verifiers if name in chosen}
 
@@ -180,12 +187,11 @@ def _verifier(
     experiment: Experiment,
     name: str,
     engines: Mapping[str, Engine],
-    grade: Grade,
+    given: Mapping[str, Any],
     made: Mapping[str, Verifier],
 ) -> Verifier:
     spec = experiment.verifiers[name]
-    members = [made[member] for member in made_of(spec)]
-    parts: dict[str, Any] = {"name": name, "grade": grade, "members": members}
+    parts = {**given, "name": name, "members": [made[member] for member in made_of(spec)]}
     engine = getattr(spec, "engine", None)
     if engine is not None:
         parts["engine"] = engines[engine]
@@ -194,6 +200,13 @@ def _verifier(
         parts["tags"] = spec.tags.tags if spec.tags else None
     verifier: Verifier = registry.make("verifiers", spec.kind, spec.options(), parts)
     return verifier
+
+
+def _sandbox() -> Any:
+    """One for all verifiers of a run. Raises IsolationError, with the remedy, where there can be none."""
+    from metagen.verifiers.code.sandbox import Sandbox
+
+    return Sandbox()
 
 
 def _enough(generators: Mapping[str, Generator], cells: tuple[Configuration, ...], task: Task) -> None:

@@ -32,6 +32,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "orm": "metagen.verifiers.reward:OutcomeRewardModel",
         "oracle": "metagen.verifiers.oracle:OracleVerifier",
         "recorded": "metagen.verifiers.recorded:RecordedVerifier",
+        "public_tests": "metagen.verifiers.code.public:PublicTests",
         "judge": "metagen.verifiers.generative.options:generative",
         "tournament": "metagen.experiments.fitted:tournament",
         "ensemble": "metagen.verifiers.ensemble:Ensemble",
@@ -61,7 +62,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
 PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
     "generators": frozenset({"engine"}),
-    "verifiers": frozenset({"engine", "tags", "name", "grade", "members"}),
+    "verifiers": frozenset({"engine", "tags", "name", "grade", "members", "sandbox", "program"}),
     "strategies": frozenset({"generator", "n", "answer", "verifier"}),
     "task": frozenset(),
 }

@@ -296,6 +296,23 @@ class RecordedSpec(PartSpec):
         return {"name": self.score}
 
 
+class PublicTestsSpec(PartSpec):
+    """The share of a problem's public tests that a program passes, in a sandbox; with words on what failed."""
+
+    kind: Literal["public_tests"]
+    #: Of one execution: seconds of wall clock, and bytes.
+    wall: Annotated[float, Field(gt=0), Expects("a number of seconds > 0")] | None = None
+    memory: Count | None = None
+
+    def options(self) -> dict[str, Any]:
+        given = {name: value for name in ("wall", "memory") if (value := getattr(self, name)) is not None}
+        if not given:
+            return {}
+        from metagen.verifiers.code.limits import Limits
+
+        return {"limits": Limits(**given)}
+
+
 class WordingSpec(PartSpec):
     """What judges are asked, in other words than their own, and how they come to a verdict."""
 
@@ -539,6 +556,7 @@ VerifierSpec = Annotated[
     | Annotated[OrmSpec, Tag("orm")]
     | Annotated[OracleSpec, Tag("oracle")]
     | Annotated[RecordedSpec, Tag("recorded")]
+    | Annotated[PublicTestsSpec, Tag("public_tests")]
     | Annotated[JudgeSpec, Tag("judge")]
     | Annotated[TournamentSpec, Tag("tournament")]
     | Annotated[EnsembleSpec, Tag("ensemble")]

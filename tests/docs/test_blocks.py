@@ -27,6 +27,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from collections.abc import Callable, Iterator

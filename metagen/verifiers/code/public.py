@@ -25,12 +25,15 @@ class PublicTests(PrimitiveVerifier):
     pass; `missing` for a sequence without a program. A prompt without tests scores nothing: `untested`.
     """
 
-    name = "public_tests"
-
     def __init__(
-        self, sandbox: Sandbox, *, program: ProgramRule | None = None, limits: Limits | None = None
+        self,
+        sandbox: Sandbox,
+        *,
+        program: ProgramRule | None = None,
+        limits: Limits | None = None,
+        name: str = "public_tests",
     ) -> None:
-        self._sandbox, self._program = sandbox, program or FencedProgram()
+        self._sandbox, self._program, self.name = sandbox, program or FencedProgram(), name
         self._limits = limits or sandbox.limits
 
     @property
