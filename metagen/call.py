@@ -106,13 +106,17 @@ class LeafCall:
             misses = [i for i in granted if not self._answers(self.found.get(i), grant)]
             if any(self.keys[i] in self.journal.inflight for i in misses):
                 return
-            late = await self._run(misses, grant) if misses else None
-            if late is not None:
-                granted = [i for i in granted if self._answers(self.found.get(i), grant)]
-            if self.account is not None:
-                used = _sum(self._weight(i, grant.cap) for i in granted)
-            self._deliver(granted)
-            if late is not None:
+            late: BudgetExhausted | None = None
+            try:
+                if misses:
+                    late = await self._run(misses, grant)
+            finally:
+                # Also what had ended when the call failed: it is recorded, so it is paid for.
+                kept = [i for i in granted if self._answers(self.found.get(i), grant)]
+                if self.account is not None:
+                    used = _sum(self._weight(i, grant.cap) for i in kept)
+                self._deliver(kept)
+            if late is not None and self.pending:
                 raise late
         finally:
             if self.account is not None:

@@ -365,6 +365,7 @@ class SQLiteJournal:
         with self._errors("read"), self.path.open("rb") as file:
             if file.read(16) != b"SQLite format 3\x00":
                 raise JournalCorrupt(f"{name} is not a journal (its header is not SQLite's): {REMEDY}")
+        self._check_log(self.path.with_name(self.path.name + "-wal"))
         try:
             with contextlib.closing(self._connect(read_only=True)) as connection:
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -383,6 +384,22 @@ class SQLiteJournal:
             )
         if fault != "ok":
             raise JournalCorrupt(f"{name} is torn ({fault}): {REMEDY}")
+
+    def _check_log(self, log: Path) -> None:
+        """SQLite takes a write-ahead log with a damaged head for an empty one: its records would be gone in silence."""
+        if not log.exists():
+            return
+        with self._errors("read"), log.open("rb") as file:
+            head = file.read(32)
+        if len(head) < 32:
+            return
+        order: Literal["big", "little"] = "big" if head[3] & 1 else "little"
+        a = b = 0
+        for at in range(0, 24, 8):
+            a = (a + int.from_bytes(head[at : at + 4], order) + b) & 0xFFFFFFFF
+            b = (b + int.from_bytes(head[at + 4 : at + 8], order) + a) & 0xFFFFFFFF
+        if head[:3] != b"\x37\x7f\x06" or head[24:] != a.to_bytes(4, "big") + b.to_bytes(4, "big"):
+            raise JournalCorrupt(f"{str(log)!r} is torn (its head is damaged): {REMEDY}")
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         options = "?mode=rw" + (f"&vfs={self._vfs}" if self._vfs else "")

@@ -24,7 +24,7 @@ def digest(*parts: str | bytes) -> bytes:
 
 
 def digests(*parts: str | bytes) -> Callable[..., bytes]:
-    """For many lists that begin with the same parts: digests(a)(b, c) is digest(a, b, c)."""
+    """For many lists that begin with the same parts: `digests(a)(b, c)` is `digest(a, b, c)`."""
     head = blake2b(_framed(parts), digest_size=16)
 
     def named(*rest: str | bytes) -> bytes:

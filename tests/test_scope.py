@@ -554,6 +554,41 @@ def test_a_failing_sibling_and_a_cancellation_lose_nothing_that_had_ended() -> N
     run(main(None))
 
 
+def test_what_had_ended_is_paid_for_also_when_the_call_fails_or_is_cancelled() -> None:
+    """The budget stands, though each call fails or is cut off after some of its samples, and a replay decides alike."""
+
+    async def loop(journal: MemoryJournal, cut: Exception | None) -> tuple[int, bool]:
+        scope = Scope.root("p", journal=journal, budget=Budget(generated=12), label="B")
+        for k in range(10):
+            with contextlib.suppress(EngineError, TimeoutError, BudgetExhausted):
+                async with asyncio.timeout(None if cut else 0.05):
+                    await unequal({0, 1}, [], cut).generate(PROMPT, n=3, scope=scope.child(f"a/{k}"))
+        recorded = sum(row.usage.generated or 0 for row in journal.of_problem("p"))
+        assert recorded == scope.usage.generated == 12 - (scope.left().generated or 0) <= 12
+        return recorded, scope.exhausted
+
+    for cut in (EngineError("gone"), None):
+        journal = MemoryJournal()
+        first = run(loop(journal, cut))
+        assert first[0] >= 4 and run(loop(journal, cut)) == first
+
+
+def test_a_deadline_after_all_had_ended_exhausts_nothing() -> None:
+    async def under(journal: MemoryJournal) -> tuple[int, bool]:
+        scope = Scope.root("p", journal=journal, budget=Budget(seconds=0.1), label="B")
+
+        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+            ended.update({k: Outcome({"text": "x"}, Usage()) for k in range(len(positions))})
+            await asyncio.sleep(30)
+            return [ended[k] for k in range(len(positions))]
+
+        request = Request("g", "g", (Item(b"", 0), Item(b"", 1)))
+        return len(await scope.call(request, execute, lambda p, c: Usage())), scope.exhausted
+
+    journal = MemoryJournal()
+    assert run(under(journal)) == run(under(journal)) == (2, False)
+
+
 def test_after_the_deadline_records_answer_and_nothing_is_begun() -> None:
     journal, writer = MemoryJournal(), Writer(lambda i: i)
 

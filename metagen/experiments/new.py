@@ -40,7 +40,8 @@ seed: 0
 """
 
 ARITHMETIC: Final = """
-# What is asked, and when an answer is right. Kinds: $task_kinds.
+# What is asked, and when an answer is right.
+# Kinds: $task_kinds.
 task:
   kind: arithmetic        # chains of small calculations, which the embedded models were trained for
   split: validation       # train, validation or test: disjoint problems; keep test for your last measurement
@@ -50,7 +51,8 @@ task:
 """
 
 JSONL: Final = """
-# What is asked, and when an answer is right. Kinds: $task_kinds.
+# What is asked, and when an answer is right.
+# Kinds: $task_kinds.
 task:
   kind: jsonl             # problems from a file, one JSON object a line:
   # {"id": …, "question": …, "answer": …}, and "level" if there are levels; the path begins at this file
@@ -89,7 +91,8 @@ generators:
 """
 
 VERIFIERS: Final = """
-# Who judges, by scores from 0 to 1. Kinds: $verifiers_kinds.
+# Who judges, by scores from 0 to 1.
+# Kinds: $verifiers_kinds.
 verifiers:
   steps:
     kind: prm             # a process reward model: a score for each step of a solution
@@ -98,7 +101,8 @@ verifiers:
 """
 
 NO_VERIFIERS: Final = """
-# Who judges, by scores from 0 to 1. Kinds: $verifiers_kinds.
+# Who judges, by scores from 0 to 1.
+# Kinds: $verifiers_kinds.
 # verifiers:
 #   steps: {kind: prm, engine: judge, aggregation: min}   # a process reward model, on an engine of its own
 """

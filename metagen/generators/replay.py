@@ -87,11 +87,14 @@ class ReplayGenerator(Primitive):
             where = f"{str(path)!r}, line {number}"
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{where} is not JSON ({error}); expected one object a line") from error
             if not isinstance(record, dict):
                 raise DataError(f"{where} is {record!r:.60}; expected one object a line")
-            problem = str(_field(record, names["id"], where))
+            problem = _field(record, names["id"], where)
+            if isinstance(problem, bool) or not isinstance(problem, str | int):
+                raise DataError(f"{where}: the id is {problem!r:.60}; expected a text or a number")
+            problem = str(problem)
             if problem in pool:
                 raise DataError(f"{where}: problem id {problem!r} occurs twice; ids must be unique")
             pool[problem] = _samples(record, names, where)
@@ -183,10 +186,21 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], where: str) ->
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
             raise DataError(f"{where}: a token count is {count!r}; expected an integer ≥ 0, or null")
     for name, values in scores.items():
-        wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float)]
+        wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float) or not _finite(v)]
         if wrong:
-            raise DataError(f"{where}: a score {name!r} is {wrong[0]!r}; expected numbers")
+            raise DataError(f"{where}: a score {name!r} is {wrong[0]!r:.60}; expected numbers")
+    odd = [text for text in texts if text is not None and not isinstance(text, str | int | float)]
+    if odd:
+        raise DataError(f"{where}: a sample is {odd[0]!r:.60}; expected texts, or null for an abstention")
     return [
         Recorded("" if text is None else str(text), counts[i], {k: float(v[i]) for k, v in scores.items()})
         for i, text in enumerate(texts)
     ]
+
+
+def _finite(value: float) -> bool:
+    """Whether a number is one that a float can hold."""
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False

@@ -19,7 +19,7 @@ from metagen.strategies.base import Strategy
 from metagen.verifiers.base import Answer, AnswerRule, Verifier
 
 #: What generating and scoring spend alike.
-SHARED = ("prefilled", "calls", "flops", "money", "seconds")
+SHARED = ("prefilled", "calls", "flops", "money")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,15 @@ class Parallel(Strategy):
         So a limit that binds generating and scoring alike never ends with a pool that nobody judged.
         """
         limits = [d for d in SHARED if getattr(left, d) is not None] if self.verifier else []
-        if not limits:
+        timed = self.verifier is not None and left.seconds is not None
+        if not limits and not timed:
             return self.n
         if not done:
             return 1
         spent = {d: (getattr(before, d) - getattr(left, d)) / done for d in limits}
         affords = [getattr(left, d) / spent[d] for d in limits if spent[d] > 0]
-        return max(1, int(min(affords, default=self.n) / 2))
+        half = max(1, int(min(affords, default=self.n) / 2))
+        return min(half, done) if timed else half
 
     async def _judge(self, sequences: list[Sequence], scope: Scope, scoring: Scope) -> list[Candidate]:
         """Candidates with answers and scores; each is offered before it is scored."""

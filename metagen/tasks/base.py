@@ -53,7 +53,7 @@ class Task(ABC):
         return [float(a.key is not None and a.key == reference) for a in answers]
 
     def check_steps(self, problem: Problem, text: str, *, finished: bool) -> list[bool] | None:
-        """Whether each step of a completion follows from the problem and all before it; None where the task cannot tell.
+        """Whether each step of a completion follows from the problem and all before; None where the task cannot tell.
 
         finished: the text is not cut off.
         """

@@ -84,7 +84,7 @@ class JsonlTask(Task):
         lines, problems = zip(*found.values(), strict=True) if found else ((), ())
         for number, problem, key in zip(lines, problems, self._keys(problems), strict=True):
             if key is None:
-                faults.append((number, f"the reference {problem.reference!r} cannot be read; "
+                faults.append((number, f"the reference {problem.reference!r:.60} cannot be read; "
                                "mend it, or say with reference= where in the field it stands"))  # fmt: skip
         if faults:
             shown = [f"{self.path}:{number}: {fault}" for number, fault in sorted(faults)[:SHOWN]]
@@ -108,13 +108,16 @@ class JsonlTask(Task):
     def _problem(self, line: str) -> Problem:
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"not JSON ({error}); expected one object a line") from None
         if not isinstance(record, dict):
             raise DataError(
                 f"holds a {type(record).__name__}; expected an object with {', '.join(FIELDS[:3])}"
             )
         name, question, reference = (_text(self._field(record, field), field) for field in FIELDS[:3])
+        for field, text in (("id", name), ("question", question)):
+            if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+                raise DataError(f"the {field} {text!r:.60} holds half a character; write it as UTF-8")
         if not question.strip():
             raise DataError("the question is empty; give it a text or remove the problem")
         if self._reference_part is not None and (match := self._reference_part.search(reference)):

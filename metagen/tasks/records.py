@@ -66,7 +66,7 @@ def _jsonl(path: Path) -> Iterator[tuple[int, Record]]:
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}:{number}: not JSON ({error}); expected one object a line") from None
         if not isinstance(record, dict):
             raise DataError(f"{path}:{number}: holds a {type(record).__name__}; expected one object a line")

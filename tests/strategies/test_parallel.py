@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from metagen.budget import Budget
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import MemoryJournal
+from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.strategies.base import Result, Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
@@ -182,3 +184,32 @@ def test_nested_strategies_multiply_samples_and_keep_their_paths() -> None:
     generated = [r for r in result.trace.rows if r.kind == "generate"]
     assert len(generated) == 12 and {r.path for r in generated} == {f"0/sample/{i}/sample" for i in range(4)}
     assert len({r.payload["text"] for r in generated if r.payload}) == 12
+
+
+def test_a_replay_under_a_deadline_asks_for_nothing_new_and_ends_alike() -> None:
+    """Wherever the deadline falls, while samples are drawn or while they are scored."""
+    calls: list[int] = []
+
+    async def write(prefix: Sequence, seed: int, index: int) -> str:
+        calls.append(index)
+        await asyncio.sleep(0.02)
+        return f"t {seed % 1000}"
+
+    class Slow(FunctionVerifier):
+        async def evaluate(self, sequences: Any, scope: Scope) -> Any:
+            await asyncio.sleep(0.08)
+            return await super().evaluate(sequences, scope)
+
+    verifier = Slow(lambda s: int(s.text.split()[1]) / 1000)
+    answer = FunctionRule(lambda text: text.split()[-1])
+    strategy = BestOfN(FunctionGenerator(write), 32, verifier=verifier, answer=answer)
+    for seconds in (0.15, 0.25, 0.33, 0.4):
+        journal = MemoryJournal()
+
+        def once(seconds: float = seconds, journal: MemoryJournal = journal) -> tuple[str, int, bool]:
+            result = strategy.solve("q", budget=Budget(seconds=seconds), journal=journal)
+            return result.text, len(result.candidates), result.exhausted
+
+        first = once()
+        calls.clear()
+        assert once() == first and first[2] and not calls

@@ -55,7 +55,19 @@ class Tokenizer:
         self._chat: Any = None
 
     def encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return self._ids(text, special=False)
+
+    def _ids(self, text: str, *, special: bool) -> tuple[int, ...]:
+        try:
+            return tuple(self._tokenizer.encode(text, add_special_tokens=special).ids)
+        except TypeError:
+            at = next((i for i, c in enumerate(text) if "\ud800" <= c <= "\udfff"), None)
+            if at is None:
+                raise
+            raise PromptError(
+                f"{text[at]!r} at position {at} of a text of {len(text)} characters is half a character, which no "
+                "tokenizer reads; remove it, or decode the text as it was encoded"
+            ) from None
 
     def decode(self, ids: list[int]) -> str:
         """Text of ids, special tokens by their names."""
@@ -90,7 +102,7 @@ class Tokenizer:
                 self._prompts.move_to_end(key)
                 return known
         if prompt.text is not None:
-            ids = tuple(self._tokenizer.encode(prompt.text + text).ids)
+            ids = self._ids(prompt.text + text, special=True)
         else:
             ids = self.encode(self._apply_template(prompt.messages) + text)
         if not ids:
