@@ -55,6 +55,7 @@ from metagen.verifiers.base import AnswerRule as AnswerRule
 from metagen.verifiers.base import Verifier as Verifier
 from metagen.verifiers.function import FunctionRule as FunctionRule
 from metagen.verifiers.function import FunctionVerifier as FunctionVerifier
+from metagen.verifiers.implicit import ImplicitProcessRewardModel as ImplicitProcessRewardModel
 from metagen.verifiers.math.rule import MathRule as MathRule
 from metagen.verifiers.numeric import NumberRule as NumberRule
 from metagen.verifiers.oracle import OracleVerifier as OracleVerifier

@@ -66,12 +66,13 @@ def configurations(experiment: Experiment) -> tuple[Configuration, ...]:
 class Setup:
     """An experiment ready to run, while its engines are open.
 
-    generators, verifiers: those that a configuration uses, by name. problems: how many the task holds. asked: those
-    that are being worked on, which verifiers that know the reference look up.
+    engines, generators, verifiers: those that a configuration uses, by name. problems: how many the task holds.
+    asked: those that are being worked on, which verifiers that know the reference look up.
     """
 
     experiment: Experiment
     task: Task
+    engines: Mapping[str, Engine]
     generators: Mapping[str, Generator]
     verifiers: Mapping[str, Verifier]
     configurations: tuple[Configuration, ...]
@@ -114,7 +115,7 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
         _enough(generators, cells, task)
         _bounded(generators, experiment.budget, found.first)
         verifiers = _verifiers(experiment, cells, engines, task, _grade(task, asked))
-        setup = Setup(experiment, task, generators, verifiers, cells, found.problems, asked)
+        setup = Setup(experiment, task, engines, generators, verifiers, cells, found.problems, asked)
         for cell in cells:
             setup.strategy(cell)
         yield setup
@@ -124,7 +125,7 @@ def _engines(experiment: Experiment, cells: tuple[Configuration, ...], stack: Ex
     """The engines that the cells use, opened. Those of this machine divide its cores among them."""
     users: list[PartSpec] = [experiment.generators[cell.generator] for cell in cells]
     users += [experiment.verifiers[name] for name in _judging(experiment, cells)]
-    used = {getattr(user, "engine", None) for user in users}
+    used = {getattr(user, field, None) for user in users for field in ("engine", "reference")}
     names = [name for name in experiment.engines if name in used]
     threads = max(1, _cores() // max(1, len(names)))
     engines = {}
@@ -192,9 +193,9 @@ def _verifier(
 ) -> Verifier:
     spec = experiment.verifiers[name]
     parts = {**given, "name": name, "members": [made[member] for member in made_of(spec)]}
-    engine = getattr(spec, "engine", None)
-    if engine is not None:
-        parts["engine"] = engines[engine]
+    for field in ("engine", "reference"):
+        if (engine := getattr(spec, field, None)) is not None:
+            parts[field] = engines[engine]
     if isinstance(spec, PrmSpec | OrmSpec):
         # None: as the model's config.json names them.
         parts["tags"] = spec.tags.tags if spec.tags else None

@@ -30,7 +30,7 @@ from metagen.experiments.specs import (
     made_of,
 )
 from metagen.generators import tiny
-from metagen.verifiers.reward import Tags
+from metagen.verifiers.published import layout_of
 
 
 class Combinations:
@@ -114,17 +114,17 @@ class Combinations:
     def _reward_models(self) -> Iterator[Fault]:
         """A reward model's tags are known, and it is of the kind that it is used as."""
         for name, verifier in self.verifiers.items():
-            if not isinstance(verifier, PrmSpec | OrmSpec) or verifier.tags is not None:
+            if not isinstance(verifier, PrmSpec | OrmSpec) or (verifier.tags or verifier.layout) is not None:
                 continue
             engine = self.engines.get(verifier.engine)
             if engine is None:
                 continue
             if not isinstance(engine, TorchSpec):
-                reason = "missing; this engine names none, expected {tag: …, positive: …, negative: …}"
+                reason = "missing; this engine names none, expected {tag: …, positive: …, negative: …}, or a layout"
                 yield self._fault(("verifiers", name, "tags"), reason)
                 continue
             try:
-                Tags.of(tiny.resolve(engine.model), verifier.kind)
+                layout_of(tiny.resolve(engine.model), verifier.kind)
             except ModelError as error:
                 reason = f"{engine.model!r} is no reward model: {error}, in this verifier's definition"
                 yield self._fault(("verifiers", name, "engine"), reason, value=verifier.engine)

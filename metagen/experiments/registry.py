@@ -29,6 +29,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     },
     "verifiers": {
         "prm": "metagen.verifiers.reward:ProcessRewardModel",
+        "implicit": "metagen.verifiers.implicit:ImplicitProcessRewardModel",
         "orm": "metagen.verifiers.reward:OutcomeRewardModel",
         "oracle": "metagen.verifiers.oracle:OracleVerifier",
         "recorded": "metagen.verifiers.recorded:RecordedVerifier",
@@ -62,7 +63,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
 PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
     "generators": frozenset({"engine"}),
-    "verifiers": frozenset({"engine", "tags", "name", "grade", "members", "sandbox", "program"}),
+    "verifiers": frozenset({"engine", "reference", "tags", "name", "grade", "members", "sandbox", "program"}),
     "strategies": frozenset({"generator", "n", "answer", "verifier"}),
     "task": frozenset(),
 }

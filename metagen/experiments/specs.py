@@ -28,6 +28,7 @@ from metagen.experiments.source import nearest
 from metagen.generators import tiny
 from metagen.generators.engine import SamplingParams
 from metagen.tasks.records import Hub
+from metagen.verifiers.published import LAYOUTS
 from metagen.verifiers.reward import Aggregation, Tags
 
 SECTIONS: Final = ("engines", "generators", "verifiers", "strategies")
@@ -248,6 +249,10 @@ class PluginGeneratorSpec(PluginSpec):
 # ------------------------------------------------------------------------------------------------ verifiers
 
 
+LayoutName = Annotated[Literal[*LAYOUTS], Expects(f"one of the layouts {', '.join(LAYOUTS)}")]  # type: ignore[valid-type]  # the names of a table
+Delimiter = Annotated[str, Field(min_length=1), Expects("the text that ends a step")]
+
+
 class TagsSpec(Spec):
     """The tokens by which a reward model speaks; by default those that its config.json names."""
 
@@ -262,21 +267,40 @@ class TagsSpec(Spec):
 
 
 class OrmSpec(PartSpec):
-    """An outcome reward model."""
+    """An outcome reward model. layout: by default, what its config.json names."""
 
     references = frozenset({"kind", "engine", "tags"})
     kind: Literal["orm"]
     engine: EngineName
     tags: TagsSpec | None = None
+    layout: LayoutName | None = None
 
 
 class PrmSpec(PartSpec):
-    """A process reward model; `aggregation` makes one value of those of the steps."""
+    """A process reward model; `aggregation` makes one value of those of the steps.
+
+    layout: by default, what its config.json names. delimiter: what ends a step, if not what the layout has.
+    """
 
     references = frozenset({"kind", "engine", "tags"})
     kind: Literal["prm"]
     engine: EngineName
     tags: TagsSpec | None = None
+    layout: LayoutName | None = None
+    delimiter: Delimiter | None = None
+    aggregation: Aggregation = "last"
+
+
+class ImplicitSpec(PartSpec):
+    """A process reward that is the log-ratio of two language models."""
+
+    references = frozenset({"kind", "engine", "reference"})
+    kind: Literal["implicit"]
+    engine: EngineName
+    reference: EngineName
+    beta: Annotated[float, Field(gt=0), Expects("a number > 0")]
+    delimiter: Delimiter = "\n"
+    cumulative: Switch = False
     aggregation: Aggregation = "last"
 
 
@@ -553,6 +577,7 @@ GeneratorSpec = Annotated[
 ]
 VerifierSpec = Annotated[
     Annotated[PrmSpec, Tag("prm")]
+    | Annotated[ImplicitSpec, Tag("implicit")]
     | Annotated[OrmSpec, Tag("orm")]
     | Annotated[OracleSpec, Tag("oracle")]
     | Annotated[RecordedSpec, Tag("recorded")]

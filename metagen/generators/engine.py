@@ -1,8 +1,8 @@
 """The Engine protocol: what runs a model, and the two requests that it answers.
 
-*Generate* samples continuations of one prefix; *Evaluate* reads log-probabilities at given
-positions (reward models, likelihoods, speculation). Engines never hear of strategies, scopes or
-budgets: seeds and limits come with the request, accounting comes with the answer.
+*Generate* samples continuations of one prefix; *Evaluate* reads a model at given positions: log-probabilities,
+or the outputs of a head that scores (reward models, likelihoods, speculation). Engines never hear of
+strategies, scopes or budgets: seeds and limits come with the request, accounting comes with the answer.
 """
 
 from __future__ import annotations
@@ -106,23 +106,33 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class EvaluateRequest:
-    """Read log-probabilities of the token that follows each `positions[i]`.
+    """Read a model at positions: at position t it has seen ids[: t + 1].
 
-    ids: the whole input. positions: indices into ids; position t reads p(· | ids[: t + 1]).
-    labels: ids whose log-probabilities (over the full vocabulary) are wanted at each position;
-    None: of the token that actually follows, ids[t + 1].
+    ids: the whole input. positions: indices into ids. What is read there depends on the model's head:
+
+    - of a language model, log-probabilities over the full vocabulary: of each id in `labels`, or, if labels is
+      None, of the token that follows, ids[t + 1];
+    - of a model whose head scores (a classifier, a value head), with outputs=True, all numbers that the head
+      gives, raw; labels is None.
+
+    Engines refuse to read from one kind what only the other has.
     """
 
     ids: tuple[int, ...]
     positions: tuple[int, ...]
     labels: tuple[int, ...] | None = None
+    outputs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """`logprobs[i][j]`: of label j at position i (or of the following token, j = 0), raw model, nats."""
+    """`values[i][j]` at position i: the log-probability of label j in nats, raw model (or of the following token,
+    j = 0), or output j of a head that scores, raw.
 
-    logprobs: tuple[tuple[float, ...], ...]
+    prefilled, cached: tokens computed, and read from a prefix cache; None if unknown.
+    """
+
+    values: tuple[tuple[float, ...], ...]
     prefilled: int | None = None
     cached: int | None = None
 

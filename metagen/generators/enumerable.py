@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metagen.cost import ModelShape
-from metagen.errors import EngineError, InputError, NumericsError, PromptError
+from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import (
     EngineStats,
@@ -224,6 +224,8 @@ class EnumerableEngine:
                 return sample
 
     def _evaluate(self, request: EvaluateRequest) -> Evaluated:
+        if request.outputs:
+            raise UnsupportedError(f"{self!r} has no head whose outputs score; ask for log-probabilities")
         vocab, n = len(self.tokens) + 256, len(request.ids)
         labels = request.labels
         last = n if labels is not None else n - 1

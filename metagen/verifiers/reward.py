@@ -1,20 +1,19 @@
-"""Reward models that are language models with step tags: process (PRM) and outcome (ORM).
+"""Reward models that an engine runs: process (PRM) and outcome (ORM).
 
-Form of the published PRMs (Math-Shepherd, Wang et al. 2024): a tag token follows each step, and at
-its position the model says by two label tokens whether the step is right. Scoring is prefill only,
-and children of a search node share their parent's prefix, so scores are incremental.
+How a solution becomes an input, and what is read there, is the model's layout (`layouts.py`); which layout a directory
+has, `published.py` tells. Scoring is prefill only. It is incremental: children of a search node share their parent's
+prefix in the engine's cache, and the values of the steps before are remembered, so that a step costs its own tokens.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
-from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from metagen.call import Outcome
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
@@ -22,173 +21,227 @@ from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
+from metagen.verifiers.aggregation import AGGREGATIONS, Aggregation, aggregate
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
+from metagen.verifiers.layouts import Encoder, Laid, Layout, TaggedSteps, log_odds
+from metagen.verifiers.published import Kind, layout_of, named, scores, special_tokens
+from metagen.verifiers.read_once import ReadOnce, names_of, shared_out
 
-Aggregation = Literal["last", "min", "mean", "product"]
-#: Requests kept, so that what is needed before, for and after an answer is encoded once.
+__all__ = [
+    "AGGREGATIONS",
+    "Aggregation",
+    "OutcomeRewardModel",
+    "ProcessRewardModel",
+    "RewardModel",
+    "Tags",
+    "aggregate",
+]
+
+#: Inputs kept, so that what is needed before, for and after an answer is laid out once.
 REMEMBERED = 4096
-AGGREGATIONS: tuple[Aggregation, ...] = ("last", "min", "mean", "product")
+#: Values of steps kept, at about 200 bytes each.
+STEPS = 1 << 17
+
+
+class Tags(TaggedSteps):
+    """The tokens by which a language model speaks as a reward model: after each `tag`, `positive` or `negative`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, model: str | Path, kind: Kind | None = None) -> Tags:
+        """From a model's config.json; ModelError if it names none, or is of another kind."""
+        layout = layout_of(model, kind)
+        if not isinstance(layout, TaggedSteps):
+            raise ModelError(
+                f"{str(model)!r} has no step tags: it reads {layout!r}; give the layout in their place"
+            )
+        return cls(**dataclasses.asdict(layout))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Tags:
-    """The tokens by which a reward model speaks: after each `tag`, `positive` or `negative`."""
+class Reading:
+    """A solution before the model: its input, and the name of what is read at each position.
 
-    tag: str = "<step>"
-    positive: str = "<+>"
-    negative: str = "<->"
-    delimiter: str = "\n"
+    given: the score of what the model is not asked about; None if it is.
+    """
 
-    @classmethod
-    def of(cls, model: str | Path, kind: str | None = None) -> Tags:
-        """From the `metagen` entry of a model's config.json; ModelError if there is none, or of another kind."""
-        path = Path(model) / "config.json"
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ModelError(
-                f"cannot read {str(path)!r}: {error}; give the directory of a reward model"
-            ) from error
-        entry = config.get("metagen") if isinstance(config, dict) else None
-        entry = entry if isinstance(entry, dict) else {}
-        known = {f.name: entry[f.name] for f in dataclasses.fields(cls) if f.name in entry}
-        if "tag" not in known:
-            raise ModelError(
-                f"{str(path)!r} names no step tag: expected an entry "
-                '"metagen": {"tag": …, "positive": …, "negative": …}, or give tags='
-            )
-        if kind is not None and entry.get("kind", kind) != kind:
-            raise ModelError(
-                f"{str(path)!r} is of kind {entry['kind']!r}, and is used as {kind!r}: "
-                "one scores steps, the other whole solutions; give the verifier the kind of the model"
-            )
-        return cls(**known)
+    laid: Laid
+    names: tuple[bytes, ...] = ()
+    given: Score | None = None
 
 
-def aggregate(steps: Ordered[float], how: Aggregation) -> float:
-    """One value from the values of the steps; 0 for no steps at all."""
-    if not steps:
-        return 0.0
-    match how:
-        case "last":
-            return steps[-1]
-        case "min":
-            return min(steps)
-        case "mean":
-            return math.fsum(steps) / len(steps)
-        case "product":
-            return math.prod(steps)
-    raise InputError(f"aggregation {how!r} is unknown; expected one of {', '.join(AGGREGATIONS)}")
+NOTHING = Laid((), ())
 
 
 class RewardModel(PrimitiveVerifier):
-    """What process and outcome reward models share: an engine, tags, accounting.
+    """What process and outcome reward models share: an engine, a layout, accounting.
 
-    A completion without a step scores 0, and so does one that writes the model's own tag, with the verdict `forged`;
-    one beyond the model's context gets the verdict `too long`.
+    A value is p(right): of the two label tokens, or the softmax of a classifier's outputs, or the sigmoid of a scalar
+    reward. A completion without a step scores 0, and so does one that writes marks of the layout, with the verdict
+    `forged`. One beyond the model's context gets the verdict `too long`, and one in which the tokenizer hides the
+    marks `unparsable`.
 
-    tags: None reads them from the model's config.json.
+    layout: a Layout, or the name of a published one; None reads it from the model's directory. tags: the layout of
+    a language model with step tags. delimiter: what ends a step, if not what the layout has. Raises ModelError or
+    UnsupportedError if they do not fit the engine's model.
     """
 
     #: As the `metagen` entry of a config.json calls such models.
-    kind: ClassVar[str]
+    kind: ClassVar[Kind]
 
-    def __init__(self, engine: Engine, tags: Tags | None, *, name: str, price: Price | None) -> None:
-        if engine.tokenizer_fingerprint is None:
-            raise UnsupportedError(
-                f"{name}: a reward model needs an engine with token ids; {engine!r} has none"
+    def __init__(
+        self,
+        engine: Engine,
+        tags: TaggedSteps | None = None,
+        *,
+        layout: Layout | str | None = None,
+        delimiter: str | None = None,
+        name: str,
+        price: Price | None = FREE,
+    ) -> None:
+        self.engine, self.name, self.price = engine, name, price
+        self._encoder = Encoder(engine, name)
+        self.layout = self._chosen(tags, layout)
+        if delimiter is not None:
+            self.layout = self.layout.cut_at(delimiter)
+        labels = self.layout.labels
+        self._labels = tuple(map(self._encoder.token, labels)) if labels is not None else None
+        self._reserved = self._forbidden()
+        self._memory = ReadOnce(STEPS)
+        self._readings: dict[bytes, Reading] = {}
+        self._fingerprint = digest(type(self).__name__, engine.fingerprint, self.layout.identity).hex()
+
+    def _chosen(self, tags: TaggedSteps | None, layout: Layout | str | None) -> Layout:
+        directory = self.engine.directory
+        if tags is not None and layout is not None:
+            raise InputError(f"{self.name}: both tags={tags!r} and layout={layout!r}; give one of them")
+        chosen = tags or (named(layout, directory) if isinstance(layout, str) else layout)
+        if chosen is None:
+            if directory is None:
+                raise UnsupportedError(
+                    f"{self.name}: {self.engine!r} has no config.json to read a layout from; give layout= or tags="
+                )
+            chosen = layout_of(directory, self.kind)
+        elif chosen.labels is not None and directory is not None and scores(directory):
+            raise ModelError(
+                f"{self.name}: {self.engine!r} has a head that scores and no labels such as {chosen.labels!r}; leave "
+                "tags and layout out, or give a layout that reads a head"
             )
-        if tags is None:
-            if engine.directory is None:
-                raise UnsupportedError(f"{name}: {engine!r} has no config.json to read tags from; give tags=")
-            tags = Tags.of(engine.directory, self.kind)
-        self.engine, self.tags, self.name, self.price = engine, tags, name, price
-        self._encode = lru_cache(1 << 14)(engine.encode)
-        self._requests: dict[bytes, EvaluateRequest] = {}
-        self._tag = self._token(tags.tag)
-        self._labels = (self._token(tags.positive), self._token(tags.negative))
-        self._fingerprint = digest(type(self).__name__, engine.fingerprint, repr(tags)).hex()
+        return chosen
+
+    def _forbidden(self) -> tuple[str, ...]:
+        """Texts that a candidate cannot write without forging the input."""
+        directory = self.engine.directory
+        control = special_tokens(directory) if self.layout.chats and directory is not None else ()
+        for text in self.layout.reserved:
+            self._encoder.token(text)
+        return tuple(dict.fromkeys((*self.layout.reserved, *control)))
 
     @property
     def fingerprint(self) -> str:
         return self._fingerprint
 
-    def _token(self, text: str) -> int:
-        ids = self.engine.encode(text)
-        if len(ids) != 1:
-            raise ModelError(
-                f"{self.name}: the tokenizer of {self.engine!r} has no token {text!r} (it makes {len(ids)} of it); "
-                "give the tags that the model was trained with"
-            )
-        return ids[0]
+    @abstractmethod
+    def _steps(self, text: str) -> list[str]:
+        """What of a completion gets a value."""
 
-    def _ask(self, sequence: Sequence) -> EvaluateRequest:
-        """The request of a sequence, made once for all that need it."""
-        found = self._requests.get(sequence.digest)
+    @abstractmethod
+    def _score(self, odds: tuple[float, ...]) -> Score:
+        """The score from the log-odds of each step."""
+
+    def _read(self, sequence: Sequence) -> Reading:
+        """The reading of a sequence, made once for all that need it."""
+        found = self._readings.get(sequence.digest)
         if found is None:
-            if len(self._requests) == REMEMBERED:
-                self._requests.clear()
-            found = self._requests[sequence.digest] = self._request(sequence)
+            if len(self._readings) == REMEMBERED:
+                self._readings.clear()
+            found = self._readings[sequence.digest] = self._reading(sequence)
         return found
 
-    @abstractmethod
-    def _request(self, sequence: Sequence) -> EvaluateRequest:
-        """Ids of prompt and completion with tags; positions of the tags."""
-
-    @abstractmethod
-    def _score(self, values: tuple[float, ...]) -> Score:
-        """The score from the probability of the positive label at each tag."""
+    def _reading(self, sequence: Sequence) -> Reading:
+        steps = self._steps(sequence.text)
+        if not steps:
+            return Reading(NOTHING, given=Score(0.0, steps=()))
+        if any(text in sequence.text for text in self._reserved):
+            return Reading(NOTHING, given=Score(0.0, verdict="forged"))
+        laid, limit = self.layout.lay(self._encoder, sequence.prompt, steps), self.engine.max_context
+        if laid is None:
+            return Reading(NOTHING, given=Score(None, verdict="unparsable"))
+        if limit is not None and len(laid.ids) > limit:
+            return Reading(NOTHING, given=Score(None, verdict="too long"))
+        return Reading(laid, names_of(laid.ids, laid.positions))
 
     async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
-        requests = [self._ask(s) for s in sequences]
-        given = [self._unasked(s, r) for s, r in zip(sequences, requests, strict=True)]
-        asked = [request for request, score in zip(requests, given, strict=True) if score is None]
-        answers = iter(await self.engine.evaluate(asked) if asked else [])
-        return [
-            self._outcome(request, next(answers), scope)
-            if score is None
-            else Outcome(score_payload(score), Usage())
-            for request, score in zip(requests, given, strict=True)
-        ]
+        readings = [self._read(s) for s in sequences]
+        async with self._memory.claim([n for r in readings for n in r.names]) as (known, missing):
+            shares = shared_out([r.names for r in readings], missing)
+            pairs = [(r, places) for r, places in zip(readings, shares, strict=True) if places]
+            answers = await self._ask(pairs)
+            new = {
+                reading.names[i]: self._odds(row)
+                for (reading, places), answer in zip(pairs, answers, strict=True)
+                for i, row in zip(places, answer.values, strict=True)
+            }
+            self._memory.keep(new)
+        odds, given = {**known, **new}, iter(answers)
+        paid = [next(given) if places else None for places in shares]
+        return [self._outcome(r, a, odds, scope) for r, a in zip(readings, paid, strict=True)]
 
-    def _unasked(self, sequence: Sequence, request: EvaluateRequest) -> Score | None:
-        """The score of what the model is not asked about; None if it is."""
-        if not request.positions:
-            return Score(0.0, steps=())
-        if self.tags.tag in sequence.text:
-            return Score(0.0, verdict="forged")
-        limit = self.engine.max_context
-        return None if limit is None or len(request.ids) <= limit else Score(None, verdict="too long")
-
-    def _asked(self, sequences: Ordered[Sequence]) -> list[EvaluateRequest]:
-        return [r for s in sequences if self._unasked(s, r := self._ask(s)) is None]
-
-    def _outcome(self, request: EvaluateRequest, answer: Evaluated, scope: Scope) -> Outcome:
-        values = tuple(_sigmoid(yes - no) for yes, no in answer.logprobs)
-        cache = scope.prefixes(self.engine.fingerprint)
-        usage = self._priced(len(request.ids), cache.add(request.ids), len(request.positions))
-        physical = Usage(prefilled=answer.prefilled, cached=answer.cached, calls=1)
-        return Outcome(score_payload(self._score(values)), usage, physical)
-
-    def _priced(self, total: int, known: int, logits: int) -> Usage:
-        usage = Usage(prefilled=total - known, cached=known, flops=None, flops_2n=None)
-        if self.engine.shape is not None:
-            exact = prefill_flops(self.engine.shape, total, known, logits) if total > known else 0.0
-            usage = dataclasses.replace(
-                usage, flops=exact, flops_2n=flops_2n(self.engine.shape, total - known)
+    async def _ask(self, pairs: Ordered[tuple[Reading, list[int]]]) -> list[Evaluated]:
+        """What the engine reads of each input, at those places among its positions."""
+        requests = [
+            EvaluateRequest(
+                reading.laid.ids,
+                tuple(reading.laid.positions[i] for i in places),
+                self._labels,
+                outputs=self._labels is None,
             )
+            for reading, places in pairs
+        ]
+        return await self.engine.evaluate(requests) if requests else []
+
+    def _odds(self, row: Ordered[float]) -> float:
+        if not 1 <= len(row) <= 2:
+            raise ModelError(
+                f"{self.name}: {self.engine!r} gives {len(row)} outputs, and a reward model one or two (wrong, right); "
+                "score with a verifier of your own"
+            )
+        return log_odds(row, self.layout.right)
+
+    def _outcome(
+        self, reading: Reading, answer: Evaluated | None, odds: Mapping[bytes, float], scope: Scope
+    ) -> Outcome:
+        if reading.given is not None:
+            return Outcome(score_payload(reading.given), Usage())
+        ids = reading.laid.ids
+        usage = self._priced(reading, scope.prefixes(self.engine.fingerprint).add(ids))
+        physical = Usage(cached=len(ids), calls=1)
+        if answer is not None:
+            physical = Usage(prefilled=answer.prefilled, cached=answer.cached, calls=1)
+        score = self._score(tuple(odds[name] for name in reading.names))
+        return Outcome(score_payload(score), usage, physical)
+
+    def _priced(self, reading: Reading, known: int) -> Usage:
+        ids, shape = reading.laid.ids, self.engine.shape
+        usage = Usage(prefilled=len(ids) - known, cached=known, flops=None, flops_2n=None)
+        if shape is not None:
+            # The shape's LM head is computed where labels are read; a head that scores costs next to nothing.
+            logits = sum(p >= known for p in reading.laid.positions) if self._labels is not None else 0
+            exact = prefill_flops(shape, len(ids), known, logits) if len(ids) > known else 0.0
+            usage = dataclasses.replace(usage, flops=exact, flops_2n=flops_2n(shape, len(ids) - known))
         return dataclasses.replace(usage, money=self.price.of(usage) if self.price else None)
 
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.engine.fingerprint)
-        asked = self._asked(sequences)
-        bounds = [self._priced(len(r.ids), cache.known(r.ids), len(r.positions)) for r in asked]
+        asked = [r for s in sequences if (r := self._read(s)).given is None]
+        bounds = [self._priced(r, cache.known(r.laid.ids)) for r in asked]
         return dataclasses.replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.engine.fingerprint)
-        for request in self._asked(sequences):
-            cache.add(request.ids)
+        for sequence in sequences:
+            cache.add(self._read(sequence).laid.ids)
 
 
 class ProcessRewardModel(RewardModel):
@@ -202,19 +255,21 @@ class ProcessRewardModel(RewardModel):
     def __init__(
         self,
         engine: Engine,
-        tags: Tags | None = None,
+        tags: TaggedSteps | None = None,
         *,
+        layout: Layout | str | None = None,
+        delimiter: str | None = None,
         aggregation: Aggregation = "last",
         name: str = "prm",
         price: Price | None = FREE,
     ) -> None:
-        aggregate((), aggregation)
-        if aggregation not in AGGREGATIONS:
-            raise InputError(
-                f"aggregation {aggregation!r} is unknown; expected one of {', '.join(AGGREGATIONS)}"
-            )
+        aggregate((0.0,), aggregation)
         self.aggregation = aggregation
-        super().__init__(engine, tags, name=name, price=price)
+        super().__init__(engine, tags, layout=layout, delimiter=delimiter, name=name, price=price)
+        if not self.layout.stepwise:
+            raise ModelError(
+                f"{name}: {self.layout!r} reads whole solutions; use OutcomeRewardModel, or a layout of steps"
+            )
 
     @property
     def records(self) -> str:
@@ -226,56 +281,46 @@ class ProcessRewardModel(RewardModel):
         return digest(self._fingerprint, self.aggregation).hex()
 
     def split(self, text: str) -> list[str]:
-        """The steps of a completion, delimiters kept."""
-        parts = text.split(self.tags.delimiter)
-        steps = [part + self.tags.delimiter for part in parts[:-1]]
-        return [*steps, parts[-1]] if parts[-1] else steps
+        """The steps of a completion, as the layout cuts it."""
+        return self.layout.split(text)
 
-    def _request(self, sequence: Sequence) -> EvaluateRequest:
-        ids = list(self.engine.render(Sequence(sequence.prompt)) or ())
-        positions = []
-        for step in self.split(sequence.text):
-            ids += [*self._encode(step), self._tag]
-            positions.append(len(ids) - 1)
-        return EvaluateRequest(tuple(ids), tuple(positions), self._labels)
+    _steps = split
 
-    def _score(self, values: tuple[float, ...]) -> Score:
+    def _score(self, odds: tuple[float, ...]) -> Score:
+        values = tuple(map(sigmoid, odds))
         return Score(aggregate(values, self.aggregation), steps=values)
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
-        scores = await super().score(sequences, scope=scope)
+        found = await super().score(sequences, scope=scope)
         return [
             s if s.steps is None else dataclasses.replace(s, value=aggregate(s.steps, self.aggregation))
-            for s in scores
+            for s in found
         ]
 
 
 class OutcomeRewardModel(RewardModel):
-    """Scores the whole solution by one tag at its end."""
+    """Scores the whole solution by one value at its end. A scalar reward, or the log-odds of a head, is kept as raw."""
 
     kind = "orm"
 
     def __init__(
         self,
         engine: Engine,
-        tags: Tags | None = None,
+        tags: TaggedSteps | None = None,
         *,
+        layout: Layout | str | None = None,
         name: str = "orm",
         price: Price | None = FREE,
     ) -> None:
-        super().__init__(engine, tags, name=name, price=price)
+        super().__init__(engine, tags, layout=layout, name=name, price=price)
 
-    def _request(self, sequence: Sequence) -> EvaluateRequest:
-        ids = (
-            *(self.engine.render(Sequence(sequence.prompt)) or ()),
-            *self.engine.encode(sequence.text),
-            self._tag,
-        )
-        return EvaluateRequest(ids, (len(ids) - 1,), self._labels)
+    def _steps(self, text: str) -> list[str]:
+        return [text]
 
-    def _score(self, values: tuple[float, ...]) -> Score:
-        return Score(values[0])
+    def _score(self, odds: tuple[float, ...]) -> Score:
+        return Score(sigmoid(odds[0]), raw=None if self._labels is not None else odds[0])
 
 
-def _sigmoid(x: float) -> float:
+def sigmoid(x: float) -> float:
+    """1 / (1 + e^-x), without overflow."""
     return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))

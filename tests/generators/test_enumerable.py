@@ -89,8 +89,8 @@ def test_evaluate_reads_the_table() -> None:
         request = EvaluateRequest(ids, (0, 1, 2), (0, 1, 2))
         following = EvaluateRequest(ids, (0, 1))
         both = asyncio.run(engine.evaluate([request, following]))
-    assert np.exp(both[0].logprobs) == pytest.approx(np.array([TABLE[()], TABLE["a",], TABLE["a", "b"]]))
-    assert np.exp(both[1].logprobs) == pytest.approx(np.array([[0.5], [0.6]]))
+    assert np.exp(both[0].values) == pytest.approx(np.array([TABLE[()], TABLE["a",], TABLE["a", "b"]]))
+    assert np.exp(both[1].values) == pytest.approx(np.array([[0.5], [0.6]]))
 
 
 def test_functions_of_prompt_and_completion() -> None:

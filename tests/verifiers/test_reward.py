@@ -15,11 +15,11 @@ import pytest
 
 from metagen.budget import Budget
 from metagen.cost import ModelShape, Price, flops_2n, prefill_flops
-from metagen.errors import BudgetExhausted, InputError, ModelError, UnsupportedError
+from metagen.errors import BudgetExhausted, EngineError, InputError, ModelError, UnsupportedError
 from metagen.generators.engine import EngineStats, Evaluated, EvaluateRequest, Generated, GenerateRequest
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence
+from metagen.sequence import Prompt, Score, Sequence
 from metagen.verifiers.reward import AGGREGATIONS, OutcomeRewardModel, ProcessRewardModel, Tags, aggregate
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ class Table:
     """An engine with a token per character; after a tag, log-odds grow by one with each digit 1 read so far."""
 
     fingerprint = "table"
+    directory = None
     stats = EngineStats()
 
     def __init__(
@@ -163,11 +164,66 @@ def test_scoring_is_prefill_and_children_share_what_their_parent_paid_for() -> N
 
     # The prompt's 4 tokens; 3 of the step and its tag.
     assert paid(parent, role="a") == (8, 0, prefill_flops(SHAPE, 8, 0, 1), 8.0)
-    assert paid(child, role="b") == (4, 8, prefill_flops(SHAPE, 12, 8, 2), 4.0)
+    assert paid(child, role="b") == (4, 8, prefill_flops(SHAPE, 12, 8, 1), 4.0)
     # The sibling shares "c" with the first child too.
     assert paid(sibling, role="c")[:2] == (3, 9)
     assert paid(child, sibling, role="d") == (0, 24, 0.0, 0.0)
-    assert sum(len(r.ids) for r in engine.evaluated) == 8 + 4 * 12
+    assert [r.positions for r in engine.evaluated] == [(7,), (11,), (11,)], "each step is read once"
+
+
+def test_steps_that_candidates_share_are_read_once_in_one_call_and_in_several_at_once() -> None:
+    engine = Table()
+    model = ProcessRewardModel(engine, Tags())
+    texts = ("1\n1\na", "1\n1\nb", "1\n1\n", "1\nc")
+
+    async def all_at_once() -> list[list[Score]]:
+        scope = Scope.root("p")
+        together = model.score([Sequence(PROMPT, t) for t in texts[:3]], scope=scope.child("a"))
+        alone = model.score([Sequence(PROMPT, texts[3])], scope=scope.child("b"))
+        return await asyncio.gather(together, alone)
+
+    scores = [score for group in run(all_at_once()) for score in group]
+    fresh = [
+        run(ProcessRewardModel(Table(), Tags()).score([Sequence(PROMPT, t)], scope=Scope.root("p")))
+        for t in texts
+    ]
+    assert scores == [score for (score,) in fresh]
+    read = [request.ids[: p + 1] for request in engine.evaluated for p in request.positions]
+    assert len(read) == len(set(read)) == 5
+
+
+def test_what_one_caller_fails_to_read_the_next_one_reads() -> None:
+    class Failing(Table):
+        async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
+            answers = await super().evaluate(requests)
+            if len(self.evaluated) == len(requests):
+                raise EngineError("the first request fails")
+            return answers
+
+    engine = Failing()
+    model = ProcessRewardModel(engine, Tags())
+
+    async def both() -> list[object]:
+        scope = Scope.root("p")
+        work = [model.score([Sequence(PROMPT, f"1\n{t}")], scope=scope.child(t)) for t in "ab"]
+        return await asyncio.gather(*work, return_exceptions=True)
+
+    first, second = run(both())
+    assert isinstance(first, EngineError) and isinstance(second, list)
+    assert [len(r.positions) for r in engine.evaluated] == [2, 2]
+
+
+def test_a_memory_that_is_full_forgets_what_is_oldest_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("metagen.verifiers.reward.STEPS", 3)
+    engine = Table()
+    model = ProcessRewardModel(engine, Tags())
+    for n in (3, 4, 5, 5):
+        (score,) = run(model.score([Sequence(PROMPT, "1\n" * n)], scope=Scope.root("p")))
+        assert score.steps == pytest.approx([sigmoid(i) for i in range(n)])
+    # Of five steps, the last three that were read or asked for are known.
+    assert [len(r.positions) for r in engine.evaluated] == [3, 1, 2, 2]
 
 
 def test_a_budget_stops_scoring_and_says_who_was_not_reached() -> None:

@@ -21,6 +21,8 @@ from metagen.errors import ModelError, UnsupportedError
 
 #: Architectures that `llama.py` computes: a decoder with RMSNorm, rotary positions and a gated MLP.
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
+#: Ends of the names of architectures whose head scores; `heads.py` reads it.
+SCORED = ("ForSequenceClassification", "ForTokenClassification", "RewardModel", "ForPrmModel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,12 @@ class LlamaConfig:
     tied: bool
     frequencies: tuple[float, ...]
     """Rotation per position of each pair of a head's dimensions, in radians."""
+    architecture: str = ""
+
+    @property
+    def scores(self) -> bool:
+        """Whether the architecture's name promises a head that scores, not a language model."""
+        return self.architecture.endswith(SCORED)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -96,7 +104,16 @@ def read_config(path: Path) -> LlamaConfig:
         eps=float(data.get("rms_norm_eps", 1e-6)),
         tied=bool(data.get("tie_word_embeddings", False)),
         frequencies=_frequencies(path, data, head_dim),
+        architecture=_architecture(path, data),
     )
+
+
+def _architecture(path: Path, data: Mapping[str, Any]) -> str:
+    """The first name under `architectures`; empty if there is none."""
+    names = data.get("architectures") or [""]
+    if not isinstance(names, list) or not isinstance(names[0], str):
+        raise ModelError(f"{path}: architectures={names!r}, expected a list of names; mend the field")
+    return names[0]
 
 
 def _frequencies(path: Path, data: Mapping[str, Any], head_dim: int) -> tuple[float, ...]:
@@ -174,6 +191,15 @@ class Weights:
     def maybe(self, name: str, *shape: int) -> Tensor | None:
         """The tensor if there is one: biases are optional."""
         return self.take(name, *shape) if name in self else None
+
+    def rows(self, name: str) -> int:
+        """Length of the tensor's first dimension."""
+        shape = self._tensors[name].shape
+        return int(shape[0]) if shape else 0
+
+    def drop(self, name: str) -> None:
+        """Leave out what is not needed, if it is there."""
+        self._tensors.pop(name, None)
 
     def finish(self) -> None:
         """Raises ModelError for weights that nothing asked for."""

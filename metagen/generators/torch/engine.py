@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 
 from metagen.cost import ModelShape
-from metagen.errors import EngineError, InputError, PromptError
+from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import (
     EngineStats,
@@ -45,6 +45,8 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 class TorchEngine:
     """Runs a Llama-like model directory with continuous batching over a prefix tree.
+
+    A directory whose head scores (`heads.py`) answers Evaluate only, with outputs=True.
 
     model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), or an embedded model's name.
     device, dtype: default to CUDA and bfloat16 where there is a GPU, else CPU and float32.
@@ -126,7 +128,11 @@ class TorchEngine:
         return self._stats
 
     def generator(self, **params: Any) -> EngineGenerator:
-        """A generator that decodes with this engine under these SamplingParams."""
+        """A generator that decodes with this engine under these SamplingParams.
+
+        UnsupportedError if the model's head scores.
+        """
+        self._check_generates()
         return EngineGenerator(self, SamplingParams(**params))
 
     def render(self, prefix: Sequence) -> tuple[int, ...]:
@@ -138,7 +144,10 @@ class TorchEngine:
     # -- requests --------------------------------------------------------------------------------
 
     async def generate(self, request: GenerateRequest) -> Generated:
-        """Raises PromptError at once if the request can never fit, InputError for what is no request."""
+        """Raises PromptError at once if the request can never fit, InputError for what is no request, and
+        UnsupportedError if the model's head scores.
+        """
+        self._check_generates()
         if not request.seeds:
             raise InputError("a Generate request has no seeds; give one per sample")
         if request.max_tokens < 1:
@@ -205,7 +214,9 @@ class TorchEngine:
     def _check_evaluate(self, request: EvaluateRequest) -> None:
         self._check_ids(request.ids)
         self._check_fit(len(request.ids), 0, 0)
-        last = len(request.ids) - (1 if request.labels is None else 0)
+        self._check_head(request)
+        following = request.labels is None and not request.outputs
+        last = len(request.ids) - following
         if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
             raise InputError(
                 f"positions={request.positions!r}: expected indices from 0 to {last - 1} of an input of "
@@ -215,6 +226,32 @@ class TorchEngine:
             if not request.labels:
                 raise InputError("labels are empty; give at least one id, or None for the token that follows")
             self._check_ids(request.labels)
+
+    def _check_generates(self) -> None:
+        head = self._model.head
+        if head.outputs is not None:
+            raise UnsupportedError(
+                f"{self!r} does not generate: its head {head.name!r} gives {head.outputs} numbers that score, not "
+                "logits over the vocabulary; use it as a verifier, or generate with a language model"
+            )
+
+    def _check_head(self, request: EvaluateRequest) -> None:
+        """What is asked for can be read from the model's head."""
+        head = self._model.head
+        if request.outputs and request.labels is not None:
+            raise InputError(
+                f"labels={request.labels!r} with outputs=True: all outputs of a head are read; leave labels out"
+            )
+        if request.outputs and head.outputs is None:
+            raise UnsupportedError(
+                f"{self!r} is a language model and has no outputs that score; ask for log-probabilities, "
+                "by labels or of the tokens that follow"
+            )
+        if not request.outputs and head.outputs is not None:
+            raise UnsupportedError(
+                f"{self!r} has no log-probabilities: its head {head.name!r} gives {head.outputs} numbers that "
+                "score; ask for them by outputs=True"
+            )
 
     async def _ask(self, make: Any) -> Any:
         """Hand a job to the engine's thread and await its answer; a cancelled wait frees what the job holds."""

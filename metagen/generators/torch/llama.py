@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from metagen.errors import InputError, ModelError
 from metagen.generators.torch.checkpoint import LlamaConfig, Weights, read_config
+from metagen.generators.torch.heads import read_head
 from metagen.generators.torch.kv import Batch, KVStore, store_tokens
 from metagen.generators.torch.language_model import Ints
 from metagen.generators.torch.layout import KVLayout
@@ -62,11 +63,7 @@ class LlamaModel:
             self._embedding = weights.take("model.embed_tokens.weight", config.vocab, config.width)
             self._layers = [_read_layer(weights, i, config) for i in range(config.layers)]
             self._norm = weights.take("model.norm.weight", config.width)
-            if config.tied:
-                weights.maybe("lm_head.weight", config.vocab, config.width)
-                self._head = self._embedding
-            else:
-                self._head = weights.take("lm_head.weight", config.vocab, config.width)
+            self.head = read_head(weights, config, self._embedding)
             weights.finish()
             turns = torch.outer(
                 torch.arange(config.context, dtype=torch.float64),
@@ -97,7 +94,7 @@ class LlamaModel:
             x = self._block(x, i, layer, turns, batch)
         if wanted is not None:
             x = x[torch.from_numpy(wanted).to(self.device)]
-        return F.linear(self._normed(x, self._norm), self._head).float()
+        return self.head(self._normed(x, self._norm))
 
     def _block(self, x: Tensor, i: int, layer: Layer, turns: Tensor, batch: Batch) -> Tensor:
         c = self.config

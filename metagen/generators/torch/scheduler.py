@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from metagen.errors import MetagenError
-from metagen.generators.engine import EngineStats, Evaluated
+from metagen.generators.engine import EngineStats, Evaluated, EvaluateRequest
 from metagen.generators.torch.decode import Decoder, answer
 from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation, Prefill, Ticket
@@ -99,18 +99,25 @@ class Scheduler:
             self._reply(generation.ticket, answer(generation))
 
     def _evaluated(self, job: Prefill, evaluation: Evaluation, logits: torch.Tensor) -> None:
-        request = evaluation.requests[job.index]
-        logprobs = torch.log_softmax(logits, -1)
-        place = {p: i for i, p in enumerate(job.wanted)}
-        at = [place[p] for p in request.positions]
-        if request.labels is None:
-            following = [request.ids[p + 1] for p in request.positions]
-            values = tuple((v,) for v in logprobs[at, following].tolist())
-        else:
-            values = tuple(map(tuple, logprobs[at][:, list(request.labels)].tolist()))
+        values = _read(evaluation.requests[job.index], job.wanted, logits)
         evaluation.answers[job.index] = Evaluated(values, len(job.ids) - job.cached, job.cached)
         self._stats.cached += job.cached
         evaluation.left -= 1
         if not evaluation.left and not evaluation.ticket.done:
             evaluation.ticket.done = True
             self._reply(evaluation.ticket, evaluation.answers)
+
+
+def _read(
+    request: EvaluateRequest, wanted: tuple[int, ...], logits: torch.Tensor
+) -> tuple[tuple[float, ...], ...]:
+    """What the request asks for, from the head's outputs at the wanted positions."""
+    place = {p: i for i, p in enumerate(wanted)}
+    at = [place[p] for p in request.positions]
+    if request.outputs:
+        return tuple(map(tuple, logits[at].tolist()))
+    logprobs = torch.log_softmax(logits, -1)
+    if request.labels is None:
+        following = [request.ids[p + 1] for p in request.positions]
+        return tuple((v,) for v in logprobs[at, following].tolist())
+    return tuple(map(tuple, logprobs[at][:, list(request.labels)].tolist()))

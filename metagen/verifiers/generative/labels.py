@@ -113,9 +113,9 @@ class LabelReader:
         long: list[float] = []
         for request, answer in zip(requests, answers, strict=True):
             if request.labels is not None:
-                short += answer.logprobs[0]
+                short += answer.values[0]
             else:
-                long.append(sum(row[0] for row in answer.logprobs))
+                long.append(sum(row[0] for row in answer.values))
         ones, others = iter(short), iter(long)
         logprobs = [next(ones) if len(ids) == 1 else next(others) for ids in self._ids]
         cache = scope.prefixes(self._engine.fingerprint)

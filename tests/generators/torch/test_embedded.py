@@ -26,7 +26,7 @@ def test_it_computes_what_transformers_computes(name: str) -> None:
         (found,) = asyncio.run(engine.evaluate([everywhere]))
     with torch.inference_mode():
         want = torch.log_softmax(reference(torch.tensor([ids])).logits[0], -1)[:, :10]
-    torch.testing.assert_close(torch.tensor(found.logprobs), want, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(torch.tensor(found.values), want, atol=1e-4, rtol=1e-4)
 
 
 def test_steps_of_a_generator() -> None:

@@ -104,7 +104,7 @@ def test_logprobs_are_those_of_the_raw_model(engine: TorchEngine) -> None:
         ids = answer.prefix_ids + sample.ids + ((1,) if sample.finish == "eos" else ())
         first = len(answer.prefix_ids) - 1
         (scored,) = asyncio.run(engine.evaluate([EvaluateRequest(ids, tuple(range(first, len(ids) - 1)))]))
-        assert sample.token_logprobs == pytest.approx([v for (v,) in scored.logprobs], abs=2e-3)
+        assert sample.token_logprobs == pytest.approx([v for (v,) in scored.values], abs=2e-3)
         assert sample.logprob == pytest.approx(sum(sample.token_logprobs))
         assert sample.generated == len(sample.token_logprobs)
 
@@ -229,9 +229,9 @@ def test_evaluate_accounts_and_agrees_with_transformers(model_dir: Any) -> None:
             EvaluateRequest((*ids[:60], 3), (60,), (1,)),
         ]
         found = asyncio.run(engine.evaluate(wanted))
-        values = [v for row in found[0].logprobs for v in row]
+        values = [v for row in found[0].values for v in row]
         assert values == pytest.approx([want[t, i].item() for t in (399, 5, 300) for i in (7, 8)], abs=1e-3)
-        values = [v for (v,) in found[1].logprobs]
+        values = [v for (v,) in found[1].values]
         assert values == pytest.approx([want[t, ids[t + 1]].item() for t in (50, 98)], abs=1e-3)
         assert (found[0].prefilled, found[0].cached) == (400, 0)
         # The others wait for the first, and read from it up to the first position they ask for.
@@ -369,7 +369,7 @@ def test_numbers_that_are_none_fail_their_own_request_only(model_dir: Any, tmp_p
             asyncio.run(engine.evaluate(several))
         (found,) = asyncio.run(engine.evaluate(several[1:]))
         (expected,) = asyncio.run(clean.evaluate(several[1:]))
-        assert found.logprobs[0] == pytest.approx(expected.logprobs[0])
+        assert found.values[0] == pytest.approx(expected.values[0])
         idle(engine)
 
 

@@ -124,7 +124,7 @@ def test_the_expectation_over_the_labels_of_a_real_model() -> None:
             ids = engine.encode(f"Q:a=1;2*2;{text}\na=")
             labels = tuple(engine.encode(str(i))[0] for i in range(1, 6))
             (answer,) = asyncio.run(engine.evaluate([EvaluateRequest(ids, (len(ids) - 1,), labels)]))
-            shares = np.exp(answer.logprobs[0])
+            shares = np.exp(answer.values[0])
             expected.append((shares @ np.arange(5)) / shares.sum() / 4)
     assert np.allclose(values[:, 0], expected, atol=1e-4) and 0 < values[0, 0] < 1
 

@@ -1,0 +1,151 @@
+"""Which layout a reward model was trained with, read from its directory.
+
+A `metagen` entry in config.json says it in full. Else the architecture does, where it belongs to one kind of reward
+model. A language model's config.json cannot: Math-Shepherd's and RLHFlow's models are plain MistralForCausalLM and
+LlamaForCausalLM, so their layouts are named by whoever uses them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from metagen.errors import InputError, ModelError
+from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps, TaggedSteps, WholeSolution
+
+Kind = Literal["prm", "orm"]
+
+#: Layouts by name. What depends on the directory (beginning-of-sequence token, chat template) is filled in from it.
+LAYOUTS: Final[Mapping[str, Layout]] = {
+    "math-shepherd": TaggedSteps("ки", "+", "-", "\n", inline=True),
+    "rlhflow": ChatSteps(),
+    "qwen-math": SeparatorSteps("<extra_0>", "\n\n", chat=True),
+    "skywork": SeparatorSteps("\n", "\n", start="<|endoftext|>", gap="\n"),
+    "trl": SeparatorSteps("\n", "\n"),
+    "whole": WholeSolution(),
+}
+#: Ends of architectures' names, and the layout and kind of each.
+ARCHITECTURES: Final[tuple[tuple[str, str, Kind], ...]] = (
+    ("ForProcessRewardModel", "qwen-math", "prm"),
+    ("ForPrmModel", "skywork", "prm"),
+    ("ForTokenClassification", "trl", "prm"),
+    ("ForSequenceClassification", "whole", "orm"),
+    ("ForRewardModel", "whole", "orm"),
+)
+
+
+def layout_of(model: str | Path, kind: Kind | None = None) -> Layout:
+    """The layout of a model directory. ModelError, with the remedy, if it cannot be told, or is of another kind."""
+    path = Path(model) / "config.json"
+    config = _json(path)
+    entry = config.get("metagen")
+    if isinstance(entry, dict) and ("tag" in entry or "layout" in entry):
+        found = str(entry.get("kind", kind))
+        layout = _entered(path, entry)
+    else:
+        name, found = _by_architecture(path, config)
+        layout = named(name, model)
+    if kind is not None and found != kind:
+        raise ModelError(
+            f"{str(path)!r} is of kind {found!r}, and is used as {kind!r}: "
+            "one scores steps, the other whole solutions; give the verifier the kind of the model"
+        )
+    return layout
+
+
+def named(name: str, model: str | Path | None = None) -> Layout:
+    """The published layout of that name, with what the model's directory has to say."""
+    if name not in LAYOUTS:
+        raise InputError(f"layout={name!r}: expected one of {', '.join(LAYOUTS)}, or a Layout")
+    layout, directory = LAYOUTS[name], None if model is None else Path(model)
+    if directory is None:
+        return layout
+    if isinstance(layout, SeparatorSteps) and layout.start:
+        return dataclasses.replace(layout, start=_beginning(directory) or layout.start)
+    if isinstance(layout, WholeSolution) and _has_template(directory):
+        return WholeSolution(chat=True, closing=_closing(directory))
+    return layout
+
+
+def special_tokens(model: Path) -> tuple[str, ...]:
+    """Texts that the tokenizer reads as control tokens; none if it has no tokenizer.json."""
+    path = model / "tokenizer.json"
+    added = _json(path).get("added_tokens") or [] if path.exists() else []
+    return tuple(token["content"] for token in added if token.get("special"))
+
+
+def scores(model: Path) -> bool:
+    """Whether the architecture has a head that scores, not a language model's."""
+    return _architecture(_json(model / "config.json")).endswith(tuple(end for end, _, _ in ARCHITECTURES))
+
+
+def _entered(path: Path, entry: Mapping[str, Any]) -> Layout:
+    """What the `metagen` entry says: tags, or a layout's name with fields to replace."""
+    layout = named(str(entry["layout"]), path.parent) if "layout" in entry else TaggedSteps()
+    fields = {f.name for f in dataclasses.fields(layout) if f.init}  # type: ignore[arg-type]  # all are dataclasses
+    return dataclasses.replace(layout, **{k: v for k, v in entry.items() if k in fields})  # type: ignore[type-var]
+
+
+def _by_architecture(path: Path, config: Mapping[str, Any]) -> tuple[str, Kind]:
+    architecture = _architecture(config)
+    for end, name, kind in ARCHITECTURES:
+        if architecture.endswith(end):
+            return name, kind
+    raise ModelError(
+        f"{str(path)!r} names no step tag, and architectures={config.get('architectures')!r} does not tell how the "
+        'model was trained to score: expected an entry "metagen": {"tag": …, "positive": …, "negative": …} or '
+        f'{{"layout": …}}, or give layout=, one of {", ".join(LAYOUTS)}'
+    )
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else ""
+
+
+def _beginning(directory: Path) -> str | None:
+    """The beginning-of-sequence token: the tokenizer's, else the one whose id the model's config gives."""
+    path = directory / "tokenizer_config.json"
+    token = _json(path).get("bos_token") if path.exists() else None
+    if token is not None:
+        return str(token["content"] if isinstance(token, dict) else token)
+    id, path = _json(directory / "config.json").get("bos_token_id"), directory / "tokenizer.json"
+    added = _json(path).get("added_tokens") or [] if path.exists() else []
+    return next((str(t["content"]) for t in added if t.get("id") == id), None)
+
+
+def _has_template(directory: Path) -> bool:
+    path = directory / "tokenizer_config.json"
+    if path.exists() and _json(path).get("chat_template"):
+        return True
+    return any((directory / name).exists() for name in ("chat_template.jinja", "chat_template.json"))
+
+
+def _closing(directory: Path) -> str:
+    """What the chat template puts behind the assistant's turn."""
+    from transformers import AutoTokenizer  # slow to import, and only templates need it
+
+    mark = "§"
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": mark}]
+    text = str(AutoTokenizer.from_pretrained(directory).apply_chat_template(turns, tokenize=False))
+    if mark not in text:
+        raise ModelError(
+            f"{directory}: the chat template leaves out what the assistant says, so a solution cannot be scored; "
+            "use the tokenizer that the reward model was trained with"
+        )
+    return text.rpartition(mark)[2]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"cannot read {str(path)!r}: {error}; give the directory of a reward model"
+        ) from error
+    if not isinstance(data, dict):
+        raise ModelError(f"{str(path)!r} holds no JSON object; give the directory of a reward model")
+    return data
