@@ -48,6 +48,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     },
     "task": {
         "arithmetic": "metagen.tasks.embedded:ArithmeticTask",
+        "programs": "metagen.tasks.programs.task:ProgramTask",
         "jsonl": "metagen.tasks.jsonl:JsonlTask",
         "table": "metagen.tasks.tables:TableTask",
         "gsm8k": "metagen.tasks.gsm8k:GSM8KTask",

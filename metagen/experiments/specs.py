@@ -452,6 +452,21 @@ class ArithmeticSpec(PartSpec):
     limit: Count | None = None
 
 
+class ProgramsSpec(PartSpec):
+    """The embedded task of programs from examples."""
+
+    kind: Literal["programs"]
+    split: Literal["train", "validation", "test"] = "test"
+    levels: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=4), Expects("a level from 1 to 4")], ...],
+        AfterValidator(_some),
+        AfterValidator(_distinct),
+    ] = (1, 2, 3, 4)
+    per_level: Count = 20
+    seed: Integer = 0
+    limit: Count | None = None
+
+
 class AnswersSpec(PartSpec):
     """How the answers of a task are read and told apart: as numbers, or as mathematics of any kind."""
 
@@ -600,6 +615,7 @@ StrategySpec = Annotated[
 ]
 TaskSpec = Annotated[
     Annotated[ArithmeticSpec, Tag("arithmetic")]
+    | Annotated[ProgramsSpec, Tag("programs")]
     | Annotated[JsonlSpec, Tag("jsonl")]
     | Annotated[TableSpec, Tag("table")]
     | Annotated[PublicSpec, Tag("gsm8k")]

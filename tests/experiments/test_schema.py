@@ -142,10 +142,10 @@ FAULTS = [
     ("name: quick\n", "", "1: name: missing; expected a name of letters, digits and . _ + -"),
     ("name: quick", "name: a/b", "1: name = 'a/b': expected a name of letters, digits and . _ + -"),
     ("arithmetic", "arithmetics", "3: task.kind = 'arithmetics': "
-     "expected one of arithmetic, jsonl, table, gsm8k, math, aime, humaneval, mbpp, cruxeval; "
+     "expected one of arithmetic, programs, jsonl, table, gsm8k, math, aime, humaneval, mbpp, cruxeval; "
      "did you mean 'arithmetic'?"),
     ("kind: arithmetic, ", "", "3: task.kind: missing; "
-     "expected one of arithmetic, jsonl, table, gsm8k, math, aime, humaneval, mbpp, cruxeval"),
+     "expected one of arithmetic, programs, jsonl, table, gsm8k, math, aime, humaneval, mbpp, cruxeval"),
     ("validation", "valid", "3: task.split = 'valid': expected one of train, validation, test; "
      "did you mean 'validation'?"),
     ("levels: [1, 2]", "levels: [1, 7]", "3: task.levels.1 = 7: expected a level from 1 to 6"),

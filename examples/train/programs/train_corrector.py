@@ -1,0 +1,57 @@
+"""Train the corrector on wrong programs: `python examples/train/programs/train_corrector.py`."""
+
+from __future__ import annotations
+
+import first  # noqa: F401 - first
+
+# isort: split
+import setting  # before torch: what it says to OpenMP is read when torch is imported
+
+# isort: split
+import argparse
+import random
+
+import torch
+from fragments import tokenizer
+from kept import Record
+from learn import Lesson, learn
+from train_generator_of_programs import HOME
+from wrong import wrong
+
+from llama import load
+from loop import Recipe
+from metagen.tasks.programs.repair import WRONG, ended
+from setting import Setting
+
+NAME, START = "tiny-code-corrector", "tiny-code-2m"
+RECIPE = Recipe(1500, rate=2e-3, tokens=4096)
+BLIND = 0.2
+"""Share of the examples that withhold what execution has shown."""
+
+
+def corrector(run: Setting) -> None:
+    """Train from the larger generator (or go on) and write the model directory; done already if there is one."""
+    if run.finished(NAME):
+        return
+    recipe = run.recipe(RECIPE)
+    rng = random.Random(f"corrector/{run.seed}")
+    examples = [example(record, blind=rng.random() < BLIND) for record in wrong(run)]
+    torch.manual_seed(recipe.seed)
+    learn(NAME, load(run.models / START), tokenizer(), [Lesson(examples, recipe)], run, "corrector")
+
+
+def example(record: Record, *, blind: bool) -> tuple[str, str]:
+    """Prompt and completion of a repair."""
+    shown = WRONG if blind else record["failure"]
+    return record["prompt"] + ended(record["wrong"]) + shown, record["right"]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    setting.add_arguments(parser)
+    parser.set_defaults(into=HOME)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    run = setting.of(arguments)
+    run.prepare()
+    corrector(run)

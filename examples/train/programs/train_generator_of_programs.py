@@ -1,0 +1,76 @@
+"""Train one generator of programs: `python examples/train/programs/train_generator_of_programs.py tiny-code-0.5m`."""
+
+from __future__ import annotations
+
+import first  # noqa: F401 - first
+
+# isort: split
+import setting  # before torch: what it says to OpenMP is read when torch is imported
+
+# isort: split
+import argparse
+from dataclasses import dataclass
+
+import specs
+import torch
+from fragments import tokenizer
+from learn import Lesson, learn
+
+from llama import Llama, Shape
+from loop import Recipe
+from setting import Setting
+
+HOME = setting.HOME / "programs"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a generator."""
+
+    hidden: int
+    layers: int
+    feed_forward: int
+    lessons: tuple[Recipe, ...]
+    """For single operations, then with pairs, then for all."""
+
+
+PLANS = {
+    "tiny-code-0.5m": Plan(
+        128, 3, 256, (Recipe(800, tokens=4096), Recipe(800, tokens=4096), Recipe(800, tokens=4096))
+    ),
+    "tiny-code-2m": Plan(
+        192,
+        5,
+        512,
+        (
+            Recipe(1200, rate=3e-3, tokens=4096),
+            Recipe(1200, rate=3e-3, tokens=4096),
+            Recipe(2200, rate=3e-3, tokens=4096),
+        ),
+    ),
+}
+
+
+def generator(name: str, plan: Plan, run: Setting) -> None:
+    """Train from the corpus (or go on) and write the model directory; done already if there is one."""
+    if run.finished(name):
+        return
+    text = tokenizer()
+    paths = specs.write(run.corpus, run.seed, specs.SHARDS, run.share(specs.SHARD))
+    torch.manual_seed(run.seed)
+    model = Llama(Shape(text.get_vocab_size(), plan.hidden, plan.layers, plan.feed_forward))
+    parts = paths[: specs.SINGLE], paths[specs.SINGLE :][: specs.PAIRS], paths[specs.SINGLE + specs.PAIRS :]
+    lessons = [Lesson(specs.read(p), run.recipe(r)) for p, r in zip(parts, plan.lessons, strict=True)]
+    learn(name, model, text, lessons, run, "generator")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=PLANS)
+    setting.add_arguments(parser)
+    parser.set_defaults(into=HOME)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    run = setting.of(arguments)
+    run.prepare()
+    generator(arguments.name, PLANS[arguments.name], run)

@@ -1,0 +1,1 @@
+"""The second embedded task: short Python functions from examples, with public and hidden tests."""

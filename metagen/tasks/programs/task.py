@@ -1,0 +1,222 @@
+"""Program synthesis as a Task: prompts with public tests, hidden tests as reference, outputs as answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Sequence as Ordered
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final, Literal
+
+from metagen.errors import DataError, InputError
+from metagen.sequence import Prompt, Sequence, digest
+from metagen.tasks.arithmetic import Split
+from metagen.tasks.base import Problem, Task
+from metagen.tasks.programs import problems
+from metagen.tasks.programs.grammar import ENTRY_POINT
+from metagen.tasks.programs.interpreter import Output, outputs
+from metagen.tasks.programs.problems import DELIMITER, LEVELS, Case, case
+from metagen.verifiers.base import Answer, AnswerRule
+from metagen.verifiers.code import plain
+from metagen.verifiers.code.agreement import output_classes
+from metagen.verifiers.code.outputs import public_inputs
+from metagen.verifiers.code.program import FencedProgram, ProgramRule
+
+#: Runs a program and evaluates calls such as `f([3,1])`: a key for each, equal for equal values, None for no value.
+Execute = Callable[[str, Ordered[str]], Awaitable[Ordered[str | None]]]
+#: Runs the hidden tests of a problem against programs: A(y) of each sequence, in [0, 1].
+Grader = Callable[[Problem, Ordered[Sequence]], Awaitable[list[float]]]
+
+
+async def interpret(program: str, calls: Ordered[str]) -> list[str | None]:
+    """Execution by the task's own interpreter; what lies outside of its subset of Python gives no value.
+
+    Raises ValueError for a call that is not of the entry point with one list.
+    """
+    return [key_of(output) for output in outputs(program, ENTRY_POINT, [_arguments(c) for c in calls])]
+
+
+def key_of(output: Output) -> str | None:
+    """The key that a sandbox gives to the same value."""
+    return plain.key(_tagged(output.value)) if output.status == "returned" else None
+
+
+class ProgramTask(Task):
+    """`per_level` problems of each of `levels`, from one of three disjoint spaces of functions.
+
+    `Prompt.public` holds `tests` (such as `assert f([3,1]) == [1,3]`), `entry_points`, and `inputs` (calls
+    such as `f([3,1])`, those of the tests and more whose right values nobody is told, for comparing what
+    programs do). The reference is
+    these and the hidden tests, in the same form. execute: how outputs are found for voting; grader: runs all tests; by
+    default both are the task's own interpreter, and a sandbox may take its place. seed: another seed, other
+    problems. limit: the first problems only. Levels take turns. Raises InputError for what is out of range.
+    """
+
+    name = "programs"
+    delimiter = DELIMITER
+
+    def __init__(
+        self,
+        split: Literal["train", "validation", "test"] = "test",
+        *,
+        levels: Iterable[int] = LEVELS,
+        per_level: int = 20,
+        seed: int = 0,
+        limit: int | None = None,
+        execute: Execute = interpret,
+        grader: Grader | None = None,
+    ) -> None:
+        if split not in tuple(Split):
+            raise InputError(f"split={split!r}: expected one of {', '.join(Split)}")
+        self.split, self._execute, self._grader = Split(split), execute, grader
+        self.levels, self.per_level, self.seed, self.limit = tuple(levels), per_level, seed, limit
+        if set(self.levels) - set(LEVELS) or not self.levels or len(set(self.levels)) < len(self.levels):
+            raise InputError(
+                f"levels={list(self.levels)!r}: expected some of {', '.join(map(str, LEVELS))}, each once"
+            )
+        if per_level < 1:
+            raise InputError(
+                f"per_level={per_level!r}: expected the number of problems of a level, at least 1"
+            )
+        if limit is not None and limit < 1:
+            raise InputError(f"limit={limit!r}: expected a number of problems, at least 1, or None for all")
+
+    @cached_property
+    def answer(self) -> OutputsRule:
+        return OutputsRule(self._execute)
+
+    def problems(self) -> Iterator[Problem]:
+        return islice(self._all(), self.limit)
+
+    def _all(self) -> Iterator[Problem]:
+        try:
+            drawn = [problems.problems(self.split, level, self.per_level, self.seed) for level in self.levels]
+        except ValueError as error:
+            raise InputError(f"per_level={self.per_level!r}: {error}") from None
+        for index, row in enumerate(zip(*drawn, strict=True)):
+            for problem in row:
+                yield as_problem(problem, f"{self.name}/{self.split}/{problem.level}/{index}")
+
+    def hidden(self) -> dict[str, dict[str, Any]]:
+        """The hidden tests by problem id: what a verifier that runs them in a sandbox takes."""
+        return {problem.id: json.loads(problem.reference) for problem in self.problems()}
+
+    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+        """1 for a program that passes all public and all hidden tests, else 0."""
+        if self._grader is not None:
+            return await self._grader(problem, sequences)
+        cases = hidden_cases(problem)
+        inputs = [c.plain[0] for c in cases]
+        grades = {}
+        for program in {_program(s) for s in sequences}:
+            got = outputs(program or "", ENTRY_POINT, inputs)
+            grades[program] = float(all(o.equals(c.plain[1]) for o, c in zip(got, cases, strict=True)))
+        return [grades[_program(s)] for s in sequences]
+
+
+def as_problem(problem: problems.Problem, name: str) -> Problem:
+    """A problem of this task as any task has them."""
+    inputs = [call(x) for x in (*(c.x for c in problem.public), *problem.unlabelled)]
+    public = {**_tests(problem.public), "inputs": inputs}
+    reference = json.dumps(_tests((*problem.public, *problem.hidden)))
+    return Problem(Prompt(name, text=problem.prompt, public=public), reference, problem.level)
+
+
+def _tests(cases: Ordered[Case]) -> dict[str, Any]:
+    tests = [f"assert {call(c.x)} == {_json(c.plain[1])}" for c in cases]
+    return {"tests": tests, "setup": "", "entry_points": [ENTRY_POINT]}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def call(x: Ordered[int]) -> str:
+    """The call of the entry point with a list."""
+    return f"{ENTRY_POINT}({_json(list(x))})"
+
+
+def public_cases(prompt: Prompt) -> list[Case]:
+    """The public tests of a prompt as data. DataError if they are not of this task."""
+    return [_case(test, prompt.problem_id) for test in prompt.public.get("tests", ())]
+
+
+def hidden_cases(problem: Problem) -> list[Case]:
+    """The tests of the reference, which begin with the public ones. DataError if they are not of this task."""
+    try:
+        tests = json.loads(problem.reference)["tests"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"the reference of problem {problem.id!r} holds no tests ({error!r}): {problem.reference!r:.80}; expected "
+            "JSON such as {'tests': ['assert f([3,1]) == [1,3]']}"
+        ) from None
+    return [_case(test, problem.id) for test in tests]
+
+
+def _case(test: str, problem_id: str) -> Case:
+    left, _, right = test.removeprefix("assert ").partition(" == ")
+    try:
+        ((x,), expected) = _arguments(left), json.loads(right)
+    except ValueError:
+        raise DataError(
+            f"problem {problem_id!r}: {test!r} is no test of this task; expected 'assert f([3,1]) == [1,3]'"
+        ) from None
+    return case(x, expected)
+
+
+def _arguments(call: str) -> list[Any]:
+    if not (call.startswith(f"{ENTRY_POINT}(") and call.endswith(")")):
+        raise ValueError(f"not a call of {ENTRY_POINT}: {call!r}")
+    return [json.loads(call[len(ENTRY_POINT) + 1 : -1])]
+
+
+#: The whole text, unless a chat model has put a fence around it.
+PROGRAM: Final[ProgramRule] = FencedProgram()
+
+
+def _program(sequence: Sequence) -> str | None:
+    return PROGRAM.read(sequence)
+
+
+class OutputsRule(AnswerRule):
+    """Programs vote together if they do the same: equal outputs on all the prompt's `inputs`.
+
+    Verdicts: `missing` for no program; `unparsable` for one that fails on any of the inputs.
+    """
+
+    def __init__(self, execute: Execute = interpret) -> None:
+        self._execute = execute
+
+    @property
+    def fingerprint(self) -> str:
+        how = "interpreter" if self._execute is interpret else "executor"
+        return digest("program outputs", PROGRAM.fingerprint, how).hex()
+
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        known: dict[bytes, Answer] = {}
+        for s in sequences:
+            if s.digest not in known:
+                known[s.digest] = await self._answer(s)
+        return [known[s.digest] for s in sequences]
+
+    async def key(self, answer: str) -> str | None:
+        """None: what a program equals depends on inputs, and a text that stands by itself has none."""
+        return None
+
+    async def _answer(self, sequence: Sequence) -> Answer:
+        program = _program(sequence)
+        if program is None:
+            return Answer(verdict="missing")
+        outputs_ = await self._execute(program, public_inputs(sequence.prompt))
+        key = output_classes([outputs_])[0]
+        return Answer(program, key, None if key is not None else "unparsable")
+
+
+def _tagged(value: Any) -> Any:
+    """A value as a sandbox sends it."""
+    if isinstance(value, list):
+        return [_tagged(v) for v in value]
+    if isinstance(value, tuple | set):
+        return {type(value).__name__: [_tagged(v) for v in value]}
+    return {"int": hex(value)} if type(value) is int else value
