@@ -1,6 +1,6 @@
 """`make bench`: run the measurements, print a table, write benchmarks/results/latest.json.
 
-Arguments choose modules by name: `make bench ARGS='scope'`.
+Arguments choose modules by name: `make bench ARGS='scope'`. Rows of other modules, and of other machines, stay.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ def main(chosen: list[str]) -> None:
         sys.exit(f"no benchmark {unknown[0]!r}; expected some of {', '.join(MODULES)}")
     console = Console()
     load = os.getloadavg()[0]
-    console.print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start"
-    )
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start"
+    console.print(machine)
     if load > 0.5:
         console.print("[yellow]The machine is not idle: read ratios, not times.[/]")
     rows: list[Row] = []
@@ -38,14 +37,14 @@ def main(chosen: list[str]) -> None:
             console.print(f"  {row.name}: {row.value:,.2f} {row.unit}")
             rows.append(row)
     console.print(table(rows))
-    if not chosen:
-        data = [{**vars(row), "holds": row.holds} for row in rows]
-        path = HERE / "results" / "latest.json"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        console.print(
-            f"Written to {path.relative_to(Path.cwd())}" if path.is_relative_to(Path.cwd()) else str(path)
-        )
+    path = HERE / "results" / "latest.json"
+    path.parent.mkdir(exist_ok=True)
+    known = json.loads(path.read_text("utf-8")) if path.exists() else []
+    data = {row["name"]: row for row in known}
+    data |= {row.name: {**vars(row), "holds": row.holds, "machine": machine} for row in rows}
+    text = json.dumps(list(data.values()), indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+    console.print(f"Written to {path}")
 
 
 def table(rows: list[Row]) -> Table:

@@ -22,7 +22,7 @@ from metagen.sequence import Sequence
 from metagen.tasks.embedded import ArithmeticTask
 
 MODEL, PROBLEMS, SAMPLES, TOKENS = "tiny-0.5m", 64, 16, 200
-BATCHES = (128, 256, 512)
+BATCHES = (32, 64, 128, 256, 512)
 PROMPTS = [p.prompt for p in ArithmeticTask("validation", per_level=11, limit=PROBLEMS).problems()]
 
 

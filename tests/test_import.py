@@ -10,7 +10,20 @@ import pytest
 
 import metagen
 
-HEAVY = ["torch", "transformers", "matplotlib", "pandas", "numpy", "scipy", "pydantic", "rich", "ray", "sympy", "mpmath", "vllm"]
+HEAVY = [
+    "torch",
+    "transformers",
+    "matplotlib",
+    "pandas",
+    "numpy",
+    "scipy",
+    "pydantic",
+    "rich",
+    "ray",
+    "sympy",
+    "mpmath",
+    "vllm",
+]
 
 
 def cpu_seconds(command: list[str]) -> float:
