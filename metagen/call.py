@@ -269,7 +269,8 @@ class LeafCall:
         if outcome.truncated and grant.account is not None and grant.dimension is not None:
             account = grant.account
             limit = Limit(account.owner, grant.dimension, float(getattr(account.budget, grant.dimension)))
-        usage = replace(outcome.usage, calls=1, seconds=seconds)
+        u = outcome.usage
+        usage = Usage(u.prefilled, u.cached, u.generated, 1, u.flops, u.flops_2n, u.money, seconds)
         status: Status = "truncated" if limit else "complete"
         return self._row(
             i, outcome.payload, usage, outcome.physical, status=status, limit=limit, started=started

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 WIDTH = 4
 
@@ -17,26 +17,37 @@ WIDTH = 4
 class Prefixes:
     """Token sequences whose keys and values one model holds, for one problem."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_noted")
 
     def __init__(self) -> None:
         self._known: list[bytes] = []
+        # Most samples are never continued, and what nobody asks about need not be sorted in.
+        self._noted: list[Iterable[int]] = []
 
     def known(self, ids: Iterable[int]) -> int:
         """Tokens at the start of `ids` that are paid for."""
+        self._settle()
         data = _pack(ids)
-        at = bisect.bisect_left(self._known, data)
-        return max(
-            (_common(data, self._known[i]) for i in (at - 1, at) if 0 <= i < len(self._known)), default=0
-        )
+        return self._shared(data, bisect.bisect_left(self._known, data))
 
     def add(self, ids: Iterable[int]) -> int:
         """Pay for `ids`; returns how many tokens at its start were paid for before."""
+        self._settle()
+        return self._insert(ids)
+
+    def note(self, ids: Sequence[int]) -> None:
+        """`add`, where nobody wants to know yet what was paid for before."""
+        self._noted.append(ids)
+
+    def _settle(self) -> None:
+        noted, self._noted = self._noted, []
+        for ids in noted:
+            self._insert(ids)
+
+    def _insert(self, ids: Iterable[int]) -> int:
         data = _pack(ids)
         at = bisect.bisect_left(self._known, data)
-        known = max(
-            (_common(data, self._known[i]) for i in (at - 1, at) if 0 <= i < len(self._known)), default=0
-        )
+        known = self._shared(data, at)
         if known * WIDTH < len(data):
             before = at - 1
             if before >= 0 and data.startswith(self._known[before]):
@@ -44,6 +55,11 @@ class Prefixes:
             else:
                 self._known.insert(at, data)
         return known
+
+    def _shared(self, data: bytes, at: int) -> int:
+        return max(
+            (_common(data, self._known[i]) for i in (at - 1, at) if 0 <= i < len(self._known)), default=0
+        )
 
 
 def _pack(ids: Iterable[int]) -> bytes:

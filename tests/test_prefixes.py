@@ -43,3 +43,19 @@ def test_looking_pays_for_nothing() -> None:
     cache.add(iter([1, 2, 3]))
     assert cache.known(iter([1, 2, 9])) == 2
     assert cache.known([]) == 0
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 2), max_size=5)), max_size=12),
+    st.lists(st.integers(0, 2)),
+)
+def test_what_is_noted_counts_as_added(steps: list[tuple[bool, list[int]]], asked: list[int]) -> None:
+    """Whenever it is asked about, and in whatever order it came."""
+    eager, lazy = Prefixes(), Prefixes()
+    for later, ids in steps:
+        first = eager.add(ids)
+        if later:
+            lazy.note(ids)
+        else:
+            assert lazy.add(ids) == first
+    assert lazy.known(asked) == eager.known(asked)

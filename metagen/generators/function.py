@@ -79,7 +79,7 @@ class FunctionGenerator(Primitive):
         return self._count(letters(prefix).decode("utf-8", "surrogatepass")) if self._count else None
 
     def remember(self, prefix: Sequence, scope: Scope, rows: list[Row]) -> None:
-        scope.prefixes(self.fingerprint).add(letters(prefix))
+        scope.prefixes(self.fingerprint).note(letters(prefix))
 
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
         total = self._prompt_tokens(prefix)

@@ -265,11 +265,11 @@ class EngineGenerator(Primitive):
         for row in rows:
             assert row.payload is not None
             if head is None:
-                cache.add(letters(prefix) + row.payload["text"].encode("utf-8", "surrogatepass"))
+                cache.note(letters(prefix) + row.payload["text"].encode("utf-8", "surrogatepass"))
             else:
                 # The last token was decoded and never fed back: whoever goes on from here pays for it.
                 fed = (*head, *row.payload.get("ids", ()))[: len(head) + (row.usage.generated or 1) - 1]
-                cache.add(fed)
+                cache.note(fed)
 
 
 def letters(prefix: Sequence) -> bytes:

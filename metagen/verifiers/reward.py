@@ -241,7 +241,7 @@ class RewardModel(PrimitiveVerifier):
     def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.engine.fingerprint)
         for sequence in sequences:
-            cache.add(self._read(sequence).laid.ids)
+            cache.note(self._read(sequence).laid.ids)
 
 
 class ProcessRewardModel(RewardModel):
