@@ -286,6 +286,7 @@ def compare(
         list[str] | None,
         typer.Option(metavar="A=B", help="Configurations that belong together.", show_default=False),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Compare two runs, problem by problem."""
     from metagen.experiments import compare as pages
@@ -294,7 +295,9 @@ def compare(
     if wrong := [p for p in pair or () if "=" not in p]:
         raise InputError(f"--pair {wrong[0]!r}: expected A=B, such as small/majority@8=large/majority@8")
     pairs = dict(p.split("=", 1) for p in pair) if pair else None
-    _print(pages.publish(RunDirectory.find(first), RunDirectory.find(second), pairs))
+    runs = RunDirectory.find(first), RunDirectory.find(second)
+    compared, problems = pages.compare(*runs, pairs)
+    _show(pages.render(compared, problems, *runs), pages.data(compared, problems, *runs), as_json)
 
 
 @app.command()

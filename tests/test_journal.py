@@ -555,3 +555,28 @@ def test_a_memory_journal_keeps_rows_while_it_lives() -> None:
     asyncio.run(journal.record([make(0), make(1, problem="q")]))
     assert journal.find([make(0).key, make(5).key]) == {make(0).key: make(0)}
     assert journal.of_problem("q") == [make(1, problem="q")]
+
+
+def test_a_write_ahead_log_with_a_damaged_head_is_refused_and_left_alone(path: Path) -> None:
+    """SQLite itself would take it for an empty one, and what it holds would be paid for again."""
+    code = (
+        "import asyncio, os, sys; from metagen.journal import SQLiteJournal, Row, RowKeys\n"
+        "j = SQLiteJournal(sys.argv[1], seed=0)\n"
+        "key = RowKeys('g', 'p', '0')(b'c', 0)\n"
+        "asyncio.run(j.record([Row(key, 'p', '0', 'generate', 'g', b'c', 0, {'text': 'x'})]))\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    log = path.with_name(path.name + "-wal")
+    kept = log.read_bytes()
+    assert len(kept) > 32
+    for at in (0, 9, 25):
+        damaged = bytearray(kept)
+        damaged[at] ^= 0x55
+        log.write_bytes(damaged)
+        with pytest.raises(JournalCorrupt, match="-wal' is torn"):
+            SQLiteJournal(path, seed=0)
+        assert log.read_bytes() == damaged
+    log.write_bytes(kept)
+    with SQLiteJournal(path, seed=0) as journal:
+        assert journal.count() == 1

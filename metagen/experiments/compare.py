@@ -2,7 +2,7 @@
 
 Problems are the same when id, prompt and reference are. Differences are means over problems, with BCa intervals;
 p-values are those of the paired randomisation test (which for single runs is McNemar's), corrected by Holm for the
-number of comparisons.
+number of comparisons. With one candidate all strategies of a pool are the same test, which counts once.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isnan
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -39,7 +40,8 @@ ALPHA = 0.05
 class Compared:
     """One configuration in both runs: b − a over the problems that both have.
 
-    a, b: accuracies. p_value: Holm's. gained, lost: problems that only b, or only a, is more often right than wrong on.
+    a, b: accuracies. p_value: Holm's. accuracies: by problem, in a and in b. also: names of configurations that are
+    this very test.
     """
 
     name: str
@@ -48,8 +50,18 @@ class Compared:
     b: float
     difference: Difference
     p_value: float
-    gained: tuple[str, ...]
-    lost: tuple[str, ...]
+    accuracies: Mapping[str, tuple[float, float]]
+    also: tuple[str, ...] = ()
+
+    @property
+    def gained(self) -> tuple[str, ...]:
+        """Problems that only b is more often right than wrong on."""
+        return tuple(id for id, (p, q) in self.accuracies.items() if p <= 0.5 < q)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Problems that only a is more often right than wrong on."""
+        return tuple(id for id, (p, q) in self.accuracies.items() if q <= 0.5 < p)
 
     @property
     def shown(self) -> bool:
@@ -74,34 +86,80 @@ def compare(
     with ExitStack() as stack:
         (first, one), (second, two) = (stack.enter_context(unfinished.tables(run)) for run in (a, b))
         shared, sizes = _problems(first, second, a, b)
-        chosen = _pairs(one.lines, two.lines, pairs, a, b)
-        left = solved(first, [x for x, _ in chosen])
-        right = solved(second, [y for _, y in chosen])
+        tests = _tests(_pairs(one.lines, two.lines, pairs, a, b))
+        left = solved(first, [x for (x, _), _ in tests])
+        right = solved(second, [y for (_, y), _ in tests])
         found = []
-        for x, y in chosen:
+        for (x, y), also in tests:
             ids = [id for id in shared if id in left[x.name] and id in right[y.name]]
             if ids:
-                found.append((x, y, ids, [left[x.name][i] for i in ids], [right[y.name][i] for i in ids]))
+                found.append((x, y, also, {id: (left[x.name][id], right[y.name][id]) for id in ids}))
     if not found:
         raise InputError(
             f"no configuration of {str(a.root)!r} and {str(b.root)!r} has finished a problem in both; resume the runs"
         )
-    differences = [paired_difference(theirs, ours) for *_, ours, theirs in found]
+    columns = [tuple(zip(*accuracies.values(), strict=True)) for *_, accuracies in found]
+    differences = [paired_difference(theirs, ours) for ours, theirs in columns]
     p_values = holm([d.p_value for d in differences])
     compared = [
         Compared(
-            name=x.name if x.name == y.name else f"{x.name} → {y.name}",
+            name=_name(x, y),
             oracle=x.oracle or y.oracle,
             a=float(np.mean(ours)),
             b=float(np.mean(theirs)),
             difference=difference,
             p_value=p,
-            gained=tuple(i for i, p, q in zip(ids, ours, theirs, strict=True) if p <= 0.5 < q),
-            lost=tuple(i for i, p, q in zip(ids, ours, theirs, strict=True) if q <= 0.5 < p),
+            accuracies=accuracies,
+            also=also,
         )
-        for (x, y, ids, ours, theirs), difference, p in zip(found, differences, p_values, strict=True)
+        for (x, y, also, accuracies), (ours, theirs), difference, p in zip(
+            found, columns, differences, p_values, strict=True
+        )
     ]
     return compared, sizes
+
+
+def data(
+    compared: Iterable[Compared], problems: tuple[int, int, int], a: RunDirectory, b: RunDirectory
+) -> dict[str, Any]:
+    """For JSON; what the problems cannot tell is null."""
+    return {
+        "a": str(a.root),
+        "b": str(b.root),
+        "problems": dict(zip(("both", "a", "b"), problems, strict=True)),
+        "configurations": [
+            {
+                "name": c.name,
+                "also": list(c.also),
+                "oracle": c.oracle,
+                "a": c.a,
+                "b": c.b,
+                "difference": {k: None if v != v else v for k, v in asdict(c.difference).items()},
+                "p_holm": None if isnan(c.p_value) else c.p_value,
+                "shown": c.shown,
+                "problems": {id: {"a": p, "b": q} for id, (p, q) in c.accuracies.items()},
+            }
+            for c in compared
+        ],
+    }
+
+
+def _tests(pairs: Iterable[tuple[Line, Line]]) -> list[tuple[tuple[Line, Line], tuple[str, ...]]]:
+    """The pairs, each with the names of others that are the same test: whatever picks one of one candidate."""
+    found: dict[tuple[str, ...], list[tuple[Line, Line]]] = {}
+    for x, y in pairs:
+        single = all(line.pooled and (line.n or 1) == 1 for line in (x, y))
+        found.setdefault((x.generator, y.generator) if single else (x.name, y.name, ""), []).append((x, y))
+    tests = []
+    for same in found.values():
+        # One of one is no upper bound, even if an oracle picks it.
+        same.sort(key=lambda pair: pair[0].oracle or pair[1].oracle)
+        tests.append((same[0], tuple(_name(x, y) for x, y in same[1:])))
+    return tests
+
+
+def _name(x: Line, y: Line) -> str:
+    return x.name if x.name == y.name else f"{x.name} → {y.name}"
 
 
 def solved(directory: RunDirectory, lines: Iterable[Line]) -> dict[str, dict[str, float]]:
@@ -215,8 +273,9 @@ def _table(compared: Iterable[Compared]) -> Table:
     for c in compared:
         d = c.difference
         style = "" if not c.shown else "bold green" if d.estimate > 0 else "bold red"
+        name = f"{c.name} (oracle)" if c.oracle and "(oracle)" not in c.name else c.name
         table.add_row(
-            f"{c.name} (oracle)" if c.oracle and "(oracle)" not in c.name else c.name,
+            f"{name} *" if c.also else name,
             percent(c.a, ""), percent(c.b, ""), Text(signed(d.estimate), style),
             "–" if isnan(d.low) else f"{signed(d.low)} … {signed(d.high)}",
             "–" if isnan(c.p_value) else f"{c.p_value:.3f}" if c.p_value >= 0.001 else "< 0.001",
@@ -238,7 +297,9 @@ def _named(compared: Ordered[Compared]) -> Iterable[RenderableType]:
 
 
 def _notes(compared: Ordered[Compared]) -> Text:
+    same = "* and whatever else picks one of one candidate of this generator: one test, counted once.\n"
     return Text(
+        f"{same if any(c.also for c in compared) else ''}"
         "Differences in points of accuracy, over the same problems; intervals: bootstrap over problems, one by one.\n"
         f"p: paired randomisation test, corrected by Holm for {len(compared)} comparisons.\n"
         "gained, lost: problems that only B, or only A, gets right more often than wrong.\n"

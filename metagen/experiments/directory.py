@@ -18,12 +18,12 @@ from typing import Any, Literal, Self
 
 import metagen
 from metagen import html
-from metagen.errors import InputError, MetagenError
+from metagen.errors import InputError, JournalCorrupt, MetagenError
 
 #: Where runs lie unless the user says otherwise.
 RUNS = Path("runs")
 #: Tables that are derived from the journal, as Parquet or CSV.
-DERIVED = ("problems", "candidates", "costs", "outcomes", "configurations", "levels")
+DERIVED = ("problems", "candidates", "costs", "outcomes", "attempts", "configurations", "levels")
 #: Distributions whose versions can change a result.
 PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors")
 
@@ -165,6 +165,29 @@ class RunDirectory:
     def save(self, state: State) -> None:
         self.write("state.json", json.dumps(asdict(state), indent=1, ensure_ascii=False) + "\n")
 
+    def claim(self) -> None:
+        """Make sure that what a run writes here takes nobody's place.
+
+        Raises InputError for files of the same names that are not of a run, JournalCorrupt for a run that has delivered
+        samples and whose journal is gone.
+        """
+        if self.journal.exists():
+            return
+        if (self.root / "state.json").exists() and self.environment.exists():
+            if delivered := self.state().samples:
+                raise JournalCorrupt(
+                    f"{str(self.journal)!r} is missing: this run had delivered {delivered:,} samples, which were "
+                    "recorded there; restore it from a copy, or start a new run directory"
+                )
+            return
+        own = ["experiment.yaml", "environment.json", "state.json", "report.html", "figures"]
+        own += [f"{name}{suffix}" for name in DERIVED for suffix in (".parquet", ".csv")]
+        if taken := [name for name in own if (self.root / name).exists()]:
+            raise InputError(
+                f"{str(self.root)!r} holds {taken[0]!r}, which is not of a run and would be written over; "
+                "give an empty or a new directory by --out"
+            )
+
     def discard(self) -> None:
         """Remove the derived tables: those of an earlier call of `run` may say something else."""
         for name in DERIVED:
@@ -178,7 +201,7 @@ class RunDirectory:
             return State.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             raise InputError(f"the run {str(self.root)!r} has not begun; {self.resume_hint}") from None
-        except (json.JSONDecodeError, TypeError) as error:
+        except (json.JSONDecodeError, TypeError, AttributeError) as error:
             raise InputError(f"{str(path)!r} cannot be read ({error}); {self.resume_hint}") from error
 
     def finished(self) -> State:

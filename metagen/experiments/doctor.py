@@ -182,7 +182,12 @@ def _torch(version: str, wanted: str) -> Check:
     build = _torch_build()
     found = f"{version}, {build}"
     if build == "CPU only" and _gpus():
-        return Check("Software", "torch", "note", f"{found}; there is a GPU", _pip(wanted), needed=True)
+        # What is installed satisfies the requirement, so pip would leave it as it is.
+        remedy = (
+            f"{_pip('torch').replace(' install ', ' install --force-reinstall ')} --index-url URL, "
+            "the index of CUDA builds that pytorch.org names"
+        )
+        return Check("Software", "torch", "note", f"{found}; there is a GPU", remedy, needed=True)
     return Check("Software", "torch", "ok", found, needed=True)
 
 

@@ -39,7 +39,8 @@ from metagen.experiments.books import Book, earlier
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.judging import FIGURES, Judging, Length, Sums
 from metagen.experiments.offline import closed
-from metagen.experiments.probe import PROBE, Trial, probed
+from metagen.experiments.pace import Pace
+from metagen.experiments.probe import PROBE, probed
 from metagen.experiments.specs import Experiment
 from metagen.experiments.work import POOLABLE
 from metagen.generators.base import Generator
@@ -81,7 +82,8 @@ class Estimate:
     """What a run will take.
 
     bounds: the lengths of completions are the most that is allowed, so figures are upper bounds. missing: what could
-    not be estimated, so that totals leave it out. notes: what holds for all parts.
+    not be estimated, so that totals leave it out. notes: what holds for all parts. seconds: expected, at the pace of
+    a probe or of an earlier run; hardware: of the least time. probed: a part was run, to measure by.
     """
 
     name: str
@@ -91,21 +93,23 @@ class Estimate:
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float | None = None
+    hardware: str | None = None
+    probed: bool = False
 
     @property
     def total(self) -> Part:
         """The sum; unknown where a part is."""
-        names = [f.name for f in fields(Part) if f.name not in ("name", "role", "how", "seconds")]
+        names = [f.name for f in fields(Part) if f.name not in ("name", "role", "how")]
         sums = {name: _sum(getattr(part, name) for part in self.parts) for name in names}
-        seconds = _sum(part.seconds for part in self.parts) if self.seconds is None else self.seconds
-        return Part("total", "generation", **{**sums, "seconds": seconds})  # type: ignore[arg-type]
+        return Part("total", "generation", **sums)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         total = {
             name: value for name, value in asdict(self.total).items() if name not in ("name", "role", "how")
         }
         return {
-            "name": self.name, "problems": self.problems, "upper_bounds": self.bounds, "total": total,
+            "name": self.name, "problems": self.problems, "upper_bounds": self.bounds,
+            "expected_seconds": self.seconds, "hardware": self.hardware, "total": total,
             "parts": [asdict(part) for part in self.parts], "missing": list(self.missing), "notes": list(self.notes),
         }  # fmt: skip
 
@@ -116,7 +120,8 @@ def estimate(
     """What `metagen run` would spend in the directory `out`, or in a new one.
 
     hardware: a name of `metagen.cost.HARDWARE`; gives the least time. probe: run so many problems now, in a
-    directory that is thrown away; gives lengths and time. Raises InputError for what would keep the run from beginning.
+    directory that is thrown away; gives lengths and time, as earlier runs of the same name do. Raises InputError for
+    what would keep the run from beginning.
     """
     machine = None if hardware is None else Hardware.named(hardware)
     with probed(experiment, probe) as trial:
@@ -128,8 +133,10 @@ def estimate(
         if out and known.rows:
             _same_seed(RunDirectory(out), experiment)
         with build.opened(closed(experiment, fingerprints=bool(books))) as setup:
-            found = _Estimator(setup, known, books, machine).all()
-        return replace(found, **_timed(trial, found)) if trial else found
+            estimator = _Estimator(setup, known, books, machine)
+            found = estimator.all()
+        pace = Pace.probed(trial) if trial else Pace.recorded(books, estimator.still_to_ask())
+        return _timed(replace(found, probed=trial is not None), pace)
 
 
 def _same_seed(directory: RunDirectory, experiment: Experiment) -> None:
@@ -191,7 +198,12 @@ class _Estimator:
         return Estimate(
             self.setup.experiment.name, len(self.problems), tuple(parts), self.bound,
             tuple(dict.fromkeys([*self.missing, *self.judging.missing])), tuple(notes),
+            hardware=self.hardware.name if self.hardware else None,
         )  # fmt: skip
+
+    def still_to_ask(self) -> list[Generator]:
+        """The generators of which samples are to be made, after `all`."""
+        return [ask.generator for ask in self._asks() if self.made[ask.name].calls]
 
     def _asks(self) -> Iterator[Ask]:
         """The pools that the run will draw: configurations of one generator share samples and scores."""
@@ -406,14 +418,12 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else math.ceil(value)
 
 
-def _timed(trial: Trial, found: Estimate) -> dict[str, Any]:
-    """Seconds at the pace of the probe, which fills the engines' batches less than a run does."""
+def _timed(found: Estimate, pace: Pace | None) -> Estimate:
+    """With the seconds that its samples take at this pace."""
     calls = sum(part.calls for part in found.parts if part.role == "generation")
-    note = (
-        f"seconds: at the pace of a probe of {trial.problems:,} problems, {trial.samples:,} samples in "
-        f"{trial.seconds:.1f} s; many problems at once are usually faster"
-    )
-    return {"seconds": calls * trial.seconds / trial.samples, "notes": (*found.notes, note)}
+    if pace is None or not calls:
+        return found
+    return replace(found, seconds=pace.of(calls), notes=(*found.notes, pace.how))
 
 
 # ---------------------------------------------------------------------------------------------------- showing
@@ -423,30 +433,27 @@ def render(found: Estimate) -> RenderableType:
     """A table of the parts, and how their figures were made."""
     total = found.total
     most = "at most " if found.bounds else "about "
-    columns = [("prefilled", total.prefilled), ("generated", total.generated), ("FLOPs", total.flops)]
-    columns += (
-        [("seconds", total.seconds)]
-        if total.seconds is not None or any(p.seconds for p in found.parts)
-        else []
-    )
-    columns += [("money", total.money)] if any(part.money is not None for part in found.parts) else []
+    columns = {"prefilled": "prefilled", "generated": "generated", "FLOPs": "flops"}
+    columns |= {"least s": "seconds"} if any(part.seconds for part in found.parts) else {}
+    columns |= {"money": "money"} if any(part.money is not None for part in found.parts) else {}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_footer=True)
     table.add_column("", "total")
-    for name in ("calls", "recorded", *(name for name, _ in columns)):
-        table.add_column(name, amount(getattr(total, name.lower())), justify="right")
+    columns = {"calls": "calls", "recorded": "recorded"} | columns
+    for title, name in columns.items():
+        table.add_column(title, amount(getattr(total, name)), justify="right")
     for part in found.parts:
-        figures = [getattr(part, name.lower()) for name, _ in columns]
-        table.add_row(part.name, amount(part.calls), amount(part.recorded), *map(amount, figures))
+        table.add_row(part.name, *(amount(getattr(part, name)) for name in columns.values()))
     head = Text.assemble((found.name, "bold"), f"  {found.problems:,} problems: {most}{_sentence(total)}")
+    head.append(_times(found))
     lines = [f"{part.name}: {'; '.join(part.how)}" for part in found.parts if part.how]
     lines += [f"not counted: {what}" for what in found.missing] + list(found.notes)
-    if total.calls and total.seconds is None:
+    if total.calls and total.seconds is None and found.seconds is None:
         lines.append(
             "time: --probe 2 measures the pace of this machine, --hardware h200 tells the least on such a one"
         )
     how = Text("\n".join(["How this was estimated", *lines]))
     how.stylize("bold", 0, 22)
-    told = "Only the probe was run" if found.seconds is not None else "Nothing was run"
+    told = "Only the probe was run" if found.probed else "Nothing was run"
     return Group(head, table, how, Text(f"{told}; the experiment is, without --dry-run.", "dim"))
 
 
@@ -456,6 +463,20 @@ def _sentence(total: Part) -> str:
         return "nothing is left to do, all is in the journal"
     words = [f"{amount(total.calls)} calls", f"{amount(total.generated)} tokens generated"]
     words += [f"{amount(total.prefilled)} prefilled", f"{amount(total.flops)} FLOPs"]
-    words += [f"{amount(total.seconds)} s"] if total.seconds is not None else []
     words += [f"a price of {total.money:,.2f}"] if total.money is not None else []
     return ", ".join(words)
+
+
+def _times(found: Estimate) -> str:
+    """Time in clauses of its own: a least time is no upper bound, and a pace is neither."""
+    words = ""
+    if found.total.calls and found.hardware and found.total.seconds is not None:
+        words += f"; at least {amount(found.total.seconds)} s on {found.hardware}"
+    if found.seconds is not None:
+        # Only here, since what makes reports takes a while to import.
+        from metagen.experiments.report import duration
+
+        where = "of the probe" if found.probed else "of an earlier run"
+        time = f"about {duration(found.seconds)}" if found.seconds >= 1 else "less than 1 s"
+        words += f"; {time} at the pace {where}"
+    return words

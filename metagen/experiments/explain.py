@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin
 
@@ -30,10 +31,20 @@ def fault(source: Source, error: ErrorDetails) -> Fault:
     value, missing = error["input"], error["type"] == "missing"
     if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
         path, missing, value = (*path, "kind"), "kind" not in value, value.get("kind")
+    alike = _misspelt(error, missing)
     field = dotted(path) if missing else assigned(path, value)
     return Fault(
-        source.place(path), field, ("missing; " if missing else "") + _expected(error, owner, path, value)
+        source.place(path),
+        field,
+        ("missing; " if missing else "") + _expected(error, owner, path, value) + alike,
     )
+
+
+def _misspelt(error: ErrorDetails, missing: bool) -> str:
+    """Where `kind` is missing: the field that may be meant for it."""
+    fields = error["input"] if missing and error["type"].startswith("union_tag") else {}
+    close = get_close_matches("kind", map(str, fields), n=1, cutoff=0.5)
+    return f"; is {close[0]!r} meant for it?" if close else ""
 
 
 def _located(loc: tuple[int | str, ...]) -> tuple[type | None, Path]:

@@ -66,6 +66,8 @@ class Judging:
         self.verifiers, self.book, self.problems = dict(verifiers), book, problems
         self.sums: dict[str, Sums] = {}
         self.missing: list[str] = []
+        #: By verifier's records and problem: the digests of candidates that are counted.
+        self.counted: dict[tuple[str, str], set[bytes]] = {}
         #: Of recorded completions as a reward model reads them: tokens, and tags among them.
         self.lengths: dict[tuple[str, str], tuple[float, float]] = {}
         #: Of a verifier and a generator: what a sample's score has cost.
@@ -107,7 +109,10 @@ class Judging:
         recorded: Ordered[Row], new: int,
     ) -> tuple[float, int, dict[str, float | None]]:  # fmt: skip
         """Scores to be made, those that are recorded, and what the former cost; equal candidates count once."""
-        samples, known = contents(problem, recorded), self.book.scored(verifier, problem.id)
+        # What another generator wrote as well is scored, and counted, once.
+        counted = self.counted.setdefault((verifier.records, problem.id), set())
+        samples, known = contents(problem, recorded) - counted, self.book.scored(verifier, problem.id)
+        counted |= samples
         have = len(samples & known)
         calls = new + len(samples) - have
         if length.book is not None and (rate := self._rate(verifier, length)):

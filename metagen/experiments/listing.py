@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import sqlite3
 import time
 from collections.abc import Iterable
@@ -69,7 +70,7 @@ def summary(root: Path) -> Summary:
     directory = RunDirectory(root)
     # Before the journal is opened: reading it may touch its side files.
     age = time.time() - _written(directory)
-    size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+    size = sum(_size(Path(folder) / name) for folder, _, names in os.walk(root) for name in names)
     try:
         state = directory.state()
     except InputError:
@@ -139,7 +140,10 @@ def _condition(directory: RunDirectory, state: State | None) -> Condition:
 
 
 def _locked(journal: Path) -> bool:
-    """Whether a process holds the journal. Asked only of runs that are not known to have ended."""
+    """Whether a process holds the journal. Asked only of runs that are not known to have ended.
+
+    To ask is to hold the lock for a moment; a run that begins just then waits for it (`runner.PATIENCE`).
+    """
     path = journal.with_name(f"{journal.name}.lock")
     if not path.exists():
         return False
@@ -188,13 +192,24 @@ def _known(figure: str) -> float:
 
 def _written(directory: RunDirectory) -> float:
     journal = directory.journal
-    paths = [
-        directory.experiment,
-        directory.root / "state.json",
-        journal,
-        journal.with_name(journal.name + "-wal"),
-    ]
-    return max(path.stat().st_mtime for path in paths if path.exists())
+    wal = journal.with_name(journal.name + "-wal")
+    return max(map(_changed, (directory.experiment, directory.root / "state.json", journal, wal)))
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 for one that a run beside us has just removed or renamed."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _changed(path: Path) -> float:
+    """When a file was last written; 0 for one that is not, or no longer, there."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _count(value: int | None) -> str:

@@ -1,11 +1,13 @@
 """An experiment whose engines stay closed: everything is read, made and checked, and nothing can be called.
 
-Stand-ins take the place of engines. They tokenise, count and name as the engines would, where the model lies on
-this machine, and refuse every request.
+Stand-ins take the place of engines. They tokenise and count as the engines would, where the model lies on this
+machine, have the fingerprints that a run noted, or that the engines would have here, and refuse every request.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from pathlib import Path
 from types import TracebackType
@@ -35,12 +37,18 @@ ENGINE = f"{__name__}:ClosedEngine"
 UNKNOWN = f"{__name__}:Unknown"
 
 
-def closed(experiment: Experiment, *, fingerprints: bool) -> Experiment:
+def closed(
+    experiment: Experiment, *, fingerprints: bool, noted: Mapping[str, str] | None = None
+) -> Experiment:
     """The experiment with stand-ins for its engines, and for reward models of which nothing lies here.
 
-    fingerprints: the stand-ins have those of the engines, for which the weights are read.
+    fingerprints: the stand-ins have those of the engines. noted: by name of the engine, what a run called them; of
+    others the files of the weights are read, and the engine is taken to run on this machine's hardware.
     """
-    engines = {name: _stand_in(name, spec, fingerprints) for name, spec in experiment.engines.items()}
+    engines = {
+        name: _stand_in(name, spec, fingerprints, (noted or {}).get(name))
+        for name, spec in experiment.engines.items()
+    }
     verifiers = {
         name: PluginVerifierSpec(kind=UNKNOWN) if _is_remote(spec, experiment) else spec
         for name, spec in experiment.verifiers.items()
@@ -48,12 +56,13 @@ def closed(experiment: Experiment, *, fingerprints: bool) -> Experiment:
     return experiment.model_copy(update={"engines": engines, "verifiers": verifiers})
 
 
-def _stand_in(name: str, spec: PartSpec, fingerprints: bool) -> PluginSpec:
+def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
     options = {
         key: value for key in ("dtype", "device", "max_context", "price") if (value := _option(spec, key))
     }
     model, needed = _model(spec), isinstance(spec, TorchSpec)
-    given = {"name": name, "model": model, "needed": needed, "fingerprints": fingerprints, "options": options}
+    given = {"name": name, "model": model, "needed": needed, "options": options}
+    given |= {"fingerprints": fingerprints, "noted": noted}
     return PluginSpec.model_validate({"kind": ENGINE, **given})
 
 
@@ -82,10 +91,18 @@ class ClosedEngine:
     """Stands for an engine that is not opened.
 
     model: its directory, if there is one here. needed: a fault of the model is an error, as it is for the engine.
+    noted: its fingerprint, if a run has noted it.
     """
 
     def __init__(
-        self, name: str, model: str | None, *, needed: bool, fingerprints: bool, options: dict[str, Any]
+        self,
+        name: str,
+        model: str | None,
+        *,
+        needed: bool,
+        fingerprints: bool,
+        options: dict[str, Any],
+        noted: str | None = None,
     ) -> None:
         self.name, self._options = name, options
         self.directory = None if model is None else Path(model)
@@ -96,7 +113,9 @@ class ClosedEngine:
         self.price = _price(name, options.get("price"))
         self.stats = EngineStats()
         self.fingerprint = f"closed/{name}"
-        if fingerprints and needed and self._tokenizer:
+        if noted is not None:
+            self.fingerprint = noted
+        elif fingerprints and needed and self._tokenizer:
             self.fingerprint = _fingerprint(self.directory, self._tokenizer, options)
 
     def __repr__(self) -> str:
@@ -182,15 +201,30 @@ def _shape(directory: Path, needed: bool) -> ModelShape | None:
 
 
 def _fingerprint(directory: Path | None, tokenizer: Tokenizer, options: dict[str, Any]) -> str:
-    """What the torch engine calls itself on this machine; reads the weights."""
+    """What the torch engine would call itself on this machine."""
     import torch
 
-    from metagen.generators.torch.checkpoint import Weights
     from metagen.generators.torch.engine import model_fingerprint
 
     assert directory is not None
     graphics = str(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")) != "cpu"
     name = options.get("dtype") or ("bfloat16" if graphics else "float32")
-    dtype: torch.dtype = getattr(torch, name)
-    weights = Weights(directory, dtype, torch.device("cpu")).digest()
-    return model_fingerprint(directory, weights, dtype, tokenizer)
+    return model_fingerprint(directory, _digest(directory), getattr(torch, name), tokenizer)
+
+
+def _digest(directory: Path) -> str:
+    """That of the torch engine's weights, from their files alone: no tensor is made. ModelError for missing files."""
+    from metagen.generators.torch.checkpoint import read_json
+
+    files = sorted(directory.glob("*.safetensors"))
+    index = directory / "model.safetensors.index.json"
+    if index.exists():
+        files = [directory / name for name in sorted(set(read_json(index).get("weight_map", {}).values()))]
+    missing = [file.name for file in files if not file.exists()] if files else ["model.safetensors"]
+    if missing:
+        raise ModelError(f"{directory}: no {', '.join(missing)}; copy the model whole")
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()

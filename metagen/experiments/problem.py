@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -80,7 +80,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of one generator. voted: whether the most frequent answer is right. spent: rows of `costs`."""
+    """The candidates of one generator. voted: whether the most frequent answer is right. spent: rows of `costs`.
+
+    configuration: of candidates that it drew by itself; None for a pool that several share.
+    """
 
     generator: str
     size: int
@@ -91,6 +94,11 @@ class Pool:
     voted: bool
     choices: tuple[Choice, ...]
     spent: tuple[Record, ...]
+    configuration: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.configuration or self.generator
 
     @property
     def process(self) -> str | None:
@@ -123,10 +131,20 @@ class Pool:
             spent=tuple(s for s in spent if s["n"] == most),
         )
 
+    @classmethod
+    def tried(cls, candidates: Ordered[Record], line: Line, outcome: Record, salt: str) -> Pool:
+        """What a configuration that ran by itself drew, and what it returned of that. candidates: at least one row."""
+        same = [c["sample"] for c in candidates if c["text"] == outcome["text"]]
+        chosen = [Choice(line, sample, outcome["answer"], outcome["correct"]) for sample in same[:1]]
+        return replace(cls.of(candidates, (), salt, ()), choices=tuple(chosen), configuration=line.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A problem with all that a run knows of it. outcomes: rows of configurations that ran by themselves."""
+    """A problem with all that a run knows of it. outcomes: rows of configurations that ran by themselves.
+
+    pools: of each generator the candidates that its configurations share, then those that some drew by themselves.
+    """
 
     problem: str
     level: int | None
@@ -140,30 +158,43 @@ def examine(directory: RunDirectory, lines: Ordered[Line], **equal: str) -> Iter
     """The problems of a run in the order of the task, or those in which columns have these values."""
     tables = {
         name: _by_problem(read(directory.table(name), None, **equal))
-        for name in ("problems", "candidates", "costs", "outcomes")
+        for name in ("problems", "candidates", "costs", "outcomes", "attempts")
+        # Runs of earlier versions have no attempts.
+        if name != "attempts" or directory.table(name).exists()
     }
-    generators = list(dict.fromkeys(line.generator for line in lines))
     for row in sorted((rows[0] for rows in map(pa.Table.to_pylist, tables["problems"].values())), key=_place):
         found = {
-            name: tables[name][row["problem"]].to_pylist() if row["problem"] in tables[name] else []
-            for name in ("candidates", "costs", "outcomes")
+            name: rows[row["problem"]].to_pylist() if row["problem"] in rows else []
+            for name, rows in tables.items()
         }
-        candidates = sorted(found["candidates"], key=lambda c: c["sample"])
-        pools = []
-        for generator in generators:
-            ours = [c for c in candidates if c["generator"] == generator]
-            if ours:
-                pooled = [line for line in lines if line.generator == generator and line.pooled]
-                spent = [s for s in found["costs"] if s["generator"] == generator]
-                pools.append(Pool.of(ours, pooled, row["salt"], spent))
         yield Examined(
             row["problem"],
             row["level"],
             row["prompt"],
             row["reference"],
-            tuple(pools),
+            tuple(_pools(found, lines, row["salt"])),
             tuple(found["outcomes"]),
         )
+
+
+def _pools(found: Mapping[str, list[Record]], lines: Ordered[Line], salt: str) -> Iterator[Pool]:
+    """found: the rows of one problem, by table."""
+    outcomes = {o["configuration"]: o for o in found["outcomes"]}
+    for generator in dict.fromkeys(line.generator for line in lines):
+        ours = [line for line in lines if line.generator == generator]
+        if candidates := _samples(found["candidates"], generator=generator):
+            spent = [s for s in found["costs"] if s["generator"] == generator]
+            yield Pool.of(candidates, [line for line in ours if line.pooled], salt, spent)
+        for line in ours:
+            candidates = _samples(found.get("attempts", ()), configuration=line.name)
+            if candidates and line.name in outcomes:
+                yield Pool.tried(candidates, line, outcomes[line.name], salt)
+
+
+def _samples(rows: Iterable[Record], **equal: str) -> list[Record]:
+    """The rows with these values, by number of the sample."""
+    found = [row for row in rows if all(row[name] == value for name, value in equal.items())]
+    return sorted(found, key=lambda row: int(row["sample"]))
 
 
 def choose(candidates: Ordered[Record], line: Line, salt: str) -> int:

@@ -20,7 +20,7 @@ from metagen import html
 from metagen.analysis import figures
 from metagen.analysis.figures import Point
 from metagen.experiments.directory import RunDirectory, State
-from metagen.experiments.results import LevelMeasured, Measured, Results, derive, most_accurate
+from metagen.experiments.results import FEW, LevelMeasured, Measured, Results, derive, most_accurate
 from metagen.experiments.tables import read
 
 Cost = Literal["generated", "flops"]
@@ -60,7 +60,7 @@ def render(
             if table := best_table(results.configurations, cost):
                 title = f"Best configuration within a budget of {name} per problem"
                 parts += [Text(title, "bold"), table, Text()]
-        parts += [_notes(results.configurations), Text()]
+        parts += [_notes(results), Text()]
     parts += _failures(state)
     if results.configurations:
         parts += _files(directory, drawn)
@@ -303,7 +303,7 @@ def _line(name: str, x: Ordered[float], rows: Ordered[Measured | LevelMeasured])
     order = sorted(range(len(x)), key=lambda i: x[i])
     rows = [rows[i] for i in order]
     low, high = [r.low for r in rows], [r.high for r in rows]
-    known = not any(map(isnan, (*low, *high)))
+    known = not all(map(isnan, (*low, *high)))
     return figures.Line(
         name,
         [x[i] for i in order],
@@ -316,8 +316,8 @@ def _line(name: str, x: Ordered[float], rows: Ordered[Measured | LevelMeasured])
 # ------------------------------------------------------------------------------------------------ words
 
 
-def _notes(measured: Ordered[Measured]) -> Text:
-    lines = []
+def _notes(results: Results) -> Text:
+    measured, lines = results.configurations, []
     if any(m.how != "direct" for m in measured):
         lines.append(
             "Each n is an average over random subsets of one pool of samples; intervals: bootstrap over problems."
@@ -325,9 +325,17 @@ def _notes(measured: Ordered[Measured]) -> Text:
     lines.append(
         "A best of many is picked on the same problems that it is measured on, so its accuracy flatters a little."
     )
+    if too_few(results):
+        lines.append(f"Of fewer than {FEW} problems there are no intervals: too few problems.")
     if any(m.oracle for m in measured):
         lines.append("(oracle): chosen by the reference answer; an upper bound, never a method.")
     return Text("\n".join(lines), "dim")
+
+
+def too_few(results: Results) -> bool:
+    """Whether an accuracy of the run, or of a level, is of too few problems for an interval."""
+    sizes = [m.problems for m in results.configurations] + [level.problems for level in results.levels]
+    return any(size < FEW for size in sizes)
 
 
 def _failures(state: State) -> Iterator[RenderableType]:

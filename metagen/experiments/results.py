@@ -11,7 +11,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import groupby
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,18 @@ from metagen.experiments.tables import read
 
 Floats = NDArray[np.float64]
 POOLED, DIRECT = "average over subsets", "direct"
+#: Problems below which there is no interval: the bootstrap of so few sees hardly any spread, and where all of them
+#: went alike none at all, so that intervals of neighbouring levels would contradict each other.
+FEW = 8
 #: Configurations that a notebook shows.
 SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A configuration's accuracy over `problems`, with bounds, and what it costs a problem on average.
+    """A configuration's accuracy over `problems`, and what it costs a problem on average.
+
+    low, high: of the accuracy; NaN for fewer than `FEW` problems.
 
     flops, flops_2n, tokens: all of it, generation and verification; verifier_flops: of these, the verifiers'.
     prefilled, generated: of the generator. error: Monte-Carlo error of the accuracy, from drawing subsets.
@@ -88,7 +93,7 @@ def most_accurate(measured: Iterable[Measured]) -> Measured | None:
 
 @dataclass(frozen=True, slots=True)
 class LevelMeasured:
-    """A configuration's accuracy at one level."""
+    """A configuration's accuracy at one level; low and high are NaN for fewer than `FEW` problems."""
 
     configuration: str
     generator: str
@@ -197,10 +202,16 @@ def _measured(line: Line, solved: Solved, accuracy: float, low: float, high: flo
 
 
 def _bounds(rows: Ordered[Floats]) -> list[tuple[float, float, float]]:
-    """Mean, low and high of each row; rows of equal length share their resamples, which takes far less time."""
+    """Mean, low and high of each row; rows of equal length share their resamples, which takes far less time.
+
+    Rows of fewer than `FEW` problems have no bounds.
+    """
     bounds: dict[int, tuple[float, float, float]] = {}
     for length in {len(row) for row in rows}:
         at = [i for i, row in enumerate(rows) if len(row) == length]
+        if length < FEW:
+            bounds.update({i: (float(rows[i].mean()), nan, nan) for i in at})
+            continue
         found = interval(np.stack([rows[i] for i in at]), proportion=True)
         columns = (found.estimate.tolist(), found.low.tolist(), found.high.tolist())
         bounds.update(zip(at, zip(*columns, strict=True), strict=True))

@@ -6,10 +6,13 @@ What is recorded is never paid for again, so resuming is running again in the sa
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 
-from metagen.errors import JournalMismatch
+from metagen.errors import JournalLocked, JournalMismatch
 from metagen.experiments.build import Setup
 from metagen.experiments.directory import RunDirectory, State, Status, environment
+from metagen.experiments.makers import Makers
 from metagen.experiments.progress import Meter
 from metagen.experiments.schema import dump
 from metagen.experiments.work import Work
@@ -19,6 +22,8 @@ from metagen.strategies.base import wait
 from metagen.tasks.base import Task
 
 _LOG = logger(__name__)
+#: Seconds that a run waits for its journal: whoever lists runs beside it holds the lock for a moment.
+PATIENCE = 0.02
 
 
 def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> State:
@@ -29,15 +34,19 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
     for a clean end; a second one does not. A run with another seed or other data than the directory's is refused,
     and changes nothing in it.
     """
-    with SQLiteJournal(directory.journal, seed=setup.experiment.seed) as journal:
+    directory.claim()
+    with _opened(directory, setup.experiment.seed) as journal:
         known = journal.count()
         _bind(journal, setup.task, known)
         directory.write("experiment.yaml", dump(setup.experiment))
-        directory.write("environment.json", json.dumps(environment(), indent=1) + "\n")
+        makers = Makers.of(setup).after(Makers.recorded(directory))
+        facts = {**environment(), **makers.to_dict()}
+        directory.write("environment.json", json.dumps(facts, indent=1) + "\n")
         work = Work(setup, directory, journal, meter or Meter())
         status: Status = "failed"
-        _LOG.info("run resumed" if known else "run started", extra={"run": str(directory.root), **work.facts})
-        directory.save(work.state("running"))
+        _LOG.info("run resumed" if known else "run started", extra={"run": str(directory.root), **work.plan})
+        # Of this call nobody knows yet how long it takes.
+        directory.save(replace(work.state("running"), seconds=0.0))
         directory.discard()
         try:
             wait(work.all())
@@ -49,6 +58,18 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
             directory.save(work.state(status))
             _LOG.info("run finished", extra={"run": str(directory.root), "status": status, **work.facts})
     return work.state(status)
+
+
+def _opened(directory: RunDirectory, seed: int) -> SQLiteJournal:
+    """The journal, for writing; JournalLocked if another process keeps it for longer than a look takes."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return SQLiteJournal(directory.journal, seed=seed)
+        except JournalLocked:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(PATIENCE / 10)
 
 
 def _bind(journal: SQLiteJournal, task: Task, rows: int) -> None:

@@ -46,7 +46,7 @@ def show(
     names = list(dict.fromkeys(line.generator for line in state.lines))
     if generator is not None and generator not in names:
         raise InputError(f"the run has no generator {generator!r}; {nearest(generator, names, 'generators')}")
-    pools = {pool.generator: pool for pool in found.pools}
+    pools = {pool.generator: pool for pool in found.pools if pool.configuration is None}
     parts: list[RenderableType] = [_asked(found)]
     if state.status in ("running", "interrupted"):
         parts.append(

@@ -261,6 +261,8 @@ class _Reader(_Core, yaml.SafeLoader):
             at = f"{self.origin}:{mark.line + 1}:{mark.column + 1}" if mark else self.origin
             what = ", ".join(part for part in (error.context, error.problem) if part)
             raise ConfigError(f"{at}: not YAML: {what}") from None
+        except ConfigError:  # has its place already, and is a ValueError as well
+            raise
         except (ValueError, OverflowError) as error:  # numbers in escapes and directives that are none
             raise ConfigError(f"{self.origin}:{self.line + 1}: not YAML: {error}") from None
         finally:

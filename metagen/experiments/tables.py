@@ -3,7 +3,8 @@
 `problems`: what was asked. `candidates`: every sample of every pool, with answer, grade and scores.
 `costs`: for each pool and each number n of candidates that a configuration uses, what n of them are
 expected to cost, one row for generation and one for each verifier. `outcomes`: what configurations that
-ran by themselves returned, and what that cost.
+ran by themselves returned, and what that cost. `attempts`: the candidates of the largest of these, as in
+`candidates`, with the configuration.
 """
 
 from __future__ import annotations
@@ -42,21 +43,22 @@ _ANSWER = {
 _USAGE = dict.fromkeys(USAGE, pa.float64())
 
 
-def schemas(verifiers: Iterable[str]) -> dict[str, pa.Schema]:
-    """The columns of each table; `candidates` has `score.NAME` and `steps.NAME` of each verifier."""
-    scores = {
-        column: kind
-        for name in verifiers
-        for column, kind in ((f"score.{name}", pa.float64()), (f"steps.{name}", pa.list_(pa.float64())))
-    }
-    columns = {
-        "problems": _PLACE | {"prompt": pa.string(), "reference": pa.string(), "salt": pa.string()},
-        "candidates": _PLACE
+def schemas(pooled: Iterable[str], tried: Iterable[str] = ()) -> dict[str, pa.Schema]:
+    """The columns of each table, which have `score.NAME` and `steps.NAME` of verifiers.
+
+    pooled: verifiers of the pools, for `candidates`. tried: of what ran by itself, for `attempts`.
+    """
+    candidates = (
+        _PLACE
         | {"generator": pa.string(), "sample": pa.int32()}
         | _ANSWER
         | {"eligible": pa.bool_(), "logprob": pa.float64()}
         | _USAGE
-        | scores,
+    )
+    columns = {
+        "problems": _PLACE | {"prompt": pa.string(), "reference": pa.string(), "salt": pa.string()},
+        "candidates": candidates | _scores(pooled),
+        "attempts": candidates | {"configuration": pa.string()} | _scores(tried),
         "costs": _PLACE | {"generator": pa.string(), "part": pa.string(), "n": pa.int32()} | _USAGE,
         "outcomes": _PLACE
         | {"configuration": pa.string()}
@@ -68,11 +70,18 @@ def schemas(verifiers: Iterable[str]) -> dict[str, pa.Schema]:
     return {name: pa.schema(list(kinds.items())) for name, kinds in columns.items()}
 
 
+def _scores(verifiers: Iterable[str]) -> dict[str, pa.DataType]:
+    columns: dict[str, pa.DataType] = {}
+    for name in verifiers:
+        columns |= {f"score.{name}": pa.float64(), f"steps.{name}": pa.list_(pa.float64())}
+    return columns
+
+
 class TableWriter:
     """Appends rows to tables. They get their names when the block ends well, and vanish otherwise."""
 
-    def __init__(self, root: Path, verifiers: Iterable[str]) -> None:
-        self._root, self._schemas = root, schemas(verifiers)
+    def __init__(self, root: Path, pooled: Iterable[str], tried: Iterable[str] = ()) -> None:
+        self._root, self._schemas = root, schemas(pooled, tried)
         self._rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self._schemas}
         self._files: dict[str, pq.ParquetWriter] = {}
 
@@ -156,6 +165,29 @@ class ProblemRows:
         scores: Mapping[str, Ordered[Score]],
     ) -> None:
         """A pool, sample by sample."""
+        self.tables.add("candidates", self._candidates(generator, judged, grades, usages, scores))
+
+    def attempts(
+        self,
+        generator: str,
+        configuration: str,
+        judged: Ordered[Candidate],
+        grades: Ordered[float],
+        usages: Ordered[Usage],
+        scores: Mapping[str, Ordered[Score]],
+    ) -> None:
+        """What a configuration that ran by itself drew, sample by sample."""
+        rows = self._candidates(generator, judged, grades, usages, scores)
+        self.tables.add("attempts", [row | {"configuration": configuration} for row in rows])
+
+    def _candidates(
+        self,
+        generator: str,
+        judged: Ordered[Candidate],
+        grades: Ordered[float],
+        usages: Ordered[Usage],
+        scores: Mapping[str, Ordered[Score]],
+    ) -> list[dict[str, Any]]:
         rows = []
         for i, (one, grade, usage) in enumerate(zip(judged, grades, usages, strict=True)):
             row = self._place | {"generator": generator, "sample": i} | _answered(one, grade)
@@ -163,7 +195,7 @@ class ProblemRows:
             for name, given in scores.items():
                 row |= {f"score.{name}": given[i].value, f"steps.{name}": given[i].steps}
             rows.append(row)
-        self.tables.add("candidates", rows)
+        return rows
 
     def costs(self, generator: str, parts: Iterable[Part], sizes: Iterable[int]) -> None:
         """Expected usage of n candidates, for each part and each n of `sizes`."""

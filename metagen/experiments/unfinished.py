@@ -11,23 +11,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
 
 from metagen.errors import InputError
 from metagen.experiments import build, offline, schema
+from metagen.experiments.attempts import Closed
 from metagen.experiments.directory import RunDirectory, State, nearest
+from metagen.experiments.makers import Makers
 from metagen.experiments.progress import Meter
 from metagen.experiments.subset import Subset
-from metagen.experiments.work import Unrecorded, Work
+from metagen.experiments.work import Work
 from metagen.journal import SQLiteJournal
 from metagen.strategies.base import wait
-
-
-class _Closed(dict[bytes, Any]):
-    """The calls in flight of a journal that nothing may be added to: there are none, and none can begin."""
-
-    def __setitem__(self, key: bytes, value: object) -> NoReturn:
-        raise Unrecorded("this part is not recorded yet; resume the run")
 
 
 @contextlib.contextmanager
@@ -56,9 +50,10 @@ def tables(directory: RunDirectory, problem: str | None = None) -> Iterator[tupl
 
 
 def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) -> Work:
-    experiment = offline.closed(schema.load(directory.experiment), fingerprints=True)
+    noted = Makers.recorded(directory).engines
+    experiment = offline.closed(schema.load(directory.experiment), fingerprints=True, noted=noted)
     with build.opened(experiment) as setup, SQLiteJournal(directory.journal, read_only=True) as journal:
-        journal.inflight = _Closed()
+        journal.inflight = Closed()
         work = Work(_only(setup, problem, directory) if problem else setup, into, journal, Meter())
         wait(work.all())
     return work

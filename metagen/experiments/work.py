@@ -3,7 +3,8 @@
 *Pools*. Without a budget, all configurations that only sample and aggregate share one pool of their
 generator: as many samples as the largest of them wants, scored by every verifier that one of them needs.
 The pool lies under the paths that the strategies use, so a strategy that runs later finds it in the journal.
-*Direct*. With a budget, and for every other strategy, each configuration runs by itself.
+*Direct*. With a budget, and for every other strategy, each configuration runs by itself; what the largest of each
+strategy drew is read back from its records, to be looked at.
 
 Problems never wait for each other, and only a window of them is in memory.
 """
@@ -14,10 +15,12 @@ import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from metagen.errors import InputError, JournalError, MetagenError
-from metagen.experiments import costs
+from metagen.experiments import attempts, costs
+from metagen.experiments.attempts import Recorded, Unrecorded
 from metagen.experiments.directory import Failure, Line, RunDirectory, State, Status
 from metagen.experiments.progress import Meter
 from metagen.experiments.tables import ProblemRows, TableWriter
@@ -36,10 +39,6 @@ if TYPE_CHECKING:
 _LOG = logger(__name__)
 #: Strategies that only sample and aggregate: one pool answers them all.
 POOLABLE = ("sample", "majority", "best_of_n", "weighted")
-
-
-class Unrecorded(MetagenError):
-    """What was asked for is not in the journal, and nothing may be made: this part of the work is still to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,8 @@ class Work:
         self.budget = self.experiment.budget
         self.pools = list(self._pools())
         self.direct = [c for c in setup.configurations if not self._pooled(c)]
+        largest = {(c.generator, c.strategy): c for c in sorted(self.direct, key=lambda c: c.n or 1)}
+        self.looked_at = {c.name for c in largest.values()}
         self.delivered = 0
         self.failures: list[Failure] = []
         self.began = time.time()
@@ -96,11 +97,16 @@ class Work:
         )  # fmt: skip
 
     @property
+    def plan(self) -> dict[str, Any]:
+        """For the log: what the work is."""
+        return {"experiment": self.experiment.name, "problems": self.setup.problems}
+
+    @property
     def facts(self) -> dict[str, Any]:
-        """For the log: what the work is, and how far it has come; `samples` delivered, `fresh` made now."""
-        return {
-            "experiment": self.experiment.name, "problems": self.setup.problems, "samples": self.delivered,
-            "fresh": self.meter.fresh, "failures": len(self.failures), "seconds": round(self.meter.elapsed, 3),
+        """For the log: the plan, and how far it has come; `samples` delivered, `fresh` made now."""
+        return self.plan | {
+            "samples": self.delivered, "fresh": self.meter.fresh, "failures": len(self.failures),
+            "seconds": round(self.meter.elapsed, 3),
         }  # fmt: skip
 
     # -- the work ----------------------------------------------------------------------------------
@@ -111,8 +117,9 @@ class Work:
         self.meter.begin(each * self.setup.problems, self.setup.problems)
         # In random order, so that what is done at any moment is like what is left: the estimate of time is honest.
         waiting = shuffled(enumerate(self.task.problems()))
-        verifiers = [v for v in self.setup.verifiers if any(v in pool.verifiers for pool in self.pools)]
-        with TableWriter(self.directory.root, verifiers) as tables:
+        pooled = [v for v in self.setup.verifiers if any(v in pool.verifiers for pool in self.pools)]
+        tried = [v for v in self.setup.verifiers if any(v == c.verifier for c in self.direct)]
+        with TableWriter(self.directory.root, pooled, tried) as tables:
             await _together(
                 self._worker(waiting, tables)
                 for _ in range(min(self.experiment.executor.concurrency, self.setup.problems))
@@ -192,8 +199,31 @@ class Work:
         (sequence,) = await strategy.generate(Sequence.of(out.problem.prompt), scope=root)
         (answer,) = await self.task.answer.read([sequence])
         (grade,) = await self.task.grade(out.problem, [sequence])
-        out.outcome(configuration.name, Candidate(sequence, answer), grade, root.trace.rows)
-        return int(any(self._is_fresh(row) for row in root.trace.rows))
+        rows = root.trace.rows
+        if configuration.name in self.looked_at:
+            await self._attempts(configuration, out, rows)
+        out.outcome(configuration.name, Candidate(sequence, answer), grade, rows)
+        return int(any(self._is_fresh(row) for row in rows))
+
+    async def _attempts(self, configuration: Configuration, out: ProblemRows, rows: Iterable[Row]) -> None:
+        """The candidates of a configuration that ran by itself, with the scores that it paid for."""
+        found = attempts.drawn(out.problem, rows)
+        if not found:
+            return
+        sequences, usages = [s for s, _ in found], [u for _, u in found]
+        answers = await self.task.answer.read(sequences)
+        grades = await self.task.grade(out.problem, sequences)
+        scores = {}
+        if (name := configuration.verifier) is not None:
+            recorded = partial(self._recorded, out.problem, configuration.name)
+            scores[name] = await attempts.scored(self.setup.verifiers[name], sequences, recorded)
+        judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
+        out.attempts(configuration.generator, configuration.name, judged, grades, usages, scores)
+
+    def _recorded(self, problem: Problem, label: str) -> Scope:
+        """A scope of the problem in which nothing can be made, and nothing is charged."""
+        journal = Recorded(self.journal)
+        return Scope.root(problem.id, seed=self.experiment.seed, journal=journal, label=label)
 
     def _root(self, problem: Problem, label: str) -> Scope:
         """A scope of the problem for one pool or configuration, with a limit of its own."""

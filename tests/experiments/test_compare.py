@@ -1,5 +1,6 @@
 """Two runs, compared: what is paired, what is found, and what is refused."""
 
+import json
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -88,11 +89,48 @@ def test_pools_are_compared_by_their_expected_accuracy(
     compared, _ = compare.compare(a, b)
     for run, which in ((a, "a"), (b, "b")):
         known = {m.configuration: m.accuracy for m in derive(run, run.state().lines).configurations}
-        assert {c.name: getattr(c, which) for c in compared} == pytest.approx(known)
+        names = {name: getattr(c, which) for c in compared for name in (c.name, *c.also)}
+        assert names == pytest.approx(known)
     by_name = {c.name: c for c in compared}
     assert by_name["small/majority@4"].difference.estimate > 0
     assert by_name["large/majority@4"].difference.estimate == 0.0  # the same samples, from the same seed
     assert by_name["small/pass@4"].oracle
+
+
+def test_what_picks_one_of_one_is_one_test(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
+    file = experiment_file(n="[1, 4]", count=9)
+    a, b = toy(file, tmp_path / "a"), toy(file, tmp_path / "b", "generators.small.skill=0.95")
+    compared, _ = compare.compare(a, b)
+    by_name = {c.name: c for c in compared}
+    assert set(by_name) == {
+        f"{g}/{s}"
+        for g in ("small", "large")
+        for s in ("single", "majority@4", "best-of-n@4", "weighted@4", "pass@4")
+    }
+    assert by_name["small/single"].also == tuple(
+        f"small/{s}@1" for s in ("majority", "best-of-n", "weighted", "pass")
+    )
+    assert not by_name["small/single"].oracle
+    text = " ".join(text_of(a, b).split())
+    assert "corrected by Holm for 10 comparisons" in text
+    assert "small/single * " in text and "* and whatever else picks one of one candidate" in text
+    # Under a budget each of them runs by itself, and spends what it spends.
+    tight = "budget.generated=60"
+    apart, _ = compare.compare(toy(file, tmp_path / "c", tight), toy(file, tmp_path / "d", tight))
+    assert len(apart) == 2 * 9 and not any(c.also for c in apart)
+
+
+def test_json_has_every_problem(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
+    a, b = direct(tmp_path / "a", {"p": True, "q": False}), direct(tmp_path / "b", {"p": True, "q": True})
+    compared, sizes = compare.compare(a, b)
+    data = json.loads(json.dumps(compare.data(compared, sizes, a, b), allow_nan=False))
+    (one,) = data["configurations"]
+    assert one["problems"] == {"p": {"a": 1.0, "b": 1.0}, "q": {"a": 0.0, "b": 1.0}}
+    assert (one["a"], one["b"], one["difference"]["estimate"]) == (0.5, 1.0, 0.5)
+    assert data["problems"] == {"both": 2, "a": 2, "b": 2}
+    alone = direct(tmp_path / "c", {"p": True})
+    (one,) = compare.data(*compare.compare(alone, alone), alone, alone)["configurations"]
+    assert (one["p_holm"], one["difference"]["low"]) == (None, None)
 
 
 def test_configurations_of_other_names_are_paired_on_request(tmp_path: Path) -> None:

@@ -62,6 +62,14 @@ def test_what_is_missing_comes_with_a_command(monkeypatch: pytest.MonkeyPatch, t
     assert found.to_dict()["ready"] is False
 
 
+def test_a_torch_without_the_gpu_is_to_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_gpus", lambda: ["NVIDIA H200, 141 GB"])
+    monkeypatch.setattr(doctor, "_torch_build", lambda: "CPU only")
+    check = doctor._torch("2.11.0", "torch>=2.11")
+    assert (check.status, "there is a GPU" in check.found) == ("note", True)
+    assert "-m pip install --force-reinstall torch --index-url" in check.remedy
+
+
 def test_an_old_version_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: "0.1" if name == "tokenizers" else real(name))

@@ -1,7 +1,9 @@
 """Estimates: exact where things are known, honest where they are assumed, and free of any call."""
 
 import asyncio
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from metagen.experiments import build, estimate, runner, schema
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.offline import ClosedEngine, closed
 from metagen.generators import tiny
+from metagen.journal import SQLiteJournal
 from metagen.sequence import Prompt
 
 Write = Callable[..., Path]
@@ -65,7 +68,7 @@ def parts(found: estimate.Estimate) -> dict[str, estimate.Part]:
 def shown(found: estimate.Estimate) -> str:
     out = StringIO()
     Console(file=out, width=110).print(estimate.render(found))
-    return out.getvalue()
+    return " ".join(out.getvalue().split())
 
 
 def test_without_records_figures_are_bounds(experiment_file: Write, calls: Calls) -> None:
@@ -212,10 +215,51 @@ def test_a_probe_measures_and_leaves_nothing(experiment_file: Write, calls: Call
     found = estimate.estimate(schema.load(file), probe=2)
     assert len(calls()) == 2 * 2 * 8
     assert (found.bounds, found.total.recorded) == (False, 0)
-    assert found.total.seconds is not None and found.total.seconds > 0
+    assert found.seconds is not None and found.seconds > 0
+    assert "at the pace of the probe" in shown(found) and "Only the probe was run" in shown(found)
     assert any("in the probe" in how for how in parts(found)["small"].how)
     assert any("pace of a probe of 2 problems" in note for note in found.notes)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "sums.yaml", "calls.log"])
+
+
+def test_a_text_of_two_generators_is_scored_and_counted_once(experiment_file: Write, tmp_path: Path) -> None:
+    file, root = experiment_file(), tmp_path / "run"
+    # Of the same seeds and skill, under another name.
+    alike = ("generators.large.skill=0.5",)
+    run(file, root, *alike)
+    with SQLiteJournal(root / "journal.sqlite", read_only=True) as journal:
+        rows = [row for problem in journal.problems() for row in journal.of_problem(problem)]
+    found = estimate.estimate(schema.load(file, sets=alike), root)
+    assert parts(found)["judge"].recorded == sum(row.kind == "score" for row in rows)
+
+
+def test_an_earlier_run_gives_the_pace(experiment_file: Write, tmp_path: Path) -> None:
+    file, root = experiment_file(), tmp_path / "runs" / "sums"
+    run(file, root, "grid.n=[2]")
+    directory = RunDirectory(root)
+    directory.save(replace(directory.state(), seconds=48.0))
+    found = estimate.estimate(schema.load(file))
+    assert found.seconds == pytest.approx(48.0 / (2 * 6 * 2) * (2 * 6 * 8))
+    assert "about 3 min 12 s at the pace of an earlier run" in shown(found)
+    assert "Nothing was run" in shown(found)
+    assert any("24 samples in 48.0 s" in note for note in found.notes)
+    assert found.to_dict()["expected_seconds"] == found.seconds
+    # Of another generator, and of a call that made nothing, it says nothing.
+    assert estimate.estimate(schema.load(file, sets=["generators.small.skill=0.9"])).seconds is None
+    assert estimate.estimate(schema.load(file, sets=["grid.n=[2]"]), root).seconds is None
+    run(file, root, "grid.n=[2]")
+    assert estimate.estimate(schema.load(file)).seconds is None
+    # Under a budget a run counts solutions.
+    run(experiment_file(more="budget: {generated: 200}\n"), tmp_path / "runs" / "sums-2")
+    assert estimate.estimate(schema.load(file)).seconds is None
+
+
+def test_a_least_time_is_no_bound(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY)
+    found = estimate.estimate(schema.load(file), hardware="laptop-cpu")
+    assert re.search(r"at most 36 calls, [^;]* FLOPs; at least 0\.\d+ s on laptop-cpu", shown(found))
+    assert found.bounds and found.seconds is None
 
 
 def test_what_would_keep_the_run_from_beginning_is_told(experiment_file: Write, tmp_path: Path) -> None:

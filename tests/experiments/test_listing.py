@@ -1,15 +1,17 @@
 """Runs in a line each: their state is what is true of them now, not only what they wrote last."""
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
+import filelock
 import pytest
 from rich.console import Console
 
-from metagen.errors import InputError
+from metagen.errors import InputError, JournalLocked
 from metagen.experiments import build, listing, runner, schema
 from metagen.experiments.directory import RunDirectory, State
 from metagen.experiments.results import derive
@@ -58,6 +60,42 @@ def test_states_are_what_is_true_now(experiment_file: Write, tmp_path: Path) -> 
     assert (summaries["complete"].problems, summaries["complete"].samples) == (2, 4)
     assert summaries["killed"].samples == 4  # recorded, though its state knows of none
     assert summaries["complete"].size > 1000
+
+
+def test_files_that_come_and_go_beside_it(experiment_file: Write, tmp_path: Path) -> None:
+    """A run writes its state beside its place and renames it, and SQLite removes its side files."""
+    directory = run(experiment_file(count=1, n="[1]"), tmp_path / "runs" / "one")
+    size, ended = listing.summary(directory.root).size, threading.Event()
+    names = [directory.root / "state.json.new", directory.root / "journal.sqlite-wal"]
+
+    def write() -> None:
+        while not ended.is_set():
+            for path in names:
+                path.write_text("x" * 100)
+            for path in names:
+                path.unlink()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        found = {listing.summary(directory.root).size for _ in range(300)}
+    finally:
+        ended.set()
+        thread.join()
+    assert size <= min(found) <= max(found) <= size + 200
+    assert listing._size(directory.root / "gone") == 0
+    assert listing._changed(directory.root / "gone") == 0
+
+
+def test_a_run_waits_for_who_only_looks(experiment_file: Write, tmp_path: Path) -> None:
+    file = experiment_file(count=1, n="[1]")
+    directory = run(file, tmp_path / "run")
+    lock = filelock.FileLock(f"{directory.journal}.lock", thread_local=False)
+    lock.acquire()
+    threading.Timer(0.005, lock.release).start()
+    run(file, tmp_path / "run")
+    with lock, pytest.raises(JournalLocked, match="being written by another process"):
+        run(file, tmp_path / "run")
 
 
 def test_best_configuration_leaves_the_oracle_out(experiment_file: Write, tmp_path: Path) -> None:

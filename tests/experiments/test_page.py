@@ -21,6 +21,7 @@ from metagen.cost import Usage
 from metagen.errors import DataError, InputError
 from metagen.experiments import build, page, report, runner, schema, show, unfinished
 from metagen.experiments.directory import RunDirectory
+from metagen.experiments.makers import Makers
 from metagen.experiments.page import browser, figure, spans
 from metagen.experiments.problem import Examined, examine
 from metagen.experiments.results import Measured, Results, derive
@@ -84,6 +85,21 @@ def hostile(finished: RunDirectory, tmp_path_factory: pytest.TempPathFactory) ->
         _rewrite(directory, name, columns)
     for name in ("costs", "outcomes"):
         _rewrite(directory, name, ["problem"])
+    report.publish(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def budgeted(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A reported run under a budget: every configuration ran by itself."""
+    root = tmp_path_factory.mktemp("budgeted")
+    file = root / "sums.yaml"
+    file.write_text(YAML + "budget: {generated: 150}\n")
+    directory = RunDirectory.at(root / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOY))
+        with build.opened(schema.load(file)) as setup:
+            runner.run(setup, directory)
     report.publish(directory)
     return directory
 
@@ -212,7 +228,7 @@ def test_many_problems_are_left_out_from_the_end(finished: RunDirectory) -> None
 def test_span_trees_add_up_and_name_who_answered(finished: RunDirectory) -> None:
     problems = examined(finished)
     with SQLiteJournal(finished.journal, read_only=True) as journal:
-        trees = list(spans.trees(journal, problems))
+        trees = list(spans.trees(journal, [p.problem for p in problems], Makers.recorded(finished)))
         rows = journal.of_problem("sum-0")
     assert trees[0].usage.generated == sum(row.usage.generated or 0 for row in rows)
     leaves = {leaf.label: leaf for leaf in page._leaves(trees[0])}
@@ -337,7 +353,7 @@ def _interrupt(directory: RunDirectory, forget: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def chromium(hostile: RunDirectory) -> Iterator[Any]:
+def chromium(hostile: RunDirectory, budgeted: RunDirectory) -> Iterator[Any]:
     """Started after the runs are made: its driver keeps an event loop, and a run needs one of its own."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     if CHROMIUM is None:
@@ -413,6 +429,52 @@ def test_a_filter_filters(tab: Any, hostile: RunDirectory) -> None:
     tab.locator("input[type=search]").fill("sum-7")
     assert tab.locator("#list a").count() == 1
     assert tab.locator("#found").inner_text() == "1 problem"
+
+
+def test_counts_of_filters_follow_what_is_chosen(tab: Any) -> None:
+    def counts() -> dict[str, int]:
+        labels = tab.locator("#filters label:has(input[type=radio])").all()
+        return {
+            label.locator("input").get_attribute("value"): int(label.locator(".count").inner_text())
+            for label in labels
+        }
+
+    whole = counts()
+    tab.locator("select[name=level]").select_option("2")
+    tab.locator("select[name=generator]").select_option("small")
+    for name, count in counts().items():
+        tab.locator(f"input[name=filter][value='{name}']").check()
+        assert tab.locator("#list a").count() == count
+    assert counts()[""] == 3
+    tab.locator("select[name=level]").select_option("")
+    tab.locator("select[name=generator]").select_option("")
+    assert counts() == whole
+
+
+def test_what_ran_by_itself_has_candidates_too(chromium: Any, budgeted: RunDirectory) -> None:
+    counts = browser.counts(examined(budgeted))
+    assert counts["lost"] > 0
+    opened = chromium.new_page(viewport={"width": 1400, "height": 900})
+    opened.set_default_timeout(60_000)
+    opened.goto((budgeted.root / page.NAME).as_uri())
+    opened.wait_for_selector("html[data-ready]")
+    for name, count in counts.items():
+        opened.locator(f"input[name=filter][value={name}]").check()
+        assert opened.locator("#list a").count() == count
+    opened.locator("input[name=filter][value=lost]").check()
+    opened.locator("#list a").first.click()
+    said = opened.locator("#problem").inner_text()
+    for words in (
+        "small/best-of-n@8",
+        "The vote",
+        "chosen by best-of-n@8",
+        "tokens",
+        "steps scored by judge",
+    ):
+        assert words in said
+    assert opened.locator("#problem .steps .value").count() > 0
+    assert opened.locator("main .notice[role=note]").count() == 0
+    opened.close()
 
 
 def test_markup_of_models_and_data_is_text(tab: Any) -> None:

@@ -1,16 +1,19 @@
 """Results: averages over subsets that agree with the strategies themselves, and costs that add up."""
 
+import math
 from collections.abc import Callable
 from dataclasses import astuple
+from io import StringIO
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from metagen.cost import ModelShape, Usage, decode_flops, prefill_flops
-from metagen.experiments import build, costs, runner, schema
+from metagen.experiments import build, costs, report, results, runner, schema
 from metagen.experiments.directory import RunDirectory, State
 from metagen.experiments.problem import choose
 from metagen.experiments.results import Measured, Pool, Results, derive, most_accurate
@@ -250,3 +253,30 @@ def test_of_equals_the_cheapest_is_the_best() -> None:
     found = most_accurate(rows)
     assert found is not None and found.configuration == "cheap"
     assert most_accurate(rows[-1:]) is None
+
+
+def test_few_problems_have_no_interval(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
+    """Of [1, 1], [1, ¾] and [½, ½] the bootstrap gives bounds that contradict each other."""
+    found = results._bounds([np.array(row) for row in ([1.0, 1.0], [1.0, 0.75], [0.5] * 7, [0.5, 1.0] * 4)])
+    assert [mean for mean, *_ in found] == [1.0, 0.875, 0.5, 0.75]
+    assert all(math.isnan(low) and math.isnan(high) for _, low, high in found[:3])
+    assert found[3][1] < 0.75 < found[3][2]
+    directory = RunDirectory.at(tmp_path / "run")
+    with build.opened(schema.load(experiment_file(count=25))) as setup:
+        runner.run(setup, directory)
+    derived = derive(directory, directory.state().lines)
+    # Levels of 9, 8 and 8.
+    assert not any(math.isnan(level.low) for level in derived.levels) and not report.too_few(derived)
+    with build.opened(schema.load(experiment_file(count=23))) as setup:
+        runner.run(setup, RunDirectory.at(tmp_path / "less"))
+    less = RunDirectory(tmp_path / "less")
+    derived = derive(less, less.state().lines)
+    assert {level.level for level in derived.levels if math.isnan(level.low)} == {3}
+    assert not any(math.isnan(m.low) for m in derived.configurations)
+    (panel, *_) = report.level_panels(derived.levels).values()
+    assert [math.isnan(low) for low in panel[0].low or ()] == [False, False, True]
+    console = Console(file=StringIO(), width=110)
+    console.print(report.publish(less))
+    words = "fewer than 8 problems there are no"
+    assert console.file.getvalue().count(words) == 1  # type: ignore[attr-defined]
+    assert "fewer than 8 problems there are none" in (less.root / "report.html").read_text()

@@ -461,3 +461,10 @@ def test_the_experiments_in_the_docs_load(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_the_examples_load(path: Path) -> None:
     load(path)
+
+
+def test_a_misspelt_kind_is_named(good: Path) -> None:
+    changed(good, "grid:", "  odd: {knd: sample}\ngrid:")
+    (fault,) = faults(good)
+    assert "strategies.odd.kind: missing; expected one of" in fault
+    assert fault.endswith("; is 'knd' meant for it?")

@@ -24,11 +24,12 @@ from metagen.cost import Usage
 from metagen.errors import DataError
 from metagen.experiments import compare
 from metagen.experiments.directory import RunDirectory, State
+from metagen.experiments.makers import Makers
 from metagen.experiments.page import browser, figure, spans
 from metagen.experiments.page.spans import Span
 from metagen.experiments.problem import examine
-from metagen.experiments.report import accuracies_by_size, amount, between, duration, percent
-from metagen.experiments.results import Measured, Results, most_accurate
+from metagen.experiments.report import accuracies_by_size, amount, between, duration, percent, too_few
+from metagen.experiments.results import FEW, Measured, Results, most_accurate
 from metagen.journal import SQLiteJournal
 
 NAME = "report.html"
@@ -70,13 +71,14 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
     trees: list[Span | None] = [None] * len(problems)
     if directory.journal.exists():
         with SQLiteJournal(directory.journal, read_only=True) as journal:
-            trees = list(spans.trees(journal, problems))
+            trees = list(spans.trees(journal, [p.problem for p in problems], Makers.recorded(directory)))
     generators = list(dict.fromkeys(line.generator for line in state.lines))
     files = resources.files(__name__)
     script, style = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
     context: dict[str, Any] = {
         "state": state,
         "directory": directory,
+        "few": FEW if too_few(results) else 0,
         "headline": headline(found, state, results),
         "missing": state.problems - min(m.problems for m in results.configurations),
         "figures": figure.drawn(results),
@@ -88,6 +90,7 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
         "generators": generators,
         "levels": sorted({p.level for p in problems if p.level is not None}),
         "total": len(problems),
+        "candidates": any(pool.size > 1 for problem in problems for pool in problem.pools),
         "experiment": directory.experiment.read_text(encoding="utf-8"),
         "environment": _environment(directory),
         "count": len(results.configurations),

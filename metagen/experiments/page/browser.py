@@ -106,6 +106,8 @@ def _packed(
 
 
 def _problem(problem: Examined, span: Span | None, kept: int | None) -> dict[str, Any]:
+    # Their texts are among the candidates.
+    shown = {pool.configuration for pool in problem.pools if pool.choices}
     return {
         "id": problem.problem,
         "level": problem.level,
@@ -117,7 +119,7 @@ def _problem(problem: Examined, span: Span | None, kept: int | None) -> dict[str
                 o["configuration"],
                 o["answer"],
                 o["correct"],
-                _cut(o["text"]),
+                None if o["configuration"] in shown else _cut(o["text"]),
                 _round(o["generated"]),
                 _round(o["flops"]),
             ]
@@ -133,7 +135,8 @@ def _pool(pool: Pool, kept: int | None) -> dict[str, Any]:
     order = sorted(range(len(pool.distinct)), key=lambda i: (chosen.isdisjoint(pool.distinct[i].samples), i))
     inside = sorted(order[:kept])
     return {
-        "name": pool.generator,
+        "name": pool.name,
+        "generator": pool.generator,
         "size": pool.size,
         "right": pool.right,
         "marks": marks(pool),

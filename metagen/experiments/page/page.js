@@ -42,16 +42,27 @@
 
   // ------------------------------------------------------------------------------------------ the list
 
-  function passes(problem) {
-    const filter = form.filter.value, generator = form.generator.value;
-    const level = form.level ? form.level.value : "", words = form.words.value.trim().toLowerCase();
+  function passes(problem, filter) {
+    const generator = form.generator.value, words = form.words.value.trim().toLowerCase();
+    const level = form.level ? form.level.value : "";
     if (level && String(problem.level) !== level) return false;
     if (words && !(problem.id + "\n" + problem.prompt).toLowerCase().includes(words)) return false;
-    const pools = problem.pools.filter((pool) => !generator || pool.name === generator);
+    const pools = problem.pools.filter((pool) => !generator || pool.generator === generator);
     if (generator && !pools.length) return false;
     if (!filter) return true;
-    if (filter === "never" && !generator) return !problem.solved;
+    if (filter === "never") return generator ? pools.every((pool) => !pool.right) : !problem.solved;
     return pools.some((pool) => pool.marks.includes(filter));
+  }
+
+  // Of the whole run, which may have more problems than this page; of what is chosen, those that are here.
+  function recount() {
+    const chosen = form.generator.value || (form.level && form.level.value) || form.words.value.trim();
+    for (const input of form.querySelectorAll("input[name=filter]")) {
+      const count = input.parentElement.querySelector(".count");
+      count.dataset.all ||= count.textContent;
+      count.textContent = chosen
+        ? data.problems.filter((problem) => passes(problem, input.value)).length.toLocaleString("en") : count.dataset.all;
+    }
   }
 
   function row(problem) {
@@ -69,7 +80,7 @@
   }
 
   function relist() {
-    const passing = data.problems.filter(passes);
+    const passing = data.problems.filter((problem) => passes(problem, form.filter.value));
     found.textContent = passing.length ? `${plural(passing.length, "problem")}` : "No problem is like this.";
     list.replaceChildren(...passing.slice(0, shown).map(row));
     more.hidden = passing.length <= shown;
@@ -85,7 +96,8 @@
     const bar = (kind, count) => {
       const inside = make("div", { class: kind });
       inside.style.width = (100 * count) / pool.size + "%";
-      return make("td", { class: "votebar", "aria-hidden": "true" }, inside);
+      inside.setAttribute("aria-hidden", "true");
+      return make("td", { class: "votebar" }, inside);
     };
     const body = make("tbody");
     for (const [key, right, count, totals] of pool.votes)
@@ -94,7 +106,7 @@
     if (pool.silent)
       body.append(make("tr", {}, make("th", { scope: "row" }, "no vote"), bar("none", pool.silent),
         make("td", { class: "n" }, String(pool.silent)), ...pool.verifiers.map(() => make("td"))));
-    const head = heads("answer", "", "votes", ...pool.verifiers.map((name) => "Σ " + name));
+    const head = heads("answer", "share", "votes", ...pool.verifiers.map((name) => "Σ " + name));
     return make("div", { class: "wide" }, make("table", {}, head, body));
   }
 
@@ -143,7 +155,8 @@
 
   function pool(one) {
     const parts = [make("h4", {}, `${one.name}: ${one.right} of ${one.size} right`)];
-    parts.push(make("h5", {}, "The vote"), votes(one), make("h5", {}, "What each strategy chose"), choices(one));
+    if (one.size > 1) parts.push(make("h5", {}, "The vote"), votes(one));
+    if (one.size > 1 && one.choices.length) parts.push(make("h5", {}, "What each strategy chose"), choices(one));
     const left = one.distinct - one.candidates.length;
     parts.push(make("h5", {}, plural(one.distinct, "distinct candidate") + (one.process ? `, steps scored by ${one.process}` : "")
       + (left ? `, ${one.candidates.length} of them here` : "")));
@@ -158,7 +171,7 @@
     for (const [name, answer, right, text, tokens, flops] of rows)
       box.append(make("li", {}, make("p", { class: "head" }, make("strong", {}, name),
         make("span", {}, answer === null ? "no answer" : answer), mark(right),
-        make("span", {}, `${amount(tokens)} tokens`), make("span", {}, `${amount(flops)} FLOPs`)), steps(text, null)));
+        make("span", {}, `${amount(tokens)} tokens`), make("span", {}, `${amount(flops)} FLOPs`)), text === null ? null : steps(text, null)));
     return [...parts, box];
   }
 
@@ -205,7 +218,7 @@
     }
   }
 
-  form.addEventListener("input", () => { shown = PAGE; relist(); });
+  form.addEventListener("input", () => { shown = PAGE; recount(); relist(); });
   form.addEventListener("submit", (event) => event.preventDefault());
   more.addEventListener("click", () => { shown += PAGE; relist(); });
   addEventListener("hashchange", () => follow(true));

@@ -6,43 +6,14 @@ leaf, with their number; so is the usage of each place in the tree that of all b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from metagen.cost import Usage
-from metagen.experiments.problem import Examined
+from metagen.experiments.makers import Makers
 from metagen.journal import Row, SQLiteJournal
 from metagen.trace import Trace
-
-
-@dataclass(slots=True)
-class Makers:
-    """Names of those who answered, by fingerprint.
-
-    The journal knows fingerprints, the experiment names. They are brought together by what is the same in both: a
-    generator's texts, a verifier's values. A fingerprint that fits no name, or several, stays as it is.
-    """
-
-    names: dict[str, str] = field(default_factory=dict)
-
-    def learn(self, rows: Iterable[Row], problem: Examined) -> None:
-        texts = {
-            pool.generator: {(i, d.text) for d in pool.distinct for i in d.samples} for pool in problem.pools
-        }
-        values = {
-            v: {d.scores[v] for pool in problem.pools for d in pool.distinct if v in d.scores}
-            for v in dict.fromkeys(v for pool in problem.pools for v in pool.verifiers)
-        }
-        for (kind, by), said in _said(row for row in rows if row.by not in self.names).items():
-            known: Mapping[str, set[Any]] = texts if kind == "generate" else values
-            fitting = [name for name, theirs in known.items() if said <= theirs]
-            if len(fitting) == 1:
-                self.names[by] = fitting[0]
-
-    def name(self, by: str) -> str:
-        return self.names.get(by, by[:8])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +64,7 @@ def tree(problem: str, rows: Iterable[Row], makers: Makers) -> Span:
     return span("")
 
 
-def trees(journal: SQLiteJournal, problems: Ordered[Examined]) -> Iterator[Span]:
-    """The tree of each problem."""
-    makers = Makers()
-    # Names are clear after a few problems that tell generators apart.
-    for problem in problems[:20]:
-        makers.learn(journal.of_problem(problem.problem), problem)
+def trees(journal: SQLiteJournal, problems: Iterable[str], makers: Makers) -> Iterator[Span]:
+    """The tree of each problem, given by its id."""
     for problem in problems:
-        yield tree(problem.problem, journal.of_problem(problem.problem), makers)
-
-
-def _said(rows: Iterable[Row]) -> dict[tuple[str, str], set[Any]]:
-    """What each maker said: texts with their numbers, or values."""
-    said: dict[tuple[str, str], set[Any]] = {}
-    for row in rows:
-        if row.payload is None or row.status != "complete":
-            continue
-        if row.kind == "generate" and "text" in row.payload:
-            said.setdefault((row.kind, row.by), set()).add((row.index, row.payload["text"]))
-        elif row.kind == "score" and "value" in row.payload:
-            said.setdefault((row.kind, row.by), set()).add(row.payload["value"])
-    return said
+        yield tree(problem, journal.of_problem(problem), makers)
