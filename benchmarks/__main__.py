@@ -18,7 +18,17 @@ from rich.table import Table
 from benchmarks.row import Row
 
 HERE = Path(__file__).parent
-MODULES = ("scope", "stream", "engine", "long_prompt", "rewards", "startup", "answers", "utilities", "sandbox")
+MODULES = (
+    "scope",
+    "stream",
+    "engine",
+    "long_prompt",
+    "rewards",
+    "startup",
+    "answers",
+    "utilities",
+    "sandbox",
+)
 
 
 def main(chosen: list[str]) -> None:
