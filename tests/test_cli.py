@@ -189,6 +189,23 @@ def test_a_full_disk_ends_the_run_with_a_word_and_loses_nothing(place: Path) -> 
     assert sorted(calls(place)) == sorted(recorded(place / "part") - had)
 
 
+@pytest.mark.parametrize("size", [100, 3_000, 30_000])
+def test_a_full_disk_while_a_report_is_written_is_said_and_spoils_no_table(
+    size: int, place: Path, finished: Path
+) -> None:
+    shutil.copytree(finished / "runs", place / "runs")
+    (run,) = (place / "runs").iterdir()
+    before = {path.name: path.read_bytes() for path in run.glob("*.csv")}
+    done = subprocess.run(
+        [*METAGEN, "report", str(run)], capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr and "what was recorded is kept" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path.name: path.read_bytes() for path in run.glob("*.csv")} == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

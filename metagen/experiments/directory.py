@@ -6,11 +6,12 @@ says how far it came; the Parquet and CSV tables and `figures/` are derived and 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -236,6 +237,18 @@ class RunDirectory:
         except InputError:
             results = f"<br>{html.text(self.resume_hint)}"
         return f"<div>{said}{results}</div>"
+
+
+@contextlib.contextmanager
+def writing(root: Path, what: str) -> Iterator[None]:
+    """A full or broken disk, said with the remedy; nothing that is recorded depends on what is written here."""
+    try:
+        yield
+    except OSError as error:
+        raise MetagenError(
+            f"cannot write {what} in {str(root)!r}: {error}; what was recorded is kept: "
+            f"free space, then go on with: metagen resume {root}"
+        ) from error
 
 
 def nearest(name: str, known: Iterable[str], what: str) -> str:

@@ -22,7 +22,7 @@ from metagen.analysis.first_error import NONE
 from metagen.analysis.verifier_quality import VerifierQuality, verifier_quality
 from metagen.errors import InputError
 from metagen.experiments import registry, schema, unfinished
-from metagen.experiments.directory import RunDirectory, nearest
+from metagen.experiments.directory import RunDirectory, nearest, writing
 from metagen.experiments.tables import read
 from metagen.tasks.base import Task
 
@@ -61,8 +61,9 @@ def publish(directory: RunDirectory, verifiers: Ordered[str] = ()) -> Renderable
     with unfinished.tables(directory) as (found, _):
         reports = list(examine(found, directory, verifiers))
     text = markdown(reports)
-    (directory.root / "quality.md").write_text(text, "utf-8")
-    drawn = draw([report for report in reports if report.quality], directory.figures)
+    directory.write("quality.md", text)
+    with writing(directory.root, "the figures"):
+        drawn = draw([report for report in reports if report.quality], directory.figures)
     places = Text.assemble(("report  ", "dim"), str(directory.root / "quality.md"))
     places.append("".join(f"\n        {path}" for path in drawn))
     return Group(Markdown(text), Text(), places)

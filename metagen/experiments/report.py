@@ -19,7 +19,7 @@ from rich.text import Text
 from metagen import html
 from metagen.analysis import figures
 from metagen.analysis.figures import Point
-from metagen.experiments.directory import RunDirectory, State
+from metagen.experiments.directory import RunDirectory, State, writing
 from metagen.experiments.results import FEW, LevelMeasured, Measured, Results, derive, most_accurate
 from metagen.experiments.tables import read
 
@@ -42,7 +42,8 @@ def publish(directory: RunDirectory) -> RenderableType:
         drawn: list[Path] = []
         if found == directory:
             results.write(directory.root)
-            drawn = draw(state, results, directory)
+            with writing(directory.root, "the figures"):
+                drawn = draw(state, results, directory)
         if results.configurations:
             page.write(directory, found, state, results)
         return render(state, results, directory, drawn)

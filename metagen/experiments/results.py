@@ -27,7 +27,7 @@ from metagen.analysis.bootstrap import interval
 from metagen.analysis.estimators import best_of_k, majority_at_k, pass_at_k, weighted_at_k
 from metagen.errors import DataError
 from metagen.experiments.costs import USAGE
-from metagen.experiments.directory import Line, RunDirectory
+from metagen.experiments.directory import Line, RunDirectory, writing
 from metagen.experiments.tables import read
 
 Floats = NDArray[np.float64]
@@ -135,12 +135,19 @@ class Results:
         return html.table(("configuration", "solved", "95% interval", "", "tokens", "FLOPs"), rows)
 
     def write(self, root: Path) -> None:
-        """`configurations` and `levels`, as Parquet and as CSV."""
+        """`configurations` and `levels`, as Parquet and as CSV, each whole or not at all."""
         for name, rows in (("configurations", self.configurations), ("levels", self.levels)):
-            if rows:
-                table = pa.Table.from_pylist([asdict(row) for row in rows])
-                pq.write_table(table, root / f"{name}.parquet")
-                pyarrow.csv.write_csv(table, root / f"{name}.csv")
+            if not rows:
+                continue
+            table = pa.Table.from_pylist([asdict(row) for row in rows])
+            for suffix, save in ((".parquet", pq.write_table), (".csv", pyarrow.csv.write_csv)):
+                path, new = root / f"{name}{suffix}", root / f"{name}{suffix}.new"
+                try:
+                    with writing(root, path.name):
+                        save(table, new)
+                        new.replace(path)
+                finally:
+                    new.unlink(missing_ok=True)
 
 
 def derive(directory: RunDirectory, lines: Iterable[Line]) -> Results:

@@ -9,9 +9,9 @@ ran by themselves returned, and what that cost. `attempts`: the candidates of th
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metagen.cost import Usage
-from metagen.errors import MetagenError
 from metagen.experiments.costs import USAGE, Part, is_scoring, usage_columns
+from metagen.experiments.directory import writing
 from metagen.journal import Row
 from metagen.sequence import Score
 from metagen.strategies.parallel import Candidate
@@ -122,15 +122,8 @@ class TableWriter:
     def _new(self, name: str) -> Path:
         return self._root / f"{name}.parquet.new"
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise MetagenError(
-                f"cannot write the tables in {str(self._root)!r}: {error}; what was recorded is kept: "
-                f"free space, then go on with: metagen resume {self._root}"
-            ) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return writing(self._root, "the tables")
 
 
 @dataclass(frozen=True, slots=True)
