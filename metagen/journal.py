@@ -218,7 +218,7 @@ class SQLiteJournal:
                 self.wal = self._use_wal(self._writer)
                 if seed is not None:
                     self._match(
-                        "seed", str(seed), f"metagen run --set seed={{}} in {str(self.path.parent)!r}"
+                        "seed", str(seed), f"metagen run FILE --out {self.path.parent} --set seed={{}}"
                     )
         except BaseException:
             self.close()

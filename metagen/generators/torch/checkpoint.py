@@ -71,7 +71,7 @@ def read_config(path: Path) -> LlamaConfig:
     if kind not in FAMILY:
         raise UnsupportedError(
             f"{path}: model_type={kind!r}; the torch engine runs {', '.join(FAMILY)}; "
-            "serve other architectures with the vllm or openai engine"
+            "give a model of one of these architectures"
         )
     if data.get("hidden_act", "silu") != "silu":
         raise UnsupportedError(f"{path}: hidden_act={data['hidden_act']!r}; the torch engine runs 'silu'")

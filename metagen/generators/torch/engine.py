@@ -203,7 +203,8 @@ class TorchEngine:
         if prefix + new > self._context:
             raise PromptError(
                 f"{prefix} tokens of prefix and max_tokens={new} exceed the context of {self._context} tokens "
-                f"of {self._name!r}; shorten the prompt or give max_tokens ≤ {max(self._context - prefix, 0)}"
+                f"of {self._name!r}; shorten the prompt"
+                + (f" or give max_tokens ≤ {self._context - prefix}" if prefix < self._context else "")
             )
         if prefix + spill > self._tree.capacity:
             raise PromptError(

@@ -145,6 +145,8 @@ class PrefixTree(Generic[S]):
     def room(self, tokens: int) -> bool:
         """Make room for `tokens` that nobody was promised, if that is possible."""
         left = self.capacity - self.reserved - tokens
+        if self.locked > left:
+            return False  # evicting what is not locked would not be enough
         self._clear(left)
         return self.tokens <= left
 

@@ -141,3 +141,19 @@ def test_leaves_go_before_what_they_hang_on() -> None:
     tree.shrink(0)
     assert tree.tokens == 0
     assert not tree.root.children
+
+
+def test_what_cannot_be_made_room_for_evicts_nothing() -> None:
+    tree: PrefixTree[Text] = PrefixTree(capacity=100)
+
+    def put(tokens: tuple[int, ...]) -> Node[Text]:
+        return tree.insert(tree.match(tokens)[0], tokens, lambda a, b: Text(tokens[a:b]))
+
+    tree.lock(put(tuple(range(50))))
+    put(tuple(range(100, 120)))
+    assert tree.reserve(30)
+    assert (tree.locked, tree.tokens) == (50, 70)
+    assert not tree.room(25)
+    assert tree.tokens == 70
+    assert tree.room(5)
+    assert tree.tokens <= 65
