@@ -23,6 +23,10 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.tasks.embedded import ArithmeticTask
 
+PROFILE = (
+    "a sample takes 50 µs of the event loop's thread alone (cProfile: records as JSON 30%, digests 17%, accounts 14%, "
+    "sequences 9%) and 110 µs beside the engine, whose two threads have both cores and wait for each other meanwhile"
+)
 MODEL, PROBLEMS, SAMPLES, TOKENS = "tiny-0.5m", 64, 16, 200
 BATCHES = (32, 64, 128, 256, 512)
 PROMPTS = [p.prompt for p in ArithmeticTask("validation", per_level=11, limit=PROBLEMS).problems()]
@@ -49,6 +53,7 @@ def rows() -> Iterator[Row]:
         "×",
         f"tokens per second; {how}; one call of n = {SAMPLES} a problem",
         "≥ 0.95",
+        PROFILE,
     )
 
 

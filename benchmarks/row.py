@@ -13,13 +13,17 @@ RUNS = 5
 
 @dataclass(frozen=True)
 class Row:
-    """value: in `unit`. bound: what it should be, such as "≥ 2"; None for information only."""
+    """value: in `unit`. bound: what it should be, such as "≥ 2"; None for information only.
+
+    profile: where the time goes, of what missed its bound when it was last profiled.
+    """
 
     name: str
     value: float
     unit: str
     how: str
     bound: str | None = None
+    profile: str | None = None
 
     @property
     def holds(self) -> bool | None:

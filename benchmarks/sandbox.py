@@ -14,6 +14,10 @@ from metagen.verifiers.code.language import Python
 from metagen.verifiers.code.sandbox import Sandbox
 
 RUNS = 200
+PROFILE = (
+    "CPU milliseconds of one execution on a busy machine: 21 to 23, of which the interpreter's start takes 10 to 11, "
+    "what drops privileges and sets limits 2.2, and bubblewrap's namespaces and mounts most of the rest"
+)
 PROGRAM = "def f(x): return x * x"
 SUITE = Suite(("assert f(2) == 4", "assert f(3) == 9"))
 
@@ -36,6 +40,7 @@ def rows() -> Iterator[Row]:
         "1/s",
         f"{RUNS} programs, one call each, {2 * cores} at once on {cores} cores",
         "≥ 100",
+        PROFILE,
     )
     yield Row("sandboxed executions per bare interpreter", RUNS / taken / bare, "", "of the same run")
     taken = seconds(lambda: asyncio.run(_checks(sandbox)), repeat=3)
