@@ -19,7 +19,7 @@ from metagen.sequence import digest
 def output_classes(outputs: Ordered[Ordered[str | None]]) -> list[str | None]:
     """The answer class of each program, for voting: equal for programs with equal outputs on all inputs.
 
-    outputs[i][k]: what program i gave on input k, None for no output. None for a program that failed anywhere.
+    `outputs[i][k]`: what program i gave on input k, None for no output. None for a program that failed anywhere.
     """
     return [None if None in row or not row else digest(*map(str, row)).hex() for row in outputs]
 
