@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from benchmarks.row import RUNS, Row, seconds
+from benchmarks.row import Row, seconds
 from metagen.budget import Account, Budget
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.tiny import resolve
@@ -23,6 +23,8 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.tasks.embedded import ArithmeticTask
 
+#: Runs of each side by turns: what they differ in is less than what single runs differ in.
+TURNS = 11
 PROFILE = (
     "a sample takes 50 µs of the event loop's thread alone (cProfile: records as JSON 30%, digests 17%, accounts 14%, "
     "sequences 9%) and 110 µs beside the engine, whose two threads have both cores and wait for each other meanwhile"
@@ -51,7 +53,7 @@ def rows() -> Iterator[Row]:
         "scope, budget and SQLite journal over the bare engine",
         stack / ours,
         "×",
-        f"tokens per second; {how}; one call of n = {SAMPLES} a problem",
+        f"tokens per second; {how}; one call of n = {SAMPLES} a problem; {TURNS} runs each, by turns",
         "≥ 0.95",
         PROFILE,
     )
@@ -60,7 +62,7 @@ def rows() -> Iterator[Row]:
 def _metagen(*ways: Callable[[TorchEngine], Coroutine[Any, Any, int]]) -> list[float]:
     """Tokens per second of each way, by turns, so that what else the machine does strikes all of them."""
     rates: list[list[float]] = [[] for _ in ways]
-    for _ in range(RUNS + 1):
+    for _ in range(TURNS + 1):
         for found, work in zip(rates, ways, strict=True):
             with TorchEngine(MODEL) as engine:
                 began = time.perf_counter()

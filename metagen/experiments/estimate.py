@@ -101,7 +101,7 @@ class Estimate:
         """The sum; unknown where a part is."""
         names = [f.name for f in fields(Part) if f.name not in ("name", "role", "how")]
         sums = {name: _sum(getattr(part, name) for part in self.parts) for name in names}
-        return Part("total", "generation", **sums)  # type: ignore[arg-type]
+        return Part("total", "generation", **sums)  # type: ignore[arg-type]  # sums by name
 
     def to_dict(self) -> dict[str, Any]:
         total = {

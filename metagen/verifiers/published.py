@@ -86,7 +86,7 @@ def _entered(path: Path, entry: Mapping[str, Any]) -> Layout:
     """What the `metagen` entry says: tags, or a layout's name with fields to replace."""
     layout = named(str(entry["layout"]), path.parent) if "layout" in entry else TaggedSteps()
     fields = {f.name for f in dataclasses.fields(layout) if f.init}  # type: ignore[arg-type]  # all are dataclasses
-    return dataclasses.replace(layout, **{k: v for k, v in entry.items() if k in fields})  # type: ignore[type-var]
+    return dataclasses.replace(layout, **{k: v for k, v in entry.items() if k in fields})  # type: ignore[type-var]  # as above
 
 
 def _by_architecture(path: Path, config: Mapping[str, Any]) -> tuple[str, Kind]:
