@@ -221,6 +221,25 @@ class Sequence:
             scores={},
         )
 
+    def rooted(self, prefix: Sequence) -> Sequence:
+        """What this sequence says, as a completion of `prefix`: for what was written under another prompt.
+
+        Itself, if it extends `prefix` already. Ids, log-probabilities and scores belong to the other prompt and are
+        left behind.
+        """
+        if self.extends(prefix):
+            return self
+        start = len(prefix.text)
+        return Sequence(
+            prefix.prompt,
+            prefix.text + self.text,
+            logprob=None,
+            finish=self.finish,
+            cut=self.cut,
+            exhausted=self.exhausted,
+            steps=(*prefix.steps, *(start + end for end in self.steps)),
+        )
+
     def scored(self, name: str, score: Score) -> Sequence:
         """This sequence with one more score kept in it."""
         return replace(self, scores={**self.scores, name: score})

@@ -131,3 +131,12 @@ def test_scores_belong_to_the_text_that_was_scored() -> None:
 def test_a_step_and_a_block_have_a_size(wrong: Any) -> None:
     with pytest.raises(InputError):
         wrong()
+
+
+def test_what_was_written_under_another_prompt_becomes_a_completion_of_the_prefix() -> None:
+    asked = Sequence.of("x").extend("so ", step_end=3)
+    written = Sequence.of("revise x").extend("a\nb", logprob=-1.0, finish="eos", step_end=2)
+    rooted = written.rooted(asked)
+    assert rooted.extends(asked) and (rooted.text, rooted.finish) == ("so a\nb", "eos")
+    assert rooted.steps == (3, 5) and rooted.logprob is None
+    assert rooted.rooted(asked) is rooted

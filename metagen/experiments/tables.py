@@ -25,7 +25,7 @@ from metagen.experiments.costs import USAGE, Part, is_scoring, usage_columns
 from metagen.experiments.directory import writing
 from metagen.journal import Row
 from metagen.sequence import Score
-from metagen.strategies.parallel import Candidate
+from metagen.strategies.candidates import Candidate
 from metagen.tasks.base import Problem
 
 #: Rows that wait in memory before they are written.

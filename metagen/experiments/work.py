@@ -30,7 +30,7 @@ from metagen.journal import Row, SQLiteJournal
 from metagen.logs import logger
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
-from metagen.strategies.parallel import Candidate
+from metagen.strategies.candidates import Candidate
 from metagen.tasks.base import Problem
 
 if TYPE_CHECKING:
