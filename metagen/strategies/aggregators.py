@@ -7,13 +7,25 @@ pure functions of `strategies/aggregate.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 
+from metagen.call import Item
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
-from metagen.strategies.aggregate import Selection, best_of, weighted_vote
+from metagen.strategies.aggregate import (
+    Rule,
+    Selection,
+    best_of,
+    borda_weights,
+    highest_expected_utility,
+    ranked_vote,
+    soft_best_of,
+    weighted_vote,
+)
 from metagen.strategies.candidates import Candidate
 from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.utility.base import Utility
 
 
 class Aggregator(ABC):
@@ -25,7 +37,10 @@ class Aggregator(ABC):
 
     answer: AnswerRule | None = None
     verifier: Verifier | None = None
-    spends: bool = False
+
+    @property
+    def spends(self) -> bool:
+        return False
 
     @property
     def fingerprint(self) -> str:
@@ -87,6 +102,97 @@ class Weighted(Aggregator):
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         return weighted_vote([c.key for c in pool], [c.value for c in pool], texts(pool), salt)
+
+
+class SoftBest(Aggregator):
+    """Candidate i with probability ∝ exp(v(y_i)/β) (soft best-of-n, Verdun et al. 2025).
+
+    β → 0 is `Best`, β → ∞ one at random. raw: the verifier's raw scores r_i in place of values in [0, 1].
+    """
+
+    def __init__(
+        self, verifier: Verifier, *, beta: float, raw: bool = False, answer: AnswerRule | None = None
+    ) -> None:
+        soft_best_of(
+            [0.0], [""], "", beta=beta, seed=0
+        )  # its error for β, now and not in the middle of a run
+        self.verifier, self.answer, self.beta, self.raw = verifier, answer, beta, raw
+
+    def options(self) -> str:
+        return f"{float(self.beta)!r} {self.raw}"
+
+    async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
+        scores = [(c.score.raw if c.score else None) if self.raw else c.value for c in pool]
+        seed = scope.seed(Item(digest("soft best")))
+        return soft_best_of(scores, texts(pool), salt, beta=self.beta, seed=seed)
+
+
+class Borda(Aggregator):
+    """The answer with the most votes; the candidate of rank r among n, by score, has (n − r + 1)^p (Kang et al. 2025).
+
+    p = 0 is `Majority` over what has a score; p → ∞ tends to `Best`.
+    """
+
+    def __init__(self, verifier: Verifier, answer: AnswerRule, *, power: float = 1.0) -> None:
+        borda_weights([], power=power)
+        self.verifier, self.answer, self.power = verifier, answer, power
+
+    def options(self) -> str:
+        return repr(float(self.power))
+
+    async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
+        weights = borda_weights([c.value for c in pool], power=self.power)
+        return weighted_vote([c.key for c in pool], weights, texts(pool), salt)
+
+
+class Ranked(Aggregator):
+    """A vote in which each candidate ranks several answers (ranked voting, Wang et al. 2025): see `ranked_vote`.
+
+    ballot: reads the answers that a completion names, best first, in its own words; `answer` gives their classes. What
+    cannot be read is left out of a ballot.
+    """
+
+    def __init__(
+        self, answer: AnswerRule, *, ballot: Callable[[str], Ordered[str]], rule: Rule = "borda"
+    ) -> None:
+        ranked_vote([[]], [""], "", rule=rule)
+        self.answer: AnswerRule = answer
+        self.ballot, self.rule = ballot, rule
+
+    def options(self) -> str:
+        return f"{self.rule} {getattr(self.ballot, '__qualname__', repr(self.ballot))}"
+
+    async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
+        ballots = [[await self.answer.key(said) for said in self.ballot(text)] for text in texts(pool)]
+        classes = [[key for key in ballot if key is not None] for ballot in ballots]
+        return ranked_vote(classes, texts(pool), salt, rule=self.rule)
+
+
+class MinimumBayesRisk(Aggregator):
+    """argmax_i Σ_j w_j u(y_i, y_j) over the candidates themselves (Bertsch et al. 2023; Eikema & Aziz 2022).
+
+    utility: such as chrF, ROUGE-L, execution agreement or a judge. verifier: its scores are the weights w_j; 1 each
+    without one. With `ExactAnswer(answer)` it is a vote, weighted with a verifier. A candidate whose expected utility
+    is not known (NaN: a budget ended, a judge said nothing) loses to any other.
+    """
+
+    def __init__(
+        self, utility: Utility, *, verifier: Verifier | None = None, answer: AnswerRule | None = None
+    ) -> None:
+        self.utility, self.verifier, self.answer = utility, verifier, answer
+
+    @property
+    def spends(self) -> bool:
+        return self.utility.spends
+
+    def options(self) -> str:
+        return self.utility.fingerprint
+
+    async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
+        weights = [c.value for c in pool] if self.verifier else [1.0] * len(pool)
+        sequences = [c.sequence for c in pool]
+        expected = await self.utility.expected(sequences, weights=weights, scope=scope.child("utility"))
+        return highest_expected_utility(expected.tolist(), weights, [c.key for c in pool], texts(pool), salt)
 
 
 def texts(pool: Ordered[Candidate]) -> list[str]:

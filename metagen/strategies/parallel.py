@@ -6,6 +6,8 @@ and weighted voting of one generator share the same candidates and scores.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
 from dataclasses import fields, replace
 
 from metagen.budget import Budget
@@ -13,10 +15,22 @@ from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
-from metagen.strategies.aggregators import Aggregator, Best, Majority, Weighted
+from metagen.strategies.aggregate import Rule
+from metagen.strategies.aggregators import (
+    Aggregator,
+    Best,
+    Borda,
+    Majority,
+    MinimumBayesRisk,
+    Ranked,
+    SoftBest,
+    Weighted,
+)
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged
 from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.ensemble import Ensemble
+from metagen.verifiers.utility.base import Utility
 
 #: What generating, scoring and choosing spend alike.
 SHARED = ("prefilled", "calls", "flops", "money")
@@ -129,3 +143,77 @@ class WeightedVote(Parallel):
 
     def __init__(self, generator: Generator, n: int, *, verifier: Verifier, answer: AnswerRule) -> None:
         super().__init__(generator, n, Weighted(verifier, answer))
+
+
+class SoftBestOfN(Parallel):
+    """Candidate i with probability ∝ exp(v(y_i)/β) (Verdun et al. 2025): see `SoftBest`."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        verifier: Verifier,
+        beta: float,
+        raw: bool = False,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        super().__init__(generator, n, SoftBest(verifier, beta=beta, raw=raw, answer=answer))
+
+
+class PessimisticBestOfN(BestOfN):
+    """The candidate whose score has the highest lower bound: argmax_i mean_k v_k(y_i) − penalty · std_k v_k(y_i).
+
+    verifiers: at least two; where they differ, the score is less to be trusted (Coste et al. 2023).
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        verifiers: Ordered[Verifier],
+        penalty: float = 1.0,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        bound = Ensemble(verifiers, "lower-bound", penalty=penalty, name="pessimistic")
+        super().__init__(generator, n, verifier=bound, answer=answer)
+
+
+class BordaVote(Parallel):
+    """A vote in which a candidate of rank r among n by its score has (n − r + 1)^p votes: see `Borda`."""
+
+    def __init__(
+        self, generator: Generator, n: int, *, verifier: Verifier, answer: AnswerRule, power: float = 1.0
+    ) -> None:
+        super().__init__(generator, n, Borda(verifier, answer, power=power))
+
+
+class RankedVote(Parallel):
+    """A vote in which each candidate ranks several answers: see `Ranked`."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        answer: AnswerRule,
+        ballot: Callable[[str], Ordered[str]],
+        rule: Rule = "borda",
+    ) -> None:
+        super().__init__(generator, n, Ranked(answer, ballot=ballot, rule=rule))
+
+
+class MBR(Parallel):
+    """Minimum Bayes risk: argmax_i Σ_j w_j u(y_i, y_j) over the candidates: see `MinimumBayesRisk`."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        utility: Utility,
+        verifier: Verifier | None = None,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        super().__init__(generator, n, MinimumBayesRisk(utility, verifier=verifier, answer=answer))

@@ -13,14 +13,15 @@ from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.pace import paced
 
-Combine = Literal["mean", "worst", "uncertainty"]
+Combine = Literal["mean", "worst", "uncertainty", "lower-bound"]
 
 
 class Ensemble(Verifier):
     """Combines what its members v_1 … v_k say of each sequence.
 
     combine: `mean`, Σ_i w_i v_i; `worst`, min_i v_i; `uncertainty`, mean less penalty × variance, Σ_i w_i (v_i
-    − mean)². raw keeps that number; the value is 0 where it falls below, which it cannot for a penalty ≤ 1.
+    − mean)²; `lower-bound`, mean less penalty × standard deviation. raw keeps that number; the value is 0 where it
+    falls below, which `uncertainty` cannot for a penalty ≤ 1.
     weights: of the members, 1 each by default; they are divided by their sum. `worst` has none.
 
     Steps are combined one by one where all members have as many. A sequence without a value from some member
@@ -38,7 +39,7 @@ class Ensemble(Verifier):
         weights: Ordered[float] | None = None,
         name: str = "ensemble",
     ) -> None:
-        if not members or (combine == "uncertainty" and len(members) < 2):
+        if not members or (combine in ("uncertainty", "lower-bound") and len(members) < 2):
             raise InputError(
                 f"{name}: {len(members)} members; expected at least one, and two for an uncertainty"
             )
@@ -91,7 +92,7 @@ class Ensemble(Verifier):
         if self.combine == "mean":
             return mean
         variance = math.fsum(w * (v - mean) ** 2 for w, v in zip(self.weights, values, strict=True))
-        return mean - self.penalty * variance
+        return mean - self.penalty * (math.sqrt(variance) if self.combine == "lower-bound" else variance)
 
 
 def _unit(value: float) -> float:

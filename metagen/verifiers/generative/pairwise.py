@@ -31,8 +31,8 @@ class PairwiseJudge:
 
     merge: `mean` takes ½ (p₁ + 1 − p₂), in which a bonus on the probability of the first place cancels;
     `log-odds` the mean of the two log-odds for a, in which a bonus on the log-odds cancels. Either way P(a, b)
-    = 1 − P(b, a). Equal texts are ½ and not asked about. A text that writes the judge's cue loses against one
-    that does not, with the verdict `forged`. Raises InputError for a judge that is asked about single completions.
+    = 1 − P(b, a). Equal texts are ½ and not asked about. A text that writes what is the judge's alone (its cue,
+    control tokens of its chat) loses against one that does not, with the verdict `forged`. Raises InputError for a judge that is asked about single completions.
     """
 
     def __init__(self, judge: Judge, *, merge: Merge = "mean") -> None:
@@ -84,7 +84,7 @@ class PairwiseJudge:
             )
         if a.text == b.text:
             return Score(0.5, raw=0.0)
-        forged = self.judge.question.forged(a.text), self.judge.question.forged(b.text)
+        forged = self.judge.forged(a.text), self.judge.forged(b.text)
         if not any(forged):
             return None
         return Score(0.5 if all(forged) else float(forged[1]), verdict="forged")
@@ -135,7 +135,7 @@ class TournamentVerifier(Verifier):
     the opponents; a function of the matrix of wins gives strengths θ in log-odds, such as `bradley_terry(wins,
     prior=0.5).theta` from `metagen.analysis.preference`, which also takes into account whom one has met; the
     value is then σ(θ), raw θ. Completions of different prompts do not meet. One without a known comparison has
-    the verdict `unscored`; one by itself scores ½.
+    the verdict `unscored`; one by itself scores ½. One that is `forged` meets nobody, and scores 0.
     """
 
     def __init__(
@@ -150,28 +150,29 @@ class TournamentVerifier(Verifier):
             raise InputError(
                 f"meetings={meetings!r}: expected the number of opponents, at least 1, or None for all"
             )
-        self._judge, self._meetings, self._strengths, self.name = judge, meetings, strengths, name
+        self.judge, self._meetings, self._strengths, self.name = judge, meetings, strengths, name
 
     @property
     def oracle(self) -> bool:
         """Whether the judge has a part that knows the reference answer."""
-        return self._judge.oracle
+        return self.judge.oracle
 
     @property
     def fingerprint(self) -> str:
         f = self._strengths
         ranked = "" if f is None else f"{getattr(f, '__module__', '')}.{getattr(f, '__qualname__', repr(f))}"
-        return digest("tournament", self._judge.fingerprint, str(self._meetings), ranked).hex()
+        return digest("tournament", self.judge.fingerprint, str(self._meetings), ranked).hex()
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
-        distinct = {s.digest: s for s in sorted(sequences, key=lambda s: s.digest)}
+        forged = {s.digest for s in sequences if self.judge.judge.forged(s.text)}
+        distinct = {s.digest: s for s in sorted(sequences, key=lambda s: s.digest) if s.digest not in forged}
         groups: dict[bytes, list[Sequence]] = {}
         for s in distinct.values():
             groups.setdefault(s.prompt.digest, []).append(s)
         plans = [(group, schedule(len(group), self._meetings)) for group in groups.values()]
         pairs = [(group[i], group[j]) for group, plan in plans for i, j in plan]
-        results = iter(await self._judge.compare(pairs, scope=scope))
-        scores: dict[bytes, Score] = {}
+        results = iter(await self.judge.compare(pairs, scope=scope))
+        scores = dict.fromkeys(forged, Score(0.0, verdict="forged"))
         for group, plan in plans:
             wins = np.zeros((len(group), len(group)))
             for i, j in plan:

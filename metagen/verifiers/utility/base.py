@@ -33,6 +33,16 @@ class Utility(ABC):
     symmetric: bool = False
 
     @property
+    def spends(self) -> bool:
+        """Whether comparing makes calls (of a model, a sandbox), which take a part of a budget."""
+        return True
+
+    @property
+    def oracle(self) -> bool:
+        """Whether a part of it knows the reference answer."""
+        return any(getattr(part, "oracle", False) for part in vars(self).values())
+
+    @property
     @abstractmethod
     def fingerprint(self) -> str:
         """Names the utility: equal fingerprints promise equal values."""
@@ -112,6 +122,8 @@ class TextUtility(Utility):
 
     answer: compares what this rule reads (nothing is the empty text) instead of the whole completions.
     """
+
+    spends = False
 
     def __init__(self, *, answer: AnswerRule | None = None) -> None:
         self._answer = answer

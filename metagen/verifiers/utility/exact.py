@@ -21,6 +21,7 @@ class ExactAnswer(Utility):
 
     name = "exact"
     symmetric = True
+    spends = False
 
     def __init__(self, answer: AnswerRule) -> None:
         self._answer = answer

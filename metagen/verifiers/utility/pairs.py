@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import math
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Ordered
@@ -10,6 +12,7 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 from numpy.typing import NDArray
 
+from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.utility.base import Matrix, Utility
@@ -49,6 +52,8 @@ class FunctionUtility(PairUtility):
     name: part of the fingerprint; change it when the function changes its mind. symmetric: the function is.
     """
 
+    spends = False
+
     def __init__(
         self,
         function: Callable[[Sequence, Sequence], float | Awaitable[float]],
@@ -63,8 +68,18 @@ class FunctionUtility(PairUtility):
         return digest("function utility", self.name).hex()
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
-        results = [self._function(*pair) for pair in pairs]
-        return [await value if inspect.isawaitable(value) else value for value in results]
+        async def one(pair: Pair) -> float:
+            value = self._function(*pair)
+            return float(await value if inspect.isawaitable(value) else value)
+
+        values = await asyncio.gather(*map(one, pairs))
+        for pair, value in zip(pairs, values, strict=True):
+            if math.isinf(value):
+                raise InputError(
+                    f"the utility {self.name!r} is {value!r} for {pair[0].text!r:.60} against {pair[1].text!r:.60}; "
+                    "expected a finite number, or nan where it is not known"
+                )
+        return values
 
 
 def distinct_sequences(sequences: Ordered[Sequence]) -> tuple[list[Sequence], NDArray[np.intp]]:

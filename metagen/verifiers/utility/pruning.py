@@ -62,6 +62,10 @@ class ConfidencePruning(Utility):
         self.name, self.symmetric = utility.name, utility.symmetric
 
     @property
+    def spends(self) -> bool:
+        return self.utility.spends
+
+    @property
     def fingerprint(self) -> str:
         how = f"{self.alpha} {self.first} {self.resamples}"
         return digest("confidence pruning", self.utility.fingerprint, how).hex()

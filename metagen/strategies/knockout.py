@@ -1,0 +1,70 @@
+"""A knock-out tournament: candidates meet in pairs, and the winners go on."""
+
+from __future__ import annotations
+
+from metagen.errors import BudgetExhausted
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import digest
+from metagen.strategies.aggregate import Selection, best_of
+from metagen.strategies.aggregators import Aggregator, texts
+from metagen.strategies.candidates import Candidate
+from metagen.strategies.parallel import Parallel
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.generative.pairwise import PairwiseJudge
+
+
+class KnockOut(Aggregator):
+    """The winner of a bracket of n − 1 comparisons, in ⌈log₂ n⌉ rounds; comparisons of a round run side by side.
+
+    Equal texts are one player. The draw is by salted digests, so that the order of the pool plays no part; with an odd
+    number the first of them has a bye. A comparison at ½, or without a value, goes to the one whose digest is larger.
+    If the budget ends within a round, who is still in is chosen from by the tie rule.
+    """
+
+    def __init__(self, judge: PairwiseJudge, *, answer: AnswerRule | None = None) -> None:
+        self.judge, self.answer = judge, answer
+
+    @property
+    def spends(self) -> bool:
+        return True
+
+    def options(self) -> str:
+        return self.judge.fingerprint
+
+    async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
+        players = {c.sequence.text: c.sequence for c in pool}
+        seeds = {text: digest(salt, text) for text in players}
+        standing = sorted(players, key=seeds.__getitem__)
+        matches, round_ = scope.child("match"), 0
+        while len(standing) > 1:
+            odd = len(standing) % 2
+            bye, playing = standing[:odd], standing[odd:]
+            pairs = list(zip(playing[::2], playing[1::2], strict=True))
+            meeting = [(players[a], players[b]) for a, b in pairs]
+            try:
+                scores = await self.judge.compare(meeting, scope=matches.child(str(round_)))
+            except BudgetExhausted:
+                break
+            winners = [_winner(a, b, score.value, seeds) for (a, b), score in zip(pairs, scores, strict=True)]
+            # Who has had a bye plays next.
+            standing, round_ = winners + bye, round_ + 1
+        members = texts(pool)
+        inside = [i for i, text in enumerate(members) if text in set(standing)]
+        best = best_of([None] * len(inside), [members[i] for i in inside], salt)
+        return Selection(inside[best.index], {})
+
+
+def _winner(a: str, b: str, value: float | None, seeds: dict[str, bytes]) -> str:
+    if value is None or value == 0.5:
+        return max(a, b, key=seeds.__getitem__)
+    return a if value > 0.5 else b
+
+
+class KnockOutTournament(Parallel):
+    """Sample n candidates; a judge compares them two by two until one is left: see `KnockOut`."""
+
+    def __init__(
+        self, generator: Generator, n: int, *, judge: PairwiseJudge, answer: AnswerRule | None = None
+    ) -> None:
+        super().__init__(generator, n, KnockOut(judge, answer=answer))

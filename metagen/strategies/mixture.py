@@ -1,0 +1,104 @@
+"""Mixture of agents: layers of generators, each of which reads what the layer before has written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+
+from metagen.errors import BudgetExhausted, InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Message, Prompt, Sequence, Until, digest
+from metagen.strategies.base import Strategy
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.generative.question import in_words
+
+#: From the task and the responses of a layer, what an agent of the next one is asked.
+Ask = Callable[[Prompt, Ordered[str]], Prompt]
+
+
+def synthesis(task: Prompt, responses: Ordered[str]) -> Prompt:
+    """The question in words of our own: write one answer from several."""
+    listed = "\n\n".join(f"Response {i}:\n{text}" for i, text in enumerate(responses, 1))
+    said = (
+        f"Here are a task and {len(responses)} responses to it by others. Some of what they say may be wrong.\n\n"
+        f"Task:\n{in_words(task)}\n\n{listed}\n\n"
+        "Weigh what they say, keep what is right, mend what is not, and answer the task yourself."
+    )
+    return Prompt(task.problem_id, messages=(Message("user", said),), public=task.public)
+
+
+class MixtureOfAgents(Strategy):
+    """Layers of agents; all of a layer read the responses of the layer before (Wang et al. 2024).
+
+    layers: the generators of each layer, the first of which answer the task itself; an agent that stands twice is asked
+    twice. aggregator: reads the last layer and writes the answer. ask: from task and responses to a prompt; a chat by
+    default. Responses are handed on in the order of their agents. What a layer's agents write is offered when it is
+    there; a response that a budget cut is not handed on, and if the budget ends, the last layer's first response that
+    ended is returned. Raises InputError for no layers, and for a layer without agents.
+    """
+
+    accepts_prefix = False
+
+    def __init__(
+        self,
+        layers: Ordered[Ordered[Generator]],
+        aggregator: Generator,
+        *,
+        ask: Ask = synthesis,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        if not layers or not all(layers):
+            raise InputError(
+                f"mixture of agents: layers of {[len(layer) for layer in layers]} agents; expected at least one layer, "
+                "and at least one agent in each"
+            )
+        self.layers = tuple(tuple(layer) for layer in layers)
+        self.aggregator, self.ask, self.answer = aggregator, ask, answer
+
+    @property
+    def oracle(self) -> bool:
+        parts = [self.aggregator, *(agent for layer in self.layers for agent in layer)]
+        return any(getattr(part, "oracle", False) for part in parts)
+
+    @property
+    def fingerprint(self) -> str:
+        agents = [f"{i} {agent.fingerprint}" for i, layer in enumerate(self.layers) for agent in layer]
+        ask = getattr(self.ask, "__qualname__", repr(self.ask))
+        rule = self.answer.fingerprint if self.answer else ""
+        return digest("mixture of agents", ask, rule, self.aggregator.fingerprint, *agents).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        asked = prefix
+        for i, layer in enumerate(self.layers):
+            below = scope.child(f"layer/{i}")
+            written = await scope.gather(
+                *(self._respond(agent, asked, below.child(str(j))) for j, agent in enumerate(layer))
+            )
+            responses = [one for one in written if one is not None and one.finish in ("eos", "stop")]
+            if not responses:
+                whole = [one for one in written if one is not None]
+                return whole[0].rooted(prefix) if whole else scope.best_offer() or prefix
+            # The newest layer stands for all before it.
+            scope.offers.clear()
+            for one in responses:
+                scope.offer(one.rooted(prefix), key=await self._key(one.rooted(prefix)))
+            asked = Sequence.of(self.ask(prefix.prompt, [one.text for one in responses]))
+        (answer,) = await self.aggregator.generate(asked, scope=scope.child("aggregate"))
+        final = answer.rooted(prefix)
+        scope.offer(final, key=await self._key(final))
+        return final
+
+    async def _respond(self, agent: Generator, asked: Sequence, scope: Scope) -> Sequence | None:
+        """None where the budget left nothing for this one; the others of its layer may have been served."""
+        try:
+            (response,) = await agent.generate(asked, scope=scope)
+        except BudgetExhausted:
+            return None
+        return response
+
+    async def _key(self, sequence: Sequence) -> str | None:
+        if self.answer is None:
+            return None
+        (answer,) = await self.answer.read([sequence])
+        return answer.key

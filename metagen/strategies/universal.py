@@ -1,0 +1,115 @@
+"""Universal self-consistency: a model reads all candidates and names the one that agrees best with the others."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+from typing import Final
+
+from metagen.errors import BudgetExhausted, InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Message, Prompt, Sequence, digest
+from metagen.strategies.aggregate import Selection, best_of
+from metagen.strategies.aggregators import Aggregator, texts
+from metagen.strategies.candidates import Candidate
+from metagen.strategies.parallel import Parallel
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.generative.question import in_words
+
+#: From the task and the candidates in their order, what the model is asked.
+Ask = Callable[[Prompt, Ordered[str]], Prompt]
+NUMBER: Final = re.compile(r"\bresponse\s*#?\s*(\d+)", re.IGNORECASE)
+
+
+def most_consistent(task: Prompt, candidates: Ordered[str]) -> Prompt:
+    """The question in words of our own: which response is the most consistent with all of them?"""
+    listed = "\n\n".join(f"Response {i}:\n{text}" for i, text in enumerate(candidates, 1))
+    said = (
+        f"Here are a task and {len(candidates)} responses to it.\n\nTask:\n{in_words(task)}\n\n{listed}\n\n"
+        "Compare the responses and name the one that most of the others agree with in what they conclude. "
+        'End with its name alone on a line, such as "Response 1".'
+    )
+    return Prompt(task.problem_id, messages=(Message("user", said),))
+
+
+class Consistent(Aggregator):
+    """The candidate that a model names when it is shown all of them (Chen et al. 2023, universal self-consistency).
+
+    judge: the model; of its `votes` samples the most frequent choice counts, and the last number in a sample that
+    `reads` finds is its choice. ask: from task and candidates to the judge's prompt; a chat by default. Candidates
+    are shown in an order of their digests, so that it does not depend on that of the pool. Where nothing that can be
+    read is said, or the budget ends before, the tie rule decides.
+    """
+
+    def __init__(
+        self,
+        judge: Generator,
+        *,
+        votes: int = 1,
+        ask: Ask = most_consistent,
+        reads: re.Pattern[str] = NUMBER,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        if votes < 1:
+            raise InputError(f"universal self-consistency: votes={votes!r}; expected at least 1")
+        if reads.groups != 1:
+            raise InputError(
+                f"universal self-consistency: reads={reads.pattern!r}; expected a pattern with one group, the number"
+            )
+        self.judge, self.votes, self.ask, self.reads, self.answer = judge, votes, ask, reads, answer
+
+    @property
+    def spends(self) -> bool:
+        return True
+
+    def options(self) -> str:
+        ask = (
+            f"{self.ask.__module__}.{self.ask.__qualname__}"
+            if hasattr(self.ask, "__qualname__")
+            else repr(self.ask)
+        )
+        return f"{self.judge.fingerprint} {self.votes} {ask} {self.reads.pattern}"
+
+    async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
+        members = texts(pool)
+        order = sorted(range(len(pool)), key=lambda i: digest(salt, members[i]))
+        if len(set(members)) == 1:
+            return Selection(order[0], {})
+        prompt = self.ask(pool[0].sequence.prompt, [members[i] for i in order])
+        try:
+            said = await self.judge.generate(
+                Sequence.of(prompt), n=self.votes, scope=scope.child("consistent")
+            )
+        except BudgetExhausted:
+            said = []
+        named = Counter(number for one in said if (number := self._number(one.text, len(pool))) is not None)
+        scores = [float(named[place]) for place in range(len(order))]
+        chosen = best_of(scores, [members[i] for i in order], salt)
+        return Selection(order[chosen.index], {})
+
+    def _number(self, text: str, most: int) -> int | None:
+        """The place that a text names, from 0."""
+        found = [int(number) for number in self.reads.findall(text)]
+        return found[-1] - 1 if found and 1 <= found[-1] <= most else None
+
+
+class UniversalSelfConsistency(Parallel):
+    """Sample n candidates and let a model name the one that agrees best with the others: see `Consistent`.
+
+    judge: the generator itself by default.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        judge: Generator | None = None,
+        votes: int = 1,
+        ask: Ask = most_consistent,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        super().__init__(generator, n, Consistent(judge or generator, votes=votes, ask=ask, answer=answer))

@@ -1,0 +1,89 @@
+"""Knock-out: n − 1 comparisons, the best player of a consistent judge, and no advantage of a place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.function import FunctionGenerator
+from metagen.sequence import Prompt
+from metagen.strategies.base import Strategy
+from metagen.strategies.knockout import KnockOutTournament
+from metagen.testing import StrategyLaws, numbers
+from metagen.verifiers.generative.judge import ProbabilityJudge
+from metagen.verifiers.generative.pairwise import PairwiseJudge
+from metagen.verifiers.generative.question import Question
+
+PROMPT = Prompt("p", text="Task.")
+Judges = dict[float, PairwiseJudge]
+COMPARE = Question("{task}|{first}|{second}", {"A": 1.0, "B": 0.0}, "?", join="", chat=False)
+
+
+class Arena(EnumerableEngine):
+    """Prefers the larger number, with p = sure; by the first character of each."""
+
+    def __init__(self, sure: float = 0.9) -> None:
+        self._sure = sure
+        super().__init__(("A", "B", "?", "<end>"), self._row, name=f"arena {sure}")
+
+    def _row(self, prompt: str, done: tuple[str, ...]) -> list[float]:
+        first, second = (float(part.split()[0]) for part in prompt.split("|")[1:])
+        p = 0.5 if first == second else self._sure if first > second else 1 - self._sure
+        return [p, 1 - p, 0.0, 0.0]
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[dict[float, PairwiseJudge]]:
+    """By how sure they are of the larger number."""
+    with Arena(0.9) as sure, Arena(0.5) as unsure:
+        yield {
+            p: PairwiseJudge(ProbabilityJudge(arena, COMPARE)) for p, arena in ((0.9, sure), (0.5, unsure))
+        }
+
+
+def writes(*texts: str) -> FunctionGenerator:
+    return FunctionGenerator(lambda p, s, i: texts[i], count=len, max_tokens=20, name=" ".join(texts))
+
+
+@pytest.mark.parametrize("n", range(1, 10))
+def test_the_best_wins_after_n_minus_1_comparisons(n: int, judges: Judges) -> None:
+    texts = [str((i * 7) % 11) for i in range(n)]
+    result = KnockOutTournament(writes(*texts), n, judge=judges[0.9]).solve(PROMPT)
+    assert result.text == str(max(map(int, texts)))
+    # Each comparison is asked in both orders.
+    assert result.usage.calls == n + 2 * (n - 1)
+
+
+def test_the_order_of_the_pool_is_nothing_and_equal_texts_are_one_player(judges: Judges) -> None:
+    found = set()
+    for texts in itertools.permutations(("1", "2", "3", "3")):
+        result = KnockOutTournament(writes(*texts), 4, judge=judges[0.5]).solve(PROMPT)
+        found.add(result.text)
+        assert result.usage.calls == 4 + 2 * 2
+    assert len(found) == 1
+
+
+def test_rounds_are_side_by_side_and_have_places_of_their_own(judges: Judges) -> None:
+    result = KnockOutTournament(writes(*"12345678"), 8, judge=judges[0.9]).solve(PROMPT)
+    paths = [row.path for row in result.trace.rows if row.path.startswith("0/match")]
+    assert {path.split("/")[2] for path in paths} == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize("calls", range(1, 26))
+def test_when_the_budget_ends_somebody_who_is_still_in_is_returned(calls: int, judges: Judges) -> None:
+    result = KnockOutTournament(writes(*"12345678"), 8, judge=judges[0.9]).solve(
+        PROMPT, budget={"calls": calls}
+    )
+    assert result.usage.calls <= calls and (calls < 2) == (not result.text)
+
+
+class TestKnockOutTournament(StrategyLaws):
+    @pytest.fixture(autouse=True)
+    def opened(self, judges: Judges) -> None:
+        self.judge = judges[0.9]
+
+    def make(self) -> Strategy:
+        return KnockOutTournament(numbers(), 5, judge=self.judge)

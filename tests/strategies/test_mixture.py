@@ -1,0 +1,79 @@
+"""Mixture of agents: each layer reads the one before, and the last word is written, not chosen."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.generators.function import FunctionGenerator
+from metagen.sequence import Prompt, Sequence
+from metagen.strategies.base import Strategy
+from metagen.strategies.mixture import MixtureOfAgents, synthesis
+from metagen.strategies.parallel import MajorityVote
+from metagen.testing import StrategyLaws, last_word, numbers
+from metagen.verifiers.function import FunctionRule
+
+PROMPT = Prompt("p", text="Sum?", public={"hint": 1})
+RULE = FunctionRule(lambda text: text or None)
+
+
+def says(text: str) -> FunctionGenerator:
+    return FunctionGenerator(lambda p, s, i: text, count=len, max_tokens=200, name=text)
+
+
+def adder(name: str = "adder") -> FunctionGenerator:
+    """Adds the numbers of the responses that it reads, and 1; a plain task is 1."""
+
+    def add(prefix: Sequence, seed: int, index: int) -> str:
+        asked = "".join(m.content for m in prefix.prompt.messages)
+        read = re.findall(r"Response \d+:\n(\d+)", asked)
+        return str(1 + sum(map(int, read)))
+
+    return FunctionGenerator(add, count=len, max_tokens=8, name=name)
+
+
+def test_each_layer_reads_the_one_before() -> None:
+    """Three agents write 1 each, two read them and write 4 each, the aggregator reads 4 + 4 and writes 9."""
+    strategy = MixtureOfAgents([[adder()] * 3, [adder()] * 2], adder("last"), answer=RULE)
+    result = strategy.solve(PROMPT)
+    assert result.text == "9" and result.usage.calls == 6 and result.sequence.prompt == PROMPT
+    assert [c.key for c in result.candidates] == ["4", "4", "9"]
+    assert {row.path for row in result.trace.rows} == {
+        "0/layer/0/0", "0/layer/0/1", "0/layer/0/2", "0/layer/1/0", "0/layer/1/1", "0/aggregate",
+    }  # fmt: skip
+
+
+def test_a_strategy_may_be_an_agent() -> None:
+    inner: Generator = MajorityVote(says("5"), 3, answer=RULE)
+    result = MixtureOfAgents([[inner, says("2")]], adder(), answer=RULE).solve(PROMPT)
+    assert result.text == "8" and result.usage.calls == 5
+
+
+@pytest.mark.parametrize("calls", range(7))
+def test_when_calls_run_out_the_newest_whole_response_is_returned(calls: int) -> None:
+    strategy = MixtureOfAgents([[adder()] * 3, [adder()] * 2], adder("last"), answer=RULE)
+    result = strategy.solve(PROMPT, budget={"calls": calls})
+    # With fewer responses to read the sums are smaller; what comes out is the newest that there is.
+    expected = ["", "1", "1", "1", "4", "4", "9"][calls]
+    assert result.usage.calls <= calls and result.exhausted == (calls < 6)
+    assert result.text == expected
+
+
+def test_the_prompt_carries_the_public_data_and_the_task() -> None:
+    asked = synthesis(PROMPT, ["one", "two"])
+    assert asked.public == PROMPT.public and asked.problem_id == "p"
+    assert "Sum?" in asked.messages[0].content and "Response 2:\ntwo" in asked.messages[0].content
+
+
+def test_layers_without_agents_are_refused() -> None:
+    for layers in ([], [[adder()], []]):
+        with pytest.raises(InputError, match="at least one agent in each"):
+            MixtureOfAgents(layers, adder())
+
+
+class TestMixtureOfAgents(StrategyLaws):
+    def make(self) -> Strategy:
+        return MixtureOfAgents([[numbers(), numbers()], [numbers()]], numbers(), answer=last_word)
