@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Ordered
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 from metagen.budget import DIMENSIONS, Budget
 from metagen.errors import DataError, UnsupportedError
 from metagen.experiments import registry
 from metagen.experiments.asked import Asked
+from metagen.experiments.registry import Section
 from metagen.experiments.specs import (
     Experiment,
     OrmSpec,
     PartSpec,
     PrmSpec,
-    made_of,
 )
 from metagen.experiments.survey import survey
 from metagen.generators.base import Generator
@@ -54,12 +55,18 @@ def configurations(experiment: Experiment) -> tuple[Configuration, ...]:
     cells = []
     for generator, strategy in product(experiment.grid.generators, experiment.grid.strategies):
         spec = experiment.strategies[strategy]
-        takes_n = "n" in registry.parameters("strategies", spec.kind)
-        for n in experiment.grid.n if takes_n else [None]:
+        for n in _sizes(spec, experiment.grid.n):
             name = f"{generator}/{strategy}" + (f"@{n}" if n is not None else "")
             verifier = getattr(spec, "verifier", None)
             cells.append(Configuration(name, generator, strategy, spec.kind, n, verifier))
     return tuple(cells)
+
+
+def _sizes(spec: PartSpec, grid: Ordered[int]) -> Ordered[int | None]:
+    """The n that a strategy is run with: its own, or else those of the grid; None for a strategy without n."""
+    if (own := getattr(spec, "n", None)) is not None:
+        return [own]
+    return grid if "n" in registry.parameters("strategies", spec.kind) else [None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +87,70 @@ class Setup:
     asked: Asked
 
     def strategy(self, configuration: Configuration) -> Strategy:
-        """A configuration's strategy, with its generator, n, verifier and the task's answer rule filled in."""
-        spec = self.experiment.strategies[configuration.strategy]
-        parts: dict[str, Any] = {
-            "generator": self.generators[configuration.generator],
-            "answer": self.task.answer,
-        }
-        if configuration.n is not None:
-            parts["n"] = configuration.n
-        if configuration.verifier is not None:
-            parts["verifier"] = self.verifiers[configuration.verifier]
-        strategy: Strategy = registry.make("strategies", spec.kind, spec.options(), parts)
+        """A configuration's strategy, with its generator, n, other parts and the task's answer rule filled in."""
+        return self._strategy(
+            configuration.strategy, self.generators[configuration.generator], configuration.n
+        )
+
+    def _strategy(self, name: str, generator: Generator, n: int | None) -> Strategy:
+        spec = self.experiment.strategies[name]
+        over = getattr(spec, "over", None)
+        below = generator if over is None else self._strategy(over, generator, self._own_n(over))
+        parts: dict[str, Any] = {"generator": below, "answer": self.task.answer}
+        if n is not None:
+            parts["n"] = n
+        made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
+        for field, section in spec.uses.items():
+            named = getattr(spec, field)
+            if section in made and named is not None:
+                some = isinstance(named, tuple)
+                parts[field] = [made[section][one] for one in named] if some else made[section][named]
+        options = {name: value for name, value in spec.options().items() if name != "n"}
+        strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
         return strategy
+
+    def _own_n(self, name: str) -> int | None:
+        return getattr(self.experiment.strategies[name], "n", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Names of what the grid needs: engines and generators in the order of the file, verifiers after their parts."""
+
+    engines: tuple[str, ...]
+    generators: tuple[str, ...]
+    verifiers: tuple[str, ...]
+    #: Of the verifiers, those that strategies name.
+    judging: frozenset[str]
+
+    @classmethod
+    def of(cls, experiment: Experiment, cells: Iterable[Configuration]) -> Self:
+        """Whatever a cell names, and whatever that is made of."""
+        found: dict[Section, list[str]] = {"strategies": [], "generators": [], "verifiers": [], "engines": []}
+        parts: Mapping[Section, Mapping[str, PartSpec]] = {
+            "strategies": experiment.strategies, "generators": experiment.generators,
+            "verifiers": experiment.verifiers, "engines": experiment.engines,
+        }  # fmt: skip
+
+        def need(section: Section, name: str) -> None:
+            if name in found[section]:
+                return
+            for below in found:
+                for part in parts[section][name].named(below):
+                    need(below, part)
+            found[section].append(name)
+
+        for cell in cells:
+            need("generators", cell.generator)
+            need("strategies", cell.strategy)
+
+        def ordered(section: Section) -> tuple[str, ...]:
+            return tuple(name for name in parts[section] if name in found[section])
+
+        judging = {v for s in found["strategies"] for v in experiment.strategies[s].named("verifiers")}
+        return cls(
+            ordered("engines"), ordered("generators"), tuple(found["verifiers"]), frozenset(judging)
+        )
 
 
 @contextmanager
@@ -106,30 +165,23 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
     task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
     found, asked = survey(task), Asked(task)
     with ExitStack() as stack:
-        engines = _engines(experiment, cells, stack)
-        generators = {
-            name: _generator(experiment, name, engines)
-            for name in experiment.generators
-            if any(cell.generator == name for cell in cells)
-        }
+        needed = Needed.of(experiment, cells)
+        engines = _engines(experiment, needed, stack)
+        generators = {name: _generator(experiment, name, engines) for name in needed.generators}
         _enough(generators, cells, task)
         _bounded(generators, experiment.budget, found.first)
-        verifiers = _verifiers(experiment, cells, engines, task, _grade(task, asked))
+        verifiers = _verifiers(experiment, needed, engines, generators, task, _grade(task, asked))
         setup = Setup(experiment, task, engines, generators, verifiers, cells, found.problems, asked)
         for cell in cells:
             setup.strategy(cell)
         yield setup
 
 
-def _engines(experiment: Experiment, cells: tuple[Configuration, ...], stack: ExitStack) -> dict[str, Engine]:
-    """The engines that the cells use, opened. Those of this machine divide its cores among them."""
-    users: list[PartSpec] = [experiment.generators[cell.generator] for cell in cells]
-    users += [experiment.verifiers[name] for name in _judging(experiment, cells)]
-    used = {getattr(user, field, None) for user in users for field in ("engine", "reference")}
-    names = [name for name in experiment.engines if name in used]
-    threads = max(1, _cores() // max(1, len(names)))
+def _engines(experiment: Experiment, needed: Needed, stack: ExitStack) -> dict[str, Engine]:
+    """The engines that are needed, opened. Those of this machine divide its cores among them."""
+    threads = max(1, _cores() // max(1, len(needed.engines)))
     engines = {}
-    for name in names:
+    for name in needed.engines:
         spec = experiment.engines[name]
         engine: Engine = registry.make("engines", spec.kind, spec.options(), {"threads": threads})
         engines[name] = stack.enter_context(engine)
@@ -150,52 +202,38 @@ def _generator(experiment: Experiment, name: str, engines: Mapping[str, Engine])
     return generator
 
 
-def _judging(experiment: Experiment, cells: tuple[Configuration, ...]) -> list[str]:
-    """The verifiers that the cells need, after those that they are made of."""
-    found: list[str] = []
-
-    def need(name: str) -> None:
-        for member in made_of(experiment.verifiers[name]):
-            need(member)
-        if name not in found:
-            found.append(name)
-
-    for cell in cells:
-        if cell.verifier is not None:
-            need(cell.verifier)
-    return found
-
-
 def _verifiers(
     experiment: Experiment,
-    cells: tuple[Configuration, ...],
+    needed: Needed,
     engines: Mapping[str, Engine],
+    generators: Mapping[str, Generator],
     task: Task,
     grade: Grade,
 ) -> dict[str, Verifier]:
-    """Those that a configuration uses, in the order of the file."""
+    """Those that strategies name, in the order of the file."""
     made: dict[str, Verifier] = {}
     parts: dict[str, Any] = {"grade": grade, "program": getattr(task, "program", None)}
-    for name in _judging(experiment, cells):
+    for name in needed.verifiers:
         if "sandbox" in registry.parameters("verifiers", experiment.verifiers[name].kind):
             parts.setdefault("sandbox", _sandbox())
-        made[name] = _verifier(experiment, name, engines, parts, made)
-    chosen = {cell.verifier for cell in cells}
-    return {name: made[name] for name in experiment.verifiers if name in chosen}
+        made[name] = _verifier(experiment, name, engines, generators, parts, made)
+    return {name: made[name] for name in experiment.verifiers if name in needed.judging}
 
 
 def _verifier(
     experiment: Experiment,
     name: str,
     engines: Mapping[str, Engine],
+    generators: Mapping[str, Generator],
     given: Mapping[str, Any],
     made: Mapping[str, Verifier],
 ) -> Verifier:
     spec = experiment.verifiers[name]
-    parts = {**given, "name": name, "members": [made[member] for member in made_of(spec)]}
-    for field in ("engine", "reference"):
-        if (engine := getattr(spec, field, None)) is not None:
-            parts[field] = engines[engine]
+    parts = {**given, "name": name, "members": [made[member] for member in spec.named("verifiers")]}
+    there: Mapping[str, Mapping[str, Any]] = {"engines": engines, "generators": generators}
+    for field, section in spec.uses.items():
+        if section in there and (named := getattr(spec, field)) is not None:
+            parts[field] = there[section][named]
     if isinstance(spec, PrmSpec | OrmSpec):
         # None: as the model's config.json names them.
         parts["tags"] = spec.tags.tags if spec.tags else None

@@ -6,7 +6,6 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping
 from itertools import product
-from pathlib import Path as File
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,7 +17,6 @@ from metagen.experiments.source import Fault, Path, Source, assigned, dotted, ne
 from metagen.experiments.specs import (
     UNIONS,
     Context,
-    EnsembleSpec,
     OrmSpec,
     PartSpec,
     PlainStrategySpec,
@@ -27,7 +25,6 @@ from metagen.experiments.specs import (
     RecordedSpec,
     ReplaySpec,
     TorchSpec,
-    made_of,
 )
 from metagen.generators import tiny
 from metagen.verifiers.published import layout_of
@@ -50,7 +47,6 @@ class Combinations:
         yield from self._numbers()
         for generator, strategy in product(self._chosen("generators"), self._chosen("strategies")):
             yield from self._pair(generator, strategy)
-        yield from self._pools()
 
     # -- what there is -------------------------------------------------------------------------------
 
@@ -130,30 +126,44 @@ class Combinations:
                 yield self._fault(("verifiers", name, "engine"), reason, value=verifier.engine)
 
     def _circles(self) -> Iterator[Fault]:
-        """No verifier is made of itself."""
-        for name, spec in self.verifiers.items():
-            seen, waiting = set[str](), list(made_of(spec))
-            while waiting:
-                member = waiting.pop()
-                if member not in seen:
-                    seen.add(member)
-                    waiting += made_of(self.verifiers.get(member))
-            if name in seen:
-                field = "members" if isinstance(spec, EnsembleSpec) else "verifier"
-                reason = f"{name!r} is made of itself, by way of {', '.join(sorted(seen))}; leave one out"
-                yield self._fault(("verifiers", name, field), reason)
+        """No verifier is made of itself, and no strategy stands over itself."""
+        sections: tuple[tuple[Section, dict[str, PartSpec]], ...] = (
+            ("verifiers", self.verifiers), ("strategies", self.strategies),
+        )  # fmt: skip
+        for section, parts in sections:
+            for name, spec in parts.items():
+                seen, waiting = set[str](), list(spec.named(section))
+                while waiting:
+                    member = waiting.pop()
+                    if member not in seen:
+                        seen.add(member)
+                        waiting += parts[member].named(section) if member in parts else ()
+                if name in seen:
+                    field = next(f for f, of in spec.uses.items() if of == section and getattr(spec, f))
+                    reason = f"{name!r} is made of itself, by way of {', '.join(sorted(seen))}; leave one out"
+                    yield self._fault((section, name, field), reason)
 
     def _numbers(self) -> Iterator[Fault]:
         """Strategies over n samples have their n."""
+        for name in self._chosen("strategies"):
+            over = getattr(self.strategies[name], "over", None)
+            if over in self.strategies and self._takes(over, "n") and not self._own_n(over):
+                reason = f"missing; {name!r} stands over it, and the n of the grid are its own"
+                yield self._fault(("strategies", over, "n"), reason)
         grid = self.source.data.get("grid")
         if isinstance(grid, dict) and grid.get("n"):
             return
-        over_n = [name for name in self._chosen("strategies") if self._takes(name, "n")]
+        over_n = [
+            name for name in self._chosen("strategies") if self._takes(name, "n") and not self._own_n(name)
+        ]
         if over_n:
             yield self._fault(
                 ("grid", "n"),
                 f"missing; {', '.join(over_n)} need a list of integers ≥ 1, such as n: [1, 4, 16]",
             )
+
+    def _own_n(self, strategy: str) -> bool:
+        return getattr(self.strategies[strategy], "n", None) is not None
 
     def _takes(self, strategy: str, parameter: str) -> bool:
         try:
@@ -193,17 +203,3 @@ class Combinations:
             return bool(getattr(registry.find("generators", spec.kind), "independent", True))
         except ConfigError:
             return True
-
-    def _pools(self) -> Iterator[Fault]:
-        """Recorded pools answer the problems of the data set that they were recorded on."""
-        task = self.source.data.get("task")
-        kind = task.get("kind") if isinstance(task, dict) else None
-        if kind != "arithmetic":
-            return
-        for name in self._chosen("generators"):
-            spec = self.generators[name]
-            if isinstance(spec, ReplaySpec):
-                reason = (
-                    f"this task has not the problems of {File(spec.path).name!r}; expected one of kind jsonl"
-                )
-                yield self._fault(("generators", name, "kind"), reason, value="replay")

@@ -45,6 +45,13 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "majority": "metagen.strategies.parallel:MajorityVote",
         "best_of_n": "metagen.strategies.parallel:BestOfN",
         "weighted": "metagen.strategies.parallel:WeightedVote",
+        "soft_best_of_n": "metagen.strategies.parallel:SoftBestOfN",
+        "borda": "metagen.strategies.parallel:BordaVote",
+        "rejection": "metagen.strategies.rejection:RejectionSampling",
+        "mbr": "metagen.experiments.composed:mbr",
+        "universal": "metagen.strategies.universal:UniversalSelfConsistency",
+        "knockout": "metagen.experiments.composed:knockout",
+        "mixture": "metagen.experiments.composed:mixture",
     },
     "task": {
         "arithmetic": "metagen.tasks.embedded:ArithmeticTask",

@@ -74,7 +74,8 @@ class Work:
 
     def _pooled(self, configuration: Configuration) -> bool:
         generator = self.setup.generators[configuration.generator]
-        return not self.budget and configuration.kind in POOLABLE and generator.independent
+        plain = getattr(self.experiment.strategies[configuration.strategy], "over", None) is None
+        return not self.budget and configuration.kind in POOLABLE and plain and generator.independent
 
     def _pools(self) -> Iterator[Pool]:
         for name, generator in self.setup.generators.items():
@@ -86,7 +87,7 @@ class Work:
 
     def _lines(self) -> Iterator[Line]:
         for c in self.setup.configurations:
-            oracle = c.verifier is not None and self.setup.verifiers[c.verifier].oracle
+            oracle = self.setup.strategy(c).oracle
             yield Line(c.name, c.generator, c.strategy, c.kind, c.n, c.verifier, oracle, self._pooled(c))
 
     def state(self, status: Status) -> State:

@@ -1,0 +1,83 @@
+"""Strategies with parts that an experiment file describes in a few words: utilities, judges, layers of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+from typing import Any
+
+from metagen.errors import InputError
+from metagen.experiments.specs.strategies import UtilitySpec
+from metagen.generators.base import Generator
+from metagen.strategies.knockout import KnockOutTournament
+from metagen.strategies.mixture import MixtureOfAgents
+from metagen.strategies.parallel import MBR
+from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, TournamentVerifier
+from metagen.verifiers.utility.base import Utility
+from metagen.verifiers.utility.exact import ExactAnswer
+from metagen.verifiers.utility.pruning import ConfidencePruning
+
+
+def mbr(
+    generator: Generator,
+    n: int,
+    *,
+    utility: UtilitySpec,
+    verifier: Verifier | None = None,
+    judge: Verifier | None = None,
+    answer: AnswerRule,
+) -> MBR:
+    """Minimum Bayes risk under a utility that is described. judge: for preferences, a tournament."""
+    made = _utility(utility, answer, judge)
+    if utility.prune is not None:
+        made = ConfidencePruning(made, alpha=utility.prune)
+    return MBR(generator, n, utility=made, verifier=verifier, answer=answer)
+
+
+def knockout(
+    generator: Generator, n: int, *, judge: Verifier, answer: AnswerRule | None = None
+) -> KnockOutTournament:
+    """A knock-out tournament by the judge of a verifier of kind `tournament`."""
+    return KnockOutTournament(generator, n, judge=_pairwise(judge), answer=answer)
+
+
+def mixture(
+    generator: Generator, agents: Ordered[Generator], *, layers: int = 1, answer: AnswerRule | None = None
+) -> MixtureOfAgents:
+    """So many layers of the same agents; the generator has the last word."""
+    return MixtureOfAgents([agents] * layers, generator, answer=answer)
+
+
+def _utility(spec: UtilitySpec, answer: AnswerRule, judge: Verifier | None) -> Utility:
+    if spec.kind == "exact":
+        return ExactAnswer(answer)
+    if spec.kind == "preference":
+        if judge is None:
+            raise InputError(
+                "a utility of kind preference needs judge:, the name of a verifier of kind tournament"
+            )
+        return PreferenceUtility(_pairwise(judge))
+    options: dict[str, Any] = {"answer": answer if spec.of == "answer" else None}
+    if spec.aggregate:
+        options["aggregate"] = True
+    return _measures()[spec.kind](**options)
+
+
+def _measures() -> dict[str, Callable[..., Utility]]:
+    """The measures of texts; their libraries are imported here, when one is asked for."""
+    from metagen.verifiers.utility.bleu import BLEU
+    from metagen.verifiers.utility.chrf import ChrF
+    from metagen.verifiers.utility.edit import EditSimilarity
+    from metagen.verifiers.utility.rouge import RougeL
+    from metagen.verifiers.utility.token_f1 import TokenF1
+
+    return {"bleu": BLEU, "chrf": ChrF, "edit": EditSimilarity, "rouge_l": RougeL, "token_f1": TokenF1}
+
+
+def _pairwise(judge: Verifier) -> PairwiseJudge:
+    if not isinstance(judge, TournamentVerifier):
+        raise InputError(
+            f"judge: {judge.name!r} does not compare pairs; expected a verifier of kind tournament"
+        )
+    return judge.judge

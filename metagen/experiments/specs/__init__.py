@@ -1,0 +1,53 @@
+"""An experiment as a value: one pydantic model for each kind of part."""
+
+from metagen.experiments.specs.engines import TorchSpec
+from metagen.experiments.specs.experiment import (
+    SECTIONS,
+    UNIONS,
+    BudgetSpec,
+    ExecutorSpec,
+    Experiment,
+    GridSpec,
+)
+from metagen.experiments.specs.fields import Context, Expects
+from metagen.experiments.specs.generators import EngineGeneratorSpec, PluginGeneratorSpec, ReplaySpec
+from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec
+from metagen.experiments.specs.strategies import PlainStrategySpec, PluginStrategySpec, ScoredStrategySpec
+from metagen.experiments.specs.tasks import ArithmeticSpec, JsonlSpec
+from metagen.experiments.specs.verifiers import (
+    CalibratedSpec,
+    EnsembleSpec,
+    OrmSpec,
+    PluginVerifierSpec,
+    PrmSpec,
+    RecordedSpec,
+)
+
+__all__ = [
+    "SECTIONS",
+    "UNIONS",
+    "ArithmeticSpec",
+    "BudgetSpec",
+    "CalibratedSpec",
+    "Context",
+    "EngineGeneratorSpec",
+    "EnsembleSpec",
+    "ExecutorSpec",
+    "Expects",
+    "Experiment",
+    "GridSpec",
+    "JsonlSpec",
+    "OrmSpec",
+    "PartSpec",
+    "PlainStrategySpec",
+    "PluginGeneratorSpec",
+    "PluginSpec",
+    "PluginStrategySpec",
+    "PluginVerifierSpec",
+    "PrmSpec",
+    "RecordedSpec",
+    "ReplaySpec",
+    "ScoredStrategySpec",
+    "Spec",
+    "TorchSpec",
+]

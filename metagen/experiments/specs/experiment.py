@@ -1,0 +1,181 @@
+"""The experiment as a whole: which kinds there are, and the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from metagen.budget import Budget
+from metagen.experiments import registry
+from metagen.experiments.registry import Section
+from metagen.experiments.specs.engines import TorchSpec
+from metagen.experiments.specs.fields import (
+    Amount,
+    Count,
+    GeneratorName,
+    Integer,
+    Name,
+    Quantity,
+    StrategyName,
+    distinct,
+    some,
+)
+from metagen.experiments.specs.generators import EngineGeneratorSpec, PluginGeneratorSpec, ReplaySpec
+from metagen.experiments.specs.parts import PluginSpec, Spec
+from metagen.experiments.specs.strategies import (
+    BordaSpec,
+    KnockOutSpec,
+    MBRSpec,
+    MixtureSpec,
+    PlainStrategySpec,
+    PluginStrategySpec,
+    RejectionSpec,
+    ScoredStrategySpec,
+    SoftBestSpec,
+    UniversalSpec,
+    VoteSpec,
+)
+from metagen.experiments.specs.tasks import (
+    ArithmeticSpec,
+    CRUXEvalSpec,
+    JsonlSpec,
+    MBPPSpec,
+    ProgramsSpec,
+    PublicSpec,
+    TableSpec,
+)
+from metagen.experiments.specs.verifiers import (
+    CalibratedSpec,
+    EnsembleSpec,
+    ImplicitSpec,
+    JudgeSpec,
+    OracleSpec,
+    OrmSpec,
+    PluginVerifierSpec,
+    PrmSpec,
+    PublicTestsSpec,
+    RecordedSpec,
+    TournamentSpec,
+)
+
+SECTIONS: Final = ("engines", "generators", "verifiers", "strategies")
+
+
+def _kind(section: Section, default: str | None = None) -> Callable[[Any], str | None]:
+    """The tag of a definition: its kind, or `plugin`."""
+
+    def tag(value: Any) -> str | None:
+        kind = value.get("kind", default) if isinstance(value, Mapping) else getattr(value, "kind", None)
+        if not isinstance(kind, str):
+            return None
+        return "plugin" if registry.external(section, kind) else kind
+
+    return tag
+
+
+EngineSpec = Annotated[
+    Annotated[TorchSpec, Tag("torch")] | Annotated[PluginSpec, Tag("plugin")],
+    Discriminator(_kind("engines")),
+]
+GeneratorSpec = Annotated[
+    Annotated[EngineGeneratorSpec, Tag("engine")]
+    | Annotated[ReplaySpec, Tag("replay")]
+    | Annotated[PluginGeneratorSpec, Tag("plugin")],
+    Discriminator(_kind("generators", default="engine")),
+]
+VerifierSpec = Annotated[
+    Annotated[PrmSpec, Tag("prm")]
+    | Annotated[ImplicitSpec, Tag("implicit")]
+    | Annotated[OrmSpec, Tag("orm")]
+    | Annotated[OracleSpec, Tag("oracle")]
+    | Annotated[RecordedSpec, Tag("recorded")]
+    | Annotated[PublicTestsSpec, Tag("public_tests")]
+    | Annotated[JudgeSpec, Tag("judge")]
+    | Annotated[TournamentSpec, Tag("tournament")]
+    | Annotated[EnsembleSpec, Tag("ensemble")]
+    | Annotated[CalibratedSpec, Tag("calibrated")]
+    | Annotated[PluginVerifierSpec, Tag("plugin")],
+    Discriminator(_kind("verifiers")),
+]
+AnyStrategySpec = Annotated[
+    Annotated[PlainStrategySpec, Tag("sample")]
+    | Annotated[PlainStrategySpec, Tag("greedy")]
+    | Annotated[VoteSpec, Tag("majority")]
+    | Annotated[ScoredStrategySpec, Tag("best_of_n")]
+    | Annotated[ScoredStrategySpec, Tag("weighted")]
+    | Annotated[SoftBestSpec, Tag("soft_best_of_n")]
+    | Annotated[BordaSpec, Tag("borda")]
+    | Annotated[RejectionSpec, Tag("rejection")]
+    | Annotated[MBRSpec, Tag("mbr")]
+    | Annotated[UniversalSpec, Tag("universal")]
+    | Annotated[KnockOutSpec, Tag("knockout")]
+    | Annotated[MixtureSpec, Tag("mixture")]
+    | Annotated[PluginStrategySpec, Tag("plugin")],
+    Discriminator(_kind("strategies")),
+]
+TaskSpec = Annotated[
+    Annotated[ArithmeticSpec, Tag("arithmetic")]
+    | Annotated[ProgramsSpec, Tag("programs")]
+    | Annotated[JsonlSpec, Tag("jsonl")]
+    | Annotated[TableSpec, Tag("table")]
+    | Annotated[PublicSpec, Tag("gsm8k")]
+    | Annotated[PublicSpec, Tag("math")]
+    | Annotated[PublicSpec, Tag("aime")]
+    | Annotated[PublicSpec, Tag("humaneval")]
+    | Annotated[MBPPSpec, Tag("mbpp")]
+    | Annotated[CRUXEvalSpec, Tag("cruxeval")]
+    | Annotated[PluginSpec, Tag("plugin")],
+    Discriminator(_kind("task")),
+]
+UNIONS: Final[Mapping[Section, Any]] = {
+    "engines": EngineSpec,
+    "generators": GeneratorSpec,
+    "verifiers": VerifierSpec,
+    "strategies": AnyStrategySpec,
+    "task": TaskSpec,
+}
+
+
+class GridSpec(Spec):
+    """What is run: every generator with every strategy, at every n. Without names, all that are defined."""
+
+    generators: Annotated[tuple[GeneratorName, ...], AfterValidator(some), AfterValidator(distinct)]
+    strategies: Annotated[tuple[StrategyName, ...], AfterValidator(some), AfterValidator(distinct)]
+    n: Annotated[tuple[Count, ...], AfterValidator(distinct)] = ()
+
+
+class ExecutorSpec(Spec):
+    """How the experiment is run; none of it changes a result."""
+
+    #: Problems in work at a time.
+    concurrency: Count = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpec(Budget):
+    """A Budget as read from outside."""
+
+    generated: Amount | None = None
+    prefilled: Amount | None = None
+    calls: Amount | None = None
+    flops: Quantity | None = None
+    money: Quantity | None = None
+    seconds: Quantity | None = None
+
+
+class Experiment(Spec):
+    """One experiment: what is asked, of what, how, and at which cost. `budget` is for each problem."""
+
+    name: Name
+    seed: Integer = 0
+    task: TaskSpec
+    engines: dict[Name, EngineSpec] = Field(default={})
+    generators: Annotated[dict[Name, GeneratorSpec], AfterValidator(some)]
+    verifiers: dict[Name, VerifierSpec] = Field(default={})
+    strategies: Annotated[dict[Name, AnyStrategySpec], AfterValidator(some)]
+    grid: GridSpec
+    budget: BudgetSpec | None = None
+    executor: ExecutorSpec = ExecutorSpec()

@@ -1,0 +1,152 @@
+"""Tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from metagen.experiments.specs.fields import (
+    Amount,
+    Count,
+    Expects,
+    FileName,
+    Integer,
+    Pattern,
+    Switch,
+    Text,
+    distinct,
+    some,
+    template,
+)
+from metagen.experiments.specs.parts import PartSpec, Spec
+from metagen.tasks.records import Hub
+
+
+class ArithmeticSpec(PartSpec):
+    """The embedded task: `per_level` problems of each level."""
+
+    kind: Literal["arithmetic"]
+    split: Literal["train", "validation", "test"] = "test"
+    levels: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=6), Expects("a level from 1 to 6")], ...],
+        AfterValidator(some),
+        AfterValidator(distinct),
+    ] = (1, 2, 3, 4, 5, 6)
+    per_level: Count = 20
+    form: Literal["steps", "direct"] = "steps"
+    seed: Integer = 0
+    limit: Count | None = None
+
+
+class ProgramsSpec(PartSpec):
+    """The embedded task of programs from examples."""
+
+    kind: Literal["programs"]
+    split: Literal["train", "validation", "test"] = "test"
+    levels: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=4), Expects("a level from 1 to 4")], ...],
+        AfterValidator(some),
+        AfterValidator(distinct),
+    ] = (1, 2, 3, 4)
+    per_level: Count = 20
+    seed: Integer = 0
+    limit: Count | None = None
+
+
+class AnswersSpec(PartSpec):
+    """How the answers of a task are read and told apart: as numbers, or as mathematics of any kind."""
+
+    by_hand = frozenset({"answer", "percent"})
+    answer: Literal["number", "math"] = "number"
+    percent: Literal["hundredths", "dropped"] = "hundredths"
+    pattern: Pattern | None = None
+
+    def options(self) -> dict[str, Any]:
+        given = {name: value for name, value in super().options().items() if value is not None}
+        if self.answer == "number":
+            return given
+        from metagen.verifiers.math import MathRule
+
+        return given | {"answer": MathRule(given.pop("pattern", None), percent=self.percent)}
+
+
+class JsonlSpec(AnswersSpec):
+    """Problems from a JSONL file, one a line; the fields are those of JsonlTask."""
+
+    kind: Literal["jsonl"]
+    path: FileName
+    fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
+    prompt: Annotated[Text, AfterValidator(template)] = "{question}\n"
+    reference: Pattern | None = None
+    delimiter: Text = "\n"
+    limit: Count | None = None
+
+
+class HubSpec(Spec):
+    """A data set that the library `datasets` loads."""
+
+    name: Text
+    config: Text | None = None
+    split: Text = "test"
+    revision: Text | None = None
+
+
+class SourceSpec(PartSpec):
+    """A task whose problems come from a local file (`path`), or from a data set on the hub."""
+
+    by_hand = frozenset({"path", "hub", "answer", "percent"})
+    path: FileName | None = None
+    hub: HubSpec | None = None
+    limit: Count | None = None
+
+    def options(self) -> dict[str, Any]:
+        given = {name: value for name, value in super().options().items() if value is not None}
+        source = self.path if self.hub is None else Hub(**self.hub.model_dump())
+        return given if source is None else given | {"source": source}
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.path is not None and self.hub is not None:
+            raise ValueError("there are a path and a hub; give one of them")
+        return self
+
+
+class TableSpec(SourceSpec, AnswersSpec):
+    """Problems from a Parquet, CSV or TSV file, one a row; the other fields are those of JsonlSpec."""
+
+    kind: Literal["table"]
+    fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
+    prompt: Annotated[Text, AfterValidator(template)] = "{question}\n"
+    reference: Pattern | None = None
+    delimiter: Text = "\n"
+
+    @model_validator(mode="after")
+    def _some_source(self) -> Self:
+        if self.path is None and self.hub is None:
+            raise ValueError("there is no source; give path, a file, or hub, a data set")
+        return self
+
+
+class PublicSpec(SourceSpec):
+    """A public data set; without a source it is fetched from where it is published."""
+
+    kind: Literal["gsm8k", "math", "aime", "humaneval"]
+    form: Literal["chat", "few_shot"] = "chat"
+
+
+class MBPPSpec(SourceSpec):
+    """MBPP; `shown` of its assertions are public tests."""
+
+    kind: Literal["mbpp"]
+    form: Literal["chat", "few_shot"] = "chat"
+    shown: Amount = 3
+    challenge: Switch = False
+
+
+class CRUXEvalSpec(SourceSpec):
+    """CRUXEval: predict the output of a function, or an input."""
+
+    kind: Literal["cruxeval"]
+    form: Literal["chat", "few_shot"] = "chat"
+    mode: Literal["output", "input"] = "output"

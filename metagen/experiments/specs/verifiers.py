@@ -1,0 +1,177 @@
+"""Verifiers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from metagen.experiments.specs.fields import (
+    Amount,
+    Count,
+    EngineName,
+    Expects,
+    Quantity,
+    Switch,
+    Text,
+    VerifierName,
+    distinct,
+    some,
+)
+from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
+from metagen.verifiers.published import LAYOUTS
+from metagen.verifiers.reward import Aggregation, Tags
+
+LayoutName = Annotated[Literal[*LAYOUTS], Expects(f"one of the layouts {', '.join(LAYOUTS)}")]  # type: ignore[valid-type]  # the names of a table
+Delimiter = Annotated[str, Field(min_length=1), Expects("the text that ends a step")]
+
+
+class TagsSpec(Spec):
+    """The tokens by which a reward model speaks; by default those that its config.json names."""
+
+    tag: Text
+    positive: Text
+    negative: Text
+    delimiter: Text = "\n"
+
+    @property
+    def tags(self) -> Tags:
+        return Tags(**self.model_dump())
+
+
+class OrmSpec(PartSpec):
+    """An outcome reward model. layout: by default, what its config.json names."""
+
+    uses = naming(engine="engines")
+    by_hand = frozenset({"tags"})
+    kind: Literal["orm"]
+    engine: EngineName
+    tags: TagsSpec | None = None
+    layout: LayoutName | None = None
+
+
+class PrmSpec(PartSpec):
+    """A process reward model; `aggregation` makes one value of those of the steps.
+
+    layout: by default, what its config.json names. delimiter: what ends a step, if not what the layout has.
+    """
+
+    uses = naming(engine="engines")
+    by_hand = frozenset({"tags"})
+    kind: Literal["prm"]
+    engine: EngineName
+    tags: TagsSpec | None = None
+    layout: LayoutName | None = None
+    delimiter: Delimiter | None = None
+    aggregation: Aggregation = "last"
+
+
+class ImplicitSpec(PartSpec):
+    """A process reward that is the log-ratio of two language models."""
+
+    uses = naming(engine="engines", reference="engines")
+    kind: Literal["implicit"]
+    engine: EngineName
+    reference: EngineName
+    beta: Annotated[float, Field(gt=0), Expects("a number > 0")]
+    delimiter: Delimiter = "\n"
+    cumulative: Switch = False
+    aggregation: Aggregation = "last"
+
+
+class OracleSpec(PartSpec):
+    """The task's grader as a verifier: for upper bounds."""
+
+    kind: Literal["oracle"]
+
+
+class RecordedSpec(PartSpec):
+    """Scores that were recorded with a pool, under `scores.NAME` of the generator's fields."""
+
+    kind: Literal["recorded"]
+    score: Text
+
+    def options(self) -> dict[str, Any]:
+        return {"name": self.score}
+
+
+class PublicTestsSpec(PartSpec):
+    """The share of a problem's public tests that a program passes, in a sandbox; with words on what failed."""
+
+    kind: Literal["public_tests"]
+    #: Of one execution: seconds of wall clock, and bytes.
+    wall: Annotated[float, Field(gt=0), Expects("a number of seconds > 0")] | None = None
+    memory: Count | None = None
+
+    def options(self) -> dict[str, Any]:
+        given = {name: value for name in ("wall", "memory") if (value := getattr(self, name)) is not None}
+        if not given:
+            return {}
+        from metagen.verifiers.code.limits import Limits
+
+        return {"limits": Limits(**given)}
+
+
+class WordingSpec(PartSpec):
+    """What judges are asked, in other words than their own, and how they come to a verdict."""
+
+    uses = naming(engine="engines")
+    engine: EngineName
+    template: Text | None = None
+    labels: Annotated[dict[Text, Annotated[float, Expects("a number")]], AfterValidator(some)] | None = None
+    cue: Text | None = None
+    join: Text | None = None
+    chat: Switch | None = None
+    #: Written before the verdict, which is averaged over them.
+    critiques: Amount = 0
+    temperature: Annotated[float, Field(ge=0), Expects("a number ≥ 0 (0 is greedy)")] = 1.0
+    max_tokens: Count = 512
+    normalise: Switch = True
+
+    def options(self) -> dict[str, Any]:
+        return {name: value for name, value in super().options().items() if value is not None}
+
+
+class JudgeSpec(WordingSpec):
+    """A generative verifier: the probability of a label, or a rating from 1 to 5."""
+
+    kind: Literal["judge"]
+    ask: Literal["correct", "rubric"] = "correct"
+
+
+class TournamentSpec(WordingSpec):
+    """Candidates compared in pairs, in both orders."""
+
+    kind: Literal["tournament"]
+    meetings: Count | None = None
+    merge: Literal["mean", "log-odds"] = "mean"
+    strengths: Literal["win_rate", "bradley_terry"] = "win_rate"
+
+
+class EnsembleSpec(PartSpec):
+    """Several verifiers as one."""
+
+    uses = naming(members="verifiers")
+    kind: Literal["ensemble"]
+    members: Annotated[tuple[VerifierName, ...], AfterValidator(some), AfterValidator(distinct)]
+    combine: Literal["mean", "worst", "uncertainty", "lower-bound"] = "mean"
+    penalty: Quantity = 1.0
+    weights: tuple[Quantity, ...] | None = None
+
+
+class CalibratedSpec(PartSpec):
+    """A verifier whose scores p become σ(logit(p) / temperature + bias)."""
+
+    uses = naming(verifier="verifiers")
+    kind: Literal["calibrated"]
+    verifier: VerifierName
+    temperature: Annotated[float, Field(gt=0), Expects("a number > 0")] = 1.0
+    bias: Annotated[float, Expects("a number")] = 0.0
+    steps: Switch = False
+
+
+class PluginVerifierSpec(PluginSpec):
+    """A verifier of another package."""
+
+    uses = naming(engine="engines")
+    engine: EngineName | None = None

@@ -1,0 +1,128 @@
+"""Strategies of all kinds from a file: they are made of what they name, stand over each other, and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from metagen.cli import app
+from metagen.errors import ConfigError, InputError
+from metagen.experiments import build, schema
+from metagen.strategies.base import Strategy
+from metagen.strategies.mixture import MixtureOfAgents
+from metagen.strategies.parallel import MBR, BestOfN, BordaVote, MajorityVote, SoftBestOfN
+from metagen.strategies.rejection import RejectionSampling
+from metagen.strategies.universal import UniversalSelfConsistency
+from metagen.verifiers.utility.chrf import ChrF
+from metagen.verifiers.utility.pruning import ConfidencePruning
+
+FILE = """\
+name: kinds
+task: {kind: arithmetic, split: validation, levels: [1], per_level: 2}
+engines:
+  small: {kind: torch, model: tiny-0.1m}
+  prm: {kind: torch, model: tiny-prm}
+generators:
+  small: {engine: small, max_tokens: 48}
+  judge: {engine: small, max_tokens: 8, temperature: 0}
+verifiers:
+  prm: {kind: prm, engine: prm}
+strategies:
+  soft: {kind: soft_best_of_n, verifier: prm, beta: 0.1}
+  borda: {kind: borda, verifier: prm, power: 2}
+  first: {kind: rejection, verifier: prm, threshold: 0.9, batch: 2}
+  exact: {kind: mbr, utility: {kind: exact}, verifier: prm}
+  chrf: {kind: mbr, utility: {kind: chrf, aggregate: true, prune: 0.99}}
+  named: {kind: universal, judge: judge}
+  mixed: {kind: mixture, agents: [small, judge], layers: 2}
+  vote: {kind: majority, n: 3}
+  best: {kind: best_of_n, verifier: prm, over: vote}
+grid: {generators: [small], n: [1, 4]}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "kinds.yaml"
+    path.write_text(FILE, "utf-8")
+    return path
+
+
+def made(file: Path, *sets: str) -> dict[str, Strategy]:
+    with build.opened(schema.load(file, sets=sets)) as setup:
+        return {cell.name: setup.strategy(cell) for cell in setup.configurations}
+
+
+def test_strategies_are_made_of_what_they_name(file: Path) -> None:
+    found = made(file)
+    soft, borda, first = found["small/soft@4"], found["small/borda@4"], found["small/first@4"]
+    assert isinstance(soft, SoftBestOfN) and isinstance(borda, BordaVote)
+    assert isinstance(first, RejectionSampling) and (first.threshold, first.batch) == (0.9, 2)
+    chrf, exact = found["small/chrf@4"], found["small/exact@1"]
+    assert isinstance(chrf, MBR) and isinstance(exact, MBR) and exact.verifier is not None
+    pruned = vars(chrf.aggregator)["utility"]
+    assert isinstance(pruned, ConfidencePruning) and isinstance(pruned.utility, ChrF) and pruned.alpha == 0.99
+    assert isinstance(found["small/named@4"], UniversalSelfConsistency)
+    mixed = found["small/mixed"]
+    assert isinstance(mixed, MixtureOfAgents) and [len(layer) for layer in mixed.layers] == [2, 2]
+
+
+def test_a_strategy_stands_over_another_with_an_n_of_its_own(file: Path) -> None:
+    found = made(file)
+    assert "small/vote@3" in found and "small/vote@4" not in found
+    best = found["small/best@4"]
+    assert isinstance(best, BestOfN) and best.n == 4
+    assert isinstance(best.generator, MajorityVote) and best.generator.n == 3
+
+
+def test_only_what_is_needed_is_opened(file: Path) -> None:
+    with build.opened(schema.load(file, sets=["grid.strategies=[vote, named]"])) as setup:
+        assert list(setup.engines) == ["small"] and list(setup.generators) == ["small", "judge"]
+        assert not setup.verifiers
+
+
+def test_they_run_and_are_reported(file: Path, tmp_path: Path) -> None:
+    """All but those that speak to the model in words, which the smallest does not know."""
+    asked = ["run", str(file), "--out", str(tmp_path / "run")]
+    asked += ["--set", "grid.strategies=[soft, borda, first, exact, chrf, vote, best]"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    table = pq.read_table(tmp_path / "run" / "configurations.parquet").to_pydict()
+    assert len(table["configuration"]) == 2 * 6 + 1
+    assert all(0 <= value <= 1 for value in table["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        (
+            "vote: {kind: majority, n: 3}",
+            "vote: {kind: majority}",
+            "strategies.vote.n: missing; 'best' stands over it",
+        ),
+        ("over: vote}", "over: best}", "'best' is made of itself"),
+        ("over: vote}", "over: voet}", "expected one of the strategies"),
+        ("beta: 0.1", "beta: 0", "strategies.soft.beta = 0: expected a number > 0"),
+        ("threshold: 0.9", "threshold: 2", "strategies.first.threshold = 2: expected a number in [0, 1]"),
+        ("utility: {kind: exact}", "utility: {kind: exakt}", "did you mean 'exact'?"),
+        ("agents: [small, judge]", "agents: [small, jugde]", "did you mean 'judge'?"),
+        ("agents: [small, judge]", "agents: []", "strategies.mixed.agents = []"),
+    ],
+)
+def test_faults_are_named(file: Path, old: str, new: str, fault: str) -> None:
+    text = FILE.replace(old, new)
+    assert text != FILE
+    file.write_text(text, "utf-8")
+    with pytest.raises(ConfigError) as error:
+        schema.load(file)
+    assert fault in str(error.value)
+
+
+def test_preferences_need_a_tournament(file: Path) -> None:
+    with pytest.raises(InputError, match="needs judge:"):
+        made(file, "strategies.exact.utility={kind: preference}")
+    with pytest.raises(InputError, match="'prm' does not compare pairs"):
+        made(file, "strategies.exact={kind: mbr, utility: {kind: preference}, judge: prm}")
