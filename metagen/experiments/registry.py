@@ -56,6 +56,8 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "task": {
         "arithmetic": "metagen.tasks.embedded:ArithmeticTask",
         "programs": "metagen.tasks.programs.task:ProgramTask",
+        "countdown": "metagen.tasks.countdown.task:CountdownTask",
+        "game24": "metagen.tasks.countdown.task:Game24Task",
         "jsonl": "metagen.tasks.jsonl:JsonlTask",
         "table": "metagen.tasks.tables:TableTask",
         "gsm8k": "metagen.tasks.gsm8k:GSM8KTask",

@@ -40,7 +40,9 @@ from metagen.experiments.specs.strategies import (
 )
 from metagen.experiments.specs.tasks import (
     ArithmeticSpec,
+    CountdownSpec,
     CRUXEvalSpec,
+    Game24Spec,
     JsonlSpec,
     MBPPSpec,
     ProgramsSpec,
@@ -119,6 +121,8 @@ AnyStrategySpec = Annotated[
 TaskSpec = Annotated[
     Annotated[ArithmeticSpec, Tag("arithmetic")]
     | Annotated[ProgramsSpec, Tag("programs")]
+    | Annotated[CountdownSpec, Tag("countdown")]
+    | Annotated[Game24Spec, Tag("game24")]
     | Annotated[JsonlSpec, Tag("jsonl")]
     | Annotated[TableSpec, Tag("table")]
     | Annotated[PublicSpec, Tag("gsm8k")]

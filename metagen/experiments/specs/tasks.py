@@ -54,6 +54,29 @@ class ProgramsSpec(PartSpec):
     limit: Count | None = None
 
 
+class CountdownSpec(PartSpec):
+    """The embedded task of reaching a target from given numbers."""
+
+    kind: Literal["countdown"]
+    split: Literal["train", "validation", "test"] = "validation"
+    levels: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=4), Expects("a level from 1 to 4")], ...],
+        AfterValidator(some),
+        AfterValidator(distinct),
+    ] = (1, 2, 3, 4)
+    per_level: Count = 20
+    seed: Integer = 0
+    limit: Count | None = None
+
+
+class Game24Spec(PartSpec):
+    """Puzzles of the Game of 24 from a JSONL file."""
+
+    kind: Literal["game24"]
+    path: FileName
+    limit: Count | None = None
+
+
 class AnswersSpec(PartSpec):
     """How the answers of a task are read and told apart: as numbers, or as mathematics of any kind."""
 
