@@ -164,6 +164,10 @@ class Ask:
     verifiers: tuple[str, ...]
 
 
+#: Kinds that draw n samples, or up to n, and then choose.
+CHOOSING = ("soft_best_of_n", "borda", "rejection", "mbr", "universal", "knockout")
+
+
 class _Estimator:
     """The work of one call of `estimate`."""
 
@@ -212,16 +216,29 @@ class _Estimator:
             generator, name = self.setup.generators[c.generator], c.generator
             if c.kind == "greedy":
                 generator, name = generator.replace(temperature=0.0), f"{name}, greedy"
-            elif c.kind not in POOLABLE:
-                self.missing.append(
-                    f"{c.name}: a strategy of kind {c.kind!r} decides by itself what it asks for"
-                )
-                continue
+            elif (unknown := self._unknown(c)) is not None:
+                self.missing.append(f"{c.name}: {unknown}")
+                if not c.n or self._stands_over(c):
+                    continue
             # A generator that is greedy already makes the same samples.
             known = found.get(generator.fingerprint) or Ask(name, generator, 0, ())
             judges = dict.fromkeys((*known.verifiers, *([c.verifier] if c.verifier else [])))
             found[generator.fingerprint] = Ask(known.name, generator, max(known.n, c.n or 1), tuple(judges))
         yield from found.values()
+
+    def _stands_over(self, c: build.Configuration) -> bool:
+        return getattr(self.setup.experiment.strategies[c.strategy], "over", None) is not None
+
+    def _unknown(self, c: build.Configuration) -> str | None:
+        """What is not known of a configuration's work, beside its n samples and their scores; None if all is."""
+        if self._stands_over(c):
+            return "what stands over another strategy asks for as much as that one does, many times"
+        if c.kind not in CHOOSING and c.kind not in POOLABLE:
+            return f"a strategy of kind {c.kind!r} decides by itself what it asks for"
+        spends = getattr(self.setup.strategy(c), "aggregator", None)
+        if spends is not None and spends.spends:
+            return "its n samples are counted, what a model is asked in order to choose among them is not"
+        return "at most n samples are counted; it ends with the first accepted" if c.kind == "rejection" else None
 
     def _ask(self, ask: Ask) -> None:
         """Samples and scores of one generator, problem by problem."""

@@ -277,3 +277,30 @@ def test_json_has_every_figure(experiment_file: Write) -> None:
     assert data["total"]["calls"] == found.total.calls
     assert [part["name"] for part in data["parts"]] == [part.name for part in found.parts]
     assert all(part["how"] for part in data["parts"] if part["role"] == "generation")
+
+
+def test_strategies_that_choose_among_n_are_counted_as_far_as_they_are_known(tmp_path: Path) -> None:
+    """Samples and scores of all that draw n; what is asked in order to choose, and what stands over others, is told."""
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY, "utf-8")
+    plain = estimate.estimate(schema.load(file, sets=["grid.strategies=[best-of-n]"]))
+    for spec, told in (
+        ("{kind: soft_best_of_n, verifier: last, beta: 0.1}", None),
+        ("{kind: borda, verifier: last}", None),
+        ("{kind: mbr, utility: {kind: edit}, verifier: last}", None),
+        ("{kind: rejection, verifier: last}", "it ends with the first accepted"),
+    ):
+        found = estimate.estimate(
+            schema.load(file, sets=[f"strategies.best-of-n={spec}", "grid.strategies=[best-of-n]"])
+        )
+        assert [(p.name, p.calls) for p in found.parts] == [(p.name, p.calls) for p in plain.parts], spec
+        assert any(told in what for what in found.missing) if told else not found.missing
+    sets = ["strategies.best-of-n={kind: universal}", "grid.strategies=[best-of-n]"]
+    (missing, _) = estimate.estimate(schema.load(file, sets=sets)).missing
+    assert "what a model is asked in order to choose" in missing
+    sets = [
+        "strategies.best-of-n={kind: best_of_n, verifier: last, over: single}",
+        "grid.strategies=[best-of-n]",
+    ]
+    over = estimate.estimate(schema.load(file, sets=sets))
+    assert not over.parts and "stands over another" in over.missing[0]
