@@ -1,0 +1,1 @@
+"""Chains: programs of named steps, each a generator, a verifier, a tool or a strategy; and known patterns."""

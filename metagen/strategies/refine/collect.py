@@ -1,0 +1,173 @@
+"""Collecting pairs (bad, better) from chains: the exploring half of self-corrective learning (Welleck et al. 2023)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from metagen.budget import Budget
+from metagen.errors import InputError
+from metagen.journal import Journal
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence, digest
+from metagen.strategies.base import wait
+from metagen.strategies.refine.feedback import OwnWords, Remark, words
+from metagen.strategies.refine.pair_file import PairFile
+from metagen.strategies.refine.pairs import Pair, Pairing
+from metagen.strategies.refine.refinement import Refinement
+from metagen.strategies.refine.trajectory import Round
+from metagen.verifiers.utility.base import Utility
+from metagen.verifiers.utility.edit import EditSimilarity
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a file of pairs holds, earlier sessions included.
+
+    revisions: of all chains; copies: those that were equal to what they were to mend. exhausted: problems whose budget
+    ended first. oracle: the verifier knows the reference answers, as it may on problems to train on.
+    """
+
+    path: Path
+    problems: int
+    pairs: int
+    revisions: int
+    copies: int
+    exhausted: int
+    oracle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Collecting:
+    """What is done for each problem."""
+
+    strategy: Refinement
+    n: int
+    pairing: Pairing
+    budget: Budget | None
+    seed: int
+    journal: Journal | None
+
+    @property
+    def fingerprint(self) -> str:
+        pairing, utility = self.pairing, self.pairing.utility
+        how = (
+            repr(float(pairing.alpha)),
+            repr(float(pairing.beta)),
+            str(pairing.most),
+            utility.fingerprint if utility else "",
+        )
+        return digest(self.strategy.fingerprint, str(self.n), *how, repr(self.budget), str(self.seed)).hex()
+
+    async def one(self, prompt: Prompt) -> tuple[list[Pair], dict[str, int]]:
+        """The pairs of a problem, and what is noted of its chains."""
+        strategy = self.strategy
+        scope = Scope.root(
+            prompt.problem_id,
+            seed=self.seed,
+            journal=self.journal,
+            budget=self.budget,
+            label=strategy.fingerprint,
+        )
+        prefix = Sequence.of(prompt)
+        chains = await scope.gather(
+            *(strategy.trajectory(prefix, scope.child(str(i))) for i in range(self.n))
+        )
+        rounds = [_remarked(strategy, one) for chain in chains for one in chain.rounds]
+        pairs = await self.pairing.pairs(prompt, strategy.ask, rounds, scope)
+        return pairs, {
+            "revisions": sum(max(0, len(chain.rounds) - 1) for chain in chains),
+            "copies": sum(chain.copies for chain in chains),
+            "exhausted": int(scope.exhausted),
+        }
+
+
+def collect(
+    strategy: Refinement, problems: Iterable[Prompt | str], path: str | Path, **options: Any
+) -> Collected:
+    """`acollect` with the same options, for scripts and notebooks: waits for it on a background loop."""
+    return wait(acollect(strategy, problems, path, **options))
+
+
+async def acollect(
+    strategy: Refinement,
+    problems: Iterable[Prompt | str],
+    path: str | Path,
+    *,
+    n: int = 4,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    utility: Utility | None = None,
+    most: int | None = None,
+    budget: Budget | int | dict[str, Any] | None = None,
+    seed: int = 0,
+    journal: Journal | None = None,
+    concurrency: int = 8,
+) -> Collected:
+    """Run n chains for each problem; append its pairs with v(bad) < v(better) to a JSONL file, in training form.
+
+    Candidates of all chains of a problem are paired, so that a draft may learn from another draft. A pair weighs
+    exp(α·Δv + β·s): alpha and beta weigh the gain in value and the similarity s = `utility`'s u(better, bad), which is
+    `EditSimilarity` by default and is not computed for β = 0. most: pairs kept for each bad candidate.
+
+    The file grows problem by problem, in order, and called again after an interruption the work goes on where it
+    stopped: problems that are whole are not run again, and what a journal has recorded is not paid for again.
+    budget: for each problem. concurrency: problems at a time.
+    Raises InputError for a strategy without a verifier and for options out of range, DataError for a file that
+    something else has made.
+    """
+    if strategy.verifier is None:
+        raise InputError("collecting pairs: the strategy has no verifier, and pairs need values; give it one")
+    for name, value in (("n", n), ("concurrency", concurrency), ("most", 1 if most is None else most)):
+        if value < 1:
+            raise InputError(f"collecting pairs: {name}={value!r}; expected at least 1")
+    if not (math.isfinite(alpha) and math.isfinite(beta)):
+        raise InputError(f"collecting pairs: alpha={alpha!r}, beta={beta!r}; expected finite numbers")
+    near = (utility or EditSimilarity()) if beta else None
+    work = _Collecting(strategy, n, Pairing(alpha, beta, near, most), Budget.of(budget), seed, journal)
+    with PairFile(Path(path), work.fingerprint) as file:
+        await _in_order(work, _left(problems, file), file, concurrency)
+        return _collected(strategy, file)
+
+
+def _left(problems: Iterable[Prompt | str], file: PairFile) -> Iterator[Prompt]:
+    """Problems that are not whole yet, each once."""
+    begun = set(file.finished)
+    for prompt in map(Prompt.of, problems):
+        if (name := file.name(prompt)) not in begun:
+            begun.add(name)
+            yield prompt
+
+
+async def _in_order(work: _Collecting, prompts: Iterator[Prompt], file: PairFile, concurrency: int) -> None:
+    """Several problems at a time, written in their order."""
+    running: deque[tuple[Prompt, asyncio.Task[tuple[list[Pair], dict[str, int]]]]] = deque()
+    try:
+        async with asyncio.TaskGroup() as group:
+            for prompt in prompts:
+                running.append((prompt, group.create_task(work.one(prompt))))
+                if len(running) == concurrency:
+                    first, task = running.popleft()
+                    file.add(first, *await task)
+            for first, task in running:
+                file.add(first, *await task)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+def _remarked(strategy: Refinement, one: Round) -> Round:
+    """With what would have been said of a candidate that was not revised, where the score says it."""
+    if one.remark is None and isinstance(strategy.feedback, OwnWords):
+        return replace(one, remark=Remark(words(one.candidate.score)))
+    return one
+
+
+def _collected(strategy: Refinement, file: PairFile) -> Collected:
+    notes = file.finished.values()
+    sums = {name: sum(note[name] for note in notes) for name in ("pairs", "revisions", "copies", "exhausted")}
+    return Collected(file.path, len(notes), **sums, oracle=strategy.oracle)

@@ -1,0 +1,171 @@
+"""Refinement: write a draft, say what is wrong with it, revise it; keep the best seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from metagen.errors import BudgetExhausted, InputError, PromptError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Until, digest
+from metagen.strategies.base import Strategy
+from metagen.strategies.candidates import Candidate, judged, offered
+from metagen.strategies.refine.ask import REVISE, Ask, asked, begun, name_of
+from metagen.strategies.refine.feedback import Feedback, Remark, source
+from metagen.strategies.refine.trajectory import Ending, Made, Round, Trajectory
+from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
+
+
+class Refinement(Strategy):
+    """y_0 ~ g(x), then y_{k+1} ~ c(x, y_k, f(y_k)) for at most `rounds` rounds, until v(y_k) ≥ accept.
+
+    Returned is the y_k with the highest v, the first of equals, so it is never worse than the draft by v itself. What
+    is cut or has no answer (with `answer`) loses to whatever has one, and is never accepted. Without a verifier the
+    last y_k is returned: then only the feedback can be content.
+
+    corrector: writes the revisions; the generator itself by default. feedback: where words come from, a
+    `Feedback` or another verifier; by default the verifier's scores. ask: from task, candidate and feedback to the
+    corrector's prompt; a revision is a whole answer, and begins with the prefix that it is asked for. memory: how many
+    attempts before the one that is revised the prompt carries, each with what was said of it; fewer where they do not
+    fit the corrector's context, and where not even the last fits, no more is revised.
+
+    Equal texts are scored, and remarked on, once: a corrector that gives back what it got costs no score. One that
+    writes nothing leaves the candidate as it is; the round counts.
+    Raises InputError for rounds or memory < 0, accept outside [0, 1], and where nobody would judge or say anything.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        corrector: Generator | None = None,
+        *,
+        verifier: Verifier | None = None,
+        feedback: Feedback | Verifier | None = None,
+        rounds: int = 3,
+        accept: float = 1.0,
+        ask: Ask = REVISE,
+        memory: int = 0,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        name = type(self).__name__
+        for option, value in (("rounds", rounds), ("memory", memory)):
+            if value < 0:
+                raise InputError(f"{name}: {option}={value!r}; expected a number ≥ 0")
+        if not 0.0 <= accept <= 1.0:
+            raise InputError(f"{name}: accept={accept!r}; expected a score in [0, 1]")
+        if verifier is None and feedback is None and rounds:
+            raise InputError(
+                f"{name}: neither verifier nor feedback; give a verifier whose scores have words, feedback=Critique(…) "
+                "for the model's own, or feedback=Silence() to revise without any"
+            )
+        self.generator, self.corrector = generator, corrector or generator
+        self.verifier, self.feedback, self.answer = verifier, source(feedback), answer
+        self.rounds, self.accept, self.ask, self.memory = rounds, accept, ask, memory
+        self.accepts_prefix = generator.accepts_prefix and self.corrector.accepts_prefix
+
+    @property
+    def fingerprint(self) -> str:
+        options = (str(self.rounds), repr(float(self.accept)), name_of(self.ask), str(self.memory))
+        parts = (self.generator, self.corrector, self.verifier, self.feedback, self.answer)
+        return digest("refinement", *options, *(part.fingerprint if part else "" for part in parts)).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        trajectory = await self.trajectory(prefix, scope)
+        best = trajectory.rounds[trajectory.best].candidate if trajectory.rounds else Candidate(prefix)
+        sequence = best.sequence
+        if self.verifier is not None:
+            # Always with a score, so that who chooses among chains can read it: see RecordedVerifier.
+            sequence = sequence.scored(self.verifier.name, best.score or UNSCORED)
+        return replace(sequence, exhausted=True) if trajectory.ended == "budget" else sequence
+
+    async def trajectory(self, prefix: Sequence, scope: Scope) -> Trajectory:
+        """All rounds, for studies and for training data; a budget that ends leaves those that there are."""
+        rounds: list[Round] = []
+        try:
+            ended = await self._refine(prefix, scope, rounds)
+        except BudgetExhausted:
+            ended = "budget"
+        return Trajectory(tuple(rounds), ended, self._best(rounds))
+
+    async def _refine(self, prefix: Sequence, scope: Scope, rounds: list[Round]) -> Ending:
+        scoring = scope.child("score")
+        (draft,) = await self.generator.generate(prefix, scope=scope.child("sample"))
+        await self._add(draft, "draft", rounds, scope, scoring)
+        for k in range(1, self.rounds + 1):
+            if ended := self._ended(rounds[-1], scope):
+                return ended
+            if (await self._remarked(rounds, scope.child(f"feedback/{k}"))).done:
+                return "content"
+            if scope.exhausted:
+                return "budget"
+            written = await self._revision(prefix, rounds, f"revise/{k}", scope)
+            if written is None:
+                return "room"
+            if not written.text[len(prefix.text) :].strip():
+                rounds.append(replace(rounds[-1], made="nothing"))
+                continue
+            # It begins with the prefix: under the task's own prompt it is a completion of that.
+            revision = written.rooted(Sequence.of(prefix.prompt))
+            same = revision.text == rounds[-1].candidate.sequence.text
+            await self._add(revision, "copy" if same else "revision", rounds, scope, scoring)
+        return self._ended(rounds[-1], scope) or "rounds"
+
+    async def _add(
+        self, sequence: Sequence, made: Made, rounds: list[Round], scope: Scope, scoring: Scope
+    ) -> None:
+        """Judge and offer what was written, unless its text has been judged before, or the budget has cut it."""
+        known = next((r for r in rounds if r.candidate.sequence.text == sequence.text), None)
+        if known is not None:
+            candidate = replace(known.candidate, sequence=sequence)
+            rounds.append(Round(candidate, made, known.remark))
+            offered(candidate, scope)
+            return
+        rounds.append(Round(Candidate(sequence), made))  # what there is if its score is refused
+        if scope.exhausted:
+            scope.offer(sequence)
+            return
+        (candidate,) = await judged(
+            [sequence], scope, answer=self.answer, verifier=self.verifier, scoring=scoring
+        )
+        rounds[-1] = Round(candidate, made)
+
+    def _ended(self, last: Round, scope: Scope) -> Ending | None:
+        value = last.candidate.value
+        if last.candidate.eligible and value is not None and value >= self.accept:
+            return "accepted"
+        return "budget" if scope.exhausted else None
+
+    async def _remarked(self, rounds: list[Round], scope: Scope) -> Remark:
+        """What is said of the last candidate, noted in its round; what was said of the same text before."""
+        last = rounds[-1]
+        remark = last.remark or await self.feedback.on(last.candidate.sequence, last.candidate.score, scope)
+        rounds[-1] = replace(last, remark=remark)
+        return remark
+
+    async def _revision(
+        self, prefix: Sequence, rounds: list[Round], role: str, scope: Scope
+    ) -> Sequence | None:
+        """What the corrector writes, under another prompt. The earliest attempts are forgotten until it fits."""
+        attempts = {one.candidate.sequence.text: one.remark for one in reversed(rounds)}
+        most = min(self.memory, len(attempts) - 1)
+        for memory in range(most, -1, -1):
+            task, place = prefix.prompt, role if memory == most else f"{role}/memory/{memory}"
+            # x, y_{k−memory}, f, …, y_k, f: the last different candidates, each put by `ask`.
+            for text, remark in reversed(list(attempts.items())[: memory + 1]):
+                task = asked(self.ask, task, text, remark.text if remark else None)
+            try:
+                (written,) = await self.corrector.generate(begun(prefix, task), scope=scope.child(place))
+            except PromptError:  # longer than the context, by what this strategy has put in
+                continue
+            return written
+        return None
+
+    def _best(self, rounds: list[Round]) -> int:
+        """The highest value, the first of equals; without a verifier the last. The eligible come before the rest."""
+
+        def rank(k: int) -> tuple[bool, bool, float]:
+            candidate = rounds[k].candidate
+            value = candidate.value if self.verifier is not None else float(k)
+            return candidate.eligible, value is not None, value or 0.0
+
+        return max(range(len(rounds)), key=rank, default=0)

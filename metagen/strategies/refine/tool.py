@@ -1,0 +1,45 @@
+"""A tool's words as feedback: a linter, a compiler, a calculator, a search."""
+
+from __future__ import annotations
+
+from metagen.errors import InputError
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence, digest
+from metagen.strategies.chain.tool import Function, Tool, ToolError, as_tool
+from metagen.strategies.refine.feedback import Feedback, Remark
+from metagen.verifiers.generative.question import in_words
+
+TAKEN = ("candidate", "task", "public")
+
+
+class ToolFeedback(Feedback):
+    """What a tool says of a candidate. It is called through the scope: recorded, and charged as a call.
+
+    tool: a function, which may be async, or a `Tool` (for a time limit and retries of one's own). It takes any of
+    `candidate` and `task`, which are texts, and `public`, what a strategy may see of the task; it returns a text, or
+    None where it has nothing to say. A ToolError, a time-out among them, is a remark as well. ends: where it has
+    nothing to say, nothing is left to mend. Raises InputError for a tool that needs other arguments.
+    """
+
+    def __init__(self, tool: Tool | Function, *, ends: bool = False) -> None:
+        self.tool, self.ends = as_tool(tool), ends
+        if odd := [name for name in self.tool.required if name not in TAKEN]:
+            raise InputError(
+                f"the tool {self.tool.name!r} needs {odd[0]!r}; as feedback it gets {', '.join(TAKEN)}"
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("tool feedback", self.tool.fingerprint, str(self.ends)).hex()
+
+    async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
+        prompt = candidate.prompt
+        given = {"candidate": candidate.text, "task": in_words(prompt), "public": dict(prompt.public)}
+        names = {*self.tool.required, *self.tool.optional}
+        try:
+            said = await self.tool.call({name: given[name] for name in TAKEN if name in names}, scope)
+        except ToolError as error:
+            return Remark(str(error))
+        if said is not None and not isinstance(said, str):
+            raise InputError(f"the tool {self.tool.name!r} said {said!r:.60}; expected a text, or None")
+        return Remark(said or None, done=self.ends and not said)
