@@ -148,9 +148,7 @@ class Needed:
             return tuple(name for name in parts[section] if name in found[section])
 
         judging = {v for s in found["strategies"] for v in experiment.strategies[s].named("verifiers")}
-        return cls(
-            ordered("engines"), ordered("generators"), tuple(found["verifiers"]), frozenset(judging)
-        )
+        return cls(ordered("engines"), ordered("generators"), tuple(found["verifiers"]), frozenset(judging))
 
 
 @contextmanager

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
+from importlib import import_module
 from typing import Any
 
-from metagen.errors import InputError
-from metagen.experiments.specs.strategies import UtilitySpec
+from metagen.errors import ConfigError, InputError
+from metagen.experiments.specs.strategies import AskSpec, UtilitySpec
 from metagen.generators.base import Generator
 from metagen.strategies.knockout import KnockOutTournament
 from metagen.strategies.mixture import MixtureOfAgents
-from metagen.strategies.parallel import MBR
+from metagen.strategies.parallel import MBR, BestOfN
+from metagen.strategies.refine.ask import REVISE, Ask, FollowUp
+from metagen.strategies.refine.feedback import Silence
+from metagen.strategies.refine.refinement import Refinement
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, TournamentVerifier
+from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.exact import ExactAnswer
 from metagen.verifiers.utility.pruning import ConfidencePruning
@@ -47,6 +52,46 @@ def mixture(
 ) -> MixtureOfAgents:
     """So many layers of the same agents; the generator has the last word."""
     return MixtureOfAgents([agents] * layers, generator, answer=answer)
+
+
+def refinement(
+    generator: Generator,
+    n: int,
+    *,
+    verifier: Verifier,
+    corrector: Generator | None = None,
+    feedback: Verifier | None = None,
+    silent: bool = False,
+    rounds: int = 3,
+    accept: float = 1.0,
+    memory: int = 0,
+    ask: AskSpec | None = None,
+    answer: AnswerRule | None = None,
+) -> BestOfN:
+    """N chains; the scores that they have paid for choose among them."""
+    chain = Refinement(
+        generator, corrector, verifier=verifier, feedback=Silence() if silent else feedback, rounds=rounds,
+        accept=accept, memory=memory, ask=_ask(ask), answer=answer,
+    )  # fmt: skip
+    return BestOfN(chain, n, verifier=RecordedVerifier(verifier.name), answer=answer)
+
+
+def _ask(spec: AskSpec | None) -> Ask:
+    if spec is None:
+        return REVISE
+    if spec.form is not None:
+        return _function(spec.form)
+    return FollowUp(spec.words or REVISE.words, spec.unsaid)
+
+
+def _function(name: str) -> Ask:
+    """The function `package.module:function`."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Ask = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"ask.form = {name!r}: {error}; expected package.module:function") from error
+    return found
 
 
 def _utility(spec: UtilitySpec, answer: AnswerRule, judge: Verifier | None) -> Utility:

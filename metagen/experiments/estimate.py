@@ -238,7 +238,11 @@ class _Estimator:
         spends = getattr(self.setup.strategy(c), "aggregator", None)
         if spends is not None and spends.spends:
             return "its n samples are counted, what a model is asked in order to choose among them is not"
-        return "at most n samples are counted; it ends with the first accepted" if c.kind == "rejection" else None
+        return (
+            "at most n samples are counted; it ends with the first accepted"
+            if c.kind == "rejection"
+            else None
+        )
 
     def _ask(self, ask: Ask) -> None:
         """Samples and scores of one generator, problem by problem."""

@@ -33,6 +33,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "orm": "metagen.verifiers.reward:OutcomeRewardModel",
         "oracle": "metagen.verifiers.oracle:OracleVerifier",
         "recorded": "metagen.verifiers.recorded:RecordedVerifier",
+        "examples": "metagen.tasks.programs.verifier:PublicExamples",
         "public_tests": "metagen.verifiers.code.public:PublicTests",
         "judge": "metagen.verifiers.generative.options:generative",
         "tournament": "metagen.experiments.fitted:tournament",
@@ -52,6 +53,9 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "universal": "metagen.strategies.universal:UniversalSelfConsistency",
         "knockout": "metagen.experiments.composed:knockout",
         "mixture": "metagen.experiments.composed:mixture",
+        "refinement": "metagen.experiments.composed:refinement",
+        "self_refine": "metagen.strategies.refine.self_refine:SelfRefine",
+        "reflexion": "metagen.strategies.refine.reflexion:Reflexion",
     },
     "task": {
         "arithmetic": "metagen.tasks.embedded:ArithmeticTask",

@@ -135,6 +135,7 @@ def test_sets_and_limit(good: Path) -> None:
 
 
 #: A text of the good file, what takes its place, and the one fault that follows.
+TASKS = ", ".join(registry.kinds("task"))
 STRATEGIES = ", ".join(registry.kinds("strategies"))
 FAULTS = [
     ("seed: 7", "sede: 7", "2: sede = 7: no such field; expected one of name, seed, task, engines, generators, "
@@ -144,10 +145,10 @@ FAULTS = [
     ("name: quick\n", "", "1: name: missing; expected a name of letters, digits and . _ + -"),
     ("name: quick", "name: a/b", "1: name = 'a/b': expected a name of letters, digits and . _ + -"),
     ("arithmetic", "arithmetics", "3: task.kind = 'arithmetics': "
-     "expected one of arithmetic, programs, jsonl, table, gsm8k, math, aime, humaneval, mbpp, cruxeval; "
+     f"expected one of {TASKS}; "
      "did you mean 'arithmetic'?"),
     ("kind: arithmetic, ", "", "3: task.kind: missing; "
-     "expected one of arithmetic, programs, jsonl, table, gsm8k, math, aime, humaneval, mbpp, cruxeval"),
+     f"expected one of {TASKS}"),
     ("validation", "valid", "3: task.split = 'valid': expected one of train, validation, test; "
      "did you mean 'validation'?"),
     ("levels: [1, 2]", "levels: [1, 7]", "3: task.levels.1 = 7: expected a level from 1 to 6"),

@@ -14,8 +14,15 @@ from metagen.experiments import build, schema
 from metagen.strategies.base import Strategy
 from metagen.strategies.mixture import MixtureOfAgents
 from metagen.strategies.parallel import MBR, BestOfN, BordaVote, MajorityVote, SoftBestOfN
+from metagen.strategies.refine.ask import FollowUp
+from metagen.strategies.refine.feedback import Silence
+from metagen.strategies.refine.refinement import Refinement
+from metagen.strategies.refine.reflexion import Reflexion
+from metagen.strategies.refine.self_refine import SelfRefine
 from metagen.strategies.rejection import RejectionSampling
 from metagen.strategies.universal import UniversalSelfConsistency
+from metagen.tasks.programs.verifier import corrector_prompt
+from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.utility.chrf import ChrF
 from metagen.verifiers.utility.pruning import ConfidencePruning
 
@@ -78,6 +85,27 @@ def test_a_strategy_stands_over_another_with_an_n_of_its_own(file: Path) -> None
     assert isinstance(best.generator, MajorityVote) and best.generator.n == 3
 
 
+def test_refinement_is_made_of_what_it_names(file: Path) -> None:
+    told = "{kind: refinement, verifier: prm, corrector: judge, rounds: 2, memory: 1, ask: {words: 'no: {feedback}'}}"
+    strategy = made(file, f"strategies.best={told}", "grid.strategies=[best]")["small/best@4"]
+    assert isinstance(strategy, BestOfN) and isinstance(strategy.verifier, RecordedVerifier)
+    chain = strategy.generator
+    assert isinstance(chain, Refinement) and (chain.rounds, chain.memory) == (2, 1)
+    assert chain.corrector is not chain.generator and chain.ask == FollowUp("no: {feedback}")
+    assert chain.verifier is not None and chain.verifier.name == strategy.verifier.name == "prm"
+    form = "metagen.tasks.programs.verifier:corrector_prompt"
+    blind = f"{{kind: refinement, verifier: prm, silent: true, n: 1, ask: {{form: '{form}'}}}}"
+    one = made(file, f"strategies.best={blind}", "grid.strategies=[best]")["small/best@1"]
+    assert isinstance(one, BestOfN) and isinstance(one.generator, Refinement)
+    assert isinstance(one.generator.feedback, Silence) and one.generator.ask is corrector_prompt
+    for spec, kind in (
+        ("{kind: self_refine, critic: judge}", SelfRefine),
+        ("{kind: reflexion, verifier: prm}", Reflexion),
+    ):
+        (found,) = made(file, f"strategies.best={spec}", "grid.strategies=[best]").values()
+        assert isinstance(found, kind)
+
+
 def test_only_what_is_needed_is_opened(file: Path) -> None:
     with build.opened(schema.load(file, sets=["grid.strategies=[vote, named]"])) as setup:
         assert list(setup.engines) == ["small"] and list(setup.generators) == ["small", "judge"]
@@ -110,6 +138,12 @@ def test_they_run_and_are_reported(file: Path, tmp_path: Path) -> None:
         ("utility: {kind: exact}", "utility: {kind: exakt}", "did you mean 'exact'?"),
         ("agents: [small, judge]", "agents: [small, jugde]", "did you mean 'judge'?"),
         ("agents: [small, judge]", "agents: []", "strategies.mixed.agents = []"),
+        ("{kind: majority, n: 3}", "{kind: refinement, n: 3}", "strategies.vote.verifier: missing"),
+        (
+            "{kind: majority, n: 3}",
+            "{kind: refinement, verifier: prm, n: 3, ask: {words: a, form: b}}",
+            "there are words and a form; give one of them",
+        ),
     ],
 )
 def test_faults_are_named(file: Path, old: str, new: str, fault: str) -> None:
@@ -121,8 +155,10 @@ def test_faults_are_named(file: Path, old: str, new: str, fault: str) -> None:
     assert fault in str(error.value)
 
 
-def test_preferences_need_a_tournament(file: Path) -> None:
+def test_parts_that_do_not_fit_are_told_when_it_is_built(file: Path) -> None:
     with pytest.raises(InputError, match="needs judge:"):
         made(file, "strategies.exact.utility={kind: preference}")
+    with pytest.raises(ConfigError, match=r"ask.form = 'no.such:thing'"):
+        made(file, "strategies.exact={kind: refinement, verifier: prm, ask: {form: 'no.such:thing'}}")
     with pytest.raises(InputError, match="'prm' does not compare pairs"):
         made(file, "strategies.exact={kind: mbr, utility: {kind: preference}, judge: prm}")

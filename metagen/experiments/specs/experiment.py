@@ -32,8 +32,11 @@ from metagen.experiments.specs.strategies import (
     MixtureSpec,
     PlainStrategySpec,
     PluginStrategySpec,
+    RefinementSpec,
+    ReflexionSpec,
     RejectionSpec,
     ScoredStrategySpec,
+    SelfRefineSpec,
     SoftBestSpec,
     UniversalSpec,
     VoteSpec,
@@ -52,6 +55,7 @@ from metagen.experiments.specs.tasks import (
 from metagen.experiments.specs.verifiers import (
     CalibratedSpec,
     EnsembleSpec,
+    ExamplesSpec,
     ImplicitSpec,
     JudgeSpec,
     OracleSpec,
@@ -94,6 +98,7 @@ VerifierSpec = Annotated[
     | Annotated[OrmSpec, Tag("orm")]
     | Annotated[OracleSpec, Tag("oracle")]
     | Annotated[RecordedSpec, Tag("recorded")]
+    | Annotated[ExamplesSpec, Tag("examples")]
     | Annotated[PublicTestsSpec, Tag("public_tests")]
     | Annotated[JudgeSpec, Tag("judge")]
     | Annotated[TournamentSpec, Tag("tournament")]
@@ -115,6 +120,9 @@ AnyStrategySpec = Annotated[
     | Annotated[UniversalSpec, Tag("universal")]
     | Annotated[KnockOutSpec, Tag("knockout")]
     | Annotated[MixtureSpec, Tag("mixture")]
+    | Annotated[RefinementSpec, Tag("refinement")]
+    | Annotated[SelfRefineSpec, Tag("self_refine")]
+    | Annotated[ReflexionSpec, Tag("reflexion")]
     | Annotated[PluginStrategySpec, Tag("plugin")],
     Discriminator(_kind("strategies")),
 ]

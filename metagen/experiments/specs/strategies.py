@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from metagen.experiments.specs.fields import (
+    Amount,
     Count,
     Expects,
     GeneratorName,
     Quantity,
     StrategyName,
     Switch,
+    Text,
     VerifierName,
 )
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
@@ -130,6 +132,68 @@ class MixtureSpec(StrategySpec):
     kind: Literal["mixture"]
     agents: Annotated[tuple[GeneratorName, ...], Field(min_length=1)]
     layers: Count = 1
+
+
+class AskSpec(Spec):
+    """What a corrector is asked. words: our turn after the candidate, with {feedback} in it; unsaid: without feedback.
+
+    form: a function in place of words, package.module:function, (prompt, candidate, feedback) -> Prompt.
+    """
+
+    words: Text | None = None
+    unsaid: Text | None = None
+    form: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.form is not None and (self.words or self.unsaid) is not None:
+            raise ValueError("there are words and a form; give one of them")
+        return self
+
+
+class RefiningSpec(StrategySpec):
+    """n chains, of which the best by its own scores is returned. n: by default, those of the grid."""
+
+    n: Count | None = None
+    rounds: Amount = 3
+    accept: Share = 1.0
+    ask: AskSpec | None = None
+
+
+class RefinementSpec(RefiningSpec):
+    """feedback: another verifier whose words are told. `silent: true` tells nothing."""
+
+    uses = naming(over="strategies", corrector="generators", verifier="verifiers", feedback="verifiers")
+    kind: Literal["refinement"]
+    verifier: VerifierName
+    corrector: GeneratorName | None = None
+    feedback: VerifierName | None = None
+    silent: Switch = False
+    memory: Amount = 0
+
+
+class SelfRefineSpec(StrategySpec):
+    """The same model says what is wrong, and revises. critic: by default, the generator itself."""
+
+    uses = naming(over="strategies", critic="generators", verifier="verifiers")
+    kind: Literal["self_refine"]
+    critic: GeneratorName | None = None
+    verifier: VerifierName | None = None
+    rounds: Amount = 3
+    accept: Share = 1.0
+    memory: Amount | None = None
+
+
+class ReflexionSpec(StrategySpec):
+    """Attempts that carry what the model said of those before."""
+
+    uses = naming(over="strategies", reflector="generators", verifier="verifiers")
+    kind: Literal["reflexion"]
+    verifier: VerifierName
+    reflector: GeneratorName | None = None
+    rounds: Amount = 3
+    accept: Share = 1.0
+    memory: Count = 3
 
 
 class PluginStrategySpec(PluginSpec):

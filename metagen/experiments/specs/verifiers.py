@@ -95,6 +95,12 @@ class RecordedSpec(PartSpec):
         return {"name": self.score}
 
 
+class ExamplesSpec(PartSpec):
+    """The share of the examples that a program of the embedded task passes, run by its own interpreter."""
+
+    kind: Literal["examples"]
+
+
 class PublicTestsSpec(PartSpec):
     """The share of a problem's public tests that a program passes, in a sandbox; with words on what failed."""
 

@@ -1,0 +1,59 @@
+"""A task as far as a pool of recorded samples goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from collections.abc import Sequence as Ordered
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from metagen.errors import ConfigError, DataError
+from metagen.experiments import registry
+from metagen.experiments.specs import UNIONS, Context, PartSpec
+from metagen.experiments.subset import Subset
+from metagen.generators.pool import read_pool
+from metagen.sequence import Sequence
+from metagen.tasks.base import Problem
+from metagen.tasks.recorded import verdicts_of
+
+
+class PooledTask(Subset):
+    """Of a task, the problems that a pool has samples of.
+
+    task: its definition, as in an experiment file. path, fields: of the pool, as of `read_pool`. verdicts: the name of
+    a recorded score that is the grader, in place of the task's own. Raises DataError if they have no problem in common.
+    """
+
+    def __init__(
+        self,
+        task: Mapping[str, Any],
+        path: str | Path,
+        *,
+        fields: Mapping[str, str] | None = None,
+        verdicts: str | None = None,
+    ) -> None:
+        try:
+            spec = TypeAdapter[PartSpec](UNIONS["task"]).validate_json(
+                json.dumps(dict(task)), context=Context({}, Path())
+            )
+        except ValidationError as error:
+            raise ConfigError(f"task={dict(task)!r:.80}: {error}") from None
+        whole = registry.make("task", spec.kind, spec.options(), {})
+        there = read_pool(path, fields)
+        problems = [problem for problem in whole.problems() if problem.id in there]
+        if not problems:
+            raise DataError(f"the pool {str(path)!r} has no problem of the task {whole.name!r}")
+        super().__init__(whole, problems)
+        self.program = getattr(whole, "program", None)
+        self._verdicts = verdicts
+
+    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+        if self._verdicts is not None:
+            return verdicts_of(sequences, self._verdicts)
+        return await super().grade(problem, sequences)
+
+    def check_steps(self, problem: Problem, text: str, *, finished: bool) -> list[bool] | None:
+        return self.task.check_steps(problem, text, finished=finished)
