@@ -50,9 +50,9 @@ class Generator(ABC):
     def check(self, prefix: Sequence, n: int, start: int, until: Until) -> None:
         """The errors that `generate` promises, before anything is paid for."""
         name = type(self).__name__
-        if n < 1:
+        if not is_count(n, 1):
             raise InputError(f"{name}: n={n!r}; expected the number of samples, at least 1")
-        if start < 0:
+        if not is_count(start, 0):
             raise InputError(f"{name}: start={start!r}; expected the number of the first sample, at least 0")
         if prefix.finish is not None:
             raise InputError(
@@ -63,3 +63,8 @@ class Generator(ABC):
             raise UnsupportedError(f"{name} starts from a prompt only; it cannot continue a partial sequence")
         if until is not None and not self.accepts_until:
             raise UnsupportedError(f"{name} generates to the end only; it cannot stop at {until!r}")
+
+
+def is_count(value: object, least: int) -> bool:
+    """Whether something given for a number is a whole number, and at least so much."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -35,6 +35,9 @@ class Continuation:
         self._stop = request.params.stop
         until, text = request.until, request.prefix.text
         self._delimiter = until.delimiter if isinstance(until, Step) else None
+        wanted = [*self._stop, *([self._delimiter] if self._delimiter else [])]
+        self._longest = max((len(one.encode()) for one in wanted), default=0)
+        self._wanted = tuple(wanted)
         self._before = text
         self._step_before = text[max(request.prefix.steps, default=0) :]
         self.limit = request.max_tokens
@@ -74,7 +77,7 @@ class Continuation:
             kept = ids[:-1]
             return self._made(self.text(kept, final=True), kept, logprobs, finish="eos" if eos else "stop")
         step_end: int | None = None
-        if text and (self._stop or self._delimiter):
+        if text and self._wanted and self._may_end(ids):
             new = self.text(ids, final=False)
             cut, step_end = self._found(new)
             if cut is not None:
@@ -87,6 +90,17 @@ class Continuation:
             cut_step = isinstance(self._request.until, Step)
             return self._made(self.text(ids, final=False), ids, logprobs, cut=cut_step)
         return None
+
+    def _may_end(self, ids: list[int]) -> bool:
+        """Whether a text that ends a sample may have come to its end: a look at the newest tokens alone.
+
+        Each has a byte at least, or else the tail is too short to say, so that a stop string lies within them.
+        """
+        window = self._longest + CONTEXT
+        if len(ids) <= 2 * window:
+            return True
+        tail = self._decode(ids[-window:])
+        return len(tail) < self._longest or any(one in tail for one in self._wanted)
 
     def _made(self, text: str, ids: list[int], logprobs: Ordered[float], **how: Any) -> Sample:
         each = tuple(logprobs) if self._request.params.logprobs else None

@@ -7,10 +7,11 @@ strategies, scopes or budgets: seeds and limits come with the request, accountin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from metagen.cost import ModelShape
 from metagen.errors import InputError
@@ -43,12 +44,37 @@ class SamplingParams:
             if not ok:
                 raise InputError(f"{name}={getattr(self, name)!r}: {what}")
 
-        expect(0.0 <= self.temperature < float("inf"), "temperature", "expected a number ≥ 0 (0 is greedy)")
-        expect(self.top_k >= 0, "top_k", "expected an integer ≥ 0 (0 is off)")
-        expect(0.0 < self.top_p <= 1.0, "top_p", "expected a number in (0, 1] (1 is off)")
-        expect(self.max_tokens >= 1, "max_tokens", "expected an integer ≥ 1")
+        warm = _real(self.temperature) and 0.0 <= self.temperature < float("inf")
+        expect(warm, "temperature", "expected a number ≥ 0 (0 is greedy)")
+        expect(_whole(self.top_k) and self.top_k >= 0, "top_k", "expected an integer ≥ 0 (0 is off)")
+        expect(
+            _real(self.top_p) and 0.0 < self.top_p <= 1.0, "top_p", "expected a number in (0, 1] (1 is off)"
+        )
+        expect(_whole(self.max_tokens) and self.max_tokens >= 1, "max_tokens", "expected an integer ≥ 1")
         expect(not isinstance(self.stop, str), "stop", "expected a tuple of strings, not one string")
+        expect(all(isinstance(text, str) for text in self.stop), "stop", "expected a tuple of strings")
         expect(all(self.stop), "stop", "a stop string is empty; remove it")
+        expect(all(map(_whole, self.stop_token_ids)), "stop_token_ids", "expected a tuple of integers")
+
+    def replace(self, **changes: Any) -> Self:
+        """These parameters with some changed. InputError for one that there is not."""
+        known = [f.name for f in fields(self)]
+        for name in changes:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                meant = f"; did you mean {near[0]!r}?" if near else ""
+                raise InputError(
+                    f"{name!r} is no sampling parameter; expected some of {', '.join(known)}{meant}"
+                )
+        return replace(self, **changes)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class EngineGenerator(Primitive):
         return f"EngineGenerator({self.engine!r}, {self.params!r})"
 
     def replace(self, **changes: Any) -> EngineGenerator:
-        return EngineGenerator(self.engine, dataclasses.replace(self.params, **changes), price=self.price)
+        return EngineGenerator(self.engine, self.params.replace(**changes), price=self.price)
 
     def most(self, prefix: Sequence, until: Until) -> int | None:
         room = self.params.max_tokens - self._length(prefix)

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 
 from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.aggregate import Rule
@@ -62,7 +62,7 @@ class Parallel(Strategy):
     """
 
     def __init__(self, generator: Generator, n: int, aggregator: Aggregator) -> None:
-        if n < 1:
+        if not is_count(n, 1):
             raise InputError(f"{type(self).__name__}: n={n!r}; expected the number of candidates, at least 1")
         if not generator.independent:
             raise UnsupportedError(

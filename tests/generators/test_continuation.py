@@ -104,3 +104,30 @@ def test_end_tokens_come_before_texts() -> None:
     request = GenerateRequest(Sequence(Prompt("p", "x")), (0,), SamplingParams(stop=("b",)), 2)
     sample = Continuation(decode, request, (10,)).sample([0, 1], [-1.0, -2.0], eos=True)
     assert sample == Sample("a", (0,), 2, -3.0, None, "eos")
+
+
+def test_a_look_for_a_stop_string_takes_the_newest_tokens_alone() -> None:
+    """However long a completion is, each token costs the same; and what is found is found as before."""
+    read: list[int] = []
+
+    def counted(ids: list[int]) -> str:
+        read.append(len(ids))
+        return decode(ids)
+
+    request = GenerateRequest(Sequence(Prompt("p", "x")), (0,), SamplingParams(stop=("\n\n",)), 10_000)
+    continuation = Continuation(counted, request, (10,))
+    tokens = [0, 1, 5, 2, 7, 8] * 500
+    for n in range(1, len(tokens) + 1):
+        assert continuation.sample(tokens[:n], [-1.0] * n) is None
+    assert sum(read) < 25 * len(tokens)
+    sample = continuation.sample([*tokens, 5, 5], [-1.0] * (len(tokens) + 2))
+    assert sample is not None and (sample.text, sample.finish) == (decode(tokens), "stop")
+
+
+@pytest.mark.parametrize(
+    "tokens", [[0] * 30 + [9], [0] * 30 + [5, 0, 5, 5], [7, 8] * 20 + [3, 5, 9], [0] * 30 + [8, 9]]
+)
+def test_the_tail_finds_what_the_whole_finds(tokens: list[int]) -> None:
+    sample = run(tokens, stop=("\n\n",))
+    whole = decode(tokens).split("\n\n")[0]
+    assert sample.text == whole and sample.generated == len(tokens)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -46,11 +46,12 @@ class Decoder:
         """Decode a generation whose prefix is in the tree, locked, and whose first row's room is reserved."""
         self._ready.append(generation)
 
-    def cancel(self, ticket: Ticket) -> None:
-        """Free the rows of a request and all it holds."""
-        rows = [r for r in range(self._rows.count) if self._owner(r).ticket is ticket]
-        held = [g for g in self._ready if g.ticket is ticket] or [self._owner(r) for r in rows[:1]]
-        self._ready = deque(g for g in self._ready if g.ticket is not ticket)
+    def cancel(self, tickets: Container[Ticket]) -> None:
+        """Free the rows of requests and all they hold."""
+        rows = [r for r in range(self._rows.count) if self._owner(r).ticket in tickets]
+        waiting = [g for g in self._ready if g.ticket in tickets]
+        held = list(dict.fromkeys([*waiting, *(self._owner(r) for r in rows)]))
+        self._ready = deque(g for g in self._ready if g.ticket not in tickets)
         self._stats.aborted_tokens += int(self._rows.length[rows].sum()) if rows else 0
         if rows:
             self._drop(rows)

@@ -338,9 +338,8 @@ class TorchEngine:
             cancelled, self._cancelled = self._cancelled, deque()
         for job in jobs:
             self._scheduler.submit(job)
-        for ticket in cancelled:
-            self._scheduler.cancel(ticket)
-            self._open.discard(ticket)
+        self._scheduler.cancel(cancelled)
+        self._open.difference_update(cancelled)
         return True
 
     def _reply(self, ticket: Ticket, result: Any) -> None:

@@ -15,11 +15,10 @@ from metagen.generators.torch.prefix_tree import Node
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """Where an answer goes: a future of some event loop. `cancelled` is set by that loop, read by the engine."""
+    """Where an answer goes: a future of some event loop. done: nothing is owed any more."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
-    cancelled: bool = False
     done: bool = False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -50,9 +50,10 @@ class Prefiller:
     def add(self, job: Prefill) -> None:
         self._waiting.append(job)
 
-    def cancel(self, ticket: Ticket) -> None:
-        self._waiting = deque(job for job in self._waiting if job.ticket is not ticket)
-        for job in [job for job in self._running if job.ticket is ticket]:
+    def cancel(self, tickets: Container[Ticket]) -> None:
+        """Forget the prefills of these requests."""
+        self._waiting = deque(job for job in self._waiting if job.ticket not in tickets)
+        for job in [job for job in self._running if job.ticket in tickets]:
             self._leave(job)
 
     def step(self) -> None:

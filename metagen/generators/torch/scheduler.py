@@ -6,7 +6,7 @@ rows fit beside what others were promised, and gets more rows as there is room.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -67,16 +67,18 @@ class Scheduler:
         self._prefiller.step()
         self._decoder.step()
 
-    def cancel(self, ticket: Ticket) -> None:
-        """Free what the request holds; nothing is answered any more."""
-        if not ticket.done:
+    def cancel(self, tickets: Iterable[Ticket]) -> None:
+        """Free what the requests hold; nothing is answered any more."""
+        going = {ticket for ticket in tickets if not ticket.done}
+        for ticket in going:
             ticket.done = True
-            self._prefiller.cancel(ticket)
-            self._decoder.cancel(ticket)
+        if going:
+            self._prefiller.cancel(going)
+            self._decoder.cancel(going)
 
     def _fail(self, ticket: Ticket, error: MetagenError) -> None:
         if not ticket.done:
-            self.cancel(ticket)
+            self.cancel([ticket])
             self._reply(ticket, error)
 
     def _prefilled(self, job: Prefill, logits: torch.Tensor) -> None:
