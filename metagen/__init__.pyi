@@ -39,6 +39,13 @@ from metagen.sequence import Sequence as Sequence
 from metagen.sequence import Step as Step
 from metagen.sequence import TokenIds as TokenIds
 from metagen.sequence import Tokens as Tokens
+from metagen.strategies.adaptive.adaptive import Adaptive as Adaptive
+from metagen.strategies.adaptive.by_difficulty import ByDifficulty as ByDifficulty
+from metagen.strategies.adaptive.consistency import AdaptiveConsistency as AdaptiveConsistency
+from metagen.strategies.adaptive.filtered import ConfidentVote as ConfidentVote
+from metagen.strategies.adaptive.online import OnlineConfidence as OnlineConfidence
+from metagen.strategies.adaptive.sure import WeightedUntilSure as WeightedUntilSure
+from metagen.strategies.adaptive.window import EarlyStopping as EarlyStopping
 from metagen.strategies.aggregators import Aggregator as Aggregator
 from metagen.strategies.base import Result as Result
 from metagen.strategies.base import Strategy as Strategy

@@ -10,6 +10,8 @@ from typing import Any
 from metagen.errors import ConfigError, InputError
 from metagen.experiments.specs.strategies import AskSpec, UtilitySpec
 from metagen.generators.base import Generator
+from metagen.strategies.adaptive.consistency import Beta
+from metagen.strategies.adaptive.online import OnlineConfidence
 from metagen.strategies.knockout import KnockOutTournament
 from metagen.strategies.mixture import MixtureOfAgents
 from metagen.strategies.parallel import MBR, BestOfN
@@ -52,6 +54,19 @@ def mixture(
 ) -> MixtureOfAgents:
     """So many layers of the same agents; the generator has the last word."""
     return MixtureOfAgents([agents] * layers, generator, answer=answer)
+
+
+def deepconf(
+    generator: Generator,
+    n: int,
+    *,
+    answer: AnswerRule,
+    confidence: float | None = None,
+    **options: Any,
+) -> OnlineConfidence:
+    """Online confidence; with `confidence`, the vote also ends when its leader is likely to stay."""
+    rule = None if confidence is None else Beta(confidence)
+    return OnlineConfidence(generator, n, answer=answer, rule=rule, **options)
 
 
 def refinement(

@@ -55,6 +55,11 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "mixture": "metagen.experiments.composed:mixture",
         "refinement": "metagen.experiments.composed:refinement",
         "self_refine": "metagen.strategies.refine.self_refine:SelfRefine",
+        "adaptive_consistency": "metagen.strategies.adaptive.consistency:AdaptiveConsistency",
+        "esc": "metagen.strategies.adaptive.window:EarlyStopping",
+        "until_sure": "metagen.strategies.adaptive.sure:WeightedUntilSure",
+        "confident": "metagen.strategies.adaptive.filtered:ConfidentVote",
+        "deepconf": "metagen.experiments.composed:deepconf",
         "reflexion": "metagen.strategies.refine.reflexion:Reflexion",
     },
     "task": {

@@ -75,7 +75,10 @@ class Work:
     def _pooled(self, configuration: Configuration) -> bool:
         generator = self.setup.generators[configuration.generator]
         plain = getattr(self.experiment.strategies[configuration.strategy], "over", None) is None
-        return not self.budget and configuration.kind in POOLABLE and plain and generator.independent
+        verifier = configuration.verifier
+        relative = verifier is not None and self.setup.verifiers[verifier].relative
+        shared = plain and not relative and generator.independent
+        return not self.budget and configuration.kind in POOLABLE and shared
 
     def _pools(self) -> Iterator[Pool]:
         for name, generator in self.setup.generators.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
-from metagen.verifiers.base import Answer, AnswerRule, Verifier
+from metagen.verifiers.base import UNSCORED, Answer, AnswerRule, Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,12 @@ async def judged(
     answer: AnswerRule | None = None,
     verifier: Verifier | None = None,
     scoring: Scope | None = None,
+    known: dict[bytes, Score] | None = None,
 ) -> list[Candidate]:
     """Candidates with answers and scores, in order. Each is offered before it is scored, then again with its value.
 
-    scoring: where the verifier runs; the child `score` of `scope` by default.
+    scoring: where the verifier runs; the child `score` of `scope` by default. known: scores by digest, which are not
+    asked, nor paid for, again; new ones are added.
     """
     answers = await answer.read(sequences) if answer else [None] * len(sequences)
     already = len(scope.offers)
@@ -53,12 +55,25 @@ async def judged(
         scope.offer(sequence)
     scores: Iterable[Score | None] = [None] * len(sequences)
     if verifier is not None:
-        scores = await verifier.score(sequences, scope=scoring or scope.child("score"))
+        scores = await _scored(
+            sequences, verifier, scoring or scope.child("score"), {} if known is None else known
+        )
     candidates = [Candidate(*parts) for parts in zip(sequences, answers, scores, strict=True)]
     del scope.offers[already:]
     for one in candidates:
         offered(one, scope)
     return candidates
+
+
+async def _scored(
+    sequences: Ordered[Sequence], verifier: Verifier, scope: Scope, known: dict[bytes, Score]
+) -> list[Score]:
+    fresh = [s for s in sequences if s.digest not in known]
+    scores = await verifier.score(fresh, scope=scope) if fresh else []
+    new = {s.digest: score for s, score in zip(fresh, scores, strict=True)}
+    # What a budget left out may be asked for once more.
+    known |= {name: score for name, score in new.items() if score.verdict != UNSCORED.verdict}
+    return [known.get(s.digest) or new[s.digest] for s in sequences]
 
 
 def offered(candidate: Candidate, scope: Scope) -> None:

@@ -14,7 +14,7 @@ from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.aggregate import Rule
 from metagen.strategies.aggregators import (
     Aggregator,
@@ -58,8 +58,12 @@ class Sample(Strategy):
 class Parallel(Strategy):
     """Sample n candidates, score them if the aggregator has a verifier, and let the aggregator choose.
 
-    Raises InputError for n < 1, UnsupportedError for a generator whose draws are joint.
+    A verifier that scores candidates relative to each other sees all of them at once. Equal texts are scored, and
+    paid for, once. Raises InputError for n < 1, UnsupportedError for a generator whose draws are joint.
     """
+
+    #: How many are drawn at a time; None: as many as there are, and a budget affords.
+    batch: int | None = None
 
     def __init__(self, generator: Generator, n: int, aggregator: Aggregator) -> None:
         if not is_count(n, 1):
@@ -76,17 +80,31 @@ class Parallel(Strategy):
         return digest("parallel", str(self.n), self.generator.fingerprint, self.aggregator.fingerprint).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        candidates: list[Candidate] = []
-        share = _share(scope.left(), 3 if self.verifier else 2) if self.aggregator.spends else None
+        relative = self.verifier is not None and self.verifier.relative
+        later = (self.aggregator.spends, relative, self.verifier is not None and not relative)
+        share = share_of(scope.left(), 1 + sum(later)) if any(later[:2]) else None
         sampling, scoring = scope.child("sample", budget=share), scope.child("score", budget=share)
+        candidates = await self._pool(prefix, scope, sampling, scoring, None if relative else self.verifier)
+        if relative:
+            candidates = await self._together(candidates, scope, scoring)
+        chosen = await self.aggregator.aggregate(candidates, prefix, scope)
+        return replace(chosen, exhausted=True) if sampling.exhausted or scoring.exhausted else chosen
+
+    async def _pool(
+        self, prefix: Sequence, scope: Scope, sampling: Scope, scoring: Scope, verifier: Verifier | None
+    ) -> list[Candidate]:
+        """The candidates that the budget affords, of at most n, as far as they are needed; scored by `verifier`."""
+        candidates: list[Candidate] = []
+        known: dict[bytes, Score] = {}
         before = sampling.left()
-        while len(candidates) < self.n:
+        while len(candidates) < self.n and not self.enough(candidates):
             start = len(candidates)
-            n = min(self._wave(before, sampling.left(), start), self.n - start)
+            wave = self._wave(before, sampling.left(), start, verifier)
+            n = min(wave, self.n - start, self.batch or self.n)
             try:
                 sequences = await self.generator.generate(prefix, n=n, start=start, scope=sampling)
                 candidates += await judged(
-                    sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring
+                    sequences, scope, answer=self.answer, verifier=verifier, scoring=scoring, known=known
                 )
             except BudgetExhausted:
                 if not candidates:
@@ -94,16 +112,28 @@ class Parallel(Strategy):
                 break
             if len(sequences) < n:
                 break
-        chosen = await self.aggregator.aggregate(candidates, prefix, scope)
-        return replace(chosen, exhausted=True) if sampling.exhausted or scoring.exhausted else chosen
+        return candidates
 
-    def _wave(self, before: Budget, left: Budget, done: int) -> int:
+    async def _together(self, drawn: list[Candidate], scope: Scope, scoring: Scope) -> list[Candidate]:
+        """The same candidates, scored against each other; as they are where the budget is spent."""
+        sequences = [one.sequence for one in drawn]
+        scope.offers.clear()
+        try:
+            return await judged(sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring)
+        except BudgetExhausted:
+            return drawn
+
+    def enough(self, candidates: Ordered[Candidate]) -> bool:
+        """Whether no more are needed, before n are drawn."""
+        return False
+
+    def _wave(self, before: Budget, left: Budget, done: int, verifier: Verifier | None) -> int:
         """How many to draw before scoring: half of what the rest affords, going by the candidates so far.
 
         So a limit that binds generating and scoring alike never ends with a pool that nobody judged.
         """
-        limits = [d for d in SHARED if getattr(left, d) is not None] if self.verifier else []
-        timed = self.verifier is not None and left.seconds is not None
+        limits = [d for d in SHARED if getattr(left, d) is not None] if verifier else []
+        timed = verifier is not None and left.seconds is not None
         if not limits and not timed:
             return self.n
         if not done:
@@ -114,7 +144,7 @@ class Parallel(Strategy):
         return min(half, done) if timed else half
 
 
-def _share(left: Budget, parts: int) -> Budget:
+def share_of(left: Budget, parts: int) -> Budget:
     """One of `parts` equal parts of what is left; no limit of it is a limit where there was none."""
     limits = {f.name: getattr(left, f.name) for f in fields(left)}
     return Budget(

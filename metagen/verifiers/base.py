@@ -27,6 +27,11 @@ class Verifier(ABC):
         return any(member.oracle for member in self.members)
 
     @property
+    def relative(self) -> bool:
+        """Whether a score says something only beside those of the sequences that are scored with it."""
+        return any(member.relative for member in self.members)
+
+    @property
     @abstractmethod
     def fingerprint(self) -> str:
         """Names the verifier: equal fingerprints promise equal scores."""

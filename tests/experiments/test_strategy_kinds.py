@@ -11,6 +11,11 @@ from typer.testing import CliRunner
 from metagen.cli import app
 from metagen.errors import ConfigError, InputError
 from metagen.experiments import build, schema
+from metagen.strategies.adaptive.consistency import AdaptiveConsistency
+from metagen.strategies.adaptive.filtered import ConfidentVote
+from metagen.strategies.adaptive.online import OnlineConfidence
+from metagen.strategies.adaptive.sure import WeightedUntilSure
+from metagen.strategies.adaptive.window import EarlyStopping
 from metagen.strategies.base import Strategy
 from metagen.strategies.mixture import MixtureOfAgents
 from metagen.strategies.parallel import MBR, BestOfN, BordaVote, MajorityVote, SoftBestOfN
@@ -104,6 +109,30 @@ def test_refinement_is_made_of_what_it_names(file: Path) -> None:
     ):
         (found,) = made(file, f"strategies.best={spec}", "grid.strategies=[best]").values()
         assert isinstance(found, kind)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        ("{kind: adaptive_consistency, posterior: dirichlet, batch: 2}", AdaptiveConsistency),
+        ("{kind: esc, window: 3}", EarlyStopping),
+        ("{kind: until_sure, verifier: prm, share: 0.8}", WeightedUntilSure),
+        ("{kind: confident, keep: 0.5, measure: tail}", ConfidentVote),
+        ("{kind: deepconf, warmup: 4, confidence: 0.9}", OnlineConfidence),
+    ],
+)
+def test_adaptive_strategies_stop_and_are_reported(file: Path, tmp_path: Path, spec: str, kind: type) -> None:
+    sets = [
+        f"strategies.best={spec}",
+        "grid.strategies=[best]",
+        "grid.n=[6]",
+        "generators.small.logprobs=true",
+    ]
+    (strategy,) = made(file, *sets).values()
+    assert isinstance(strategy, kind)
+    asked = [word for one in sets for word in ("--set", one)]
+    result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
+    assert result.exit_code == 0, result.output
 
 
 def test_only_what_is_needed_is_opened(file: Path) -> None:

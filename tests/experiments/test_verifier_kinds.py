@@ -61,9 +61,13 @@ def test_they_run_and_their_scores_are_those_of_their_members(file: Path, tmp_pa
     rows = pq.read_table(tmp_path / "run" / "candidates.parquet").to_pylist()
     assert len(rows) == 3 * 4
     for row in rows:
-        assert 0.0 <= row["score.both"] <= 1.0 and 0.0 <= row["score.duel"] <= 1.0
+        assert 0.0 <= row["score.both"] <= 1.0 and "score.duel" not in row
         # A temperature above 1 draws scores towards one half.
         assert abs(row["score.cool"] - 0.5) <= abs(row["score.both"] - 0.5)
+    # Whoever compares is asked about the candidates of one configuration at a time.
+    duels = pq.read_table(tmp_path / "run" / "attempts.parquet").to_pylist()
+    assert {row["configuration"] for row in duels} == {"small/duels@4"}
+    assert all(0.0 <= row["score.duel"] <= 1.0 for row in duels)
 
 
 def test_an_estimate_counts_the_members_and_says_what_it_cannot_count(file: Path) -> None:

@@ -213,3 +213,33 @@ def test_a_replay_under_a_deadline_asks_for_nothing_new_and_ends_alike() -> None
         first = once()
         calls.clear()
         assert once() == first and first[2] and not calls
+
+
+class Rank(FunctionVerifier):
+    """Scores each by how many of those that are scored with it are smaller."""
+
+    relative = True
+
+    async def score(self, sequences: Any, *, scope: Scope) -> list[Score]:
+        await super().score(sequences, scope=scope)  # pays
+        texts = [s.text for s in sequences]
+        return [Score(sum(t < s.text for t in texts) / max(1, len(texts) - 1)) for s in sequences]
+
+
+@pytest.mark.parametrize("calls", [None, *range(1, 14)])
+def test_a_verifier_that_compares_sees_all_candidates_at_once(calls: int | None) -> None:
+    generator = writes("c", "a", "f", "b", "e", "d")
+    strategy = BestOfN(generator, 6, verifier=Rank(lambda s: 0.0))
+    result = strategy.solve(PROMPT, budget=None if calls is None else {"calls": calls})
+    assert result.exhausted == (calls is not None and calls < 12) and result.usage.calls <= (calls or 12)
+    drawn = [c.sequence.text for c in result.candidates]
+    if calls is None or calls >= 2:
+        assert result.text == max(drawn)
+        assert max(c.value or 0.0 for c in result.candidates) == (1.0 if len(drawn) > 1 else 0.0)
+
+
+def test_equal_texts_of_two_waves_are_paid_for_once() -> None:
+    """Under a limit that generating and scoring share, candidates come in waves."""
+    generator = writes("x", "x", "x", "x", "y", "x")
+    result = BestOfN(generator, 6, verifier=scored({"x": 0.1, "y": 0.2})).solve(PROMPT, budget={"calls": 30})
+    assert result.usage.calls == 6 + 2 and result.text == "y" and len(result.candidates) == 6

@@ -26,7 +26,11 @@ from metagen.experiments.specs.fields import (
 from metagen.experiments.specs.generators import EngineGeneratorSpec, PluginGeneratorSpec, ReplaySpec
 from metagen.experiments.specs.parts import PluginSpec, Spec
 from metagen.experiments.specs.strategies import (
+    AdaptiveConsistencySpec,
     BordaSpec,
+    ConfidentSpec,
+    DeepConfSpec,
+    EarlyStoppingSpec,
     KnockOutSpec,
     MBRSpec,
     MixtureSpec,
@@ -39,6 +43,7 @@ from metagen.experiments.specs.strategies import (
     SelfRefineSpec,
     SoftBestSpec,
     UniversalSpec,
+    UntilSureSpec,
     VoteSpec,
 )
 from metagen.experiments.specs.tasks import (
@@ -123,6 +128,11 @@ AnyStrategySpec = Annotated[
     | Annotated[RefinementSpec, Tag("refinement")]
     | Annotated[SelfRefineSpec, Tag("self_refine")]
     | Annotated[ReflexionSpec, Tag("reflexion")]
+    | Annotated[AdaptiveConsistencySpec, Tag("adaptive_consistency")]
+    | Annotated[EarlyStoppingSpec, Tag("esc")]
+    | Annotated[UntilSureSpec, Tag("until_sure")]
+    | Annotated[ConfidentSpec, Tag("confident")]
+    | Annotated[DeepConfSpec, Tag("deepconf")]
     | Annotated[PluginStrategySpec, Tag("plugin")],
     Discriminator(_kind("strategies")),
 ]

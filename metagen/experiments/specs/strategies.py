@@ -196,6 +196,53 @@ class ReflexionSpec(StrategySpec):
     memory: Count = 3
 
 
+class AdaptiveConsistencySpec(ParallelSpec):
+    """A majority vote that ends when its leader is likely to stay."""
+
+    kind: Literal["adaptive_consistency"]
+    confidence: Annotated[float, Field(gt=0.5, lt=1), Expects("a probability in (0.5, 1)")] = 0.95
+    posterior: Literal["beta", "dirichlet"] = "beta"
+    batch: Count = 1
+
+
+class EarlyStoppingSpec(ParallelSpec):
+    """A majority vote that ends when all answers of a window agree."""
+
+    kind: Literal["esc"]
+    window: Count = 5
+
+
+class UntilSureSpec(ScoredSpec):
+    """A weighted vote that ends when one answer has most of the weight."""
+
+    kind: Literal["until_sure"]
+    share: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.9
+    mass: Positive = 2.0
+    batch: Count = 1
+
+
+class ConfidentSpec(ParallelSpec):
+    """A vote among the most confident samples, by their log-probabilities."""
+
+    kind: Literal["confident"]
+    keep: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
+    measure: Literal["mean", "lowest", "bottom", "tail"] = "bottom"
+    window: Count = 16
+    share: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
+
+
+class DeepConfSpec(ParallelSpec):
+    """The same while they are written: a sample is given up where it is less confident than those of the warm-up."""
+
+    kind: Literal["deepconf"]
+    warmup: Count = 16
+    keep: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
+    window: Count = 16
+    block: Count = 16
+    batch: Count | None = None
+    confidence: Annotated[float, Field(gt=0.5, lt=1), Expects("a probability in (0.5, 1)")] | None = None
+
+
 class PluginStrategySpec(PluginSpec):
     """A strategy of another package."""
 

@@ -1,0 +1,131 @@
+"""More samples, a larger model or a deeper search: a table chooses, by how hard the first samples show a problem."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from collections.abc import Sequence as Ordered
+from dataclasses import replace
+from typing import Literal
+
+from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Until, digest
+from metagen.strategies.adaptive.adaptive import ballots
+from metagen.strategies.adaptive.difficulty import PREDICTORS
+from metagen.strategies.aggregators import Aggregator
+from metagen.strategies.base import Strategy
+from metagen.strategies.candidates import Candidate, judged
+
+
+class ByDifficulty(Strategy):
+    """Draws `first` samples, and goes on as the table says for problems that look like this one.
+
+    edges: ascending values of the predictor; options: one for each group between them, hardest first, len(edges) + 1.
+    An option is the number of samples in all (at least `first`, which are part of them), or a generator: a larger
+    model, a tree search, any strategy. It falls back on the first samples if what it returns did not end by itself.
+    `metagen.experiments.choose` learns edges and options on held-out problems.
+
+    Raises InputError for a table that does not fit, UnsupportedError for a generator whose draws are joint.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        first: int,
+        aggregator: Aggregator,
+        *,
+        edges: Iterable[float],
+        options: Iterable[int | Generator],
+        predictor: Literal["agreement", "mean_score"] = "agreement",
+    ) -> None:
+        self.edges, self.options = tuple(float(edge) for edge in edges), tuple(options)
+        _check(first, self.edges, self.options, predictor, aggregator)
+        if not generator.independent:
+            raise UnsupportedError(f"ByDifficulty pools independent draws; {generator!r} draws jointly")
+        self.generator, self.first, self.aggregator, self.predictor = generator, first, aggregator, predictor
+        self.answer, self.verifier = aggregator.answer, aggregator.verifier
+
+    @property
+    def fingerprint(self) -> str:
+        table = [repr(self.edges), *(str(o) if isinstance(o, int) else o.fingerprint for o in self.options)]
+        parts = [self.generator.fingerprint, str(self.first), self.aggregator.fingerprint, self.predictor]
+        return digest("by difficulty", *parts, *table).hex()
+
+    @property
+    def oracle(self) -> bool:
+        return super().oracle or any(getattr(option, "oracle", False) for option in self.options)
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        sampling, scoring = scope.child("sample"), scope.child("score")
+        candidates = await self._draw(self.first, [], prefix, scope, sampling, scoring)
+        if len(candidates) == self.first and not (sampling.exhausted or scoring.exhausted):
+            option = self.options[self.group(candidates)]
+            if isinstance(option, int):
+                candidates = await self._draw(option, candidates, prefix, scope, sampling, scoring)
+            else:
+                try:
+                    (found,) = await option.generate(prefix, scope=scope.child("harder"))
+                except BudgetExhausted:
+                    found = prefix
+                if found.finish in ("eos", "stop"):
+                    return found
+        chosen = await self.aggregator.aggregate(candidates, prefix, scope)
+        return replace(chosen, exhausted=True) if scope.exhausted else chosen
+
+    def group(self, candidates: Ordered[Candidate]) -> int:
+        """Which row of the table a problem with these first samples belongs to."""
+        value = PREDICTORS[self.predictor](*ballots(candidates, self.verifier is not None))[0]
+        return bisect_right(self.edges, float(value))
+
+    async def _draw(
+        self,
+        n: int,
+        candidates: list[Candidate],
+        prefix: Sequence,
+        scope: Scope,
+        sampling: Scope,
+        scoring: Scope,
+    ) -> list[Candidate]:
+        """The candidates with as many more as make n; those that there are, if the budget ends."""
+        start = len(candidates)
+        if n <= start:
+            return candidates
+        try:
+            sequences = await self.generator.generate(prefix, n=n - start, start=start, scope=sampling)
+            more = await judged(sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring)
+        except BudgetExhausted:
+            if not candidates:
+                raise
+            return candidates
+        return [*candidates, *more]
+
+
+def _check(
+    first: int,
+    edges: tuple[float, ...],
+    options: tuple[int | Generator, ...],
+    predictor: str,
+    aggregator: Aggregator,
+) -> None:
+    if first < 1:
+        raise InputError(f"ByDifficulty: first={first!r}; expected the number of first samples, at least 1")
+    if list(edges) != sorted(edges) or len(options) != len(edges) + 1:
+        raise InputError(
+            f"ByDifficulty: {len(options)} options for edges={edges!r}; expected ascending edges and one option more "
+            "than edges"
+        )
+    few = [option for option in options if isinstance(option, int) and option < first]
+    if few:
+        raise InputError(
+            f"ByDifficulty: an option of {few[0]} samples, after first={first}; expected at least {first}"
+        )
+    if predictor not in PREDICTORS:
+        raise InputError(f"predictor={predictor!r}: expected one of {', '.join(PREDICTORS)}")
+    needs = aggregator.verifier if predictor == "mean_score" else aggregator.answer
+    if needs is None:
+        part = "a verifier" if predictor == "mean_score" else "an answer rule"
+        raise InputError(
+            f"predictor={predictor!r} needs an aggregator with {part}; {type(aggregator).__name__} has none"
+        )

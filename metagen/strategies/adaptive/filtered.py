@@ -1,0 +1,95 @@
+"""Confidence-filtered voting: only the most confident samples vote, each by its confidence (DeepConf, Fu et al. 2025).
+
+This is the offline form, over samples that are there; `online` stops the others while they are being written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence as Ordered
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Sequence
+from metagen.strategies.adaptive.confidence import Confidence, Measure, check_logprobs, logprobs_of
+from metagen.strategies.aggregate import Selection, weighted_vote
+from metagen.strategies.aggregators import Aggregator, texts
+from metagen.strategies.candidates import Candidate
+from metagen.strategies.parallel import Parallel
+from metagen.verifiers.base import AnswerRule
+
+
+class Confident(Aggregator):
+    """The answer with the largest total confidence among the most confident `keep` of the candidates.
+
+    keep: the share η that votes; the paper has 0.1 and 0.9. Candidates that tie with the last of these vote as well.
+    Candidates need token log-probabilities: UnsupportedError where they have none.
+    """
+
+    def __init__(
+        self, answer: AnswerRule, *, keep: float = 0.1, confidence: Confidence | None = None
+    ) -> None:
+        confident_vote([None], [0.0], [""], "", keep=keep)
+        self.answer, self.keep, self.confidence = answer, keep, confidence or Confidence()
+
+    def options(self) -> str:
+        return f"{float(self.keep)!r} {self.confidence!r}"
+
+    async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
+        confidences = [self.of(c.sequence) for c in pool]
+        return confident_vote([c.key for c in pool], confidences, texts(pool), salt, keep=self.keep)
+
+    def of(self, sequence: Sequence) -> float:
+        """The confidence of a whole sequence."""
+        return self.confidence(logprobs_of(sequence))
+
+
+class ConfidentVote(Parallel):
+    """A vote among the most confident of n samples: see `Confident`, and `Confidence` for the other options."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        answer: AnswerRule,
+        keep: float = 0.1,
+        measure: Measure = "bottom",
+        window: int = 16,
+        share: float = 0.1,
+    ) -> None:
+        check_logprobs(generator, "ConfidentVote")
+        confidence = Confidence(measure, window, share)
+        super().__init__(generator, n, Confident(answer, keep=keep, confidence=confidence))
+
+
+def threshold(confidences: Ordered[float], keep: float) -> float:
+    """The confidence that a share `keep` of them has at least: the ⌈keep · n⌉-th largest.
+
+    Raises InputError for no confidences, or a share outside (0, 1].
+    """
+    if not 0.0 < keep <= 1.0 or not confidences:
+        raise InputError(
+            f"keep={keep!r} of {len(confidences)} samples: expected a share in (0, 1] of at least one"
+        )
+    # A little less than the product: 0.1 · 30 is 3.0000000000000004.
+    count = max(1, math.ceil(keep * len(confidences) - 1e-9))
+    return sorted(confidences, reverse=True)[count - 1]
+
+
+def confident_vote(
+    classes: Ordered[str | None],
+    confidences: Ordered[float],
+    members: Ordered[str],
+    salt: str,
+    *,
+    keep: float,
+) -> Selection:
+    """A vote weighted by confidence among those that reach the threshold; keep = 1 is a weighted vote of all."""
+    least = threshold(confidences, keep)
+    kept = [i for i, value in enumerate(confidences) if value >= least]
+    chosen = weighted_vote(
+        [classes[i] for i in kept], [confidences[i] for i in kept], [members[i] for i in kept], salt
+    )
+    return Selection(kept[chosen.index], chosen.totals)

@@ -1,0 +1,136 @@
+"""DeepConf online: samples that lose confidence are given up while they are written (Fu et al. 2025, section 3.3).
+
+    warm up:    draw w samples whole;  s ← the ⌈η·w⌉-th largest of their lowest group confidences
+    then, each: write block by block;  give up as soon as a group's confidence is below s
+    vote:       weighted by confidence, among all samples that never fell below s
+    stop:       when the rule says so, or after n samples
+
+A sample's lowest group can only fall as it grows. So what is given up is what the threshold would have filtered out of
+whole samples, and tokens are all that is saved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence, Tokens, Until, digest
+from metagen.strategies.adaptive.adaptive import ballots
+from metagen.strategies.adaptive.confidence import Confidence, check_logprobs, logprobs_of
+from metagen.strategies.adaptive.filtered import threshold
+from metagen.strategies.adaptive.stopping import StoppingRule
+from metagen.strategies.aggregate import weighted_vote
+from metagen.strategies.base import Strategy
+from metagen.strategies.candidates import Candidate, offered
+from metagen.verifiers.base import Answer, AnswerRule
+
+
+class OnlineConfidence(Strategy):
+    """A vote among confident samples that does not pay for the others to the end.
+
+    n: samples in all, of which `warmup` are drawn whole and set the threshold: the confidence that a share `keep` of
+    them reaches. window: tokens of a group. block: tokens written between two looks. batch: samples written side by
+    side between two questions to `rule` (None: no rule; all at once). The rule sees votes weighted by confidence.
+
+    The warm-up is the beginning of every other strategy's pool; samples written in blocks are draws of their own.
+    What was given up is offered without a vote, so that the candidates of a result count all that was begun. A sample
+    that ends within its first window is one group. Raises InputError for numbers below 1, UnsupportedError for a
+    generator that cannot write blocks, draws jointly, or keeps no log-probabilities.
+    """
+
+    answer: AnswerRule
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        answer: AnswerRule,
+        warmup: int = 16,
+        keep: float = 0.1,
+        window: int = 16,
+        block: int = 16,
+        rule: StoppingRule | None = None,
+        batch: int | None = None,
+    ) -> None:
+        for name, value in (("n", n), ("warmup", warmup), ("block", block), ("batch", batch)):
+            if value is not None and value < 1:
+                raise InputError(f"OnlineConfidence: {name}={value!r}; expected a number of at least 1")
+        threshold([0.0], keep)
+        check_logprobs(generator, "OnlineConfidence")
+        if not (generator.accepts_until and generator.accepts_prefix and generator.independent):
+            raise UnsupportedError(
+                f"OnlineConfidence writes independent samples in blocks of tokens, and {generator!r} cannot; "
+                "give it a generator of its own, not a strategy"
+            )
+        self.generator, self.n, self.answer, self.warmup = generator, n, answer, min(warmup, n)
+        self.keep, self.block, self.rule, self.batch = keep, block, rule, batch or n
+        self.confidence = Confidence("lowest", window)
+
+    @property
+    def fingerprint(self) -> str:
+        numbers = (self.n, self.warmup, float(self.keep), self.block, self.rule, self.batch, self.confidence)
+        parts = (self.generator.fingerprint, self.answer.fingerprint)
+        return digest("online confidence", *map(repr, numbers), *parts).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        drawn = await self.generator.generate(prefix, n=self.warmup, scope=scope.child("sample"))
+        candidates = await self._judged(drawn, prefix, scope)
+        whole = [c.value for c in candidates if c.eligible and c.value is not None]
+        least = threshold(whole, self.keep) if whole else 0.0
+        while len(candidates) < self.n and not scope.exhausted and not self._enough(candidates, least):
+            numbers = range(len(candidates), min(len(candidates) + self.batch, self.n))
+            drawn = await scope.gather(
+                *(self._watched(prefix, least, scope.child(f"block/{i}")) for i in numbers)
+            )
+            candidates += await self._judged(drawn, prefix, scope)
+        voting = _voting(candidates, least) or [c for c in candidates if c.eligible] or candidates
+        keys, values = [c.key for c in voting], [c.value for c in voting]
+        texts = [c.sequence.text for c in voting]
+        chosen = voting[weighted_vote(keys, values, texts, prefix.prompt.digest.hex()).index].sequence
+        return replace(chosen, exhausted=scope.exhausted)
+
+    async def _watched(self, prefix: Sequence, least: float, scope: Scope) -> Sequence:
+        """One sample, to its end or to where it falls below the threshold; as far as it came, if the budget ends."""
+        current, block, written = prefix, 0, 0
+        while current.finish is None and not self._fallen(current, prefix, least):
+            try:
+                (current,) = await self.generator.generate(
+                    current, start=block, until=Tokens(self.block), scope=scope
+                )
+            except BudgetExhausted:
+                break
+            block, before, written = block + 1, written, len(logprobs_of(current, prefix))
+            if current.finish is None and written == before:
+                break  # nothing was written: it would go on for ever
+        return current
+
+    def _fallen(self, sequence: Sequence, prefix: Sequence, least: float) -> bool:
+        """Whether a whole group lies below the threshold."""
+        if sequence.text == prefix.text:
+            return False
+        values = logprobs_of(sequence, prefix)
+        return len(values) >= self.confidence.window and self.confidence(values) < least
+
+    def _enough(self, candidates: list[Candidate], least: float) -> bool:
+        if self.rule is None:
+            return False
+        voting = _voting(candidates, least)
+        return bool(voting) and bool(self.rule.stops(*ballots(voting, True))[0])
+
+    async def _judged(self, drawn: list[Sequence], prefix: Sequence, scope: Scope) -> list[Candidate]:
+        """Candidates whose score is their confidence; what was given up has no answer, and no vote."""
+        candidates = []
+        for sequence, answer in zip(drawn, await self.answer.read(drawn), strict=True):
+            ended = sequence.finish in ("eos", "stop")
+            score = Score(self.confidence(logprobs_of(sequence, prefix))) if ended else None
+            one = Candidate(sequence, answer if ended else Answer(verdict="missing"), score)
+            offered(one, scope)
+            candidates.append(one)
+        return candidates
+
+
+def _voting(candidates: list[Candidate], least: float) -> list[Candidate]:
+    return [c for c in candidates if c.eligible and c.value is not None and c.value >= least]

@@ -1,0 +1,98 @@
+"""Stopping rules: when the samples drawn so far are enough.
+
+A rule is a pure function of what the samples have said, over many problems at once, so that a strategy asks it while
+it samples, and a study replays it over a recorded pool (`metagen.analysis.stopping`). Rules combine: `a | b` stops when
+either does, `a & b` when both do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metagen.errors import InputError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class StoppingRule(ABC):
+    """Says of each row of samples whether it is enough. A rule is a value: its repr names all of it."""
+
+    @abstractmethod
+    def stops(self, classes: Ints, weights: Floats) -> Bools:
+        """[rows], for the first k samples of each row, in the order in which they were drawn.
+
+        classes: [rows, k], the class of the answer; negative ids have no vote. weights: [rows, k], what the vote counts
+        a sample for: its score, or 1 without a verifier; NaN where there is none.
+        """
+
+    def __or__(self, other: StoppingRule) -> StoppingRule:
+        return AnyOf((*_parts(self, AnyOf), *_parts(other, AnyOf)))
+
+    def __and__(self, other: StoppingRule) -> StoppingRule:
+        return AllOf((*_parts(self, AllOf), *_parts(other, AllOf)))
+
+
+@dataclass(frozen=True)
+class AnyOf(StoppingRule):
+    """Stops when one of its rules does."""
+
+    rules: tuple[StoppingRule, ...]
+
+    def stops(self, classes: Ints, weights: Floats) -> Bools:
+        return np.asarray(np.any([rule.stops(classes, weights) for rule in self.rules], axis=0))
+
+
+@dataclass(frozen=True)
+class AllOf(StoppingRule):
+    """Stops when all of its rules do."""
+
+    rules: tuple[StoppingRule, ...]
+
+    def stops(self, classes: Ints, weights: Floats) -> Bools:
+        return np.asarray(np.all([rule.stops(classes, weights) for rule in self.rules], axis=0))
+
+
+@dataclass(frozen=True)
+class Decided(StoppingRule):
+    """Stops when the samples that are left, n in all, cannot overtake the leader: the vote over n is known.
+
+    Lossless for votes whose weights are at most 1 each.
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise InputError(
+                f"Decided: n={self.n!r}; expected the number of samples of the full vote, at least 1"
+            )
+
+    def stops(self, classes: Ints, weights: Floats) -> Bools:
+        first, second = leaders(totals(classes, weights))
+        return np.asarray(first - second > max(0, self.n - classes.shape[1]))
+
+
+def totals(classes: Ints, weights: Floats) -> Floats:
+    """What each class has gathered, [rows, classes]; at least two columns, so that a leader has someone behind it."""
+    rows, width = len(classes), max(2, int(classes.max(initial=-1)) + 1)
+    # One column more gathers those without a vote.
+    cells = np.where(classes < 0, width, classes) + np.arange(rows)[:, None] * (width + 1)
+    counted = np.bincount(cells.ravel(), np.nan_to_num(weights).ravel(), rows * (width + 1))
+    return np.asarray(counted, dtype=np.float64).reshape(rows, width + 1)[:, :width]
+
+
+def leaders(gathered: Floats) -> tuple[Floats, Floats]:
+    """The two largest totals of each row."""
+    top = np.partition(gathered, -2, axis=1)
+    return top[:, -1], top[:, -2]
+
+
+def _parts(rule: StoppingRule, kind: type[AnyOf] | type[AllOf]) -> tuple[StoppingRule, ...]:
+    """The members of a combination of this kind, so that a | b | c is flat."""
+    return rule.rules if isinstance(rule, kind) else (rule,)

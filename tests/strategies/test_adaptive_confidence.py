@@ -1,0 +1,373 @@
+"""DeepConf: confidence by hand, the vote among the confident, and samples that are given up while they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metagen.errors import EngineError, InputError, UnsupportedError
+from metagen.generators.engine import Sample as Drawn
+from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.function import FunctionGenerator
+from metagen.generators.primitive import EngineGenerator
+from metagen.generators.torch import TorchEngine
+from metagen.journal import MemoryJournal
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence
+from metagen.strategies.adaptive.confidence import Confidence, groups, logprobs_of, top_k_confidence
+from metagen.strategies.adaptive.consistency import Beta
+from metagen.strategies.adaptive.filtered import Confident, ConfidentVote, confident_vote, threshold
+from metagen.strategies.adaptive.online import OnlineConfidence
+from metagen.strategies.adaptive.stopping import Decided
+from metagen.strategies.aggregate import weighted_vote
+from metagen.strategies.base import Strategy
+from metagen.strategies.parallel import BestOfN, MajorityVote
+from metagen.tasks.embedded import ArithmeticTask
+from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word
+from metagen.verifiers.function import FunctionRule
+
+PROMPT = Prompt("p", text="?")
+LAST = FunctionRule(lambda text: text[-1:] or None, name="last letter")
+
+
+# ---------------------------------------------------------------------------------------------- measures
+
+
+def test_measures_by_hand() -> None:
+    values = [-1.0, -3.0, -2.0, 0.0, -0.5]  # pairs: −2, −2.5, −1, −0.25
+    assert groups(np.array(values), 2).tolist() == [-2.0, -2.5, -1.0, -0.25]
+    assert Confidence("mean")(values) == pytest.approx(math.exp(-1.3))
+    assert Confidence("lowest", 2)(values) == pytest.approx(math.exp(-2.5))
+    assert Confidence("tail", 2)(values) == pytest.approx(math.exp(-0.25))
+    assert Confidence("bottom", 2)(values) == pytest.approx(math.exp(-2.5)), "a tenth of four is one"
+    assert Confidence("bottom", 2, share=0.5)(values) == pytest.approx(math.exp(-2.25))
+    assert Confidence("bottom", 2, share=1.0)(values) == pytest.approx(math.exp(-5.75 / 4))
+
+
+@given(st.lists(st.floats(-20, 0), min_size=1, max_size=30), st.integers(1, 40))
+def test_how_measures_relate(values: list[float], window: int) -> None:
+    lowest, bottom, tail, mean = (Confidence(m, window)(values) for m in ("lowest", "bottom", "tail", "mean"))  # type: ignore[arg-type]
+    assert 0 <= lowest <= min(bottom, tail) * (1 + 1e-9) <= 1 + 1e-9
+    if window >= len(values):
+        assert lowest == bottom == pytest.approx(mean) == pytest.approx(tail)
+    if window == 1:
+        assert lowest == pytest.approx(math.exp(min(values))) and tail == pytest.approx(math.exp(values[-1]))
+
+
+def test_no_tokens_and_impossible_tokens_are_no_confidence() -> None:
+    assert Confidence()([]) == 0.0 and Confidence("lowest", 1)([-0.1, -math.inf]) == 0.0
+    assert Confidence()([1e-9]) == 1.0, "rounding of a probability of 1"
+    for wrong in ([0.5], [float("nan")], [[-1.0]]):
+        with pytest.raises(InputError, match="expected one number ≤ 0"):
+            Confidence()(wrong)
+
+
+def test_top_k_confidence_is_equation_2() -> None:
+    assert top_k_confidence([[-0.1, -2.0, -6.0], [-1.0, -1.1, -1.2]]) == pytest.approx([2.7, 1.1])
+    with pytest.raises(InputError, match=r"shape \(2,\)"):
+        top_k_confidence([-0.1, -2.0])
+
+
+def test_log_probabilities_of_what_was_added_to_a_prefix() -> None:
+    start = Sequence(PROMPT)
+    first = start.extend("ab", logprob=-3.0, token_logprobs=(-1.0, -2.0))
+    second = first.extend("c", logprob=-0.5, token_logprobs=(-0.5,))
+    assert logprobs_of(second) == (-1.0, -2.0, -0.5) and logprobs_of(second, first) == (-0.5,)
+    with pytest.raises(UnsupportedError, match="logprobs=True"):
+        logprobs_of(start.extend("ab"))
+    with pytest.raises(UnsupportedError, match="logprobs=True"):
+        logprobs_of(second, replace(first, token_logprobs=None))
+
+
+# ------------------------------------------------------------------------------------------ the offline vote
+
+
+def test_the_threshold_is_what_the_share_reaches() -> None:
+    values = [0.5, 0.1, 0.4, 0.3, 0.2]
+    reached = {0.01: 0.5, 0.2: 0.5, 0.21: 0.4, 0.4: 0.4, 0.9: 0.1, 1.0: 0.1}
+    assert {keep: threshold(values, keep) for keep in reached} == reached
+    assert threshold([i / 30 for i in range(30)], 0.1) == 27 / 30
+    for keep, values_ in ((0.0, [1.0]), (1.1, [1.0]), (0.5, [])):
+        with pytest.raises(InputError, match="expected a share"):
+            threshold(values_, keep)
+
+
+def test_only_the_confident_vote_and_ties_stay_together() -> None:
+    classes, confidences, members = ["1", "1", "1", "2", "2"], [0.2, 0.2, 0.2, 0.9, 0.8], list("abcde")
+    assert classes[confident_vote(classes, confidences, members, "s", keep=0.4).index] == "2"
+    assert confident_vote(classes, confidences, members, "s", keep=0.6).totals == pytest.approx(
+        {"1": 0.6, "2": 1.7}
+    )
+    every = confident_vote(classes, confidences, members, "s", keep=1.0)
+    assert every == weighted_vote(classes, confidences, members, "s")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("12"), st.sampled_from([0.1, 0.5, 0.9])), min_size=1, max_size=8),
+    st.randoms(),
+)
+def test_order_changes_nothing(pool: list[tuple[str, float]], rng: random.Random) -> None:
+    named = [(key, value, f"{i}{key}") for i, (key, value) in enumerate(pool)]
+    shuffled = list(named)
+    rng.shuffle(shuffled)
+
+    def choice(rows: list[tuple[str, float, str]]) -> str:
+        keys, values, texts = (list(column) for column in zip(*rows, strict=True))
+        return texts[confident_vote(keys, values, texts, "salt", keep=0.3).index]  # type: ignore[arg-type]
+
+    assert choice(named) == choice(shuffled)
+
+
+def said(*samples: tuple[str, tuple[float, ...]], name: str = "said") -> FunctionGenerator:
+    """Sample i is the i-th text, with its log-probabilities."""
+
+    def write(prefix: Sequence, seed: int, index: int) -> Drawn:
+        text, logprobs = samples[index]
+        return Drawn(text, None, len(logprobs), sum(logprobs), logprobs, finish="eos")
+
+    return FunctionGenerator(write, name=f"{name} {samples}", count=len, max_tokens=9)
+
+
+def test_the_confident_minority_wins() -> None:
+    generator = said(
+        ("a1", (-2.0, -2.0)), ("b1", (-2.0, -1.0)), ("c1", (-3.0,)), ("d2", (-0.1, -0.1)), ("e3", (-0.5,))
+    )
+    assert MajorityVote(generator, 5, answer=LAST).solve(PROMPT).text[-1] == "1"
+    assert ConfidentVote(generator, 5, answer=LAST, keep=0.2).solve(PROMPT).text == "d2"
+    # Of two: exp(−0.1) against exp(−0.5).
+    assert ConfidentVote(generator, 5, answer=LAST, keep=0.4).solve(PROMPT).text == "d2"
+    assert Confident(LAST, keep=0.4).fingerprint != Confident(LAST).fingerprint
+    assert Confident(LAST, confidence=Confidence("tail")).fingerprint != Confident(LAST).fingerprint
+
+
+def test_without_log_probabilities_it_says_so() -> None:
+    silent = FunctionGenerator(lambda p, s, i: "a1", name="silent")
+    with pytest.raises(UnsupportedError, match="logprobs=True"):
+        ConfidentVote(silent, 3, answer=LAST).solve(PROMPT)
+    engine = EnumerableEngine(["a", "$"], {(): [0.5, 0.5], ("a",): [0.0, 1.0]})
+    for make in (ConfidentVote, OnlineConfidence):
+        with pytest.raises(UnsupportedError, match=r"generator\.replace\(logprobs=True\)"):
+            make(engine.generator(), 3, answer=LAST)
+        make(engine.generator(logprobs=True), 3, answer=LAST)
+
+
+# -------------------------------------------------------------------------------------------------- online
+
+
+def waverer() -> EnumerableEngine:
+    """Writes letters; after `u` the model is unsure (a coin among three), after `s` it is sure. Ends in 1 or 2."""
+
+    def table(prompt: str, done: tuple[str, ...]) -> list[float]:
+        if len(done) >= 12:
+            return [0, 0, 0.2, 0.7, 0.1] if done[-1] in "su" else [0, 0, 0, 0, 1.0]
+        if not done:
+            return [0.5, 0.5, 0, 0, 0]
+        return [0.9, 0.1, 0, 0, 0] if done[0] == "s" else [0.55, 0.45, 0, 0, 0]
+
+    return EnumerableEngine(["s", "u", "1", "2", "$"], table, name="waverer")
+
+
+@pytest.fixture(scope="module")
+def unsure() -> Iterator[EngineGenerator]:
+    with waverer() as engine:
+        yield engine.generator(logprobs=True, max_tokens=40)
+
+
+def online(generator: EngineGenerator, n: int = 24, **options: object) -> OnlineConfidence:
+    given_ = {"warmup": 8, "keep": 0.5, "window": 4, "block": 2} | options
+    return OnlineConfidence(generator, n, answer=LAST, **given_)  # type: ignore[arg-type]
+
+
+def test_what_is_given_up_is_what_the_threshold_filters_out(unsure: EngineGenerator) -> None:
+    """The same samples written to the end, and then filtered, give the same vote for more tokens."""
+    for seed in range(5):
+        journal = MemoryJournal()
+        result = online(unsure).solve(PROMPT, seed=seed, journal=journal)
+        assert len(result.candidates) == 24
+        warm = [c for c in result.candidates[:8] if c.value is not None]
+        least = threshold([c.value or 0.0 for c in warm], 0.5)
+        whole = Watched(unsure, 24, answer=LAST, warmup=8, keep=0.5, window=4, block=2).solve(
+            PROMPT, seed=seed
+        )
+        assert len(whole.candidates) == 24
+        full = [c.sequence for c in whole.candidates]
+        lowest = [Confidence("lowest", 4)(logprobs_of(s)) for s in full]
+        for candidate, complete, low in zip(result.candidates, full, lowest, strict=True):
+            assert complete.text.startswith(candidate.sequence.text)
+            if low >= least:
+                assert candidate.sequence == complete and candidate.value == low
+            else:
+                # One that ended before a look was whole, and is filtered by its value.
+                assert candidate.value is None or candidate.value == low < least
+        kept = [s for s, low in zip(full, lowest, strict=True) if low >= least]
+        weights = [low for low in lowest if low >= least]
+        texts = [s.text for s in kept]
+        chosen = weighted_vote([t[-1] for t in texts], weights, texts, PROMPT.digest.hex())
+        assert result.text == texts[chosen.index]
+        assert result.usage.generated is not None and whole.usage.generated is not None
+        assert result.usage.generated < whole.usage.generated
+
+
+class Watched(OnlineConfidence):
+    """Gives nothing up."""
+
+    def _fallen(self, sequence: Sequence, prefix: Sequence, least: float) -> bool:
+        return False
+
+
+def test_with_nothing_after_the_warm_up_it_is_the_vote_offline(unsure: EngineGenerator) -> None:
+    for keep in (0.1, 0.5, 1.0):
+        here = online(unsure, 12, warmup=30, keep=keep).solve(PROMPT)
+        there = ConfidentVote(unsure, 12, answer=LAST, keep=keep, measure="lowest", window=4).solve(PROMPT)
+        assert here.text == there.text and here.usage.generated == there.usage.generated
+    assert online(unsure, 1).solve(PROMPT).text == ConfidentVote(unsure, 1, answer=LAST).solve(PROMPT).text
+
+
+def test_blocks_run_under_places_of_their_own_and_the_warm_up_is_the_shared_pool(
+    unsure: EngineGenerator,
+) -> None:
+    journal = CountingJournal()
+    MajorityVote(unsure, 8, answer=LAST).solve(PROMPT, journal=journal)
+    assert journal.recorded == 8
+    result = online(unsure, 10).solve(PROMPT, journal=journal)
+    paths = [row.path for row in result.trace.rows]
+    assert set(paths) == {"0/sample", "0/block/8", "0/block/9"} and paths.count("0/sample") == 8
+    assert journal.recorded == 8 + len(paths) - 8
+
+
+def test_a_rule_stops_between_batches(unsure: EngineGenerator) -> None:
+    free = online(unsure, 40, batch=4).solve(PROMPT)
+    ruled = online(unsure, 40, batch=4, rule=Beta(0.8) | Decided(40)).solve(PROMPT)
+    assert len(free.candidates) == 40 and 8 <= len(ruled.candidates) < 40
+    assert (len(ruled.candidates) - 8) % 4 == 0
+    texts = [c.sequence.text for c in free.candidates]
+    assert [c.sequence.text for c in ruled.candidates] == texts[: len(ruled.candidates)]
+    assert (
+        len({online(unsure, 40, batch=b, rule=r).fingerprint for b in (4, 5) for r in (None, Beta(0.8))}) == 4
+    )
+
+
+@pytest.mark.parametrize("tokens", [0, 3, 14, 40, 90, 130, 160, 200, 1000])
+def test_a_budget_that_ends_anywhere_leaves_a_vote_over_what_there_is(
+    unsure: EngineGenerator, tokens: int
+) -> None:
+    result = online(unsure).solve(PROMPT, budget=tokens)
+    assert result.usage.generated is not None and result.usage.generated <= tokens
+    assert result.exhausted == (tokens < 1000)
+    complete = [c for c in result.candidates if c.value is not None]
+    if complete:
+        assert result.answer is not None and result.sequence.finish == "eos"
+
+
+def test_it_goes_on_where_it_was_cut_off(unsure: EngineGenerator) -> None:
+    whole = MemoryJournal()
+    first = online(unsure, 11).solve(PROMPT, journal=whole)
+    rows = whole.of_problem(PROMPT.problem_id)
+    for cut in range(0, len(rows) + 1, 3):
+        journal = CountingJournal()
+        asyncio.run(journal.record(rows[:cut]))
+        journal.recorded = 0
+        again = online(unsure, 11).solve(PROMPT, journal=journal)
+        assert (again.text, again.candidates) == (first.text, first.candidates)
+        assert journal.recorded == len(rows) - cut
+
+
+def test_a_sample_of_which_nothing_more_comes_is_not_waited_for() -> None:
+    """A generator that gives empty blocks, for ever."""
+
+    def write(prefix: Sequence, seed: int, index: int) -> Drawn:
+        return Drawn("" if prefix.text else "a", None, 0, 0.0, (), finish=None)
+
+    result = OnlineConfidence(FunctionGenerator(write, name="endless"), 4, answer=LAST, warmup=1).solve(
+        PROMPT
+    )
+    assert result.text == "a" and len(result.candidates) == 4
+
+
+def test_an_engine_that_fails_in_the_middle_fails_the_call(unsure: EngineGenerator) -> None:
+    calls: list[int] = []
+
+    def write(prefix: Sequence, seed: int, index: int) -> Drawn:
+        calls.append(index)
+        if len(calls) > 3:
+            raise EngineError("the engine is down")
+        return Drawn("a1", None, 2, -0.2, (-0.1, -0.1), finish="eos")
+
+    with pytest.raises(EngineError, match="down"):
+        OnlineConfidence(FunctionGenerator(write, name="down"), 6, answer=LAST, warmup=2).solve(PROMPT)
+
+
+def test_it_goes_on_from_a_prefix(unsure: EngineGenerator) -> None:
+    async def main() -> tuple[Sequence, Sequence]:
+        scope = Scope.root("p")
+        (whole,) = await unsure.generate(Sequence(PROMPT), scope=scope.child("first"))
+        prefix = Sequence(PROMPT).extend(
+            whole.text[:3], tokens=None, logprob=-1.0, token_logprobs=(whole.token_logprobs or ())[:3]
+        )
+        (found,) = await online(unsure).generate(prefix, scope=scope.child("second"))
+        return prefix, found
+
+    prefix, found = asyncio.run(main())
+    assert found.extends(prefix) and found.finish == "eos" and len(found.text) > 3
+
+
+def test_what_cannot_be_is_refused_when_it_is_built(unsure: EngineGenerator) -> None:
+    for name in ("n", "warmup", "block", "batch", "window"):
+        with pytest.raises(InputError, match=f"{name}=0"):
+            online(unsure, **({"n": 24} | {name: 0}))
+    with pytest.raises(InputError, match=r"keep=0\.0"):
+        online(unsure, keep=0.0)
+    with pytest.raises(UnsupportedError, match="not a strategy"):
+        OnlineConfidence(MajorityVote(unsure, 2, answer=LAST), 4, answer=LAST)
+
+
+def test_nested_in_another(unsure: EngineGenerator) -> None:
+    outer = BestOfN(online(unsure, 9), 2, verifier=first_letter, answer=LAST).solve(PROMPT)
+    assert {row.path.split("/")[2] for row in outer.trace.rows if row.kind == "generate"} == {"0", "1"}
+    assert len(outer.candidates) == 2
+
+
+first_letter = type(first_word)(lambda s: 0.5, name="half")
+
+
+def confiding() -> FunctionGenerator:
+    """The generator of the laws, with log-probabilities."""
+
+    def write(prefix: Sequence, seed: int, index: int) -> Drawn:
+        draw = random.Random(seed)
+        text = f"{draw.random():.6f} so it is {draw.choice('0112')}"
+        logprobs = tuple(-draw.random() for _ in range(5))
+        return Drawn(text, None, 5, sum(logprobs), logprobs, finish="eos")
+
+    return FunctionGenerator(write, name="confiding", count=lambda text: len(text.split()), max_tokens=5)
+
+
+class TestConfidentVoteLaws(StrategyLaws):
+    def make(self) -> Strategy:
+        return ConfidentVote(confiding(), 6, answer=last_word, keep=0.5)
+
+
+class TestOnlineConfidenceLaws(StrategyLaws):
+    def make(self) -> Strategy:
+        return OnlineConfidence(confiding(), 8, answer=last_word, warmup=3, batch=2, rule=Beta())
+
+
+def test_on_an_embedded_model_tokens_are_saved() -> None:
+    task = ArithmeticTask("validation", levels=(4,), per_level=2)
+    with TorchEngine("tiny-0.5m", threads=1) as engine:
+        generator = engine.generator(max_tokens=200, logprobs=True)
+        for problem in task.problems():
+            options = {"answer": task.answer, "warmup": 6, "keep": 0.3, "window": 8, "block": 8}
+            few = OnlineConfidence(generator, 14, **options).solve(problem.prompt)  # type: ignore[arg-type]
+            all_ = Watched(generator, 14, **options).solve(problem.prompt)  # type: ignore[arg-type]
+            assert few.sequence.finish == "eos" and len(few.candidates) == 14
+            assert few.usage.generated is not None and all_.usage.generated is not None
+            assert few.usage.generated < all_.usage.generated
