@@ -28,10 +28,15 @@ from metagen.experiments.specs.parts import PluginSpec, Spec
 from metagen.experiments.specs.strategies import (
     AdaptiveConsistencySpec,
     BordaSpec,
+    BudgetForcingSpec,
+    ChainOfThoughtSpec,
     ConfidentSpec,
     DeepConfSpec,
+    DirectSpec,
     EarlyStoppingSpec,
     KnockOutSpec,
+    LeastToMostSpec,
+    LengthControlSpec,
     MBRSpec,
     MixtureSpec,
     PlainStrategySpec,
@@ -42,6 +47,7 @@ from metagen.experiments.specs.strategies import (
     ScoredStrategySpec,
     SelfRefineSpec,
     SoftBestSpec,
+    SystemTwoAttentionSpec,
     UniversalSpec,
     UntilSureSpec,
     VoteSpec,
@@ -128,6 +134,12 @@ AnyStrategySpec = Annotated[
     | Annotated[RefinementSpec, Tag("refinement")]
     | Annotated[SelfRefineSpec, Tag("self_refine")]
     | Annotated[ReflexionSpec, Tag("reflexion")]
+    | Annotated[DirectSpec, Tag("direct")]
+    | Annotated[ChainOfThoughtSpec, Tag("chain_of_thought")]
+    | Annotated[BudgetForcingSpec, Tag("budget_forcing")]
+    | Annotated[LengthControlSpec, Tag("length_control")]
+    | Annotated[LeastToMostSpec, Tag("least_to_most")]
+    | Annotated[SystemTwoAttentionSpec, Tag("system_two_attention")]
     | Annotated[AdaptiveConsistencySpec, Tag("adaptive_consistency")]
     | Annotated[EarlyStoppingSpec, Tag("esc")]
     | Annotated[UntilSureSpec, Tag("until_sure")]

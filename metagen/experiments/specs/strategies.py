@@ -196,6 +196,66 @@ class ReflexionSpec(StrategySpec):
     memory: Count = 3
 
 
+class DirectSpec(StrategySpec):
+    """The answer at once, behind a cue."""
+
+    kind: Literal["direct"]
+    cue: Text = ""
+
+
+class ChainOfThoughtSpec(StrategySpec):
+    """A thought, then the answer behind a cue. thought: its most tokens."""
+
+    kind: Literal["chain_of_thought"]
+    cue: Text
+    thought: Count | None = None
+
+
+class BudgetForcingSpec(StrategySpec):
+    """A thought of at least and at most so many tokens. end: what ends a thought; wait: what sends it on."""
+
+    kind: Literal["budget_forcing"]
+    end: Text
+    most: Amount | None = None
+    least: Amount = 0
+    waits: Amount = 1
+    wait: Text = "Wait"
+    cue: Text = ""
+
+
+class LengthControlSpec(StrategySpec):
+    """Samples again until one has a length within bounds, in tokens."""
+
+    kind: Literal["length_control"]
+    most: Amount
+    least: Amount = 0
+    tries: Count = 8
+
+
+class LeastToMostSpec(StrategySpec):
+    """Parts of a task, solved one after the other."""
+
+    uses = naming(over="strategies", solver="generators")
+    kind: Literal["least_to_most"]
+    decompose: Text
+    solve: Text
+    solved: Text
+    most: Count = 8
+    chat: Switch = False
+    solver: GeneratorName | None = None
+
+
+class SystemTwoAttentionSpec(StrategySpec):
+    """The task rewritten without what does not matter, then answered."""
+
+    uses = naming(over="strategies", rewriter="generators")
+    kind: Literal["system_two_attention"]
+    rewrite: Text
+    ask: Text
+    chat: Switch = False
+    rewriter: GeneratorName | None = None
+
+
 class AdaptiveConsistencySpec(ParallelSpec):
     """A majority vote that ends when its leader is likely to stay."""
 

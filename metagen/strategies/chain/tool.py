@@ -10,7 +10,7 @@ from collections.abc import Sequence as Ordered
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 
 from metagen.call import Ended, Item, Outcome, Request
@@ -101,14 +101,19 @@ class Tool:
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """Its arguments as a pydantic model, by the function's annotations."""
-        fields: dict[str, Any] = {
-            p.name: (
-                Any if p.annotation is p.empty else p.annotation,
-                ... if p.default is p.empty else p.default,
-            )
-            for p in inspect.signature(self._function, eval_str=True).parameters.values()
-        }
-        return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+        try:
+            fields: dict[str, Any] = {
+                p.name: (
+                    Any if p.annotation is p.empty else p.annotation,
+                    ... if p.default is p.empty else p.default,
+                )
+                for p in inspect.signature(self._function, eval_str=True).parameters.values()
+            }
+            model: type[BaseModel] = create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+            model.model_rebuild()
+        except (NameError, PydanticUserError) as error:
+            raise InputError(f"the annotations of the tool {self.name!r} cannot be read: {error}") from None
+        return model
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments checked by the function's annotations, as JSON; ToolError for those that do not fit."""
@@ -146,9 +151,8 @@ class Tool:
         except ToolError as error:
             return {"error": str(error)}
         except _TooLong:
-            return {
-                "error": f"the tool {self.name!r} took longer than {self.timeout:g} seconds, {self.attempts} times"
-            }
+            late = f"took longer than {self.timeout:g} seconds, in the last of {self.attempts} attempts"
+            return {"error": f"the tool {self.name!r} {late}"}
         return {"value": self._plain(value)}
 
     async def _attempt(self, arguments: Mapping[str, Any]) -> Any:

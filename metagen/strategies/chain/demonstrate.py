@@ -1,0 +1,62 @@
+"""Demonstrations made by the program itself (the first stage of demonstrate–search–predict, Khattab et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from metagen.errors import InputError
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence
+from metagen.strategies.chain.ask import Ask
+from metagen.strategies.chain.chain import Chain
+from metagen.strategies.chain.step import Inputs
+from metagen.strategies.chain.template import escaped
+
+#: (problem, result) → whether the result is right: the caller knows the answers of the examples.
+Accept = Callable[[Prompt, Sequence], Awaitable[bool]]
+
+
+async def demonstrate(
+    chain: Chain,
+    examples: Iterable[Prompt],
+    accept: Accept,
+    scope: Scope,
+    *,
+    most: int = 3,
+    between: str = "\n\n",
+) -> Chain:
+    """The chain with worked examples in front of each Ask: what it was asked and wrote where the result was right.
+
+    Examples are solved one after the other, under `scope`, until `most` were right. The steps in between need no
+    labels: that the result is right vouches for them. Steps that ask in chat form stay as they are. Raises
+    InputError if no example was solved.
+    """
+    shots: dict[str, list[str]] = {name: [] for name in chain.steps}
+    solved = 0
+    for i, example in enumerate(examples):
+        if solved == most:
+            break
+        prefix = Sequence(example)
+        outputs = await chain.outputs(prefix, scope.child(f"example/{i}"))
+        if not await accept(example, Inputs(prefix, outputs).sequence(chain.output)):
+            continue
+        solved += 1
+        for name, step in chain.steps.items():
+            if isinstance(step, Ask):
+                before = {need: outputs[need] for need in step.needs if need in outputs}
+                shots[name].append(step.template.fill(Inputs(prefix, before).texts) + outputs[name].text)
+    if not solved:
+        raise InputError(
+            "the chain solved none of the examples, so there is nothing to demonstrate; give easier ones"
+        )
+
+    def shown(name: str) -> str:
+        return escaped("".join(shot.rstrip() + between for shot in shots[name]))
+
+    steps = {
+        name: Ask(step.generator, shown(name) + step.template.text)
+        if isinstance(step, Ask) and not step.chat
+        else step
+        for name, step in chain.steps.items()
+    }
+    return Chain(steps, output=chain.output, answer=chain.answer)

@@ -1,0 +1,95 @@
+"""Draft, sketch, fill, check (after Draft, Sketch, and Prove, Jiang et al. 2023)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Until, digest
+from metagen.strategies.base import Strategy
+from metagen.strategies.chain.ask import posed
+from metagen.strategies.chain.template import Template
+from metagen.verifiers.base import Verifier
+from metagen.verifiers.generative.question import in_words
+
+DRAFT: Final = "{prompt}\n\nExplain informally how it is done.\n"
+SKETCH: Final = (
+    "{prompt}\n\n{draft}\n\nWrite this out in full form, with {hole} in place of each part that is "
+    "still to be done.\n"
+)
+FILL: Final = (
+    "{prompt}\n\n{sketch}\n\nWrite what stands in place of {hole} number {number}, and nothing else.\n"
+)
+
+
+class DraftSketchFill(Strategy):
+    """An informal draft, a sketch with holes, the holes filled side by side, and a verifier's check of the whole.
+
+    If the check is below `accept`, all holes are filled anew, at most `tries` times in all; the best whole wins. A
+    sketch without holes is checked as it is. hole: how a hole is written.
+
+    draft: has the place {prompt}. sketch: {prompt}, {draft}, {hole}. fill: {prompt}, {sketch}, {hole}, {number}.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        verifier: Verifier,
+        *,
+        filler: Generator | None = None,
+        tries: int = 4,
+        accept: float = 1.0,
+        hole: str = "<hole>",
+        draft: str = DRAFT,
+        sketch: str = SKETCH,
+        fill: str = FILL,
+        chat: bool = False,
+    ) -> None:
+        if tries < 1 or not hole or not 0 <= accept <= 1:
+            raise InputError(
+                f"tries={tries!r}, hole={hole!r}, accept={accept!r}: expected at least 1 try, a text, "
+                "and a score in [0, 1]"
+            )
+        self.generator, self.filler, self.verifier = generator, filler or generator, verifier
+        self.tries, self.accept, self.hole, self.chat = tries, accept, hole, chat
+        self.draft = Template(draft).expecting("prompt", name="draft")
+        self.sketch = Template(sketch).expecting("draft", optional=("prompt", "hole"), name="sketch")
+        self.fill = Template(fill).expecting("sketch", optional=("prompt", "hole", "number"), name="fill")
+
+    @property
+    def fingerprint(self) -> str:
+        parts = (self.generator.fingerprint, self.filler.fingerprint, self.verifier.fingerprint)
+        texts = (self.hole, self.draft.text, self.sketch.text, self.fill.text, str(self.chat))
+        return digest("draft sketch fill", *parts, str(self.tries), str(self.accept), *texts).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        values = {"prompt": in_words(prefix.prompt) + prefix.text, "hole": self.hole}
+        for name, template in (("draft", self.draft), ("sketch", self.sketch)):
+            asked = posed(prefix, template.fill(values), chat=self.chat)
+            (written,) = await self.generator.generate(asked, scope=scope.child(name))
+            values[name] = written.text
+        parts = values["sketch"].split(self.hole)
+        places = [scope.child(f"fill/{i}") for i in range(len(parts) - 1)]
+        checking = scope.child("check")
+        for attempt in range(self.tries if places else 1):
+            fills = await scope.gather(
+                *(self._fill(i, attempt, values, prefix, s) for i, s in enumerate(places))
+            )
+            text = parts[0] + "".join(fill + part for fill, part in zip(fills, parts[1:], strict=True))
+            whole = prefix.extend(text, finish="eos")
+            scope.offer(whole)
+            (score,) = await self.verifier.score([whole], scope=checking)
+            scope.offers[-1:] = []
+            scope.offer(whole.scored(self.verifier.name, score), score.value)
+            if score.value is not None and score.value >= self.accept:
+                break
+        return scope.best_offer() or prefix
+
+    async def _fill(
+        self, i: int, attempt: int, values: dict[str, str], prefix: Sequence, scope: Scope
+    ) -> str:
+        asked = posed(prefix, self.fill.fill({**values, "number": str(i + 1)}), chat=self.chat)
+        (written,) = await self.filler.generate(asked, start=attempt, scope=scope)
+        return written.text.strip()

@@ -1,0 +1,77 @@
+"""Least-to-most prompting (Zhou et al. 2023): smaller questions first, each with the answers so far."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Until, digest
+from metagen.strategies.base import Strategy
+from metagen.strategies.chain.ask import posed
+from metagen.strategies.chain.template import Template
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.generative.question import in_words
+
+DECOMPOSE: Final = (
+    "{prompt}\n\nWhich questions have to be answered first? Write one on each line, the easiest first, "
+    "and the problem's own question last.\n"
+)
+SOLVE: Final = "{prompt}\n\n{solved}Question: {question}\nAnswer:"
+SOLVED: Final = "Question: {question}\nAnswer: {reply}\n\n"
+
+
+class LeastToMost(Strategy):
+    """Decomposes a problem into questions, one a line, and answers one after the other; the last answer is the result.
+
+    decompose: has the place {prompt}. solve: may have {prompt}, {question} and {solved}, the earlier questions with
+    their answers, each written as `solved`. solver: answers the questions; by default the generator itself. At most
+    `most` questions are asked: of more, the first, and the last in any case.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        *,
+        solver: Generator | None = None,
+        decompose: str = DECOMPOSE,
+        solve: str = SOLVE,
+        solved: str = SOLVED,
+        most: int = 8,
+        chat: bool = False,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        if most < 1:
+            raise InputError(f"most={most!r}: expected how many questions are asked, at least 1")
+        self.generator, self.solver, self.answer = generator, solver or generator, answer
+        self.decomposing = Template(decompose).expecting("prompt", name="decompose")
+        self.asking = Template(solve).expecting("question", optional=("prompt", "solved"), name="solve")
+        self.telling = Template(solved).expecting("reply", optional=("question",), name="solved")
+        self.most, self.chat = most, chat
+
+    @property
+    def fingerprint(self) -> str:
+        texts = (self.decomposing.text, self.asking.text, self.telling.text, str(self.most), str(self.chat))
+        rule = self.answer.fingerprint if self.answer else ""
+        return digest(
+            "least to most", self.generator.fingerprint, self.solver.fingerprint, *texts, rule
+        ).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        values = {"prompt": in_words(prefix.prompt) + prefix.text, "solved": ""}
+        asked = posed(prefix, self.decomposing.fill(values), chat=self.chat)
+        (plan,) = await self.generator.generate(asked, scope=scope.child("decompose"))
+        sequence = prefix
+        for i, question in enumerate(self._questions(plan.text) or [values["prompt"]]):
+            asked = posed(prefix, self.asking.fill({**values, "question": question}), chat=self.chat)
+            (reply,) = await self.solver.generate(asked, scope=scope.child(f"solve/{i}"))
+            values["solved"] += self.telling.fill({"question": question, "reply": reply.text.strip()})
+            sequence = reply.rooted(prefix)
+        (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
+        scope.offer(sequence, key=answer.key if answer else None)
+        return sequence
+
+    def _questions(self, plan: str) -> list[str]:
+        lines = [line.strip() for line in plan.splitlines() if line.strip()]
+        return [*lines[: self.most - 1], *lines[-1:]] if len(lines) > self.most else lines

@@ -1,0 +1,133 @@
+"""Tool use with JSON calls: in each turn the model calls one of the tools, or answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Until, digest
+from metagen.strategies.base import Strategy
+from metagen.strategies.chain.ask import posed
+from metagen.strategies.chain.template import Template
+from metagen.strategies.chain.tool import Function, Tool, ToolError, as_tool, faults
+from metagen.strategies.chain.typed import json_of
+from metagen.strategies.chain.use import shown
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.generative.question import in_words
+
+ASK: Final = """\
+{prompt}
+
+There are these tools, each with a JSON schema of its arguments:
+{tools}
+
+In each turn write one JSON object and nothing else: {"tool": name, "arguments": {…}} to call a tool, or
+{"answer": text} when you know the answer.
+"""
+TURN: Final = "Result: {result}\n"
+
+
+class Call(BaseModel):
+    """A turn that calls a tool."""
+
+    model_config = ConfigDict(extra="forbid")
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class Conclusion(BaseModel):
+    """A turn that answers."""
+
+    model_config = ConfigDict(extra="forbid")
+    answer: str
+
+
+class ToolUse(Strategy):
+    """Lets a generator call tools by JSON, for at most `most` turns; its answer is the result.
+
+    A turn that is no JSON, names no tool, or has arguments that do not fit the tool, is answered with what was wrong.
+    If no turn answers, the last one is returned as it was written.
+
+    ask: has the places {prompt} and {tools}. turn: has {result}; it follows what the model has written, as a text, or
+    with `chat` as a turn of its own.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        tools: Iterable[Tool | Function],
+        *,
+        most: int = 8,
+        ask: str = ASK,
+        turn: str = TURN,
+        chat: bool = False,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        made = [as_tool(tool) for tool in tools]
+        self.generator, self.answer, self.most, self.chat = generator, answer, most, chat
+        self.tools = {tool.name: tool for tool in made}
+        if not made or len(self.tools) < len(made) or most < 1:
+            raise InputError(
+                f"tools={[tool.name for tool in made]!r}, most={most!r}: "
+                "expected tools of different names, and at least one turn"
+            )
+        self.ask = Template(ask).expecting("prompt", "tools", name="ask")
+        self._described = described(made)
+        self.turn = Template(turn).expecting("result", name="turn")
+
+    @property
+    def fingerprint(self) -> str:
+        parts = [tool.fingerprint for tool in self.tools.values()]
+        rule = self.answer.fingerprint if self.answer else ""
+        texts = (self.ask.text, self.turn.text, str(self.most), str(self.chat))
+        return digest("tool use", self.generator.fingerprint, *parts, *texts, rule).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        words = in_words(prefix.prompt) + prefix.text
+        turns = [self.ask.fill({"prompt": words, "tools": self._described})]
+        sequence = prefix
+        for i in range(self.most):
+            asked = posed(prefix, *turns, chat=self.chat)
+            (said,) = await self.generator.generate(asked, scope=scope.child(f"turn/{i}"))
+            sequence = said.rooted(prefix)
+            try:
+                move = self._read(said.text)
+                if isinstance(move, Conclusion):
+                    sequence = prefix.extend(move.answer, finish="eos")
+                    break
+                tool = self.tools[move.tool]
+                result = shown(await tool.call(tool.read(move.arguments), scope.child(f"tool/{i}")))
+            except ToolError as error:
+                result = str(error)
+            turns += [said.text, self.turn.fill({"result": result})]
+        (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
+        scope.offer(sequence, key=answer.key if answer else None)
+        return sequence
+
+    def _read(self, text: str) -> Call | Conclusion:
+        """What a turn does; ToolError for what cannot be done."""
+        try:
+            data = json.loads(json_of(text))
+            kind = Conclusion if isinstance(data, dict) and "answer" in data else Call
+            move = kind.model_validate(data)
+        except ValidationError as error:
+            raise ToolError(f"neither a call nor an answer: {faults(error)}") from None
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+        if isinstance(move, Call) and move.tool not in self.tools:
+            raise ToolError(f"no tool is called {move.tool!r}; there are {', '.join(self.tools)}")
+        return move
+
+
+def described(tools: Iterable[Tool]) -> str:
+    """Name, description and schema of the arguments of each tool, a line each."""
+    return "\n".join(
+        f"{tool.name}: {tool.about} {json.dumps(tool.arguments.model_json_schema(), ensure_ascii=False)}"
+        for tool in tools
+    )

@@ -1,0 +1,122 @@
+"""Typed outputs: sample, validate with pydantic, and ask again with what was wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence, Until, digest
+from metagen.strategies.base import Result, Strategy
+from metagen.strategies.chain.ask import posed
+from metagen.strategies.chain.step import PROMPT
+from metagen.strategies.chain.template import Template
+from metagen.strategies.chain.tool import faults
+from metagen.verifiers.generative.question import in_words
+
+M = TypeVar("M", bound=BaseModel)
+
+ASK: Final = (
+    "{prompt}\n\nAnswer with one JSON object that fits this schema, and with nothing else:\n{schema}\n"
+)
+AGAIN: Final = "That does not fit the schema: {error}\nAnswer again, with the JSON object alone:\n"
+#: The name under which the result says whether it is valid.
+TYPED: Final = "typed"
+
+_FENCED = re.compile(r"```[ \t]*(?:json)?[^\n`]*\n(.*?)```", re.DOTALL)
+
+
+class Typed(Strategy, Generic[M]):
+    """A sequence that holds a `model` in JSON: `Typed(generator, Person).parse(result)` gives the Person.
+
+    Asks at most `tries` times; each time after the first with the last reply, and what pydantic found wrong with it.
+    The first reply that is valid is returned, else the last one, with the score 0 and the faults as its feedback
+    under `typed`. A reply may have words or a code fence around the JSON.
+
+    ask: may have the places {prompt} and {schema}. again: has {error}; it follows what was asked and replied, as a
+    text, or with `chat` as a turn of its own.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        model: type[M],
+        *,
+        tries: int = 3,
+        ask: str = ASK,
+        again: str = AGAIN,
+        chat: bool = False,
+    ) -> None:
+        if tries < 1:
+            raise InputError(f"tries={tries!r}: expected how often to ask, at least 1")
+        self.generator, self.model, self.tries, self.chat = generator, model, tries, chat
+        self.schema = json.dumps(model.model_json_schema(), ensure_ascii=False)
+        self.ask = Template(ask).expecting(optional=(PROMPT, "schema"), name="ask")
+        self.again = Template(again).expecting("error", name="again")
+
+    @property
+    def fingerprint(self) -> str:
+        texts = (self.schema, self.ask.text, self.again.text, str(self.tries), str(self.chat))
+        return digest("typed", self.generator.fingerprint, *texts).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        first = self.ask.fill({PROMPT: in_words(prefix.prompt) + prefix.text, "schema": self.schema})
+        asked, reply = posed(prefix, first, chat=self.chat), prefix
+        for i in range(self.tries):
+            (said,) = await self.generator.generate(asked, scope=scope.child(f"try/{i}"))
+            fault = self.fault(said.text)
+            reply = said.rooted(prefix).scored(TYPED, Score(float(fault is None), feedback=fault))
+            scope.offer(reply, float(fault is None))
+            if fault is None:
+                break
+            asked = posed(prefix, first, said.text, self.again.fill({"error": fault}), chat=self.chat)
+        return reply
+
+    def fault(self, text: str) -> str | None:
+        """What is wrong with a reply; None if it holds a valid object."""
+        try:
+            self._read(text)
+        except (ValidationError, ValueError) as error:
+            return faults(error) if isinstance(error, ValidationError) else str(error)
+        return None
+
+    def parse(self, result: Result | Sequence | str) -> M:
+        """The object in a result; InputError, with what is wrong, if it holds none."""
+        text = result if isinstance(result, str) else result.text
+        try:
+            return self._read(text)
+        except (ValidationError, ValueError) as error:
+            fault = faults(error) if isinstance(error, ValidationError) else str(error)
+            raise InputError(
+                f"{text[:60]!r} is no {self.model.__name__} ({fault}); look at the score {TYPED!r} of a result first"
+            ) from None
+
+    def _read(self, text: str) -> M:
+        return self.model.model_validate_json(json_of(text))
+
+
+def json_of(text: str) -> str:
+    """The JSON in a reply: all of it, else its last code fence, else the first object in it. ValueError if none."""
+    fenced: list[str] = _FENCED.findall(text)
+    for part in (text, *fenced[-1:]):
+        if part.strip().startswith(("{", "[")):
+            try:
+                json.loads(part)
+            except (ValueError, RecursionError):
+                continue
+            return part.strip()
+    decoder = json.JSONDecoder()
+    for match in re.finditer(r"\{", text):
+        try:
+            _, end = decoder.raw_decode(text, match.start())
+        except RecursionError:
+            break  # what nests too deeply does so from any of its beginnings: looking on would take for ever
+        except ValueError:
+            continue
+        return text[match.start() : int(end)]
+    raise ValueError("there is no JSON object in it")

@@ -1,0 +1,1 @@
+"""Sequential scaling: one sequence, more tokens of thought."""

@@ -1,0 +1,122 @@
+"""Budget forcing (s1, Muennighoff et al. 2025): the length of a thought, decided from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Tokens, Until, digest
+from metagen.strategies.base import Strategy
+from metagen.strategies.sequential.length import Count, counter, written
+from metagen.strategies.sequential.reopen import reopened
+from metagen.strategies.sequential.thinking import Thinking, thinking_of
+from metagen.verifiers.base import AnswerRule
+
+
+class BudgetForcing(Strategy):
+    """Thinks for as long as it is told to, and then answers.
+
+    end: the text that ends a thought and begins the answer, such as "</think>" or "A:". A thought that ends before
+    `thinking.least` is not let end: `wait` takes the place of the end, at most `thinking.waits` times. One that
+    reaches `thinking.most` is cut, and `end` and `cue` are put there. thinking: for all problems, or by problem id.
+
+    thinker: writes the thought, and stops before `end`; by default the generator with `end` as a further stop text.
+    Its max_tokens counts the thought alone, the generator's thought and answer. count: tokens of a text, for
+    generators without ids. Raises InputError where max_tokens leaves no room for the thought and an answer.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        thinking: Thinking | Mapping[str, Thinking],
+        *,
+        end: str,
+        wait: str = "Wait",
+        cue: str = "",
+        thinker: Generator | None = None,
+        answer: AnswerRule | None = None,
+        count: Count | None = None,
+    ) -> None:
+        if not end or not wait:
+            raise InputError(
+                f"end={end!r}, wait={wait!r}: expected the text that ends a thought, and one that sends it on"
+            )
+        params: Any = getattr(generator, "params", None)
+        self.generator, self.answer = generator, answer
+        self.thinker = thinker or generator.replace(stop=(*(params.stop if params else ()), end))
+        self.thinking, self.end, self.wait, self.cue = thinking, end, wait, cue
+        self._count = counter(generator, count, type(self).__name__)
+        room = params.max_tokens if params else None
+        budgets = [thinking] if isinstance(thinking, Thinking) else thinking.values()
+        longest = max((t.most for t in budgets if t.most is not None), default=None)
+        if room is not None and longest is not None and room <= longest + self._count(end + cue):
+            raise InputError(
+                f"max_tokens={room!r} counts thought and answer, and {longest} tokens of thought leave no room for an "
+                f"answer; give the generator more, or most ≤ {max(0, room - 1 - self._count(end + cue))}"
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        budgets = self.thinking if isinstance(self.thinking, Thinking) else sorted(self.thinking.items())
+        rule = self.answer.fingerprint if self.answer else ""
+        parts = (
+            self.generator.fingerprint,
+            self.thinker.fingerprint,
+            repr(budgets),
+            self.end,
+            self.wait,
+            self.cue,
+        )
+        return digest("budget forcing", *parts, rule).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        thought = await self._think(prefix, thinking_of(prefix.prompt, self.thinking), scope)
+        (sequence,) = await self.generator.generate(
+            reopened(thought, self.end + self.cue), scope=scope.child("answer")
+        )
+        (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
+        _offer_only(sequence, scope, answer.key if answer else None)
+        return sequence
+
+    async def _think(self, prefix: Sequence, budget: Thinking, scope: Scope) -> Sequence:
+        """A thought without its end: of at least `least` tokens as far as `waits` goes, and of at most `most`."""
+        thought, tokens = prefix, 0
+        for i in range(budget.waits + 1):
+            room = None if budget.most is None else budget.most - tokens
+            if room == 0:
+                break
+            before, until = thought, None if room is None else Tokens(room)
+            (thought,) = await self.thinker.generate(before, until=until, scope=scope.child(f"thought/{i}"))
+            _offer_only(reopened(thought), scope)
+            tokens += written(before, thought, self._count)
+            if thought.finish in (None, "length") or tokens >= budget.least or i == budget.waits:
+                break
+            tokens += self._count(self.wait)
+            if budget.most is not None and tokens > budget.most:
+                break
+            thought = reopened(thought, self.wait)
+        return thought
+
+
+def _offer_only(sequence: Sequence, scope: Scope, key: str | None = None) -> None:
+    """Offer the latest of a line of thought, which takes the place of those before."""
+    scope.offers.clear()
+    scope.offer(sequence, key=key)
+
+
+def budget_forcing(
+    generator: Generator,
+    *,
+    end: str,
+    most: int | None = None,
+    least: int = 0,
+    waits: int = 1,
+    wait: str = "Wait",
+    cue: str = "",
+    answer: AnswerRule | None = None,
+) -> BudgetForcing:
+    """BudgetForcing with one budget of thought for all problems, by its numbers: for experiment files."""
+    return BudgetForcing(generator, Thinking(most, least, waits), end=end, wait=wait, cue=cue, answer=answer)

@@ -1,0 +1,598 @@
+"""Chains: what they compute, what they refuse, and that they resume, end and nest as strategies do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from random import Random
+from typing import Any, TypeVar
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metagen.budget import Budget
+from metagen.errors import InputError, MetagenError, UnsupportedError
+from metagen.generators.engine import Sample as Drawn
+from metagen.generators.function import FunctionGenerator
+from metagen.generators.replay import ReplayGenerator
+from metagen.generators.torch import TorchEngine
+from metagen.journal import MemoryJournal
+from metagen.scope import Scope
+from metagen.sequence import Message, Prompt, Score, Sequence, Step
+from metagen.strategies.base import Strategy
+from metagen.strategies.chain.ask import Ask
+from metagen.strategies.chain.chain import Chain
+from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
+from metagen.strategies.chain.function import FunctionStrategy, strategy
+from metagen.strategies.chain.go_on import Continue
+from metagen.strategies.chain.template import Template, escaped
+from metagen.strategies.chain.tool import Tool
+from metagen.strategies.chain.use import Use
+from metagen.strategies.chain.verify import Verify
+from metagen.strategies.parallel import BestOfN, MajorityVote, Sample
+from metagen.tasks.embedded import ArithmeticTask
+from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers, run
+from metagen.verifiers.function import FunctionRule, FunctionVerifier
+from metagen.verifiers.oracle import OracleVerifier
+
+T = TypeVar("T")
+PROMPT = Prompt("p", text="What is it?", public={"hint": 1})
+
+
+def says(write: Callable[[str], str | Drawn], name: str = "says") -> FunctionGenerator:
+    """A generator that writes by what it reads: prompt and completion so far, as one text."""
+
+    def function(prefix: Sequence, seed: int, index: int) -> str | Drawn:
+        words = prefix.prompt.text or "".join(f"<{m.role}>{m.content}" for m in prefix.prompt.messages)
+        return write(words + prefix.text)
+
+    return FunctionGenerator(function, name=name, count=len, max_tokens=2000)
+
+
+ECHO = says(lambda text: f"[{text}]", "echo")
+
+
+# ------------------------------------------------------------------------------------------------ what they compute
+
+
+def test_each_step_reads_what_it_needs_and_the_last_is_returned() -> None:
+    chain = Chain({
+        "plan": Ask(ECHO, "P:{prompt}"),
+        "answer": Ask(ECHO, "A:{prompt}|{plan}|{{plan}}|{\"a\": {}}"),
+    })  # fmt: skip
+    result = chain.solve(PROMPT)
+    assert result.text == '[A:What is it?|[P:What is it?]|{plan}|{"a": {}}]'
+    assert result.sequence.prompt == PROMPT and result.sequence.finish == "eos" and not result.exhausted
+    assert {row.path for row in result.trace.rows} == {"0/plan", "0/answer"}
+    assert [c.sequence for c in result.candidates] == [result.sequence]
+
+
+def test_steps_may_be_given_in_any_order_and_another_may_be_the_output() -> None:
+    steps = [("answer", Ask(ECHO, "{plan}")), ("plan", Ask(ECHO, "{prompt}"))]
+    assert Chain(steps, output="answer").solve(PROMPT).text == "[[What is it?]]"
+    assert list(Chain(steps, output="answer").graph.edges) == [("plan", "answer")]
+
+
+def test_prompts_of_steps_keep_problem_and_public_data_and_may_be_chats() -> None:
+    seen: list[Prompt] = []
+
+    def look(prefix: Sequence, seed: int, index: int) -> str:
+        seen.append(prefix.prompt)
+        return "x"
+
+    generator = FunctionGenerator(look)
+    chat = Prompt("c", messages=(Message("system", "be brief"), Message("user", "Why?")), public={"hint": 2})
+    Chain({"a": Ask(generator, "{prompt}!"), "b": Ask(generator, "{a}?", chat=True)}).solve(chat)
+    assert seen[0] == Prompt("c", text="Why?!", public={"hint": 2})
+    assert seen[1] == Prompt("c", messages=(Message("user", "x?"),), public={"hint": 2})
+
+
+def test_a_step_may_go_on_where_another_ended() -> None:
+    def write(text: str) -> str | Drawn:
+        if text.endswith("S:"):
+            return Drawn("one. ", (1, 2), 3, finish="stop")
+        return Drawn("7", None, 1, finish="eos")
+
+    chain = Chain({
+        "thought": Continue(says(write), "S:"),
+        "mean": Ask(ECHO, "{thought}"),
+        "answer": Continue(says(write), "so {mean}: ", after="thought"),
+    })  # fmt: skip
+    result = chain.solve(PROMPT)
+    assert result.text == "S:one. so [one. ]: 7"
+    assert result.sequence.tokens is None, "ids do not survive text that no model has written"
+
+
+def test_what_is_written_under_another_prompt_is_rooted_on_the_prefix() -> None:
+    chain = Chain({"answer": Ask(ECHO, "{prompt}/{prefix}")})
+    prefix = Sequence(PROMPT).extend("so far ")
+    (got,), _ = run(lambda s: chain.generate(prefix, scope=s))
+    assert got.text == "so far [What is it?/so far ]" and got.extends(prefix) and got.logprob is None
+
+
+def test_a_score_of_the_output_is_in_the_result() -> None:
+    verifier = FunctionVerifier(lambda s: Score(0.25, feedback="meh"), name="critic")
+    seen: list[Sequence] = []
+    other = FunctionVerifier(lambda s: seen.append(s) or 1.0, name="other")  # type: ignore[func-returns-value]
+    chain = Chain(
+        {"draft": Ask(ECHO, "{prompt}"), "view": Verify(other, of="draft"),
+         "answer": Ask(ECHO, "{draft} {view}"), "check": Verify(verifier, of="answer")},
+        output="answer",
+    )  # fmt: skip
+    result = chain.solve(PROMPT)
+    assert result.text == "[[What is it?] 1]"
+    assert result.sequence.scores["critic"].value == 0.25 and result.candidates[0].value == 0.25
+    assert seen[0].prompt == PROMPT, "a verifier judges an answer to the problem, whatever it was asked as"
+
+
+def test_a_verdict_or_a_feedback_is_what_a_score_says() -> None:
+    def chain(score: Score) -> str:
+        steps = {
+            "a": Ask(ECHO, "x"),
+            "v": Verify(FunctionVerifier(lambda s: score), of="a"),
+            "b": Ask(ECHO, "{v}"),
+        }
+        return Chain(steps, output="b").solve("q").text
+
+    assert chain(Score(None, verdict="timeout")) == "[timeout]"
+    assert chain(Score(0.0, verdict="failed", feedback="f(2) is 3")) == "[f(2) is 3]"
+    assert chain(Score(1 / 3)) == "[0.333]"
+
+
+def test_a_strategy_is_a_step_and_a_chain_is_the_generator_of_a_strategy() -> None:
+    vote = MajorityVote(numbers(), 4, answer=last_word)
+    chain = Chain({"vote": Ask(vote, "{prompt}"), "answer": Ask(ECHO, "{vote}")})
+    rule = FunctionRule(lambda text: text[-2:-1])
+    result = MajorityVote(chain, 3, answer=rule).solve(PROMPT)
+    paths = {row.path for row in result.trace.rows}
+    assert paths == {f"0/sample/{i}/{p}" for i in range(3) for p in ("vote/0/sample", "answer")}
+    assert len(result.candidates) == 3
+
+
+@settings(max_examples=40)
+@given(st.integers(2, 6), st.integers(0, 2**15 - 1), st.randoms())
+def test_any_graph_without_cycles_gives_what_its_formula_says(size: int, edges: int, shuffle: Random) -> None:
+    """Step j reads what the bits of `edges` say of those before it; the last reads all. Any order of giving will do."""
+    needs: dict[int, list[int]] = {
+        j: [i for i in range(j) if j == size - 1 or edges >> (j * (j - 1) // 2 + i) & 1] for j in range(size)
+    }
+    steps = [(f"s{j}", Ask(ECHO, "".join(f"{{s{i}}}" for i in needs[j]) + str(j))) for j in range(size)]
+
+    def made(j: int) -> str:
+        return f"[{''.join(made(i) for i in needs[j])}{j}]"
+
+    shuffle.shuffle(steps)
+    chain = Chain(steps, output=f"s{size - 1}")
+    assert chain.solve("q").text == made(size - 1)
+    back = shuffle.choice(needs[size - 1])
+    closed = [(name, Ask(ECHO, f"{{s{size - 1}}}") if name == f"s{back}" else step) for name, step in steps]
+    with pytest.raises(InputError, match="in a circle: s"):
+        Chain(closed, output=f"s{size - 1}")
+
+
+def test_independent_steps_run_side_by_side_and_none_waits_for_more_than_it_needs() -> None:
+    running: set[str] = set()
+    together: list[set[str]] = []
+
+    def slow(name: str, seconds: float) -> FunctionGenerator:
+        async def write(prefix: Sequence, seed: int, index: int) -> str:
+            running.add(name)
+            await asyncio.sleep(seconds)
+            together.append(set(running))
+            running.discard(name)
+            return name
+
+        return FunctionGenerator(write, name=name)
+
+    chain = Chain({
+        "short": Ask(slow("short", 0.01), "{prompt}"),
+        "long": Ask(slow("long", 0.2), "{prompt}"),
+        "next": Ask(slow("next", 0.01), "{short}"),
+        "answer": Ask(ECHO, "{next}{long}"),
+    })  # fmt: skip
+    assert chain.solve("q").text == "[nextlong]"
+    assert together == [{"short", "long"}, {"next", "long"}, {"long"}]
+
+
+# ------------------------------------------------------------------------------------------------ what they refuse
+
+
+def test_what_is_wrong_with_a_program_is_said_when_it_is_made() -> None:
+    a, b = Ask(ECHO, "{prompt}"), Ask(ECHO, "{a}")
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: Chain({}), "no steps"),
+        (lambda: Chain({"b": Ask(ECHO, "{thougt}"), "thought": a}), "'b' needs 'thougt'.*did you mean 'thought'"),
+        (lambda: Chain({"b": Ask(ECHO, r"\frac{x}{y}")}), r"needs 'x'.*write \{\{x\}\} for a word"),
+        (lambda: Chain({"a": Ask(ECHO, "{b}"), "b": b}), "circle: (a → b → a|b → a → b)"),
+        (lambda: Chain({"a": Ask(ECHO, "{a}")}), "circle: a → a"),
+        (lambda: Chain([("a", a), ("a", b)]), "two steps are called 'a'"),
+        (lambda: Chain({"a": a, "b": Ask(ECHO, "{prompt}")}), "nothing reads the step 'a'"),
+        (lambda: Chain({"a": a}, output="c"), "output='c': expected one of the steps a"),
+        (lambda: Chain({"prompt": a}), "called 'prompt'"),
+        (lambda: Chain({"a/b": a}), "called 'a/b'"),
+        (lambda: Chain({"a": ECHO}), "expected Ask, Continue, Verify or Use"),  # type: ignore[dict-item]
+        (lambda: Chain({"a": a, "v": Verify(first_word, of="a")}), "scores and writes nothing"),
+        (lambda: Chain({"a": a, "v": Verify(first_word, of="c")}, output="a"), "'v' needs 'c'"),
+        (lambda: Chain({"t": Use(Tool(lambda: 1, name="one")), "b": Continue(ECHO, after="t")}),
+         "the step 'b' goes on after 't', which is Use"),
+    ]  # fmt: skip
+    for make, words in wrong:
+        with pytest.raises(InputError, match=words):
+            make()
+    replay = ReplayGenerator({"p": ["x"]})
+    with pytest.raises(UnsupportedError, match="starts from a prompt only"):
+        Continue(replay, "cue")
+
+
+def test_a_chain_generates_to_the_end_only() -> None:
+    with pytest.raises(UnsupportedError):
+        run(lambda s: Chain({"a": Ask(ECHO, "x")}).generate(Sequence(PROMPT), until=Step(), scope=s))
+
+
+def test_a_chain_continues_prefixes_if_its_steps_do() -> None:
+    replay = ReplayGenerator({"p": ["x"]})
+    assert Chain({"a": Ask(replay, "x")}).accepts_prefix and not Chain({"a": Continue(replay)}).accepts_prefix
+    assert Chain({"a": Continue(replay)}).solve(PROMPT).text == "x"
+    with pytest.raises(UnsupportedError, match="cannot continue a partial sequence"):
+        run(lambda s: Chain({"a": Continue(replay)}).generate(Sequence(PROMPT).extend("so"), scope=s))
+
+
+def test_fingerprints_tell_programs_apart_and_oracles_are_seen() -> None:
+    async def grade(sequence: Sequence) -> float:
+        return 1.0
+
+    chains = [
+        Chain({"a": Ask(ECHO, "x")}),
+        Chain({"a": Ask(ECHO, "y")}),
+        Chain({"b": Ask(ECHO, "x")}),
+        Chain({"a": Ask(ECHO, "x", chat=True)}),
+        Chain({"a": Continue(ECHO, "x")}),
+        Chain({"a": Ask(numbers(), "x")}),
+        Chain({"a": Ask(ECHO, "x")}, answer=last_word),
+        Chain({"a": Ask(ECHO, "x"), "v": Verify(first_word, of="a")}, output="a"),
+        Chain({"a": Ask(ECHO, "x"), "v": Verify(OracleVerifier(grade), of="a")}, output="a"),
+        Chain({"a": Use(Tool(lambda k: k, name="f"), k="x")}),
+        Chain({"a": Use(Tool(lambda k: k, name="f"), k="y")}),
+    ]
+    assert len({c.fingerprint for c in chains}) == len(chains)
+    assert [c.oracle for c in chains] == [False] * 8 + [True, False, False]
+
+
+def test_templates_are_filled_in_one_pass() -> None:
+    template = Template('{a} {{b}} {a}{c_1} {"k": {}} {0}')
+    assert template.places == ("a", "c_1")
+    assert template.fill({"a": "{c_1}", "c_1": "!"}) == '{c_1} {b} {c_1}! {"k": {}} {0}'
+    for text in ("{x} and {{y}}", "{{{z}}}", "none", '{"a": {b}}'):
+        assert Template(escaped(text)).fill({}) == text
+
+
+# ------------------------------------------------------------------------- budgets, faults, resume, cancellation
+
+
+def thinking() -> Chain:
+    """Two tokens of thought, three of an answer: five in all, and two calls."""
+
+    def write(prefix: Sequence, seed: int, index: int) -> str:
+        return "ab" if not prefix.text else "xyz"
+
+    generator = FunctionGenerator(write, count=len, max_tokens=3)
+    thinker = FunctionGenerator(write, count=len, max_tokens=2, name="thinker")
+    return Chain({"thought": Continue(thinker), "answer": Continue(generator, ":", after="thought")})
+
+
+@pytest.mark.parametrize(("tokens", "text"), [(0, ""), (1, ""), (2, "ab"), (4, "ab"), (5, "ab:xyz")])
+def test_when_tokens_run_out_there_is_what_the_answer_would_have_gone_on_from(tokens: int, text: str) -> None:
+    result = thinking().solve("q", budget=tokens)
+    assert (result.text, result.exhausted) == (text, tokens < 5)
+    assert result.usage.generated == min(tokens, 5) - (tokens in (1, 4)) - (tokens == 4)
+
+
+@pytest.mark.parametrize("calls", range(3))
+def test_when_calls_run_out_too(calls: int) -> None:
+    result = thinking().solve("q", budget={"calls": calls})
+    assert (result.text, result.exhausted, result.usage.calls) == (
+        ["", "ab", "ab:xyz"][calls],
+        calls < 2,
+        calls,
+    )
+
+
+def test_an_output_that_cannot_be_scored_any_more_is_returned_all_the_same() -> None:
+    chain = Chain({"a": Ask(ECHO, "x"), "v": Verify(first_word, of="a")}, output="a")
+    result = chain.solve("q", budget={"calls": 1})
+    assert result.text == "[x]" and result.exhausted and not result.sequence.scores
+
+
+def test_a_budget_that_ends_in_one_branch_lets_the_other_finish_and_nothing_hangs() -> None:
+    chain = Chain({
+        "a": Ask(says(lambda t: "aa", "a"), "x"), "b": Ask(says(lambda t: "bb", "b"), "x"),
+        "c": Ask(ECHO, "{a}"), "d": Ask(ECHO, "{b}"), "answer": Ask(ECHO, "{c}{d}"),
+    })  # fmt: skip
+    for calls in range(5):
+        result = chain.solve("q", budget={"calls": calls})
+        assert result.exhausted and result.usage.calls == calls and result.text == ""
+    assert chain.solve("q", budget={"calls": 5}).text == "[[aa][bb]]"
+
+
+@pytest.mark.parametrize("calls", range(6))
+def test_under_a_limit_the_result_is_the_same_whichever_branch_is_faster(calls: int) -> None:
+    def solved(slow: str) -> tuple[str, bool, int]:
+        async def write(prefix: Sequence, seed: int, index: int) -> str:
+            await asyncio.sleep(0.03 if slow in (prefix.prompt.text or "") + prefix.text else 0)
+            return f"<{(prefix.prompt.text or '')[-3:]}>"
+
+        model = FunctionGenerator(write)
+        result = Chain({
+            "begin": Continue(model), "more": Continue(model, "m", after="begin"),
+            "note": Ask(model, "n{begin}"), "other": Ask(model, "n{note}"),
+            "answer": Continue(model, "{other}", after="more"),
+        }).solve("q", budget={"calls": calls})  # fmt: skip
+        return result.text, result.exhausted, result.usage.calls
+
+    first, second = solved("m"), solved("n")
+    assert first == second == (first[0], calls < 5, calls)
+    assert (first[0] == "<q>") == (0 < calls < 5), "what was begun before the branches part"
+
+
+def test_a_verifier_that_fails_ends_the_chain_with_its_error_and_a_resumed_run_pays_for_the_rest_only() -> (
+    None
+):
+    broken = True
+
+    def look(sequence: Sequence) -> float:
+        if broken:
+            raise ZeroDivisionError("the verifier broke")
+        return 0.5
+
+    chain = Chain(
+        {"a": Ask(ECHO, "x"), "v": Verify(FunctionVerifier(look), of="a"), "b": Ask(ECHO, "{a}{v}")},
+        output="b",
+    )
+    journal = CountingJournal()
+    with pytest.raises(ZeroDivisionError):
+        chain.solve("q", journal=journal)
+    assert journal.recorded == 1
+    broken = False
+    result = chain.solve("q", journal=journal)
+    assert result.text == "[[x]0.5]" and journal.recorded == 3
+    again = chain.solve("q", journal=journal)
+    assert (again.text, again.usage) == (result.text, result.usage) and journal.recorded == 3
+
+
+def test_a_journal_that_ends_in_the_middle_is_gone_on_from() -> None:
+    chain = Chain({"a": Ask(numbers(), "{prompt}"), "b": Ask(ECHO, "{a}"), "c": Ask(ECHO, "{b}{a}")})
+    journal = MemoryJournal()
+    whole = chain.solve("q", journal=journal)
+    rows = list(whole.trace.rows)
+    for kept in range(len(rows) + 1):
+        cut = CountingJournal()
+        asyncio.run(cut.record(rows[:kept]))
+        again = chain.solve("q", journal=cut)
+        assert again.text == whole.text and cut.recorded == len(rows)
+
+
+def test_cancellation_stops_all_steps() -> None:
+    stopped: list[str] = []
+
+    def slow(name: str) -> FunctionGenerator:
+        async def write(prefix: Sequence, seed: int, index: int) -> str:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                stopped.append(name)
+            return name
+
+        return FunctionGenerator(write, name=name)
+
+    chain = Chain({"a": Ask(slow("a"), "x"), "b": Ask(slow("b"), "x"), "c": Ask(ECHO, "{a}{b}")})
+
+    async def main() -> None:
+        task = asyncio.create_task(chain.asolve("q"))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert sorted(stopped) == ["a", "b"]
+
+
+def test_an_error_in_one_step_cancels_the_others() -> None:
+    stopped: list[str] = []
+
+    async def hang(prefix: Sequence, seed: int, index: int) -> str:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.append("a")
+        return ""
+
+    async def fail(prefix: Sequence, seed: int, index: int) -> str:
+        await asyncio.sleep(0.02)
+        raise ZeroDivisionError
+
+    steps = {"a": Ask(FunctionGenerator(hang), "x"), "b": Ask(FunctionGenerator(fail, name="f"), "x"),
+             "c": Ask(ECHO, "{a}{b}"), "d": Ask(ECHO, "{a}{c}")}  # fmt: skip
+    with pytest.raises(ZeroDivisionError):
+        Chain(steps).solve("q")
+    assert stopped == ["a"]
+
+
+# ------------------------------------------------------------------------------------------------ plain functions
+
+
+def test_a_function_is_a_strategy() -> None:
+    generator = numbers()
+
+    async def twice(prefix: Sequence, scope: Scope) -> Sequence:
+        (first,) = await generator.generate(prefix, scope=scope.child("first"))
+        (second,) = await generator.generate(prefix, scope=scope.child("second"))
+        return max(first, second, key=lambda s: s.text)
+
+    made = FunctionStrategy(twice, answer=last_word)
+    result = made.solve(PROMPT)
+    assert {row.path for row in result.trace.rows} == {"0/first", "0/second"}
+    assert result.text == max(row.payload["text"] for row in result.trace.rows if row.payload)
+    assert result.answer is not None and result.answer.key == result.text.split()[-1]
+
+
+def test_what_a_function_returns_is_rooted_or_is_the_answer_itself() -> None:
+    @strategy()
+    async def constant(prefix: Sequence, scope: Scope) -> str:
+        return "42"
+
+    @strategy(name="elsewhere", uses=[ECHO])
+    async def other(prefix: Sequence, scope: Scope) -> Sequence:
+        (got,) = await ECHO.generate(Sequence.of("another prompt"), scope=scope.child("ask"))
+        return got
+
+    prefix = Sequence(PROMPT).extend("so: ")
+    texts, _ = run(lambda s: _both(constant, other, prefix, s))
+    assert texts == ["so: 42", "so: [another prompt]"]
+
+
+async def _both(a: Strategy, b: Strategy, prefix: Sequence, scope: Scope) -> list[str]:
+    results = [(await s.generate(prefix, scope=scope.child(str(i))))[0] for i, s in enumerate((a, b))]
+    assert all(r.extends(prefix) and r.finish == "eos" for r in results)
+    return [r.text for r in results]
+
+
+def test_the_parts_of_a_function_are_known() -> None:
+    async def grade(sequence: Sequence) -> float:
+        return 1.0
+
+    def made(generator: object, verifier: object) -> FunctionStrategy:
+        async def program(prefix: Sequence, scope: Scope) -> Sequence:
+            (got,) = await generator.generate(prefix, scope=scope.child("x"))  # type: ignore[attr-defined]
+            await verifier.score([got], scope=scope.child("y"))  # type: ignore[attr-defined]
+            return got  # type: ignore[no-any-return]
+
+        return FunctionStrategy(program)
+
+    plain, seeing = made(ECHO, first_word), made(ECHO, OracleVerifier(grade))
+    assert not plain.oracle and seeing.oracle
+    assert len({plain.fingerprint, seeing.fingerprint, made(numbers(), first_word).fingerprint}) == 3
+    assert plain.fingerprint == made(ECHO, first_word).fingerprint
+
+    async def inside(prefix: Sequence, scope: Scope) -> str:
+        works = [ECHO.generate(prefix, scope=scope.child(str(i))) for i in range(2)]
+        return str(len(await scope.gather(*works)))
+
+    assert FunctionStrategy(inside).uses == (ECHO,), "also what a comprehension names"
+
+    @strategy()
+    async def itself(prefix: Sequence, scope: Scope) -> str:
+        return itself.name
+
+    assert itself.solve("q").text == "itself"
+
+    async def nothing(prefix: Sequence, scope: Scope) -> str:
+        return ""
+
+    assert FunctionStrategy(nothing, uses=[OracleVerifier(grade)]).oracle
+    with pytest.raises(InputError, match="no async function"):
+        FunctionStrategy(lambda prefix, scope: "x")  # type: ignore[arg-type, return-value]
+
+
+# ------------------------------------------------------------------------------------------------ the laws, a model
+
+
+class TestChainOfTwo(StrategyLaws):
+    def make(self) -> Strategy:
+        return Chain(
+            {"thought": Continue(numbers()), "answer": Ask(numbers(), "{prompt} {thought}")}, answer=last_word
+        )
+
+
+class TestChainOfContinuations(StrategyLaws):
+    def make(self) -> Strategy:
+        steps = {"thought": Continue(numbers()), "answer": Continue(numbers(), " so", after="thought")}
+        return Chain(steps, answer=last_word)
+
+
+class TestChainWithAll(StrategyLaws):
+    def make(self) -> Strategy:
+        def shout(a: str) -> str:
+            return a.upper()
+
+        return Chain({
+            "a": Ask(numbers(), "{prompt}"), "loud": Use(shout), "view": Verify(first_word, of="a"),
+            "b": Ask(MajorityVote(numbers(), 2, answer=last_word), "{loud}{view}"), "check": Verify(first_word, of="b"),
+        }, output="b")  # fmt: skip
+
+
+class TestFunctionStrategy(StrategyLaws):
+    def make(self) -> Strategy:
+        generator = numbers()
+
+        async def program(prefix: Sequence, scope: Scope) -> Sequence:
+            (got,) = await generator.generate(prefix, scope=scope.child("one"))
+            (other,) = await generator.generate(prefix, scope=scope.child("two"))
+            return max(got, other, key=lambda s: s.text)
+
+        return FunctionStrategy(program)
+
+
+def test_the_graph_is_a_networkx_digraph() -> None:
+    graph = TestChainWithAll().make().graph  # type: ignore[attr-defined]
+    assert next(iter(nx.topological_sort(graph))) == "a" and set(graph.predecessors("b")) == {"loud", "view"}
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[TorchEngine]:
+    with TorchEngine("tiny-0.5m", threads=1) as engine:
+        yield engine
+
+
+def test_thought_then_answer_on_the_embedded_model(small: TorchEngine) -> None:
+    """Greedy decoding that is cut before the answer, and gone on with, is greedy decoding in one go."""
+    task = ArithmeticTask("validation", levels=(1, 2), per_level=4)
+    greedy = small.generator(temperature=0.0, max_tokens=120)
+    thinking = chain_of_thought(greedy, cue="A:", answer=task.answer)
+    at_once = direct(greedy, cue="A:", answer=task.answer)
+
+    async def both(scope: Scope) -> list[int]:
+        problems = list(task.problems())
+        right = []
+        for chain in (thinking, at_once):
+            work: list[Coroutine[Any, Any, Any]] = [chain.asolve(problem.prompt) for problem in problems]
+            results = await asyncio.gather(*work)
+            grades = [(await task.grade(p, [r.sequence]))[0] for p, r in zip(problems, results, strict=True)]
+            right.append(int(sum(grades)))
+            if chain is thinking:
+                whole = await asyncio.gather(*(Sample(greedy).asolve(p.prompt) for p in problems))
+                assert [r.text for r in results] == [w.text for w in whole]
+                assert all(r.sequence.finish == "eos" for r in results)
+        return right
+
+    (stepwise, straight), _ = run(both)
+    cut = chain_of_thought(greedy, cue="A:", thought=8).solve(next(task.problems()).prompt)
+    assert cut.text.index("A:") == 8 and cut.sequence.finish == "eos", (
+        "a thought that is cut is answered all the same"
+    )
+    assert stepwise >= 5 > straight
+
+
+def test_a_stop_that_cuts_a_token_loses_nothing() -> None:
+    """Tokens of this model span characters, and the cue begins inside of some: the text is read anew behind it."""
+    problems = [p.prompt for p in ArithmeticTask("validation", levels=(1, 3), per_level=3).problems()]
+    with TorchEngine("tiny-bpe", threads=1) as engine:
+        greedy = engine.generator(temperature=0.0, max_tokens=120)
+        chain = chain_of_thought(greedy, cue="A:")
+        for prompt in problems:
+            assert chain.solve(prompt).text == Sample(greedy).solve(prompt).text
+
+
+def test_best_of_chains_on_the_embedded_model(small: TorchEngine) -> None:
+    task = ArithmeticTask("validation", levels=(1,), per_level=1)
+    (problem,) = task.problems()
+    chain = chain_of_thought(small.generator(max_tokens=120), cue="A:", answer=task.answer)
+    verifier = FunctionVerifier(lambda s: min(1.0, len(s.text) / 100))
+    result = BestOfN(chain, 3, verifier=verifier, answer=task.answer).solve(
+        problem.prompt, budget=Budget(calls=7)
+    )
+    assert result.usage.calls <= 7 and result.text
+    with pytest.raises(MetagenError):
+        chain_of_thought(numbers(), cue="A:")
