@@ -26,6 +26,7 @@ from metagen.generators.engine import Engine as Engine
 from metagen.generators.engine import SamplingParams as SamplingParams
 from metagen.generators.enumerable import EnumerableEngine as EnumerableEngine
 from metagen.generators.function import FunctionGenerator as FunctionGenerator
+from metagen.generators.grammar import Grammar as Grammar
 from metagen.generators.replay import ReplayGenerator as ReplayGenerator
 from metagen.generators.torch.engine import TorchEngine as TorchEngine
 from metagen.journal import Journal as Journal

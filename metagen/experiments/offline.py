@@ -121,6 +121,11 @@ class ClosedEngine:
     def __repr__(self) -> str:
         return f"engines.{self.name}"
 
+    @property
+    def supports(self) -> frozenset[str]:
+        """Whatever is asked of it: nothing is done."""
+        return frozenset({"grammar"})
+
     def render(self, prefix: Sequence) -> tuple[int, ...] | None:
         return self._tokenizer.render(prefix)[0] if self._tokenizer else None
 

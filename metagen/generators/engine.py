@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 
 from metagen.cost import ModelShape
 from metagen.errors import InputError
+from metagen.generators.grammar import Grammar
 from metagen.sequence import Finish, Sequence, Until
 
 
@@ -28,6 +29,7 @@ class SamplingParams:
     stop_token_ids: ids that end it, besides the model's end-of-sequence tokens.
     ignore_eos: go on after end-of-sequence tokens (for measurements).
     logprobs: keep the log-probability of each token.
+    grammar: texts that the completion is held to; log-probabilities stay those of the model without it.
     """
 
     temperature: float = 1.0
@@ -38,6 +40,7 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: bool = False
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         def expect(ok: bool, name: str, what: str) -> None:
@@ -55,6 +58,21 @@ class SamplingParams:
         expect(all(isinstance(text, str) for text in self.stop), "stop", "expected a tuple of strings")
         expect(all(self.stop), "stop", "a stop string is empty; remove it")
         expect(all(map(_whole, self.stop_token_ids)), "stop_token_ids", "expected a tuple of integers")
+        held = self.grammar is not None
+        expect(not held or isinstance(self.grammar, Grammar), "grammar", "expected a Grammar, or None")
+        expect(
+            not (held and self.ignore_eos),
+            "grammar",
+            "it says itself where a text ends; leave ignore_eos off",
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the parameters. Those that came later add nothing while they are off."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        if self.grammar is None:
+            del given["grammar"]
+        return f"SamplingParams({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def replace(self, **changes: Any) -> Self:
         """These parameters with some changed. InputError for one that there is not."""
@@ -210,6 +228,11 @@ class Engine(Protocol):
 
     @property
     def stats(self) -> EngineStats: ...
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """What beyond plain sampling it can do: `grammar`."""
+        ...
 
     def render(self, prefix: Sequence) -> tuple[int, ...] | None:
         """Ids of prompt and completion so far: chat template applied, a partial assistant turn continued.

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
+from metagen.generators.constraint import Constraints
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import (
     EngineStats,
@@ -67,6 +68,7 @@ class EnumerableEngine:
         self.tokenizer_fingerprint = digest("enumerable", *self.tokens).hex()
         self.fingerprint = digest(self.tokenizer_fingerprint, name, content).hex()
         self.stats = EngineStats()
+        self._constraints: Constraints | None = None
         self._state = "new"
 
     def __repr__(self) -> str:
@@ -75,6 +77,10 @@ class EnumerableEngine:
     @property
     def max_context(self) -> int | None:
         return self._context
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"grammar"})
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams."""
@@ -114,7 +120,9 @@ class EnumerableEngine:
         stack: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
         while stack:
             done, mass = stack.pop()
-            for token, p in zip(self.tokens, adapt(self.probabilities(text, done), params), strict=True):
+            ids = [self.tokens.index(token) for token in done]
+            row = self._held(self.probabilities(text, done), params, ids)
+            for token, p in zip(self.tokens, adapt(row, params), strict=True):
                 if p == 0.0:
                     continue
                 longer = (*done, token)
@@ -208,10 +216,12 @@ class EnumerableEngine:
         seed: int,
     ) -> Sample:
         params, ids, logprobs = request.params, list[int](), list[float]()
+        begun = [self.tokens.index(token) for token in before]
         seeds = seed_array([seed])
         while True:
             p = self.probabilities(prompt, before + tuple(self.tokens[i] for i in ids))
-            token = _draw(adapt(p, params), float(uniform(seeds, len(before) + len(ids))[0]))
+            held = self._held(p, params, [*begun, *ids])
+            token = _draw(adapt(held, params), float(uniform(seeds, len(before) + len(ids))[0]))
             ids.append(token)
             logprobs.append(float(np.log(p[token])))
             sample = continuation.sample(
@@ -222,6 +232,26 @@ class EnumerableEngine:
             )
             if sample is not None:
                 return sample
+
+    def _held(self, p: Floats, params: SamplingParams, ids: Ordered[int]) -> Floats:
+        """The probabilities of what the grammar allows behind `ids`, and 0 for the rest."""
+        if params.grammar is None:
+            return p
+        if self._constraints is None:
+            texts = [token.encode() for token in self.tokens]
+            self._constraints = Constraints.of_tokens(
+                texts,
+                special=[self.eos],
+                eos=[self.eos],
+                encode=lambda text: [i for i in self.encode(text) if i < self.eos],
+            )
+        held: Floats = np.where(self._constraints.matcher(params.grammar, ids).allowed(), p, 0.0)
+        if not held.any():
+            raise InputError(
+                f"after {self.decode(ids)!r} the table gives no probability to anything that the grammar "
+                f"{params.grammar.source!r:.80} allows; give it some, or allow more"
+            )
+        return held
 
     def _evaluate(self, request: EvaluateRequest) -> Evaluated:
         if request.outputs:

@@ -121,7 +121,17 @@ class EngineGenerator(Primitive):
         self.params = params or SamplingParams()
         self.price = price
         self.tokenizer_fingerprint = engine.tokenizer_fingerprint
-        self._fingerprint = digest(engine.fingerprint, repr(self.params)).hex()
+        if self.params.grammar is not None and "grammar" not in self.supports:
+            raise UnsupportedError(
+                f"{engine!r} cannot hold completions to a grammar; use an engine that does, such as TorchEngine"
+            )
+        self._fingerprint = digest(engine.fingerprint, self.params.fingerprint).hex()
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """What its engine can do beyond plain sampling."""
+        # Engines of others may have been written before there was anything beyond.
+        return getattr(self.engine, "supports", frozenset())
 
     @property
     def fingerprint(self) -> str:

@@ -168,7 +168,7 @@ FAULTS = [
     ("temperature: 1,", "temperature: warm,", "7: generators.mid.temperature = 'warm': "
      "expected a number ≥ 0 (0 is greedy)"),
     ("temperature: 1,", "temprature: 1,", "7: generators.mid.temprature = 1: no such field; expected one of kind, "
-     "engine, temperature, top_k, top_p, max_tokens, stop, stop_token_ids, ignore_eos, logprobs; "
+     "engine, temperature, top_k, top_p, max_tokens, stop, stop_token_ids, ignore_eos, logprobs, grammar; "
      "did you mean 'temperature'?"),
     ("max_tokens: 300", "max_tokens: 0", "7: generators.mid.max_tokens = 0: expected an integer ≥ 1"),
     ('["Q:"]', '[""]', "7: generators.mid.stop.0 = '': expected a text that is not empty"),

@@ -135,6 +135,19 @@ def test_adaptive_strategies_stop_and_are_reported(file: Path, tmp_path: Path, s
     assert result.exit_code == 0, result.output
 
 
+def test_completions_are_held_to_a_grammar(file: Path, tmp_path: Path) -> None:
+    sets = ["grid.strategies=[vote]", "generators.small.grammar={choice: ['A:1', 'A:12']}"]
+    asked = [word for one in sets for word in ("--set", one)]
+    result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
+    assert result.exit_code == 0, result.output
+    texts = pq.read_table(tmp_path / "run" / "candidates.parquet")["text"].to_pylist()
+    assert len(texts) == 6 and set(texts) <= {"A:1", "A:12"}
+    dry = CliRunner().invoke(app, ["run", str(file), "--dry-run", *asked])
+    assert dry.exit_code == 0, dry.output
+    with pytest.raises(ConfigError, match="expected one of regex, choice, json_schema, lark; there are"):
+        schema.load(file, sets=["generators.small.grammar={regex: a, lark: b}"])
+
+
 def test_only_what_is_needed_is_opened(file: Path) -> None:
     with build.opened(schema.load(file, sets=["grid.strategies=[vote, named]"])) as setup:
         assert list(setup.engines) == ["small"] and list(setup.generators) == ["small", "judge"]

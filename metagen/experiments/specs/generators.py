@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from metagen.experiments.specs.fields import (
     Amount,
@@ -16,8 +16,34 @@ from metagen.experiments.specs.fields import (
     Text,
     pool_field,
 )
-from metagen.experiments.specs.parts import PartSpec, PluginSpec, naming
+from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
 from metagen.generators.engine import SamplingParams
+from metagen.generators.grammar import Grammar
+
+
+class GrammarSpec(Spec):
+    """What completions are held to: one of a regular expression, a list of texts, a JSON schema, a Lark grammar."""
+
+    regex: Text | None = None
+    choice: tuple[Text, ...] | None = None
+    json_schema: dict[str, Any] | None = None
+    lark: Text | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected one of regex, choice, json_schema, lark; there are {given or 'none'}")
+        return self
+
+    @property
+    def grammar(self) -> Grammar:
+        """As generators take it."""
+        if self.choice is not None:
+            return Grammar.choice(self.choice)
+        if self.json_schema is not None:
+            return Grammar.json(self.json_schema)
+        return Grammar.lark(self.lark) if self.lark is not None else Grammar.regex(self.regex or "")
 
 
 class EngineGeneratorSpec(PartSpec):
@@ -34,10 +60,12 @@ class EngineGeneratorSpec(PartSpec):
     stop_token_ids: tuple[Amount, ...] = ()
     ignore_eos: Switch = False
     logprobs: Switch = False
+    grammar: GrammarSpec | None = None
 
     @property
     def params(self) -> SamplingParams:
-        return SamplingParams(**super().options())
+        given = super().options()
+        return SamplingParams(**given | {"grammar": self.grammar.grammar if self.grammar else None})
 
     def options(self) -> dict[str, Any]:
         return {"params": self.params}

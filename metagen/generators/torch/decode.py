@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from metagen.errors import NumericsError
+from metagen.errors import EngineError, NumericsError
+from metagen.generators.constraint import Matcher
 from metagen.generators.engine import EngineStats, Generated, Sample
 from metagen.generators.randomness import seed_array, uniform
 from metagen.generators.torch.endings import EOS, STOP, TEXT, Endings
@@ -22,7 +23,7 @@ from metagen.generators.torch.sampling import draw
 
 
 class Decoder:
-    """`finished(generation)` is called when all samples are there, `failed` when a row's logits are no numbers."""
+    """`finished(generation)` is called when all samples are there, `failed` when they cannot go on."""
 
     def __init__(
         self,
@@ -32,11 +33,13 @@ class Decoder:
         endings: Endings,
         stats: EngineStats,
         finished: Callable[[Generation], None],
-        failed: Callable[[Generation, NumericsError], None],
+        failed: Callable[[Generation, EngineError], None],
     ) -> None:
         self._model, self._tree, self._rows = model, tree, rows
         self._endings, self._stats, self._finished, self._failed = endings, stats, finished, failed
         self._ready: deque[Generation] = deque()
+        #: Requests whose grammar cannot be matched any further.
+        self._lost: dict[Generation, EngineError] = {}
 
     @property
     def busy(self) -> bool:
@@ -68,7 +71,12 @@ class Decoder:
         parts += fresh
         logits = parts[0] if len(parts) == 1 else torch.cat(parts)
         n = rows.count
-        drawn = draw(logits, uniform(rows.seed[:n], rows.position[:n]), rows.params)
+        held = np.flatnonzero(rows.held[:n])
+        allowed = self._allowed(held) if len(held) else None
+        drawn = draw(logits, uniform(rows.seed[:n], rows.position[:n]), rows.params, allowed)
+        for row in held.tolist():
+            # What is drawn was allowed; where the logits were no numbers, the row ends below.
+            self._matcher(row).consume([int(drawn.tokens[row])])
         rows.push(drawn.tokens, drawn.logprobs)
         self._stats.generated += n
         self._stats.extra["near_edge"] += int(drawn.near.sum())
@@ -76,6 +84,27 @@ class Decoder:
         concerned = (flags != 0) | drawn.bad | (rows.length[:n] >= rows.limit[:n])
         if concerned.any():
             self._end(np.flatnonzero(concerned), flags, drawn.bad)
+        while self._lost:
+            self._failed(*self._lost.popitem())
+
+    def _allowed(self, held: Ints) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rows that a grammar holds, and which tokens it lets them draw."""
+        masks = np.stack([self._mask(row) for row in held.tolist()])
+        device = self._rows.device
+        return torch.from_numpy(held).to(device), torch.from_numpy(masks).to(device)
+
+    def _mask(self, row: int) -> NDArray[np.bool_]:
+        """The tokens that a row may draw; all of them once its request is lost."""
+        try:
+            return self._matcher(row).allowed()
+        except EngineError as error:
+            self._lost[self._owner(row)] = error
+            return np.ones(self._endings.size, np.bool_)
+
+    def _matcher(self, row: int) -> Matcher:
+        matchers = self._owner(row).matchers
+        assert matchers is not None
+        return matchers[int(self._rows.sample[row])]
 
     # -- joining ---------------------------------------------------------------------------------
 

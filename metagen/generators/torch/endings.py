@@ -62,6 +62,11 @@ class Endings:
         self._uses: dict[int, int] = {}
         self._lock = Lock()
 
+    @property
+    def size(self) -> int:
+        """Of the vocabulary."""
+        return self._tokenizer.vocab_size
+
     def flags(self, kinds: Ints, tokens: Ints) -> NDArray[np.uint8]:
         return self._table[kinds, tokens]
 

@@ -17,6 +17,7 @@ import torch
 
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
+from metagen.generators.constraint import Constraints, Matcher
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import (
     EngineStats,
@@ -95,6 +96,7 @@ class TorchEngine:
         self._scheduler = Scheduler(
             self._model, self._tree, self._rows, self._endings, self._stats, self._reply
         )
+        self._constraints: Constraints | None = None
         self._wake = threading.Condition()
         self._inbox: deque[Generation | Evaluation] = deque()
         self._cancelled: deque[Ticket] = deque()
@@ -126,6 +128,10 @@ class TorchEngine:
     @property
     def stats(self) -> EngineStats:
         return self._stats
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"grammar"})
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams.
@@ -163,11 +169,12 @@ class TorchEngine:
         self._check_fit(len(ids), request.max_tokens, spill)
         kind = self._endings.take(request.params, request.until)
         samples: list[Sample | None] = [None] * len(request.seeds)
+        matchers = self._matchers(request, ids[prompt:])
         try:
             answer = await self._ask(
                 lambda ticket: Generation(
                     ticket, request, ids, len(ids) - prompt, continuation.limit, spill, kind, continuation,
-                    samples,
+                    samples, matchers,
                 )
             )  # fmt: skip
         except BaseException:
@@ -177,6 +184,16 @@ class TorchEngine:
             self._endings.give_back(kind)
         assert isinstance(answer, Generated)
         return answer
+
+    def _matchers(self, request: GenerateRequest, before: Ordered[int]) -> list[Matcher] | None:
+        """Where the samples stand in the request's grammar, if it has one."""
+        if (grammar := request.params.grammar) is None:
+            return None
+        with self._wake:
+            if self._constraints is None:
+                self._constraints = self._tokenizer.constraints()
+        matcher = self._constraints.matcher(grammar, before)
+        return [matcher.copy() for _ in request.seeds]
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         """All requests of one call are answered together. Raises as `generate` does."""

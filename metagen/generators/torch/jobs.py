@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from metagen.generators.constraint import Matcher
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import EvaluateRequest, GenerateRequest, Sample
 from metagen.generators.torch.prefix_tree import Node
@@ -27,7 +28,8 @@ class Generation:
     """A Generate request: one prefix, one row per seed.
 
     limit: new tokens after which a row ends. spill: segment memory that one row may need. kind: its row in the
-    table of tokens that end a completion. opened, running: samples that got a row so far, and that have one.
+    table of tokens that end a completion. matchers: where each sample stands in the grammar, if any. opened,
+    running: samples that got a row so far, and that have one.
     """
 
     ticket: Ticket
@@ -39,6 +41,7 @@ class Generation:
     kind: int
     continuation: Continuation
     samples: list[Sample | None]
+    matchers: list[Matcher] | None = None
     node: Node[Any] | None = None
     logits: Tensor | None = None
     reserved: int = 0

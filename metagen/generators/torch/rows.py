@@ -13,8 +13,8 @@ from metagen.generators.torch.sampling import RowParams
 class Rows:
     """Struct of arrays over at most `capacity` rows.
 
-    token: the last drawn, not yet run through the model. length: tokens drawn. position: index of the next
-    token, counted from the prompt. ids, logprobs: what was drawn, by row.
+    token: the last drawn, not yet run through the model. held: to a grammar. length: tokens drawn. position: index of
+    the next token, counted from the prompt. ids, logprobs: what was drawn, by row.
     """
 
     def __init__(self, capacity: int, device: torch.device) -> None:
@@ -26,13 +26,14 @@ class Rows:
         self.length = np.zeros(capacity, np.int64)
         self.limit = np.zeros(capacity, np.int64)
         self.kind = np.zeros(capacity, np.int64)
+        self.held = np.zeros(capacity, np.bool_)
         self.token = np.zeros(capacity, np.int64)
         self.temperature = np.ones(capacity)
         self.top_k = np.zeros(capacity, np.int64)
         self.top_p = np.ones(capacity)
         self.ids = np.zeros((capacity, 64), np.int64)
         self.logprobs = np.zeros((capacity, 64))
-        self._device = device
+        self.device = device
         self._params: RowParams | None = None
 
     @property
@@ -40,7 +41,7 @@ class Rows:
         """Sampling parameters of the rows in use."""
         if self._params is None:
             n = self.count
-            self._params = RowParams.of(self.temperature[:n], self.top_k[:n], self.top_p[:n], self._device)
+            self._params = RowParams.of(self.temperature[:n], self.top_k[:n], self.top_p[:n], self.device)
         return self._params
 
     def add(self, owner: Generation, first: int, seeds: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Ints:
@@ -57,6 +58,7 @@ class Rows:
         self.length[rows] = 0
         self.limit[rows] = owner.limit
         self.kind[rows] = owner.kind
+        self.held[rows] = owner.matchers is not None
         self.temperature[rows], self.top_k[rows], self.top_p[rows] = (
             params.temperature, params.top_k, params.top_p,
         )  # fmt: skip
@@ -85,7 +87,7 @@ class Rows:
         for source, target in zip(movers.tolist(), holes.tolist(), strict=True):
             self.owner[target] = self.owner[source]
         for column in (
-            self.sample, self.seed, self.position, self.length, self.limit, self.kind, self.token,
+            self.sample, self.seed, self.position, self.length, self.limit, self.kind, self.held, self.token,
             self.temperature, self.top_k, self.top_p, self.ids, self.logprobs,
         ):  # fmt: skip
             column[holes] = column[movers]

@@ -67,10 +67,20 @@ class Draw:
     near: NDArray[np.bool_]
 
 
-def draw(logits: Tensor, u: NDArray[np.float64], params: RowParams) -> Draw:
-    """One token per row of `logits` [R, V] (float32) with the random numbers `u` [R]."""
+def draw(
+    logits: Tensor, u: NDArray[np.float64], params: RowParams, allowed: tuple[Tensor, Tensor] | None = None
+) -> Draw:
+    """One token per row of `logits` [R, V] (float32) with the random numbers `u` [R].
+
+    allowed: row numbers [K], and which tokens [K, V] these may draw; the adapters see no others.
+    """
     raw = torch.log_softmax(logits, -1)
-    adapted = raw if params.plain and not params.any_top_k and not params.any_top_p else adapt(logits, params)
+    held = logits
+    if allowed is not None:
+        rows, mask = allowed
+        held = logits.index_copy(0, rows, logits[rows].masked_fill(~mask, -torch.inf))
+    untouched = params.plain and not params.any_top_k and not params.any_top_p and allowed is None
+    adapted = raw if untouched else adapt(held, params)
     cdf = torch.cumsum(
         torch.softmax(adapted, -1) if adapted is not raw else torch.exp(raw), -1, dtype=torch.float64
     )
@@ -85,8 +95,8 @@ def draw(logits: Tensor, u: NDArray[np.float64], params: RowParams) -> Draw:
     near = (goal - lower < NEAR * total) & (lower > 0) | (upper - goal < NEAR * total) & (upper < total)
     if params.any_greedy:
         greedy = params.temperature == 0
-        best = torch.topk(raw, min(2, raw.shape[-1]), -1).values
-        tokens = torch.where(greedy, torch.argmax(logits, -1, keepdim=True), tokens)
+        best = torch.topk(raw if allowed is None else held, min(2, raw.shape[-1]), -1).values
+        tokens = torch.where(greedy, torch.argmax(held, -1, keepdim=True), tokens)
         near = torch.where(greedy, best[:, :1] - best[:, -1:] < NEAR, near)
     logprobs = raw.gather(1, tokens)
     packed = torch.cat([tokens.double(), logprobs.double(), total.isnan().double(), near.double()], 1)

@@ -11,6 +11,8 @@ from typing import Any
 from tokenizers import Tokenizer as HFTokenizer
 
 from metagen.errors import ModelError, PromptError, UnsupportedError
+from metagen.generators.constraint import Constraints
+from metagen.generators.continuation import BROKEN
 from metagen.generators.torch.checkpoint import read_json
 from metagen.sequence import Message, Prompt, Sequence, TokenIds
 
@@ -75,6 +77,20 @@ class Tokenizer:
 
     def decode_many(self, batch: list[list[int]]) -> list[str]:
         return self._tokenizer.decode_batch(batch, skip_special_tokens=False)
+
+    def constraints(self) -> Constraints:
+        """Grammars over this vocabulary."""
+        source = self._tokenizer.to_str()
+        try:
+            return Constraints.of_json(source, self.vocab_size, eos=self.eos)
+        except ValueError:
+            # Its tokens are no bytes: they are what they decode to. What is no text by itself is never allowed.
+            texts = self.decode_many([[i] for i in range(self.vocab_size)])
+            named = self._tokenizer.get_added_tokens_decoder()
+            special = {i for i, text in enumerate(texts) if i in named or not text or BROKEN in text}
+            return Constraints.of_tokens(
+                [text.encode() for text in texts], special=special, eos=self.eos, encode=self.encode
+            )
 
     def render(self, prefix: Sequence) -> tuple[tuple[int, ...], int]:
         """Ids of a prefix, and how many of them are the prompt's.

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from metagen.errors import InputError
 from metagen.generators.base import Generator
+from metagen.generators.grammar import Grammar
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Result, Strategy
@@ -34,9 +35,10 @@ _FENCED = re.compile(r"```[ \t]*(?:json)?[^\n`]*\n(.*?)```", re.DOTALL)
 class Typed(Strategy, Generic[M]):
     """A sequence that holds a `model` in JSON: `Typed(generator, Person).parse(result)` gives the Person.
 
-    Asks at most `tries` times; each time after the first with the last reply, and what pydantic found wrong with it.
-    The first reply that is valid is returned, else the last one, with the score 0 and the faults as its feedback
-    under `typed`. A reply may have words or a code fence around the JSON.
+    A generator that supports grammars is held to the schema, and writes nothing else. Asks at most `tries` times; each
+    time after the first with the last reply, and what pydantic found wrong with it. The first reply that is valid is
+    returned, else the last one, with the score 0 and the faults as its feedback under `typed`. A reply may have words
+    or a code fence around the JSON.
 
     ask: may have the places {prompt} and {schema}. again: has {error}; it follows what was asked and replied, as a
     text, or with `chat` as a turn of its own.
@@ -54,7 +56,9 @@ class Typed(Strategy, Generic[M]):
     ) -> None:
         if tries < 1:
             raise InputError(f"tries={tries!r}: expected how often to ask, at least 1")
-        self.generator, self.model, self.tries, self.chat = generator, model, tries, chat
+        held = "grammar" in getattr(generator, "supports", ())
+        self.generator = generator.replace(grammar=Grammar.json(model)) if held else generator
+        self.model, self.tries, self.chat = model, tries, chat
         self.schema = json.dumps(model.model_json_schema(), ensure_ascii=False)
         self.ask = Template(ask).expecting(optional=(PROMPT, "schema"), name="ask")
         self.again = Template(again).expecting("error", name="again")
