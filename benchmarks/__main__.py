@@ -24,6 +24,7 @@ MODULES = (
     "engine",
     "long_prompt",
     "rewards",
+    "search",
     "startup",
     "answers",
     "utilities",

@@ -1,0 +1,126 @@
+"""REBASE by the embedded models: all problems at once, beside problem after problem, level by level."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.row import Row
+from metagen.budget import Budget
+from metagen.cost import Usage
+from metagen.generators.torch import TorchEngine
+from metagen.sequence import Prompt, Sequence, Step
+from metagen.strategies.base import Result
+from metagen.strategies.tree.rebase import Rebase
+from metagen.tasks.embedded import ArithmeticTask
+from metagen.verifiers.reward import ProcessRewardModel
+
+MODEL, JUDGE, PROBLEMS, WIDTH, TOKENS = "tiny-0.5m", "tiny-prm", 32, 16, 250
+#: Runs of each side by turns: what they differ in is less than what single runs differ in.
+TURNS = 3
+#: A limit that never binds, under which a level is drawn first and scored then.
+LEVEL_BY_LEVEL = Budget(calls=10**9)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Tokens of the prompts and of draws. drawn: all of them; distinct: equal ones once; judged: of what is scored."""
+
+    seconds: float
+    results: list[Result]
+    drawn: int
+    distinct: int
+    judged: int
+
+    def computed(self, kind: str) -> int:
+        """Tokens that the engine ran for generating, or for scoring."""
+        rows = [row for result in self.results for row in result.trace.rows if row.kind == kind]
+        return Usage.sum(row.physical for row in rows).tokens or 0
+
+
+def rows() -> Iterator[Row]:
+    prompts = [p.prompt for p in ArithmeticTask("validation", per_level=6, limit=PROBLEMS).problems()]
+    at_once, one_by_one = [], []
+    run(prompts[:4], together=True)
+    for _ in range(TURNS):
+        at_once.append(run(prompts, together=True))
+        one_by_one.append(run(prompts, together=False))
+    fast, slow = (statistics.median(r.seconds for r in runs) for runs in (at_once, one_by_one))
+    how = (
+        f"{MODEL} and {JUDGE}, {len(prompts)} problems, REBASE of width {WIDTH}; new engines for each run; "
+        f"{TURNS} runs each, by turns, median"
+    )
+    yield Row("REBASE over all problems at once, problems per second", len(prompts) / fast, "1/s", how)
+    yield Row(
+        "REBASE problem after problem, level by level, problems per second", len(prompts) / slow, "1/s", how
+    )
+    yield Row("REBASE, at once over one by one", slow / fast, "×", how, "≥ 2")
+    last = at_once[-1]
+    generated, scored = last.computed("generate"), last.computed("score")
+    yield Row(
+        "REBASE, tokens computed over tokens of the trees, generating",
+        generated / last.drawn,
+        "×",
+        "of the engine's own count; a tree holds the prompt once, and each draw's tokens, equal draws apart",
+        "≤ 1.02",
+    )
+    yield Row(
+        "REBASE, tokens computed over distinct tokens of the trees, scoring",
+        scored / last.judged,
+        "×",
+        "of the engine's own count; what several nodes begin with counts once",
+        "≤ 1.02",
+    )
+    yield Row(
+        "REBASE, tokens computed over distinct tokens of the trees, generating",
+        generated / last.distinct,
+        "×",
+        "equal draws of a node count once: what decoding them side by side costs",
+    )
+
+
+def run(prompts: list[Prompt], *, together: bool) -> Run:
+    """The same searches, side by side or one after another."""
+    # Side by side, engines share the cores; one after another, each has them all.
+    threads = max(1, (os.cpu_count() or 1) // 2) if together else None
+    with TorchEngine(MODEL, threads=threads) as model, TorchEngine(JUDGE, threads=threads) as judge:
+        strategy = Rebase(
+            model.generator(max_tokens=TOKENS),
+            WIDTH,
+            verifier=ProcessRewardModel(judge),
+            answer=ArithmeticTask().answer,
+            until=Step("\n"),
+        )
+
+        async def all_at_once() -> list[Result]:
+            return list(await asyncio.gather(*(strategy.asolve(prompt) for prompt in prompts)))
+
+        async def one_by_one() -> list[Result]:
+            return [await strategy.asolve(prompt, budget=LEVEL_BY_LEVEL) for prompt in prompts]
+
+        began = time.perf_counter()
+        results = asyncio.run(all_at_once() if together else one_by_one())
+        taken = time.perf_counter() - began
+        drawn = distinct = sum(len(model.render(Sequence(prompt))) for prompt in prompts)
+        for result in results:
+            paths = {ids[: i + 1] for ids in _drawn(result) for i in range(len(ids))}
+            distinct += len(paths)
+            drawn += result.usage.generated or 0
+        scored = [row for result in results for row in result.trace.rows if row.kind == "score"]
+        return Run(taken, results, drawn, distinct, Usage.sum(r.usage for r in scored).prefilled or 0)
+
+
+def _drawn(result: Result) -> list[tuple[int, ...]]:
+    """The ids of each draw, from the prompt on. A draw's place names those before it."""
+    draws: dict[tuple[str, int], tuple[int, ...]] = {}
+    for row in result.trace.rows:
+        if row.kind == "generate" and row.payload is not None:
+            place = row.path.rpartition("/")[2]
+            above, _, number = place.rpartition(".")
+            before = draws[above, int(number)] if above else ()
+            draws[place, row.index] = before + tuple(row.payload.get("ids", ()))
+    return list(draws.values())

@@ -1,0 +1,231 @@
+"""What tree searches share: parts, limits, and the end, where finished leaves are aggregated like samples."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Ordered
+from dataclasses import replace
+from typing import Any
+
+from metagen.budget import Budget
+from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.generators.base import Generator, is_count
+from metagen.journal import Journal
+from metagen.scope import Scope
+from metagen.sequence import Message, Prompt, Score, Sequence, Step, Tokens, Until, digest
+from metagen.strategies.aggregators import Aggregator, Best, Majority, Weighted
+from metagen.strategies.base import Strategy, wait
+from metagen.strategies.candidates import Candidate, offered
+from metagen.strategies.parallel import share_of
+from metagen.strategies.tree.growth import Growth
+from metagen.strategies.tree.node import Node, Tree
+from metagen.strategies.tree.split import Split, Steps
+from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.reward import OutcomeRewardModel
+
+#: The last depth, at which a step is the whole rest.
+MAX_DEPTH = 25
+#: A line of at most 256 tokens.
+STEP = Step("\n", 256)
+
+
+class TreeSearch(Strategy):
+    """A search in the tree of steps. Authors write `explore`: which nodes are extended, and by how many children.
+
+    verifier: scores partial sequences; a node's value is that of its last step, if the verifier's aggregation is
+    `last`. until: what a step is. answer: reads answers for a vote. aggregator: chooses among the finished leaves,
+    each of which counts as often as it was drawn; by default the vote weighted by the value of the last step, the
+    best value without an answer rule, and a plain vote without a verifier. max_depth: steps of a sequence; the last
+    of them is the whole rest.
+
+    A step that is cut by its length is not finished. A step of nothing but blanks is never scored: it has its
+    parent's score. If its delimiter never comes, a step is the whole rest, or is cut by its length. Equal children of
+    a node are one, with their multiplicity. When the budget ends, the finished leaves that there are decide; if there
+    are none, the best of the others is returned.
+
+    Raises InputError for numbers < 1 and for a delimiter that the generator's stop strings keep from coming;
+    UnsupportedError for a generator that draws jointly or cannot go on from a step, and for a verifier that
+    cannot score steps one by one.
+    """
+
+    #: Whether the rule of selection needs the scores of steps.
+    needs_scores = True
+
+    def __init__(
+        self,
+        generator: Generator,
+        verifier: Verifier | None = None,
+        *,
+        until: Steps = STEP,
+        answer: AnswerRule | None = None,
+        aggregator: Aggregator | None = None,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        name = type(self).__name__
+        at_least_one(name, max_depth=max_depth)
+        _check_generator(name, generator, until)
+        if self.needs_scores or verifier is not None:
+            _check_verifier(name, verifier)
+        self.generator, self.verifier, self.until, self.max_depth = generator, verifier, until, max_depth
+        self.aggregator = aggregator or _aggregator(name, verifier, answer)
+        self.answer = answer or self.aggregator.answer
+
+    @property
+    def fingerprint(self) -> str:
+        verifier = self.verifier.fingerprint if self.verifier else ""
+        parts = (self.generator.fingerprint, verifier, self.aggregator.fingerprint)
+        own = (repr(self.until), str(self.max_depth), self.options())
+        return digest(type(self).__qualname__, *parts, *own).hex()
+
+    def options(self) -> str:
+        """What tells two searches of this class apart, beside their parts, steps and depth."""
+        return ""
+
+    @abstractmethod
+    async def explore(self, growth: Growth) -> None:
+        """Grow the tree. It may end by BudgetExhausted: the leaves that there are decide then."""
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        tree = await self._searched(prefix, scope)
+        return tree.chosen or prefix
+
+    async def atree(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+    ) -> Tree:
+        """`tree` for code that runs in an event loop of its own."""
+        prefix = Sequence.of(Prompt.of(prompt))
+        root = Scope.root(
+            prefix.prompt.problem_id,
+            seed=seed,
+            journal=journal,
+            budget=Budget.of(budget),
+            label=self.fingerprint,
+        )
+        tree = await self._searched(prefix, root.child("0"))
+        tree.charge(root.trace.rows, "0/node")
+        return tree
+
+    def tree(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+    ) -> Tree:
+        """Like `solve`, and returns the tree that was searched. The journal of a `solve` answers it at no cost."""
+        return wait(self.atree(prompt, budget=budget, seed=seed, journal=journal))
+
+    async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
+        tree = Tree(prefix)
+        # What comes after the search, a judge of the leaves and an aggregator that calls models, has its part too.
+        parts = 1 + (self._judge is not None) + self.aggregator.spends
+        share = share_of(scope.left(), parts) if parts > 1 else None
+        growth = Growth(
+            tree,
+            scope.child("node", budget=share),
+            generator=self.generator,
+            verifier=self.verifier,
+            until=self.until,
+            max_depth=self.max_depth,
+        )
+        with contextlib.suppress(BudgetExhausted):
+            await self.explore(growth)
+        tree.chosen = await self._chosen(tree, scope)
+        if growth.scope.exhausted:
+            tree.chosen = replace(tree.chosen, exhausted=True)
+        return tree
+
+    async def _chosen(self, tree: Tree, scope: Scope) -> Sequence:
+        """What the aggregator makes of the finished leaves; of those that there are, if none has finished."""
+        leaves = tree.finished() or tree.frontier() or tree.leaves()
+        if leaves == [tree.root]:
+            return tree.root.sequence
+        candidates = await self._candidates(leaves, scope)
+        for candidate in candidates:
+            offered(candidate, scope)
+        return await self.aggregator.aggregate(candidates, tree.root.sequence, scope)
+
+    async def _candidates(self, leaves: list[Node], scope: Scope) -> list[Candidate]:
+        """Each leaf as often as it was drawn, with what the aggregator wants to know of it."""
+        sequences, rule = [n.sequence for n in leaves], self.aggregator.answer or self.answer
+        answers = await rule.read(sequences) if rule else [None] * len(leaves)
+        scores: Ordered[Score | None] = [leaf.score for leaf in leaves]
+        if self._judge is not None:
+            try:
+                scores = await self._judge.score(sequences, scope=scope.child("score"))
+            except BudgetExhausted:
+                scores = [None] * len(leaves)
+        rows = zip(leaves, answers, scores, strict=True)
+        return [Candidate(leaf.sequence, a, s) for leaf, a, s in rows for _ in range(leaf.multiplicity)]
+
+    @property
+    def _judge(self) -> Verifier | None:
+        """The aggregator's verifier, if it is another than that of the search."""
+        judge = self.aggregator.verifier
+        known = self.verifier.fingerprint if self.verifier else None
+        return None if judge is None or judge.fingerprint == known else judge
+
+
+def at_least_one(name: str, **numbers: int) -> None:
+    """InputError for what is no whole number, or below 1."""
+    for what, value in numbers.items():
+        if not is_count(value, 1):
+            raise InputError(f"{name}: {what}={value!r}; expected an integer, at least 1")
+
+
+def _check_generator(name: str, generator: Generator, until: Steps) -> None:
+    if not generator.independent:
+        raise UnsupportedError(f"{name} pools independent draws; {generator!r} draws jointly")
+    if not (generator.accepts_prefix and generator.accepts_until):
+        raise UnsupportedError(
+            f"{name} goes on step by step; {generator!r} cannot "
+            f"{'stop at the end of a step' if generator.accepts_prefix else 'continue a partial sequence'}; "
+            "give a generator that can, such as an engine's"
+        )
+    if not isinstance(until, Step | Tokens | Split):
+        raise InputError(
+            f"{name}: until={until!r}; expected Step(delimiter), Tokens(count) or Split(find, name)"
+        )
+    stops = getattr(getattr(generator, "params", None), "stop", ())
+    delimiter = until.delimiter if isinstance(until, Step) else ""
+    for stop in stops:
+        if stop in delimiter:
+            raise InputError(
+                f"{name}: the delimiter {delimiter!r} never comes, for the generator stops at {stop!r}; "
+                "take that out of its stop="
+            )
+
+
+def _check_verifier(name: str, verifier: Verifier | None) -> None:
+    if verifier is None:
+        raise InputError(f"{name} selects by scores of steps: give a verifier, such as ProcessRewardModel")
+    if verifier.relative:
+        raise UnsupportedError(
+            f"{name}: {verifier.name!r} scores candidates relative to each other, and steps are scored as they come; "
+            "give a verifier that scores each by itself, and this one to the aggregator"
+        )
+    if isinstance(verifier, OutcomeRewardModel):
+        raise UnsupportedError(
+            f"{name} needs scores of steps; {verifier.name!r} scores whole solutions only: give a process verifier, "
+            "and this one to the aggregator"
+        )
+    for member in verifier.members:
+        _check_verifier(name, member)
+
+
+def _aggregator(name: str, verifier: Verifier | None, answer: AnswerRule | None) -> Aggregator:
+    if verifier is not None:
+        return Weighted(verifier, answer) if answer is not None else Best(verifier)
+    if answer is None:
+        raise InputError(
+            f"{name}: nothing chooses among the leaves; give a verifier, an answer rule or an aggregator"
+        )
+    return Majority(answer)

@@ -1,0 +1,79 @@
+"""Steps that a function ends, where neither a delimiter nor a number of tokens says enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from metagen.errors import BudgetExhausted, InputError
+from metagen.generators.base import Generator
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Step, Tokens
+
+#: The end of the first step in a text that begins with a step, in characters; None if it goes on.
+Find = Callable[[str], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A step ends where `find` says; it grows by blocks of `block` tokens until then, and is cut after `blocks` of
+    them.
+
+    Like a delimiter, the end leaves the rest of its block to the next step: nothing that was generated is thrown away.
+    name: enters fingerprints; change it when the function changes its mind.
+    """
+
+    find: Find
+    name: str
+    block: int = 16
+    blocks: int = 16
+
+    def __post_init__(self) -> None:
+        for field in ("block", "blocks"):
+            if getattr(self, field) < 1:
+                raise InputError(f"Split: {field}={getattr(self, field)!r}; expected an integer, at least 1")
+
+    def __repr__(self) -> str:
+        return f"Split({self.name!r}, block={self.block}, blocks={self.blocks})"
+
+    async def generate(
+        self, generator: Generator, prefix: Sequence, *, n: int, start: int, scope: Scope
+    ) -> list[Sequence]:
+        """Steps number start … start + n − 1 that continue `prefix`; what `Generator.generate` says holds here too."""
+        begun = await generator.generate(prefix, n=n, start=start, until=Tokens(self.block), scope=scope)
+        return await scope.gather(
+            *(self._whole(generator, one, scope, number) for number, one in enumerate(begun, start))
+        )
+
+    async def _whole(self, generator: Generator, begun: Sequence, scope: Scope, number: int) -> Sequence:
+        """The step that has begun, to its end. A budget that ends on the way leaves it open."""
+        for block in range(1, self.blocks + 1):
+            if (ended := self._ended(begun)) is not None:
+                return ended
+            if begun.finish is not None:
+                return begun
+            if block == self.blocks:
+                break
+            place = scope.child(f"more/{number}.{block}")
+            try:
+                (begun,) = await generator.generate(begun, until=Tokens(self.block), scope=place)
+            except BudgetExhausted:
+                return begun
+        return replace(begun, cut=True)
+
+    def _ended(self, sequence: Sequence) -> Sequence | None:
+        """The sequence with the ends of the steps that it now has; None if no step has ended."""
+        ends, start = list(sequence.steps), max(sequence.steps, default=0)
+        while start < len(sequence.text) and (length := self.find(sequence.text[start:])) is not None:
+            if not 0 < length <= len(sequence.text) - start:
+                raise InputError(
+                    f"{self!r}: find() says that a step of {len(sequence.text) - start} characters ends after "
+                    f"{length!r}; expected a number from 1 on, or None while it goes on"
+                )
+            start += length
+            ends.append(start)
+        return replace(sequence, steps=tuple(ends)) if len(ends) > len(sequence.steps) else None
+
+
+#: How a search cuts sequences into steps: by a delimiter, by a number of tokens, or by a function.
+Steps = Step | Tokens | Split
