@@ -94,6 +94,15 @@ from metagen.strategies.sequential.budget_forcing import BudgetForcing as Budget
 from metagen.strategies.sequential.equal_compute import at_equal_compute as at_equal_compute
 from metagen.strategies.sequential.length_control import LengthControl as LengthControl
 from metagen.strategies.sequential.thinking import Thinking as Thinking
+from metagen.strategies.tree.beam import BeamSearch as BeamSearch
+from metagen.strategies.tree.best_first import BestFirst as BestFirst
+from metagen.strategies.tree.depth_first import DepthFirst as DepthFirst
+from metagen.strategies.tree.dvts import DVTS as DVTS
+from metagen.strategies.tree.node import Tree as Tree
+from metagen.strategies.tree.rebase import AsyncRebase as AsyncRebase
+from metagen.strategies.tree.rebase import Rebase as Rebase
+from metagen.strategies.tree.search import TreeSearch as TreeSearch
+from metagen.strategies.tree.split import Split as Split
 from metagen.strategies.universal import UniversalSelfConsistency as UniversalSelfConsistency
 from metagen.tasks.base import Problem as Problem
 from metagen.tasks.base import Task as Task

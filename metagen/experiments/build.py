@@ -96,7 +96,9 @@ class Setup:
         spec = self.experiment.strategies[name]
         over = getattr(spec, "over", None)
         below = generator if over is None else self._strategy(over, generator, self._own_n(over))
-        parts: dict[str, Any] = {"generator": below, "answer": self.task.answer}
+        parts: dict[str, Any] = {
+            "generator": below, "answer": self.task.answer, "delimiter": self.task.delimiter,
+        }  # fmt: skip
         if n is not None:
             parts["n"] = n
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}

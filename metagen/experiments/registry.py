@@ -61,6 +61,12 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "system_two_attention": "metagen.strategies.chain.system_two_attention:system_two_attention",
         "budget_forcing": "metagen.strategies.sequential.budget_forcing:budget_forcing",
         "length_control": "metagen.strategies.sequential.length_control:LengthControl",
+        "rebase": "metagen.experiments.searches:rebase",
+        "async_rebase": "metagen.experiments.searches:async_rebase",
+        "beam": "metagen.experiments.searches:beam",
+        "dvts": "metagen.experiments.searches:dvts",
+        "best_first": "metagen.experiments.searches:best_first",
+        "depth_first": "metagen.experiments.searches:depth_first",
         "adaptive_consistency": "metagen.strategies.adaptive.consistency:AdaptiveConsistency",
         "esc": "metagen.strategies.adaptive.window:EarlyStopping",
         "until_sure": "metagen.strategies.adaptive.sure:WeightedUntilSure",
@@ -89,7 +95,7 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
     "generators": frozenset({"engine"}),
     "verifiers": frozenset({"engine", "reference", "tags", "name", "grade", "members", "sandbox", "program"}),
-    "strategies": frozenset({"generator", "n", "answer", "verifier"}),
+    "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter"}),
     "task": frozenset(),
 }
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from metagen.cli import app
 from metagen.errors import ConfigError, InputError
 from metagen.experiments import build, schema
+from metagen.sequence import Step, Tokens
 from metagen.strategies.adaptive.consistency import AdaptiveConsistency
 from metagen.strategies.adaptive.filtered import ConfidentVote
 from metagen.strategies.adaptive.online import OnlineConfidence
@@ -25,6 +26,12 @@ from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.reflexion import Reflexion
 from metagen.strategies.refine.self_refine import SelfRefine
 from metagen.strategies.rejection import RejectionSampling
+from metagen.strategies.tree.beam import BeamSearch
+from metagen.strategies.tree.best_first import BestFirst
+from metagen.strategies.tree.depth_first import DepthFirst
+from metagen.strategies.tree.dvts import DVTS
+from metagen.strategies.tree.rebase import AsyncRebase, Rebase
+from metagen.strategies.tree.search import TreeSearch
 from metagen.strategies.universal import UniversalSelfConsistency
 from metagen.tasks.programs.verifier import corrector_prompt
 from metagen.verifiers.recorded import RecordedVerifier
@@ -130,6 +137,29 @@ def test_adaptive_strategies_stop_and_are_reported(file: Path, tmp_path: Path, s
     ]
     (strategy,) = made(file, *sets).values()
     assert isinstance(strategy, kind)
+    asked = [word for one in sets for word in ("--set", one)]
+    result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        ("{kind: rebase, verifier: prm, temperature: 0.5}", Rebase),
+        ("{kind: async_rebase, verifier: prm}", AsyncRebase),
+        ("{kind: beam, verifier: prm, m: 4}", BeamSearch),
+        ("{kind: dvts, verifier: prm, m: 2, step: {max_tokens: 20}}", DVTS),
+        ("{kind: best_first, verifier: prm, m: 2, in_flight: 2, expansions: 8}", BestFirst),
+        ("{kind: depth_first, verifier: prm, m: 2, step: {tokens: 12}}", DepthFirst),
+    ],
+)
+def test_searches_take_the_steps_of_the_task(file: Path, tmp_path: Path, spec: str, kind: type) -> None:
+    sets = [f"strategies.best={spec}", "grid.strategies=[best]", "grid.n=[2, 4]"]
+    found = made(file, *sets)
+    search = found["small/best@4"]
+    assert isinstance(search, kind) and isinstance(search, TreeSearch)
+    blocks = Tokens(12) if "tokens: 12" in spec else Step("\n", 20 if "max_tokens" in spec else 256)
+    assert search.until == blocks
     asked = [word for one in sets for word in ("--set", one)]
     result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
     assert result.exit_code == 0, result.output

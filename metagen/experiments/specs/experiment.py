@@ -27,11 +27,14 @@ from metagen.experiments.specs.generators import EngineGeneratorSpec, PluginGene
 from metagen.experiments.specs.parts import PluginSpec, Spec
 from metagen.experiments.specs.strategies import (
     AdaptiveConsistencySpec,
+    BeamSpec,
+    BestFirstSpec,
     BordaSpec,
     BudgetForcingSpec,
     ChainOfThoughtSpec,
     ConfidentSpec,
     DeepConfSpec,
+    DepthFirstSpec,
     DirectSpec,
     EarlyStoppingSpec,
     KnockOutSpec,
@@ -41,6 +44,7 @@ from metagen.experiments.specs.strategies import (
     MixtureSpec,
     PlainStrategySpec,
     PluginStrategySpec,
+    RebaseSpec,
     RefinementSpec,
     ReflexionSpec,
     RejectionSpec,
@@ -145,6 +149,12 @@ AnyStrategySpec = Annotated[
     | Annotated[UntilSureSpec, Tag("until_sure")]
     | Annotated[ConfidentSpec, Tag("confident")]
     | Annotated[DeepConfSpec, Tag("deepconf")]
+    | Annotated[RebaseSpec, Tag("rebase")]
+    | Annotated[RebaseSpec, Tag("async_rebase")]
+    | Annotated[BeamSpec, Tag("beam")]
+    | Annotated[BeamSpec, Tag("dvts")]
+    | Annotated[BestFirstSpec, Tag("best_first")]
+    | Annotated[DepthFirstSpec, Tag("depth_first")]
     | Annotated[PluginStrategySpec, Tag("plugin")],
     Discriminator(_kind("strategies")),
 ]

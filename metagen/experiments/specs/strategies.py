@@ -303,6 +303,54 @@ class DeepConfSpec(ParallelSpec):
     confidence: Annotated[float, Field(gt=0.5, lt=1), Expects("a probability in (0.5, 1)")] | None = None
 
 
+class StepSpec(Spec):
+    """What a step is: by default, one of the task. tokens: blocks of so many, in place of a delimiter."""
+
+    delimiter: Annotated[str, Field(min_length=1), Expects("the text that ends a step")] | None = None
+    max_tokens: Count = 256
+    tokens: Count | None = None
+
+
+class SearchSpec(ScoredSpec):
+    """A tree search, led by the scores of steps."""
+
+    step: StepSpec = StepSpec()
+    max_depth: Count = 25
+
+
+class RebaseSpec(SearchSpec):
+    """Children in proportion to the softmax of rewards."""
+
+    kind: Literal["rebase", "async_rebase"]
+    temperature: Positive = 0.2
+    rounding: Literal["ceil", "largest-remainder"] = "ceil"
+
+
+class BeamSpec(SearchSpec):
+    """The best n/m of n candidates go on, of all or in each subtree."""
+
+    kind: Literal["beam", "dvts"]
+    m: Count = 4
+
+
+class BestFirstSpec(SearchSpec):
+    """The best open node is extended next."""
+
+    kind: Literal["best_first"]
+    m: Count = 4
+    in_flight: Count = 4
+    expansions: Count | None = None
+
+
+class DepthFirstSpec(SearchSpec):
+    """The best child is extended next; below a threshold, the search goes back."""
+
+    kind: Literal["depth_first"]
+    m: Count = 4
+    threshold: Share = 0.5
+    expansions: Count | None = None
+
+
 class PluginStrategySpec(PluginSpec):
     """A strategy of another package."""
 

@@ -1,0 +1,57 @@
+"""Tree searches from an experiment file: the task's delimiter ends a step, unless the file says what does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from metagen.experiments.specs.strategies import StepSpec
+from metagen.generators.base import Generator
+from metagen.sequence import Step, Tokens
+from metagen.strategies.tree.beam import BeamSearch
+from metagen.strategies.tree.best_first import BestFirst
+from metagen.strategies.tree.depth_first import DepthFirst
+from metagen.strategies.tree.dvts import DVTS
+from metagen.strategies.tree.rebase import AsyncRebase, Rebase
+from metagen.strategies.tree.search import TreeSearch
+from metagen.verifiers.base import AnswerRule, Verifier
+
+Make = Callable[..., TreeSearch]
+
+
+def until(step: StepSpec, delimiter: str) -> Step | Tokens:
+    """What a step is."""
+    if step.tokens is not None:
+        return Tokens(step.tokens)
+    return Step(step.delimiter or delimiter, step.max_tokens)
+
+
+def _search(rule: Make) -> Make:
+    def make(
+        generator: Generator,
+        n: int,
+        *,
+        verifier: Verifier,
+        step: StepSpec,
+        delimiter: str,
+        answer: AnswerRule | None = None,
+        **options: Any,
+    ) -> TreeSearch:
+        steps = until(step, delimiter)
+        return rule(generator, n, verifier=verifier, answer=answer, until=steps, **options)
+
+    return make
+
+
+def _fitted(rule: Make) -> Make:
+    """At a small n of a grid, a beam is no wider than that."""
+
+    def make(generator: Generator, n: int, *, m: int, **options: Any) -> TreeSearch:
+        return rule(generator, n, m=min(m, n), **options)
+
+    return make
+
+
+rebase, async_rebase = _search(Rebase), _search(AsyncRebase)
+beam, dvts = _search(_fitted(BeamSearch)), _search(_fitted(DVTS))
+best_first, depth_first = _search(BestFirst), _search(DepthFirst)
