@@ -32,7 +32,7 @@ class ArithmeticTask(Task):
 
     def __init__(
         self,
-        split: Literal["train", "validation", "test"] = "test",
+        split: Literal["train", "validation", "test"] = "validation",
         *,
         levels: Iterable[int] = LEVELS,
         per_level: int = 20,

@@ -38,7 +38,7 @@ def test_problems_come_from_their_split_and_seed() -> None:
         problems = ArithmeticTask(split.value, per_level=2).problems()
         assert {split_of(read_prompt(p.prompt.text or "")[0]) for p in problems} == {split}
     assert list(ArithmeticTask(seed=1).problems()) != list(ArithmeticTask().problems())
-    assert list(ArithmeticTask(seed=1).problems()) == list(ArithmeticTask("test", seed=1).problems())
+    assert list(ArithmeticTask(seed=1).problems()) == list(ArithmeticTask("validation", seed=1).problems())
 
 
 @pytest.mark.parametrize("form", ["steps", "direct"])

@@ -17,7 +17,7 @@ from metagen.tasks.programs.task import ProgramTask, as_problem, public_cases
 from metagen.verifiers.code.check import Suite
 from metagen.verifiers.code.outputs import public_inputs
 
-TASK = ProgramTask(per_level=3)
+TASK = ProgramTask("test", per_level=3)
 PROBLEMS = list(TASK.problems())
 SOURCES = [p.source for row in zip(*(problems.problems(Split.TEST, level, 3) for level in LEVELS), strict=True)
            for p in row]  # fmt: skip
@@ -30,7 +30,7 @@ def answered(problem: Problem, text: str) -> Sequence:
 def test_levels_take_turns() -> None:
     assert [p.level for p in PROBLEMS] == list(LEVELS) * 3
     assert len({p.id for p in PROBLEMS}) == len(PROBLEMS)
-    assert list(ProgramTask(per_level=3, limit=5).problems()) == PROBLEMS[:5]
+    assert list(ProgramTask("test", per_level=3, limit=5).problems()) == PROBLEMS[:5]
     assert list(ProgramTask("validation", per_level=1).problems()) != PROBLEMS[: len(LEVELS)]
 
 
@@ -100,7 +100,7 @@ def test_another_executor_takes_the_place_of_the_interpreter() -> None:
     async def grader(problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
         return [0.5] * len(sequences)
 
-    task = ProgramTask(per_level=1, execute=execute, grader=grader)
+    task = ProgramTask("test", per_level=1, execute=execute, grader=grader)
     problem = next(task.problems())
     found = [answered(problem, "import this"), answered(problem, "import that")]
     first, second = asyncio.run(task.answer.read(found))

@@ -27,7 +27,7 @@ class ArithmeticSpec(PartSpec):
     """The embedded task: `per_level` problems of each level."""
 
     kind: Literal["arithmetic"]
-    split: Literal["train", "validation", "test"] = "test"
+    split: Literal["train", "validation", "test"] = "validation"
     levels: Annotated[
         tuple[Annotated[int, Field(ge=1, le=6), Expects("a level from 1 to 6")], ...],
         AfterValidator(some),
@@ -43,7 +43,7 @@ class ProgramsSpec(PartSpec):
     """The embedded task of programs from examples."""
 
     kind: Literal["programs"]
-    split: Literal["train", "validation", "test"] = "test"
+    split: Literal["train", "validation", "test"] = "validation"
     levels: Annotated[
         tuple[Annotated[int, Field(ge=1, le=4), Expects("a level from 1 to 4")], ...],
         AfterValidator(some),
