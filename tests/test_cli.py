@@ -163,7 +163,7 @@ def check_resumed(place: Path, finished: Path) -> None:
 
 
 def test_a_second_writer_is_refused(place: Path) -> None:
-    process = started(place, "run", "sums.yaml", "--out", "part", until=1)
+    process = started(place, "run", "sums.yaml", "--out", "part", until=1, delay=0.5)
     code, _, err = invoke("resume", "part")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)

@@ -23,7 +23,7 @@ from metagen.tasks.base import Task
 
 _LOG = logger(__name__)
 #: Seconds that a run waits for its journal: whoever lists runs beside it holds the lock for a moment.
-PATIENCE = 0.02
+PATIENCE = 0.5
 
 
 def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> State:
