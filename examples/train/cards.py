@@ -10,10 +10,16 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from textwrap import indent
+from typing import Any
 
+import critique
+import pools
+import solutions
+import train_critic
 import train_generator
 import train_reward
-from llama import load
+from card_head import head
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.results import Pool
 from setting import SHIPPED
@@ -21,26 +27,10 @@ from setting import SHIPPED
 sys.path.append(str(Path(__file__).parents[1]))
 import family_report
 
-HEAD = """---
-license: apache-2.0
-library_name: transformers
-tags: [metagen, arithmetic, {kind}]
----
-# {name}
-
-{what}
-
+FAMILY = """\
 Part of metagen's embedded family: small Llama-architecture models for the arithmetic task of
 `metagen.tasks.arithmetic`, small enough to ship with the package and to sample by the thousand on a laptop. They are
-for experiments with inference-time scaling and for tests, and good for nothing else.
-
-| | |
-|---|---|
-| architecture | `LlamaForCausalLM`, {layers} layers, hidden {hidden}, {heads} heads of 32, feed-forward {inner} |
-| parameters | {parameters:,} (bfloat16, tied embeddings) |
-| context | 2,048 |
-| tokenizer | {tokenizer} |
-"""
+for experiments with inference-time scaling and for tests, and good for nothing else."""
 
 LIMITS = """
 ## Limits
@@ -60,8 +50,7 @@ planted: all errors are the model's own.
 
 REWARD = """
 ## Recipe
-Trained by `examples/train/train_reward.py {name}`: `{start}`, deepened by {extra} on top (a causal model knows its
-guess of the next token in its last layer only; layers above can compare the guess with what came), {steps:,} steps of
+Trained by `examples/train/train_reward.py {name}`: {start}, {steps:,} steps of
 {tokens:,} tokens, rate {rate}. Data: samples of the three character-level generators at temperatures 0.7 to 1.3 on
 train problems ({problems:,} problems, {samples} samples of each generator), labelled by the task's step checker, a
 share of them cut off at a random character, and near misses (a reference solution with one number changed).{part}
@@ -85,6 +74,31 @@ HARD = """
 Then {steps} steps on hard examples and as many others: from {problems:,} new problems with {samples} samples of each
 of the two larger generators, the {keep} wrong candidates of a problem that the model liked best and the {keep} right
 ones that it liked least. The weights are the mean of those before and after that round."""
+
+DEEPER = """`{start}`, deepened by {extra} on top (a causal model knows its
+guess of the next token in its last layer only; layers above can compare the guess with what came)"""
+AS_IT_IS = "the weights of `{start}`, no layer more"
+
+BOTH = """
+With `<outcome>` after a whole solution without tags, the same softmax is the score of its answer: give a verifier
+of kind `orm` these tags. Each solution was learned in both forms."""
+
+CRITIC = """
+## Recipe
+Trained by `examples/train/train_critic.py {name}`: the weights of `{start}`, {steps:,} more steps of {tokens:,} tokens,
+rate {rate}, loss on critiques and verdicts alone. Data: {examples:,} samples of the generators and near misses on train
+problems, {wrong:.0%} of them wrong; the critiques are made by the task's checker. In {at_once:.0%} of them the verdict
+follows without a critique.
+
+## Use
+A judge with critiques, as worded by the `metagen` entry of `config.json`; without them its verdict is read at once.
+It reads
+
+{read}
+and writes
+
+{written}
+"""
 
 EARLIER = """
 The shipped weights have a history that one run of the script lacks: {what}
@@ -154,73 +168,96 @@ def kept(folder: Path) -> str:
     return heading + rest.partition(LIMITS_BEGIN)[0] if heading else ""
 
 
+WHAT = {
+    "generator": "A generator: writes solutions step by step (prompt ending in `S:\\n`) or only the answer (`A:`).",
+    "prm": "A process reward model: says of each step whether it is right, given the problem and the steps before.",
+    "orm": "An outcome reward model: says of a whole solution whether its answer is right.",
+    "judge": "A generative verifier: writes a critique of a solution, then a label whose probability is the score.",
+}
+PLANS: dict[str, train_generator.Plan | train_reward.Plan | train_critic.Plan] = {
+    **train_generator.PLANS,
+    **train_reward.SHIPPED,
+    **train_reward.BETTER,
+    **train_critic.PLANS,
+}
+
+
 def card(folder: Path, found: Figures) -> str:
     name = folder.name
-    config = json.loads((folder / "config.json").read_text())
-    kind = config["metagen"]["kind"]
-    what = {
-        "generator": "A generator: writes solutions step by step (prompt ending in `S:\\n`) or only the answer (`A:`).",
-        "prm": "A process reward model: says of each step whether it is right, given the problem and the steps before.",
-        "orm": "An outcome reward model: says of a whole solution whether its answer is right.",
-    }[kind]
+    what = WHAT[json.loads((folder / "config.json").read_text())["metagen"]["kind"]]
     if name == "tiny-prm-weak":
         what += " Deliberately weak, to show over-optimisation: best-of-n with it stops helping as n grows."
-    plans = {**train_generator.PLANS, **train_reward.PLANS}
-    plan = plans[name]
-    text = HEAD.format(
-        name=name,
-        kind=kind,
-        what=what,
-        hidden=config["hidden_size"],
-        layers=config["num_hidden_layers"],
-        heads=config["num_attention_heads"],
-        inner=config["intermediate_size"],
-        parameters=load(folder).parameter_count,
-        tokenizer="byte pairs over the same alphabet, 300 merges"
-        if name == "tiny-bpe"
-        else "one token a character",
+    tokenizer = (
+        "byte pairs over the same alphabet, 300 merges" if name == "tiny-bpe" else "one token a character"
     )
-    recipe = plan.recipe
+    text = head(folder, topic="arithmetic", what=what, family=FAMILY, tokenizer=tokenizer)
+    known = FIGURES + "\n".join(found[name]) + "\n" if name in found else kept(folder)
+    return text + recipe(folder) + known + LIMITS
+
+
+def recipe(folder: Path) -> str:
+    """How it was made, and how to use it."""
+    name, plan = folder.name, PLANS[folder.name]
+    history = EARLIER.format(what=HISTORY[name]) if name in HISTORY and folder.parent == SHIPPED else ""
     common = {
         "name": name,
-        "steps": recipe.steps,
-        "tokens": recipe.tokens,
-        "rate": recipe.rate,
-        "history": EARLIER.format(what=HISTORY[name]) if name in HISTORY and folder.parent == SHIPPED else "",
+        "steps": plan.recipe.steps,
+        "tokens": plan.recipe.tokens,
+        "rate": plan.recipe.rate,
+        "history": history,
     }
-    if isinstance(plan, train_generator.Plan):
-        text += GENERATOR.format(**common)
-    else:
-        use = (
-            "Put `<outcome>` after the whole solution; the softmax over `<+>` and `<->` there is the score."
-            if kind == "orm"
-            else "Put `<step>` after each line; the softmax over `<+>` and `<->` there is the score of the step."
-        )
-        hard = plan.round and HARD.format(
-            steps=plan.round.steps,
-            problems=train_reward.HARD_PROBLEMS,
-            samples=train_reward.HARD_SAMPLES,
-            keep=train_reward.KEEP,
-        )
-        part = plan.solutions and PART.format(solutions=plan.solutions)
-        text += REWARD.format(
-            **common,
-            start=plan.start,
-            extra=plan.extra,
-            use=use,
-            hard=hard or "",
-            part=part or "",
-            problems=train_reward.PROBLEMS,
-            samples=train_reward.SAMPLES,
-        )
-    known = FIGURES + "\n".join(found[name]) + "\n" if name in found else kept(folder)
-    return text + known + LIMITS
+    match plan:
+        case train_generator.Plan():
+            return GENERATOR.format(**common)
+        case train_critic.Plan():
+            return critic(plan, common)
+        case _:
+            return reward(plan, common)
+
+
+def reward(plan: train_reward.Plan, common: dict[str, Any]) -> str:
+    use = (
+        "Put `<outcome>` after the whole solution; the softmax over `<+>` and `<->` there is the score."
+        if plan.outcome
+        else "Put `<step>` after each line; the softmax over `<+>` and `<->` there is the score of the step."
+    )
+    hard = plan.round and HARD.format(
+        steps=plan.round.steps,
+        problems=solutions.HARD_PROBLEMS,
+        samples=solutions.HARD_SAMPLES,
+        keep=solutions.KEEP,
+    )
+    part = plan.solutions and PART.format(solutions=plan.solutions)
+    return REWARD.format(
+        **common,
+        start=(DEEPER if plan.extra else AS_IT_IS).format(start=plan.start, extra=plan.extra),
+        use=use + (BOTH if plan.supervision is train_reward.Supervision.BOTH else ""),
+        hard=hard or "",
+        part=part or "",
+        problems=solutions.PROBLEMS,
+        samples=solutions.SAMPLES,
+    )
+
+
+def critic(plan: train_critic.Plan, common: dict[str, Any]) -> str:
+    wrong = pools.near_misses(1, "card")[0]
+    written = critique.critique(wrong) + critique.verdict(wrong) + "\n"
+    return CRITIC.format(
+        **common,
+        start=plan.start,
+        examples=train_critic.EXAMPLES,
+        wrong=train_critic.WRONG,
+        at_once=train_critic.AT_ONCE,
+        read=indent(critique.asked(wrong), "    "),
+        written=indent(written, "    "),
+    )
 
 
 def write(models: Path, found: Figures | None = None) -> None:
-    """The cards of all models in a folder."""
-    for name in (*train_generator.PLANS, *train_reward.PLANS):
-        (models / name / "README.md").write_text(card(models / name, found or {}))
+    """The cards of all models in a folder that have a card."""
+    for name in PLANS:
+        if (models / name).exists():
+            (models / name / "README.md").write_text(card(models / name, found or {}))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,15 @@
 """Training text for the generators: problems of a wider distribution than any level, with worked solutions.
 
-Written once as shards of JSON lines, `[prompt, completion]`; shard i depends on the seed and on i alone, so that a
-corpus grows without changing and an interrupted run goes on where it stopped.
+Written once as shards of JSON lines, `[prompt, completion]`; shard i depends on the seed and on i alone.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
-from rich.progress import track
-
+import parts
 from metagen.tasks.arithmetic import Difficulty, Form, Split, draw, prompt, reference_solution
 
 SHARD = 10_000
@@ -36,31 +31,23 @@ def wide(rng: random.Random) -> Difficulty:
     )
 
 
-def write_shard(path: Path, seed: int, index: int, size: int) -> None:
+def shard(seed: int, size: int, index: int) -> list[tuple[str, str]]:
     """One shard of training examples."""
     rng = random.Random(f"corpus/{seed}/{index}")
-    lines = []
+    examples = []
     for _ in range(size):
         problem = draw(wide(rng), rng, Split.TRAIN)
         form = Form.DIRECT if rng.random() < DIRECT_SHARE else Form.STEPS
-        lines.append(json.dumps([prompt(problem, form), reference_solution(problem, form, rng)]))
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text("\n".join(lines) + "\n")
-    part.replace(path)
+        examples.append((prompt(problem, form), reference_solution(problem, form, rng)))
+    return examples
 
 
 def write(folder: Path, seed: int, shards: int, size: int = SHARD, workers: int = 2) -> list[Path]:
     """The first `shards` shards of the corpus, `size` examples each."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"corpus-{seed}-{index:03d}.jsonl" for index in range(shards)]
-    missing = [index for index, path in enumerate(paths) if not path.exists()]
-    if missing:
-        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            futures = [pool.submit(write_shard, paths[index], seed, index, size) for index in missing]
-            for future in track(futures, "corpus"):
-                future.result()
+    parts.make(paths, partial(shard, seed, size), "corpus", workers)
     return paths
 
 
 def read(paths: list[Path]) -> list[tuple[str, str]]:
-    return [tuple(json.loads(line)) for path in paths for line in path.read_text().splitlines()]
+    return [(prompt, completion) for prompt, completion in parts.read(paths)]

@@ -195,13 +195,19 @@ def deepen(model: Llama, extra: int) -> Llama:
     return deeper
 
 
-def export(model: Llama, tokenizer: Tokenizer, final: Path, metagen: dict[str, Any]) -> None:
-    """A model directory with bf16 weights, checked against transformers to rounding, then moved into place."""
+def export(
+    model: Llama, tokenizer: Tokenizer, final: Path, metagen: dict[str, Any], **also: dict[str, Any]
+) -> None:
+    """A model directory with bf16 weights, checked against transformers to rounding, then moved into place.
+
+    metagen: what its config.json says that the model is for; also: entries besides.
+    """
     from transformers import LlamaForCausalLM
 
     folder = final.with_name(f"{final.name}.part")
     tokenizers_.save(tokenizer, folder)
-    (folder / "config.json").write_text(json.dumps(model.shape.config(metagen), indent=2) + "\n")
+    config = {**model.shape.config(metagen), **also}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     weights = {
         name: value.detach().to(torch.bfloat16).contiguous() for name, value in model.state_dict().items()
     }

@@ -120,7 +120,13 @@ def problems_for(count: int, rng: random.Random) -> list[tuple[Problem, Form]]:
     return found
 
 
-def sampled(folders: Sequence[Path], count: int, each: int, seed: str) -> list[list[Solution]]:
+LONGEST = 256
+"""Tokens of a sample."""
+
+
+def sampled(
+    folders: Sequence[Path], count: int, each: int, seed: str, longest: int = LONGEST
+) -> list[list[Solution]]:
     """For each of `count` problems, `each` samples of every generator, at various temperatures."""
     rng = random.Random(f"pools/{seed}")
     asked = problems_for(count, rng)
@@ -130,7 +136,8 @@ def sampled(folders: Sequence[Path], count: int, each: int, seed: str) -> list[l
         for draw_ in range(each):
             temperature = TEMPERATURES[draw_ % len(TEMPERATURES)]
             prompts = [prompt(*ask) for ask in asked]
-            outputs = sample(model, tokenizer, prompts, temperature=temperature, seed=rng.getrandbits(31))
+            seed_ = rng.getrandbits(31)
+            outputs = sample(model, tokenizer, prompts, temperature=temperature, longest=longest, seed=seed_)
             for pool, (problem, form), (text, ended) in zip(pools, asked, outputs, strict=True):
                 pool.append(judge(problem, form, text, finished=ended))
     return pools

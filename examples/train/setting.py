@@ -61,9 +61,36 @@ class Setting:
         """Whether a model directory is complete: it is moved into place as a whole."""
         return (self.models / name).exists()
 
+    def trained(self, name: str) -> Path:
+        """The directory of a model that another starts from. SystemExit if it is not there."""
+        if not self.finished(name):
+            raise SystemExit(
+                f"{self.models} has no {name}, which is needed first: train it (python examples/train/family.py), "
+                f"or put the one that ships there (cp -r {SHIPPED / name} {self.models})"
+            )
+        return self.models / name
+
     def share(self, full: int) -> int:
         """The part of a full count that this run does, two at least."""
         return full if self.scale == 1 else max(2, round(full * self.scale))
+
+    @property
+    def trial(self) -> bool:
+        """Whether this only tries the recipe out, with models that have learned nothing and never end a sample."""
+        return self.scale < 0.01
+
+    def samples(self, full: int) -> int:
+        """Samples of a problem: all, or two in a trial."""
+        return min(full, 2) if self.trial else full
+
+    def longest(self, full: int) -> int:
+        """Tokens of a sample, in a trial few."""
+        return min(full, 32) if self.trial else full
+
+    @property
+    def workers(self) -> int:
+        """Processes that make parts side by side; in a trial, where their start would cost most of it, this one."""
+        return 1 if self.trial else 2
 
     def recipe(self, full: Recipe) -> Recipe:
         return replace(full, steps=self.share(full.steps), seed=self.seed)
@@ -81,18 +108,20 @@ class Setting:
             raise SystemExit(f"{self.into} holds a run with {found}; choose another folder with --into")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that all training scripts share."""
-    parser.add_argument("--into", type=Path, default=HOME, help="folder of the run; default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of all steps and data, up to 1")
-    parser.add_argument("--smoke", action="store_const", const=SMOKE, dest="scale", help=f"--scale {SMOKE}")
-    parser.add_argument("--save-every", type=float, default=60.0, help="seconds between checkpoints")
-    parser.add_argument("--threads", type=int, default=2, help="of torch; another number, another rounding")
+def parser(about: str | None, home: Path = HOME) -> argparse.ArgumentParser:
+    """A command line with the options that all training scripts share; `home` is where a run lies by default."""
+    found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--into", type=Path, default=home, help="folder of the run; default: %(default)s")
+    found.add_argument("--seed", type=int, default=0)
+    found.add_argument("--scale", type=float, default=1.0, help="share of all steps and data, up to 1")
+    found.add_argument("--smoke", action="store_const", const=SMOKE, dest="scale", help=f"--scale {SMOKE}")
+    found.add_argument("--save-every", type=float, default=60.0, help="seconds between checkpoints")
+    found.add_argument("--threads", type=int, default=2, help="of torch; another number, another rounding")
+    return found
 
 
 def of(arguments: argparse.Namespace) -> Setting:
-    """The setting that the options of `add_arguments` describe."""
+    """The setting that these options describe."""
     into = arguments.into.expanduser().resolve()
     if into == SHIPPED or SHIPPED in into.parents:
         raise SystemExit(
@@ -101,3 +130,13 @@ def of(arguments: argparse.Namespace) -> Setting:
     if not 0 < arguments.scale <= 1:
         raise SystemExit(f"--scale {arguments.scale!r}: expected a share above 0, at most 1")
     return Setting(into, arguments.seed, arguments.scale, arguments.save_every)
+
+
+def begin(arguments: argparse.Namespace, run: Setting | None = None) -> Setting:
+    """The setting of these options, its folder prepared, and torch with as many threads as they say."""
+    import torch  # after this module: what it says to OpenMP is read when torch is imported
+
+    torch.set_num_threads(arguments.threads)
+    run = run or of(arguments)
+    run.prepare()
+    return run

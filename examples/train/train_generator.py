@@ -5,7 +5,6 @@ from __future__ import annotations
 import setting  # first: what it says to OpenMP is read when torch is imported
 
 # isort: split
-import argparse
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from torch import Tensor
 
 import corpus
 import tokenizer as tokenizers_
+from learn import encoded
 from llama import Llama, Shape, export
 from loop import Recipe, pad, train
 from setting import Setting
@@ -56,15 +56,9 @@ def generator(name: str, plan: Plan, run: Setting) -> None:
     if run.finished(name):
         return
     recipe = run.recipe(plan.recipe)
-    examples = corpus.read(corpus.write(run.corpus, run.seed, SHARDS, run.share(corpus.SHARD)))
+    examples = corpus.read(corpus.write(run.corpus, run.seed, SHARDS, run.share(corpus.SHARD), run.workers))
     tokenizer = vocabulary(plan, examples)
-    prompts = tokenizers_.encode(tokenizer, [p for p, _ in examples])
-    completions = tokenizers_.encode(tokenizer, [c for _, c in examples])
-    rows = [
-        np.array([tokenizers_.BOS, *p, *c, tokenizers_.EOS], np.uint16)
-        for p, c in zip(prompts, completions, strict=True)
-    ]
-    starts = np.array([len(p) for p in prompts])  # the position whose next token is the first to be learned
+    rows, starts = encoded(tokenizer, examples)
     torch.manual_seed(recipe.seed)
     model = Llama(Shape(tokenizer.get_vocab_size(), plan.hidden, plan.layers, plan.feed_forward))
 
@@ -84,11 +78,7 @@ def generator(name: str, plan: Plan, run: Setting) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = setting.parser(__doc__)
     parser.add_argument("name", choices=PLANS)
-    setting.add_arguments(parser)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    run = setting.of(arguments)
-    run.prepare()
-    generator(arguments.name, PLANS[arguments.name], run)
+    generator(arguments.name, PLANS[arguments.name], setting.begin(arguments))

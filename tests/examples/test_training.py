@@ -3,74 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SCRIPTS = ROOT / "examples" / "train"
+from metagen.generators import tiny
+
 GENERATORS = ("tiny-0.1m", "tiny-0.5m", "tiny-2m", "tiny-bpe")
 REWARDS = ("tiny-prm", "tiny-orm", "tiny-prm-weak")
-PATIENCE = 900.0
-
-
-def command(script: str, *arguments: object) -> list[str]:
-    return [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
-
-
-def train(into: Path) -> list[str]:
-    """A run of few steps that keeps a checkpoint of each."""
-    return command("family.py", "--into", into, "--scale", 0.001, "--save-every", 0, "--seed", 5)
-
-
-def interrupted(into: Path, reached: Callable[[], bool]) -> None:
-    """Kill a run, its workers with it, as soon as it has come somewhere."""
-    process = subprocess.Popen(
-        train(into), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    try:
-        patience = time.monotonic() + PATIENCE
-        while not reached():
-            assert process.poll() is None, "it ended before it was killed"
-            assert time.monotonic() < patience
-            time.sleep(0.005)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def weights(into: Path) -> dict[str, bytes]:
-    """Every file of the finished models, cards and tokenizers included."""
-    return {str(p.relative_to(into)): p.read_bytes() for p in sorted((into / "models").glob("*/*"))}
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that nothing interrupted; not to be changed."""
-    into = tmp_path_factory.mktemp("whole")
-    subprocess.run(train(into), check=True, capture_output=True, timeout=PATIENCE)
-    return into
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_comes_to_the_same_weights_bit_for_bit(family: Path, tmp_path: Path) -> None:
-    # Among the steps of a generator; among those of a reward model; in the search for hard examples.
-    for place in (
-        lambda: (tmp_path / "checkpoints" / "tiny-0.5m.pt").exists(),
-        lambda: (tmp_path / "checkpoints" / "tiny-prm.pt").exists(),
-        lambda: (tmp_path / "solutions" / "hard-for-tiny-prm-first").exists(),
-    ):
-        interrupted(tmp_path, place)
+def test_an_interrupted_run_comes_to_the_same_weights_bit_for_bit(
+    scripts: Any, family: Path, tmp_path: Path
+) -> None:
+    # Among the steps of a generator; in the search for hard examples.
+    for place in ("checkpoints/tiny-2m.pt", "solutions/hard-for-tiny-prm-first"):
+        scripts.interrupt("family.py", tmp_path, (tmp_path / place).exists)
         assert not (tmp_path / "models" / "tiny-prm").exists()
-    subprocess.run(train(tmp_path), check=True, capture_output=True, timeout=PATIENCE)
-    whole, resumed = weights(family), weights(tmp_path)
-    assert {name.split("/")[1] for name in whole} == {*GENERATORS, *REWARDS}
+    scripts.go_on("family.py", tmp_path)
+    whole, resumed = scripts.files(family), scripts.files(tmp_path)
+    assert {name.split("/")[0] for name in whole} == {*GENERATORS, *REWARDS}
     assert list(resumed) == list(whole)
     assert [name for name in whole if resumed[name] != whole[name]] == []
 
@@ -100,44 +54,56 @@ def test_what_is_written_loads_in_the_engine_and_in_transformers(family: Path, n
 
 
 @pytest.mark.slow
-def test_a_folder_belongs_to_one_setting(family: Path) -> None:
-    done = subprocess.run(
-        command("family.py", "--into", family, "--scale", 0.5), capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "holds a run with seed 5 and not 0, scale 0.001 and not 0.5; choose another folder" in done.stderr
+def test_a_folder_belongs_to_one_setting(train: Any, family: Path) -> None:
+    setting = train("setting")
+    setting.Setting(family, 5, 0.001).prepare()
+    with pytest.raises(SystemExit, match=r"seed 5 and not 0, scale 0.001 and not 0.5; choose another folder"):
+        setting.Setting(family, 0, 0.5).prepare()
 
 
 @pytest.mark.slow
-def test_only_whole_runs_ship(family: Path) -> None:
-    shipped = ROOT / "metagen" / "generators" / "tiny"
-    before = {path: path.stat().st_mtime_ns for path in shipped.rglob("*")}
-    done = subprocess.run(command("ship.py", "tiny-0.1m", "--from", family), capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "was trained at scale 0.001; only whole runs ship" in done.stderr
-    assert {path: path.stat().st_mtime_ns for path in shipped.rglob("*")} == before
+def test_only_whole_runs_ship(train: Any, family: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"was trained at scale 0.001; only whole runs ship"):
+        train("ship").ship(family / "models", ["tiny-0.1m"], tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_trained_into_the_package() -> None:
-    shipped = ROOT / "metagen" / "generators" / "tiny"
-    for script, arguments in (
-        ("family.py", ()),
-        ("train_generator.py", ("tiny-0.1m",)),
-        ("train_reward.py", ("tiny-prm",)),
-    ):
-        done = subprocess.run(command(script, *arguments, "--into", shipped), capture_output=True, text=True)
-        assert done.returncode == 1
-        assert "lies in the package; train elsewhere" in done.stderr
-    assert not (shipped / "setting.json").exists()
+RECIPES = {"family": (60, 120), "rewards": (60, 150), "programs/programs_family": (30, 90)}
 
 
-def test_the_whole_recipe_is_planned_within_two_hours(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command("family.py", "--plan", "--into", tmp_path / "none"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    (line,) = [line for line in done.stdout.splitlines() if "│ all " in line]
-    assert 60 < int(line.split("│")[3]) < 120
+@pytest.mark.parametrize("script", RECIPES)
+def test_a_recipe_is_planned(
+    train: Any,
+    tmp_path: Path,
+    script: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runner = train("runner")
+    recipe = train(script.rpartition("/")[2]).stages
+    monkeypatch.setattr("sys.argv", [script, "--plan", "--into", str(tmp_path / "none")])
+    runner.main("", recipe)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "│ all " in line]
+    least, most = RECIPES[script]
+    assert least < int(line.split("│")[3]) < most
     assert not (tmp_path / "none").exists()
+    monkeypatch.setattr("sys.argv", [script, "--only", "tiny-3m", "--into", str(tmp_path / "none")])
+    with pytest.raises(SystemExit, match="--only tiny-3m: expected stages among "):
+        runner.main("", recipe)
+
+
+def test_what_is_done_is_not_counted_again(train: Any, tmp_path: Path) -> None:
+    setting, family = train("setting"), train("family")
+    (tmp_path / "models" / "tiny-2m").mkdir(parents=True)
+    stages = {stage.name: stage for stage in family.stages(setting.Setting(tmp_path))}
+    assert stages["tiny-2m"].done and stages["tiny-2m"].left == 0
+    assert not stages["tiny-0.5m"].done and stages["tiny-0.5m"].left > 0
+
+
+def test_nothing_is_trained_into_the_package(train: Any) -> None:
+    setting = train("setting")
+    for into in (tiny.HERE, tiny.HERE / "tiny-2m"):
+        options = setting.parser("").parse_args(["--into", str(into)])
+        with pytest.raises(SystemExit, match="lies in the package; train elsewhere"):
+            setting.begin(options)
+    assert not (tiny.HERE / "setting.json").exists()

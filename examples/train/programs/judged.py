@@ -9,7 +9,6 @@ from functools import cache, partial
 from typing import Any
 
 from fragments import tokenizer
-from kept import Record, made
 from train_corrector import NAME, START
 from wrong import LONGEST
 
@@ -19,6 +18,7 @@ from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import outputs
 from metagen.tasks.programs.problems import LEVELS, Case, Problem, problems
 from metagen.tasks.programs.repair import failure_of, repair_prompt
+from parts import Record, made
 from sample import sample
 from setting import Setting
 
@@ -31,35 +31,50 @@ def asked(run: Setting) -> list[Problem]:
     return [p for level in LEVELS for p in problems(Split.VALIDATION, level, each, SEED)]
 
 
+def samples(run: Setting) -> int:
+    """Samples of a problem, in a trial few."""
+    return 4 if run.trial else SAMPLES
+
+
+def corrected(run: Setting) -> int:
+    """How many of a problem's samples are corrected."""
+    return 1 if run.trial else CHAINS
+
+
+def divided(run: Setting) -> int:
+    """Parts of the work: problem i is in part i mod this."""
+    return 1 if run.trial else PARTS
+
+
 def pool(run: Setting, name: str) -> list[Record]:
     """For each problem the samples of a generator: `tokens`, `public` (passes the examples), `right`, `text`."""
-    paths = [run.into / "validation" / f"{name}-{index}.jsonl" for index in range(PARTS)]
-    return made(paths, partial(_pool, run, name), name)
+    paths = [run.into / "validation" / f"{name}-{index}.jsonl" for index in range(divided(run))]
+    return made(paths, partial(_pool, run, name), name, run.workers)
 
 
 def _pool(run: Setting, name: str, index: int) -> list[Record]:
-    mine = asked(run)[index::PARTS]
-    texts = [t for t, _ in _sampled(run, name, [p.prompt for p in mine for _ in range(SAMPLES)], index)]
+    mine, each = asked(run)[index :: divided(run)], samples(run)
+    texts = [t for t, _ in _sampled(run, name, [p.prompt for p in mine for _ in range(each)], index)]
     return [
         {
-            "problem": place * PARTS + index,
-            "samples": [judged(p, t) for t in texts[place * SAMPLES :][:SAMPLES]],
+            "problem": place * divided(run) + index,
+            "samples": [judged(p, t) for t in texts[place * each :][:each]],
         }
         for place, p in enumerate(mine)
     ]
 
 
 def chains(run: Setting, blind: bool) -> list[Record]:
-    """For each of the first `CHAINS` samples that fails a public example, up to `DEPTH` corrections in a row."""
+    """For each of the first `corrected` samples that fails a public example, up to `DEPTH` corrections in a row."""
     kind = "blind" if blind else "told"
-    paths = [run.into / "validation" / f"{kind}-{index}.jsonl" for index in range(PARTS)]
-    return made(paths, partial(_chains, run, blind), f"corrections, {kind}")
+    paths = [run.into / "validation" / f"{kind}-{index}.jsonl" for index in range(divided(run))]
+    return made(paths, partial(_chains, run, blind), f"corrections, {kind}", run.workers)
 
 
 def _chains(run: Setting, blind: bool, index: int) -> list[Record]:
     all_problems = asked(run)
-    starts = {r["problem"]: r["samples"][:CHAINS] for r in pool(run, START)}
-    mine = range(index, len(all_problems), PARTS)
+    starts = {r["problem"]: r["samples"][: corrected(run)] for r in pool(run, START)}
+    mine = range(index, len(all_problems), divided(run))
     open_: list[tuple[int, list[Record]]] = [(i, [s]) for i in mine for s in starts[i]]
     found = list(open_)
     for depth in range(DEPTH):
@@ -82,7 +97,7 @@ def corrector_prompt(problem: Problem, source: str, blind: bool) -> str:
 
 
 def _sampled(run: Setting, name: str, prompts: list[str], seed: int) -> list[tuple[str, bool]]:
-    return sample(load(run.models / name), tokenizer(), prompts, longest=LONGEST, seed=seed)
+    return sample(load(run.models / name), tokenizer(), prompts, longest=run.longest(LONGEST), seed=seed)
 
 
 def judged(problem: Problem, text: str) -> Record:

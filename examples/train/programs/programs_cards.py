@@ -5,7 +5,6 @@ from __future__ import annotations
 import first  # noqa: F401 - first
 
 # isort: split
-import argparse
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,33 +13,18 @@ import train_corrector
 import wrong
 from specs import SHARD, SHARDS
 from train_generator_of_programs import HOME, PLANS
-from validate_programs import BUDGETS, KS
+from validate_programs import BUDGETS
 
 import setting
-from llama import load
+from card_head import head
 from metagen.tasks.programs.problems import LEVELS
 from setting import Setting
 
-HEAD = """---
-license: apache-2.0
-library_name: transformers
-tags: [metagen, program-synthesis, {kind}]
----
-# {name}
-
-{what}
-
+FAMILY = """\
 Part of metagen's second embedded family: small Llama-architecture models for the task of `metagen.tasks.programs`,
 short Python functions from examples. They are for experiments with inference-time scaling and for tests, and good
-for nothing else.
-
-| | |
-|---|---|
-| architecture | `LlamaForCausalLM`, {layers} layers, hidden {hidden}, {heads} heads of 32, feed-forward {inner} |
-| parameters | {parameters:,} (bfloat16, tied embeddings) |
-| context | 2,048 |
-| tokenizer | characters, numbers to 99 and fragments of programs (`examples/train/programs/fragments.py`) |
-"""
+for nothing else."""
+TOKENIZER = "characters, numbers to 99 and fragments of programs (`examples/train/programs/fragments.py`)"
 
 GENERATOR = """
 ## Recipe
@@ -73,28 +57,20 @@ LIMITS = """
 
 
 def card(run: Setting, name: str, figures: dict[str, Any]) -> str:
-    folder = run.models / name
-    config = json.loads((folder / "config.json").read_text())
     corrector = name == train_corrector.NAME
     recipe = run.recipe(train_corrector.RECIPE if corrector else PLANS[name].lessons[-1])
-    text = HEAD.format(
-        name=name,
-        kind=config["metagen"]["kind"],
-        what="A corrector: writes a program anew, given examples, a wrong program and a case that it fails."
+    what = (
+        "A corrector: writes a program anew, given examples, a wrong program and a case that it fails."
         if corrector
-        else "A generator: writes a Python function that does what five examples show.",
-        hidden=config["hidden_size"],
-        layers=config["num_hidden_layers"],
-        heads=config["num_attention_heads"],
-        inner=config["intermediate_size"],
-        parameters=load(folder).parameter_count,
+        else "A generator: writes a Python function that does what five examples show."
     )
+    text = head(run.models / name, topic="program-synthesis", what=what, family=FAMILY, tokenizer=TOKENIZER)
     common = {"steps": recipe.steps, "tokens": recipe.tokens, "rate": recipe.rate}
     if corrector:
         text += CORRECTOR.format(
             **common,
             start=train_corrector.START,
-            problems=run.share(wrong.CHUNK) * (wrong.PROBLEMS // wrong.CHUNK),
+            problems=run.share(wrong.CHUNK) * wrong.count(run),
             samples=" and ".join(f"{n} samples of `{g}`" for g, n in wrong.SAMPLES.items()),
             near=wrong.NEAR,
             blind=train_corrector.BLIND,
@@ -108,13 +84,14 @@ def card(run: Setting, name: str, figures: dict[str, Any]) -> str:
 
 def coverage(figures: dict[str, Any]) -> Iterator[str]:
     """pass@k as a table."""
-    yield f"Accuracy in % on {figures['problems']} validation problems, {max(KS)} samples each at temperature 1, with"
+    most = max(map(int, figures["pass@k"]))
+    yield f"Accuracy in % on {figures['problems']} validation problems, {most} samples each at temperature 1, with"
     yield "95% intervals over problems:\n"
     yield "| k | pass@k | " + " | ".join(f"level {level}" for level in LEVELS) + " |"
     yield "| --- |" + " --- |" * (1 + len(LEVELS))
-    for k in KS:
-        estimate, low, high = figures["pass@k"][str(k)]
-        levels = " | ".join(f"{100 * v:.0f}" for v in figures["by level"][str(k)])
+    for k in figures["pass@k"]:
+        estimate, low, high = figures["pass@k"][k]
+        levels = " | ".join(f"{100 * v:.0f}" for v in figures["by level"][k])
         yield f"| {k} | {100 * estimate:.1f} [{100 * low:.1f}, {100 * high:.1f}] | {levels} |"
 
 
@@ -155,7 +132,4 @@ def write(run: Setting) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    setting.add_arguments(parser)
-    parser.set_defaults(into=HOME)
-    write(setting.of(parser.parse_args()))
+    write(setting.of(setting.parser(__doc__, HOME).parse_args()))

@@ -1,20 +1,18 @@
 """Training text for the generators: examples of what a program does, then the program.
 
-Shards of JSON lines, `[prompt, completion]`; shard i depends on the seed and on i alone, so that a corpus grows without
-changing and an interrupted run goes on where it stopped.
+Shards of JSON lines, `[prompt, completion]`; shard i depends on the seed and on i alone.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import first  # noqa: F401 - first
+
+# isort: split
 import random
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
-from rich.progress import track
-
+import parts
 from metagen.tasks.programs.problems import Problem, draw
 
 SHARD = 10_000
@@ -43,29 +41,15 @@ def lesson(index: int, rng: random.Random) -> Problem:
     return any_problem(rng)
 
 
-def write_shard(folder: Path, seed: int, index: int, size: int) -> Path:
-    """One shard of training examples; done already if the file exists."""
-    path = folder / f"programs-{seed}-{index:03d}.jsonl"
-    if path.exists():
-        return path
+def shard(seed: int, size: int, index: int) -> list[tuple[str, str]]:
+    """One shard of training examples."""
     rng = random.Random(f"programs/corpus/{seed}/{index}")
-    lines = []
-    for _ in range(size):
-        problem = lesson(index, rng)
-        lines.append(json.dumps([problem.prompt, problem.source]))
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text("\n".join(lines) + "\n")
-    part.replace(path)
-    return path
+    problems = [lesson(index, rng) for _ in range(size)]
+    return [(problem.prompt, problem.source) for problem in problems]
 
 
 def write(folder: Path, seed: int, shards: int, size: int = SHARD, workers: int = 2) -> list[Path]:
     """The first `shards` shards of the corpus, `size` examples each."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        futures = [pool.submit(write_shard, folder, seed, index, size) for index in range(shards)]
-        return [future.result() for future in track(futures, "corpus")]
-
-
-def read(paths: list[Path]) -> list[tuple[str, str]]:
-    return [tuple(json.loads(line)) for path in paths for line in path.read_text().splitlines()]
+    paths = [folder / f"programs-{seed}-{index:03d}.jsonl" for index in range(shards)]
+    parts.make(paths, partial(shard, seed, size), "corpus", workers)
+    return paths

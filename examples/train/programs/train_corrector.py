@@ -8,19 +8,18 @@ import first  # noqa: F401 - first
 import setting  # before torch: what it says to OpenMP is read when torch is imported
 
 # isort: split
-import argparse
 import random
 
 import torch
 from fragments import tokenizer
-from kept import Record
-from learn import Lesson, learn
 from train_generator_of_programs import HOME
 from wrong import wrong
 
+from learn import Lesson, learn
 from llama import load
 from loop import Recipe
 from metagen.tasks.programs.repair import WRONG, ended
+from parts import Record
 from setting import Setting
 
 NAME, START = "tiny-code-corrector", "tiny-code-2m"
@@ -37,7 +36,8 @@ def corrector(run: Setting) -> None:
     rng = random.Random(f"corrector/{run.seed}")
     examples = [example(record, blind=rng.random() < BLIND) for record in wrong(run)]
     torch.manual_seed(recipe.seed)
-    learn(NAME, load(run.models / START), tokenizer(), [Lesson(examples, recipe)], run, "corrector")
+    entry = {"kind": "corrector", "steps_delimiter": "\n"}
+    learn(NAME, load(run.models / START), tokenizer(), [Lesson(examples, recipe)], run, entry)
 
 
 def example(record: Record, *, blind: bool) -> tuple[str, str]:
@@ -47,11 +47,4 @@ def example(record: Record, *, blind: bool) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    setting.add_arguments(parser)
-    parser.set_defaults(into=HOME)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    run = setting.of(arguments)
-    run.prepare()
-    corrector(run)
+    corrector(setting.begin(setting.parser(__doc__, HOME).parse_args()))

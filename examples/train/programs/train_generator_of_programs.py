@@ -8,14 +8,14 @@ import first  # noqa: F401 - first
 import setting  # before torch: what it says to OpenMP is read when torch is imported
 
 # isort: split
-import argparse
 from dataclasses import dataclass
 
 import specs
 import torch
 from fragments import tokenizer
-from learn import Lesson, learn
 
+import parts
+from learn import Lesson, learn
 from llama import Llama, Shape
 from loop import Recipe
 from setting import Setting
@@ -56,21 +56,16 @@ def generator(name: str, plan: Plan, run: Setting) -> None:
     if run.finished(name):
         return
     text = tokenizer()
-    paths = specs.write(run.corpus, run.seed, specs.SHARDS, run.share(specs.SHARD))
+    paths = specs.write(run.corpus, run.seed, specs.SHARDS, run.share(specs.SHARD), run.workers)
     torch.manual_seed(run.seed)
     model = Llama(Shape(text.get_vocab_size(), plan.hidden, plan.layers, plan.feed_forward))
-    parts = paths[: specs.SINGLE], paths[specs.SINGLE :][: specs.PAIRS], paths[specs.SINGLE + specs.PAIRS :]
-    lessons = [Lesson(specs.read(p), run.recipe(r)) for p, r in zip(parts, plan.lessons, strict=True)]
-    learn(name, model, text, lessons, run, "generator")
+    shards = paths[: specs.SINGLE], paths[specs.SINGLE :][: specs.PAIRS], paths[specs.SINGLE + specs.PAIRS :]
+    lessons = [Lesson(parts.read(p), run.recipe(r)) for p, r in zip(shards, plan.lessons, strict=True)]
+    learn(name, model, text, lessons, run, {"kind": "generator", "steps_delimiter": "\n"})
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = setting.parser(__doc__, HOME)
     parser.add_argument("name", choices=PLANS)
-    setting.add_arguments(parser)
-    parser.set_defaults(into=HOME)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    run = setting.of(arguments)
-    run.prepare()
-    generator(arguments.name, PLANS[arguments.name], run)
+    generator(arguments.name, PLANS[arguments.name], setting.begin(arguments))

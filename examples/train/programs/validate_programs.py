@@ -21,16 +21,14 @@ import first  # noqa: F401 - first
 import setting  # before torch: what it says to OpenMP is read when torch is imported
 
 # isort: split
-import argparse
 import json
 import random
 from collections.abc import Iterator
 from typing import Any
 
+import judged
 import numpy as np
-import torch
-from judged import CHAINS, SAMPLES, asked, chains, count, pool
-from kept import Record
+from judged import asked, chains, count, pool
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -40,6 +38,7 @@ from train_generator_of_programs import HOME, PLANS
 from metagen.analysis.bootstrap import interval, paired_difference
 from metagen.analysis.estimators import pass_at_k
 from metagen.tasks.programs.problems import LEVELS, Problem
+from parts import Record
 from setting import Setting
 
 Floats = NDArray[np.float64]
@@ -57,9 +56,9 @@ def coverage(run: Setting, name: str) -> dict[str, Any]:
     right = np.array([sum(s["right"] for s in r["samples"]) for r in records])
     public = np.array([[s["public"] for s in r["samples"]] for r in records])
     correct = np.array([[s["right"] for s in r["samples"]] for r in records])
-    n = np.full(len(records), SAMPLES)
+    n = np.full(len(records), judged.samples(run))
     figures: dict[str, Any] = {"problems": len(records), "pass@k": {}, "by level": {}}
-    for k in KS:
+    for k in (k for k in KS if k <= judged.samples(run)):
         each = pass_at_k(n, right, k)
         bounds = interval(each, proportion=True)
         figures["pass@k"][k] = [float(bounds.estimate), float(bounds.low), float(bounds.high)]
@@ -118,7 +117,7 @@ def compared(run: Setting) -> dict[str, Any]:
                 made_ = None if pools is None else pools[i]
                 runs = [
                     score(problem, policy(name, samples[i], made_, rng), budgets, reading)
-                    for _ in range(REPLICAS)
+                    for _ in range(run.samples(REPLICAS))
                 ]
                 rows.append(np.mean(runs, 0))
             accuracy[name] = np.array(rows)
@@ -150,7 +149,9 @@ def repaired(run: Setting) -> dict[str, Any]:
         tried = [(r["problem"], [c[1]["right"] for c in r["chains"] if len(c) > 1]) for r in records]
         places = [i for i, rights in tried if rights]
         rates[kind] = np.array([np.mean(rights) for _, rights in tried if rights])
-    rates["fresh"] = np.array([np.mean([s["right"] for s in samples[i][CHAINS:]]) for i in places])
+    rates["fresh"] = np.array(
+        [np.mean([s["right"] for s in samples[i][judged.corrected(run) :]]) for i in places]
+    )
     if not places:
         return found
     for kind, values in rates.items():
@@ -182,15 +183,15 @@ def figures(run: Setting) -> dict[str, Any]:
 
 
 def show(console: Console, found: dict[str, Any]) -> None:
-    table = Table("generator", "level", *(f"pass@{k}" for k in KS), title="Validation problems, %")
+    ks = list(next(iter(found["generators"].values()))["pass@k"])
+    table = Table("generator", "level", *(f"pass@{k}" for k in ks), title="Validation problems, %")
     for name, figures_ in found["generators"].items():
         cells = [
-            f"{100 * e:.1f} [{100 * a:.1f}, {100 * b:.1f}]"
-            for e, a, b in (figures_["pass@k"][str(k)] for k in KS)
+            f"{100 * e:.1f} [{100 * a:.1f}, {100 * b:.1f}]" for e, a, b in (figures_["pass@k"][k] for k in ks)
         ]
         table.add_row(name, "all", *cells)
         for row, level in enumerate(LEVELS):
-            table.add_row("", str(level), *(f"{100 * figures_['by level'][str(k)][row]:.0f}" for k in KS))
+            table.add_row("", str(level), *(f"{100 * figures_['by level'][k][row]:.0f}" for k in ks))
     console.print(table)
     console.print("one correction, against a fresh sample:", found["repair"])
     for account, values in found["compute"]["accounts"].items():
@@ -208,11 +209,4 @@ def show(console: Console, found: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    setting.add_arguments(parser)
-    parser.set_defaults(into=HOME)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    show(Console(width=150), figures(setting.of(arguments)))
+    show(Console(width=150), figures(setting.begin(setting.parser(__doc__, HOME).parse_args())))

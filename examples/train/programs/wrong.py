@@ -12,13 +12,13 @@ import random
 from functools import partial
 
 from fragments import tokenizer
-from kept import Record, made
 from specs import any_problem
 
 from llama import load
 from metagen.tasks.programs import grammar
 from metagen.tasks.programs.problems import Problem
 from metagen.tasks.programs.repair import failure_of
+from parts import Record, made
 from sample import sample
 from setting import Setting
 
@@ -34,8 +34,13 @@ LONGEST = 96
 
 def wrong(run: Setting) -> list[Record]:
     """`prompt`, `wrong`, `failure` and `right` of each distinct wrong program."""
-    paths = [run.solutions / f"wrong-{index:03d}.jsonl" for index in range(PROBLEMS // CHUNK)]
-    return made(paths, partial(_part, run), "wrong programs")
+    paths = [run.solutions / f"wrong-{index:03d}.jsonl" for index in range(count(run))]
+    return made(paths, partial(_part, run), "wrong programs", run.workers)
+
+
+def count(run: Setting) -> int:
+    """Parts; in a trial one."""
+    return 1 if run.trial else PROBLEMS // CHUNK
 
 
 def _part(run: Setting, index: int) -> list[Record]:
@@ -45,7 +50,7 @@ def _part(run: Setting, index: int) -> list[Record]:
     for number, (name, samples) in enumerate(SAMPLES.items()):
         prompts = [p.prompt for p in problems for _ in range(samples)]
         seed = rng.randrange(2**32) + number
-        found = sample(load(run.models / name), tokenizer(), prompts, longest=LONGEST, seed=seed)
+        found = sample(load(run.models / name), tokenizer(), prompts, longest=run.longest(LONGEST), seed=seed)
         for i, (text, _) in enumerate(found):
             written[i // samples].append(text)
     return [record for p, texts in zip(problems, written, strict=True) for record in records(p, texts)]

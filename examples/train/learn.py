@@ -1,11 +1,9 @@
-"""What generators and correctors have in common: from pairs of prompt and completion to a model directory."""
+"""Learning to write: from pairs of prompt and completion to a model directory."""
 
 from __future__ import annotations
 
-import first  # noqa: F401 - first
-
-# isort: split
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,9 +29,17 @@ class Lesson:
 
 
 def learn(
-    name: str, model: Llama, tokenizer: Tokenizer, lessons: list[Lesson], run: Setting, kind: str
+    name: str,
+    model: Llama,
+    tokenizer: Tokenizer,
+    lessons: list[Lesson],
+    run: Setting,
+    metagen: dict[str, Any],
 ) -> None:
-    """Train on the completions, one lesson after another, or go on from a checkpoint; write the model directory."""
+    """Train on the completions, one lesson after another, or go on from a checkpoint; write the model directory.
+
+    metagen: what its config.json says of itself.
+    """
     for number, lesson in enumerate(lessons, 1):
         rows, starts = encoded(tokenizer, lesson.examples)
 
@@ -47,7 +53,7 @@ def learn(
 
         lengths = np.array([len(row) for row in rows])
         train(model, lesson.recipe, lengths, loss, run.checkpoints / f"{name}-{number}.pt", run.save_every)
-    export(model, tokenizer, run.models / name, {"kind": kind, "steps_delimiter": "\n"})
+    export(model, tokenizer, run.models / name, metagen)
 
 
 def encoded(tokenizer: Tokenizer, examples: list[tuple[str, str]]) -> tuple[list[np.ndarray], np.ndarray]:

@@ -1,0 +1,231 @@
+"""What the training scripts are made of: parts, labels by rollouts, pairs, critiques, and the losses on them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metagen.generators import tiny
+from metagen.tasks.arithmetic import Form, Split, check, draw, problems, prompt, reference_solution
+
+
+def solved(train: Any, level: int, count: int) -> list[Any]:
+    """Reference solutions of validation problems, judged."""
+    rng = random.Random(level)
+    pools = train("pools")
+    return [
+        pools.judge(p, Form.STEPS, reference_solution(p, rng=rng), finished=True)
+        for p in problems(Split.VALIDATION, level, count)
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------- parts
+
+
+def test_parts_that_are_there_are_not_made_again(train: Any, tmp_path: Path) -> None:
+    parts = train("parts")
+    paths = [tmp_path / f"{index}.jsonl" for index in range(4)]
+    paths[1].write_text('"kept"\n')
+    assert parts.made(paths, range, "parts") == ["kept", 0, 1, 0, 1, 2]  # by two processes
+    assert json.loads(paths[2].read_text().splitlines()[1]) == 1
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_a_part_that_fails_leaves_no_file(train: Any, tmp_path: Path) -> None:
+    parts = train("parts")
+
+    def part(index: int) -> list[int]:
+        if index == 1:
+            raise KeyboardInterrupt
+        return [index]
+
+    paths = [tmp_path / f"{index}.pkl" for index in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        parts.make(paths, part, "parts", workers=1)
+    assert [path.exists() for path in paths] == [True, False, False]
+    assert parts.made(paths, lambda index: [10 * index], "parts", workers=1) == [0, 10, 20]
+
+
+def test_the_data_of_a_seed_are_what_they_were(train: Any) -> None:
+    # What ships was trained on these; weights depend on the processor besides, and are compared by the slow tests.
+    corpus, specs, pools = train("corpus"), train("specs"), train("pools")
+    shards = [
+        [json.dumps(pair) + "\n" for pair in shard]
+        for shard in (corpus.shard(0, 20, 5), specs.shard(0, 20, 25))
+    ]
+    made = [*("".join(shard) for shard in shards), repr(pools.near_misses(20, "pin"))]
+    found = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in made]
+    assert found == ["278d1dae09c583b4", "ed715a34517178d9", "a29e37e006f4f99d"]
+
+
+# -------------------------------------------------------------------------------------------------------- labels
+
+
+def test_a_step_is_worth_the_share_of_right_answers_from_there(train: Any) -> None:
+    rollouts, llama, tokenizer = train("rollouts"), train("llama"), train("tokenizer")
+    (right,) = solved(train, 1, 1)
+    problem = problems(Split.VALIDATION, 1, 1)[0]
+    text = "".join(right.steps)
+    name, _, value = right.steps[0].strip().rpartition("=")
+    slipped = text.replace(f"{name}={value}", f"{name}={int(Fraction(value)) + 1}", 1)
+    wrong = train("pools").judge(problem, Form.STEPS, slipped, finished=True)
+    model = llama.load(tiny.resolve("tiny-2m"))
+    good, bad = rollouts.valued(model, tokenizer.characters(), [right, wrong], 6, "test", 64)
+    assert len(good.soft) == len(right.steps)
+    assert min(good.soft) >= 0.5 and good.hard == (1.0,) * len(good.soft)
+    assert bad.soft[0] < 0.5 and all(0 <= v <= 1 for v in bad.soft)
+    # The same prefix is worth the same in every solution that has it, and the last step ends the solution.
+    again = rollouts.valued(model, tokenizer.characters(), [right, wrong], 6, "test", 64)
+    assert again == [good, bad] and good.soft[-1] == 1.0
+
+
+def test_values_stand_at_the_tags_and_nothing_is_left_out(train: Any) -> None:
+    marked, tokenizer = train("marked"), train("tokenizer")
+    wrong = next(s for s in train("pools").near_misses(50, "test") if s.labels.count(False) > 2)
+    values = [0.25 * (i % 4) for i in range(len(wrong.steps))]
+    row = marked.row(wrong, tokenizer.characters(), random.Random(0), outcome=False, values=values)
+    tags = row.ids == tokenizer.STEP
+    assert row.labels[tags].tolist() == values and (row.weights[tags] == 1).all()
+    assert (row.labels[~tags] == -1).all()
+
+
+def test_pairs_are_of_one_problem_and_prefer_the_right_one(train: Any) -> None:
+    pairs, pools = train("pairs"), train("pools")
+    found = []
+    for right in solved(train, 3, 3):
+        for i in range(4):
+            text = "".join(right.steps)[:-1] + "9" * (i + 1) + "\n"
+            problem, form = train("critique").read_prompt(right.prompt)
+            found += [right, pools.judge(problem, form, text, finished=True)]
+    made = pairs.pairs(found, random.Random(0), most=3)
+    assert len(made) == 9 == len(set(made))
+    assert all(p.right.prompt == p.wrong.prompt and p.right.correct and not p.wrong.correct for p in made)
+    planted = pairs.planted(5, "test")
+    assert len(planted) == 5 and all(p.right.correct and not p.wrong.correct for p in planted)
+
+
+def test_the_preference_loss_is_bradley_terrys(train: Any) -> None:
+    import torch
+
+    reward = train("train_reward")
+    rewards = torch.tensor([2.0, -1.0, 0.5, 1.5], requires_grad=True)
+    value = reward.preference(rewards)
+    want = (math.log1p(math.exp(-3.0)) + math.log1p(math.exp(1.0))) / 2
+    assert math.isclose(value.item(), want + reward.CENTRE * (4 + 1 + 0.25 + 2.25) / 4, rel_tol=1e-5)
+    value.backward()
+    better, worse = rewards.grad[0::2], rewards.grad[1::2]
+    assert better[1] < 0 < worse[1]  # the pair in the wrong order is pulled apart
+
+
+def test_only_its_own_labels_reach_a_model_that_the_checker_does_not_help(train: Any) -> None:
+    reward, rollouts = train("train_reward"), train("rollouts")
+    wrong = next(s for s in train("pools").near_misses(50, "test") if not s.correct and s.labels[0])
+    plan = reward.PLANS["reward-soft"]
+    ((row,),) = reward.rows(plan, [rollouts.Valued(wrong, (0.5,) * len(wrong.steps))], random.Random(0))
+    assert not row.language.any() and set(row.labels.tolist()) == {-1.0, 0.5}
+    ((helped,),) = reward.rows(reward.PLANS["tiny-prm"], [wrong], random.Random(0))
+    assert helped.language.any() and {0.0, 1.0} <= set(helped.labels.tolist())
+
+
+# ----------------------------------------------------------------------------------------------------- critiques
+
+
+def test_a_critique_marks_the_first_wrong_step_and_its_verdict_is_the_checkers(train: Any) -> None:
+    critique, pools = train("critique"), train("pools")
+    seen = set()
+    for s in [*pools.near_misses(200, "test"), *solved(train, 6, 40)]:
+        lines = critique.critique(s).splitlines()
+        marks = [line[-1] for line in lines]
+        first = s.labels.index(False) if False in s.labels else len(s.labels)
+        assert marks == ["R"] * first + ["W"] * (first < len(s.labels))
+        assert critique.verdict(s) == ("V:R" if critique.sound(s) else "V:W")
+        # Done again, every line is right: the critique is a solution up to there.
+        problem, _ = critique.read_prompt(s.prompt)
+        again = "".join(f"{line[:-2]}\n" for line in lines)
+        assert all(check(problem, again).steps)
+        assert critique.CUE not in "".join(s.steps) + again
+        seen.add(critique.verdict(s))
+    assert seen == {"V:R", "V:W"}
+
+
+def test_a_solution_that_never_answers_is_wrong(train: Any) -> None:
+    critique, pools = train("critique"), train("pools")
+    problem = draw(train("corpus").wide(random.Random(1)), random.Random(1), Split.TRAIN)
+    text = reference_solution(problem).rpartition("A:")[0]
+    solution = pools.judge(problem, Form.STEPS, text, finished=True)
+    assert all(solution.labels)
+    last = critique.critique(solution).splitlines()[-1]
+    assert last.startswith("A:") and last.endswith(" W") and critique.verdict(solution) == "V:W"
+    direct = pools.judge(problem, Form.DIRECT, "98\n", finished=True)
+    assert prompt(problem, Form.DIRECT) in critique.asked(direct)
+    assert critique.critique(direct).splitlines()[-1].startswith("A:")
+
+
+def test_the_wording_of_a_critique_is_a_question_of_the_package(train: Any) -> None:
+    from metagen.sequence import Prompt
+    from metagen.verifiers.generative.options import worded
+    from metagen.verifiers.generative.question import CORRECT
+
+    critique = train("critique")
+    wording = {name: value for name, value in critique.OPTIONS.items() if name != "max_tokens"}
+    question = worded(CORRECT, wording, "critic")
+    (right,) = solved(train, 2, 1)
+    text = "".join(right.steps)
+    assert question.prompt(Prompt("p", text=right.prompt), candidate=text).text == critique.asked(right)
+    assert critique.verdict(right) == question.cue + critique.RIGHT
+    assert not question.forged(text) and question.forged("V:R\n")
+
+
+# ---------------------------------------------------------------------------------------------------- comparison
+
+
+def test_a_perfect_process_model_names_every_first_error(train: Any) -> None:
+    import numpy as np
+
+    compare = train("compare_rewards")
+    errors = np.array([[0, -1], [1, -1], [-1, 2], [0, 1]])
+    steps = [[[0.9 if e < 0 or i < e else 0.1 for i in range(3)] for e in row] for row in errors.tolist()]
+    found = compare.first_errors([{"steps": row} for row in steps], errors)
+    assert found.tolist() == [1.0] * 4
+    blind = [{"steps": [[0.9] * 3 for _ in row]} for row in errors.tolist()]
+    assert compare.first_errors(blind, errors).mean() <= 0.5
+
+
+def test_who_comes_to_no_answer_is_never_chosen(train: Any) -> None:
+    import numpy as np
+
+    keys = [[None, "7", "8", "7"]] * 2
+    candidates = train("candidates").Candidates.of(
+        [[k == "7" for k in row] for row in keys], keys, (1, 4, 16)
+    )
+    assert candidates.ns == (1, 4)
+    judge = train("judging").Judge(Path("some"), "orm")
+    scores = train("compare_rewards").rules(judge, [{"values": [1.0, 0.2, 0.9, 0.3]}] * 2, candidates)[
+        "some.orm"
+    ]
+    assert np.isnan(scores[:, 0]).all()
+    assert candidates.best(scores)[-1].tolist() == [
+        0.0,
+        0.0,
+    ]  # the wrong one with 0.9, not the empty one with 1.0
+    assert candidates.vote()[-1].tolist() == [1.0, 1.0]
+
+
+def test_validation_figures_become_a_card(scripts: Any, train: Any, tmp_path: Path) -> None:
+    path = tmp_path / "figures.jsonl"
+    options = ("--problems", 2, "--samples", 4, "--threads", 1, "--write", path)
+    models = ("--generators", "tiny-0.1m", "--rewards", "tiny-prm-weak")
+    said = scripts.here(scripts.command("validate.py", *options, *models))
+    assert "tiny-prm-weak min weighted" in said
+    figures = json.loads(path.read_text())
+    assert set(figures["tiny-prm-weak last"]["best-of-n"]) == {"1", "2", "4"}
+    assert figures["majority"]["1"] == pytest.approx(figures["single"])
+    lines = train("cards").validated(path)["tiny-0.1m"]
+    assert lines[0].startswith("Accuracy in % on 12 validation problems, 4 samples each")
