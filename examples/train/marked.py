@@ -55,17 +55,19 @@ def row(
     *,
     outcome: bool,
     values: Sequence[float] | None = None,
+    slips: bool = True,
 ) -> Row:
     """Tags after each step (process) or one at the end (outcome).
 
     Labels are those of the step checker, and half of what follows the first two wrong steps is left out. With `values`
-    they are the labels of the steps instead, all of one weight, and nothing is left out.
+    they are the labels of the steps instead, all of one weight, and nothing is left out. slips: say which character of
+    the first wrong step is the first wrong one, which is known of arithmetic alone.
     """
     pieces = tokenizers_.encode(tokenizer, [solution.prompt, *solution.steps])
     ids = [tokenizers_.BOS, *pieces[0]]
     labels, weights, language = [-1.0] * len(ids), [0.0] * len(ids), [False] * len(ids)
     sound = [NOTHING] * len(ids)
-    slip = pools.first_wrong(solution)
+    slip = pools.first_wrong(solution) if slips else None
     right_so_far = True
     for place, (piece, right) in enumerate(zip(pieces[1:], solution.labels, strict=True)):
         ids += piece

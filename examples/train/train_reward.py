@@ -226,7 +226,7 @@ def rows(plan: Plan, examples: Sequence[Any], rng: random.Random) -> list[list[R
         solution: Solution, values: Sequence[float] | None = None, *, outcome: bool = plan.outcome
     ) -> Row:
         shown = solution if plan.helped or plan.supervision is Supervision.STEPS else unjudged(solution)
-        return row(shown, tokenizer, rng, outcome=outcome, values=values)
+        return row(shown, tokenizer, rng, outcome=outcome, values=values, slips=plan.helped)
 
     found: list[list[Row]] = []
     for example in track(examples, "rows"):
