@@ -88,6 +88,7 @@ class Scripts:
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     """The modules of the training scripts, by name."""
+    monkeypatch.syspath_prepend(str(SCRIPTS / "countdown"))
     monkeypatch.syspath_prepend(str(SCRIPTS / "programs"))
     monkeypatch.syspath_prepend(str(SCRIPTS))
     return import_module
