@@ -229,6 +229,14 @@ def grade(
             show_default=False,
         ),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TASK",
+            help="The problems: a task's name (gsm8k, …), or its definition in YAML, {kind: gsm8k, path: …}.",
+            show_default=False,
+        ),
+    ] = None,
     id: Annotated[str | None, typer.Option(help="The field of the problem's id.", show_default=False)] = None,
     samples: Annotated[
         str | None, typer.Option(help="The field of the list of samples.", show_default=False)
@@ -240,8 +248,12 @@ def grade(
         str | None, typer.Option(help="The field of the right answer.", show_default=False)
     ] = None,
     answer: Annotated[
-        Answers, typer.Option(help="How answers are read and told apart: as mathematics, or as numbers.")
-    ] = Answers.math,
+        Answers | None,
+        typer.Option(
+            help="How answers are read and told apart: as mathematics (by default), or as numbers.",
+            show_default=False,
+        ),
+    ] = None,
     pattern: Annotated[
         str | None,
         typer.Option(help="Where in a sample its answer stands: a regular expression.", show_default=False),
@@ -252,9 +264,21 @@ def grade(
             help="A field with a number for each sample, to select by; may be repeated.", show_default=False
         ),
     ] = None,
+    correct: Annotated[
+        str | None,
+        typer.Option(
+            help="The field that says of each sample whether it is right: the grader then.",
+            show_default=False,
+        ),
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Grade the problems that the file and the task both have.")
+    ] = False,
     n: Annotated[
         list[int] | None,
-        typer.Option("-n", min=1, help="Numbers of candidates; may be repeated.", show_default=False),
+        typer.Option(
+            "-n", min=1, help="Numbers of candidates, besides all; may be repeated.", show_default=False
+        ),
     ] = None,
     sets: Annotated[
         list[str] | None,
@@ -269,13 +293,15 @@ def grade(
     from metagen.experiments import grade as grading
 
     named = grading.Fields(id, samples, question, reference)
-    read = {"answer": answer.value} | ({"pattern": pattern} if pattern else {})
-    _run(
-        grading.experiment(
-            file, like=like, named=named, answer=read, scores=score or (), n=n or (), sets=sets or ()
-        ),
-        out,
-    )
+    read = ({"answer": answer.value} if answer else {}) | ({"pattern": pattern} if pattern else {})
+    found = grading.grading(
+        file, like=like, task=task, named=named, answer=read, scores=score or (), correct=correct,
+        partial=partial, n=n or (), sets=sets or (),
+    )  # fmt: skip
+    for note in found.notes:
+        typer.secho("note: ", bold=True, err=True, nl=False)
+        typer.echo(note, err=True)
+    _run(found.experiment, out)
 
 
 @app.command()
@@ -307,12 +333,15 @@ def quality(
         list[str] | None,
         typer.Option(help="One of the run's verifiers; may be repeated.", show_default=False),
     ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Fit a map of the scores, for an experiment file.")
+    ] = False,
 ) -> None:
     """How good the verifiers of a run are: AUC, regret, calibration, first errors."""
     from metagen.experiments import quality as reports
     from metagen.experiments.directory import RunDirectory
 
-    _print(reports.publish(RunDirectory.find(directory), verifier or ()))
+    _print(reports.publish(RunDirectory.find(directory), verifier or (), calibrate=calibrate))
 
 
 @app.command()

@@ -111,9 +111,11 @@ def fit_isotonic(scores: Rows, correct: Rows) -> Isotonic:
 
     The map goes through the mean score and the share of right samples of each block (centred: Oron and
     Flournoy 2017), so that it rises where the data do. Arguments as of `fit_temperature`; InputError if
-    nothing is scored.
+    nothing is scored, and if all samples are right, or all wrong.
     """
     v, right = _scored(scores, correct)
+    if right.all() or not right.any():
+        raise InputError("a map needs right and wrong samples to fit, and all are alike; give more problems")
     levels, place = np.unique(v, return_inverse=True)
     weights = np.bincount(place).astype(np.float64)
     shares = np.bincount(place, weights=right) / weights

@@ -23,10 +23,13 @@ from metagen.analysis.ranks import standing
 from metagen.analysis.selection import Fall, over_optimisation, pooled_auc, problem_aucs
 from metagen.errors import InputError
 
+#: Of fewer problems there are no intervals: a bootstrap cannot know what so few leave out.
+FEW = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over problems, with bounds (BCa bootstrap over problems). NaN where there is none."""
+    """A mean over problems, with bounds (BCa bootstrap over problems). NaN where there is none, or are none."""
 
     value: float
     low: float
@@ -34,19 +37,24 @@ class Estimate:
 
     @classmethod
     def of(cls, values: ArrayLike) -> Estimate:
-        """From one value for each problem; NaN are problems that have none."""
+        """From one value for each problem; NaN are problems that have none. Bounds need `FEW` that have one."""
         x = np.asarray(values, dtype=np.float64)
         x = x[~np.isnan(x)]
         return cls.rows(x[None])[0] if x.size else cls(float("nan"), float("nan"), float("nan"))
 
     @classmethod
     def rows(cls, values: Floats, *, proportion: bool = False) -> list[Estimate]:
-        """One for each row of [rows, problems]; all share the resamples."""
+        """One for each row of [rows, problems]; all share the resamples. No bounds for fewer than `FEW` problems."""
+        if values.shape[1] < FEW:
+            nan = float("nan")
+            return [cls(float(row.mean()), nan, nan) for row in values]
         found = interval(values, proportion=proportion)
         return [cls(*map(float, row)) for row in zip(found.estimate, found.low, found.high, strict=True)]
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        if np.isnan(self.value):
+            return "unknown"
+        return f"{self.value:.3f}" + ("" if np.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ class VerifierQuality:
     """The report on one verifier. Fields that need what was not given are None.
 
     unscored: share of samples without a score. auc: within problems. pooled_auc: over all samples, where telling easy
-    problems from hard ones counts as well. limit: the mean over problems of what `accepted` tends to. ece,
+    problems from hard ones counts as well. limit: the mean over problems of what `accepted` tends to. ece, mce,
     brier: calibration.
     """
 
@@ -100,6 +108,7 @@ class VerifierQuality:
     auc: Estimate
     pooled_auc: float
     ece: float
+    mce: float
     brier: float
     rates: ErrorRates
     limit: float
@@ -130,8 +139,8 @@ def verifier_quality(
     scores: in [0, 1], NaN where there is none. correct: of every sample. lengths: in any unit. steps,
     first_errors: for a process verifier, of any solutions, as of `first_error`. threshold: above which a
     sample is accepted; by default chosen on these data, which flatters. ns: powers of two up to the smallest
-    pool by default. Raises InputError for shapes that do not fit, n beyond the smallest pool, and where all
-    samples are right, or all wrong.
+    pool, and its size, by default. groups: a label for each problem, within which `predicted` is told. Raises
+    InputError for shapes that do not fit, n beyond the smallest pool, and where all samples are right, or all wrong.
     """
     pool = Pool.of(scores, correct)
     ns = _sizes(pool, ns)
@@ -146,6 +155,7 @@ def verifier_quality(
     found = None
     if steps is not None and first_errors is not None:
         found = first_error(steps, first_errors, threshold=step_threshold)
+    bins = reliability(scores, correct)
     return VerifierQuality(
         problems=len(pool.sizes),
         samples=int(pool.sizes.sum()),
@@ -153,12 +163,13 @@ def verifier_quality(
         unscored=1.0 - float(pool.scored.sum() / pool.sizes.sum()),
         auc=Estimate.of(aucs(pool)),
         pooled_auc=pooled_auc(pool.scores[pool.present][None], pool.correct[pool.present][None]),
-        ece=reliability(scores, correct).expected_error,
+        ece=bins.expected_error,
+        mce=bins.largest_error,
         brier=brier_score(scores, correct),
         rates=rates,
         limit=float(np.nanmean(limits)) if not np.isnan(limits).all() else float("nan"),
         curve=curve,
-        fall=over_optimisation(chosen, ns) if len(ns) > 1 else None,
+        fall=over_optimisation(chosen, ns) if len(ns) > 1 and len(pool.sizes) >= FEW else None,
         length=length_bias(pool, lengths, ns) if lengths is not None else None,
         first_error=found,
     )
@@ -238,7 +249,7 @@ def length_bias(pool: Pool, lengths: Rows, ns: Sequence[int]) -> LengthBias:
 def _sizes(pool: Pool, ns: Sequence[int] | None) -> list[int]:
     smallest = int(pool.sizes.min())
     if ns is None:
-        return [1 << i for i in range(smallest.bit_length())]
+        return sorted({*(1 << i for i in range(smallest.bit_length())), smallest})
     if not ns or min(ns) < 1 or max(ns) > smallest:
         raise InputError(
             f"ns={list(ns)!r}: expected numbers from 1 to the {smallest} samples of the smallest pool"
@@ -281,7 +292,7 @@ def _lines(q: VerifierQuality) -> Iterator[str]:
     )
     yield ""
     yield f"- AUC within problems {q.auc}; pooled {q.pooled_auc:.3f}"
-    yield f"- calibration error {q.ece:.3f}, Brier score {q.brier:.3f}"
+    yield f"- calibration error {q.ece:.3f}, at most {q.mce:.3f} in a bin, Brier score {q.brier:.3f}"
     yield (
         f"- accepting what scores at least {q.rates.threshold:.3g}: {q.rates.true_positive:.1%} of the right and "
         f"{q.rates.false_positive:.1%} of the wrong samples; resampling tends to {q.limit:.1%}"
@@ -301,10 +312,14 @@ def _lines(q: VerifierQuality) -> Iterator[str]:
         )
     if q.first_error is not None:
         e = q.first_error
-        yield (
-            f"- first error at threshold {e.threshold:.3g}: F1 {e.f1:.3f} ({e.erroneous:.1%} of {e.counts[0]} "
-            f"solutions with an error, {e.correct:.1%} of {e.counts[1]} without)"
-        )
+        shares = [
+            f"{share:.1%} of {count} solutions {what} an error" if count else f"no solution {what} an error"
+            for share, count, what in zip(
+                (e.erroneous, e.correct), e.counts, ("with", "without"), strict=True
+            )
+        ]
+        f1 = "" if np.isnan(e.f1) else f"F1 {e.f1:.3f}, "
+        yield f"- first error at threshold {e.threshold:.3g}: {f1}{'; '.join(shares)}"
     yield ""
     yield "| n | best of n | oracle | regret | predicted | accepted at random | predicted | score | KL ≤ |"
     yield "|---|---|---|---|---|---|---|---|---|"

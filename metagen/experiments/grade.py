@@ -1,27 +1,31 @@
 """Outputs that somebody recorded, graded: an experiment over the pool, with every vote that it allows.
 
-The pool is a JSONL file with one problem a line. What is measured: the accuracy of one sample (pass@1), of majority
-voting (maj@n), coverage (pass@n: the best of n by the task's own grader) and, for every verifier, the best of n and
-the weighted vote; each is an average over random subsets of the pool.
+The pool is a JSONL file with one problem a line, or one sample. What is measured: the accuracy of one sample
+(pass@1), of majority voting (maj@n), coverage (pass@n: the best of n by the grader) and, for every verifier, the best
+of n and the weighted vote; each is an average over random subsets of the pool.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from metagen.errors import DataError
+from metagen.errors import ConfigError, DataError, InputError
+from metagen.experiments import registry
 from metagen.experiments.schema import checked
-from metagen.experiments.source import Source, nearest, read
+from metagen.experiments.source import Place, Source, nearest, parse, read
 from metagen.experiments.specs import SECTIONS, Experiment
 from metagen.generators.replay import ReplayGenerator
 
-#: Parts of every grading, by name.
-POOL, SINGLE, MAJORITY, COVERAGE, GRADER = "recorded", "single", "majority", "pass", "grader"
+#: Parts of every grading, by name; VERDICT is a recorded score.
+POOL, SINGLE, MAJORITY, COVERAGE, GRADER, VERDICT = (
+    "recorded", "single", "majority", "pass", "grader", "verdict",
+)  # fmt: skip
 #: What an experiment file lends to a grading.
 LENT: Final = ("task", "engines", "verifiers", "seed")
 
@@ -38,71 +42,201 @@ class Fields:
 
 USUAL: Final = Fields(
     "id problem_id task_id unique_id question_id",
-    "samples completions outputs texts generations responses answers",
+    "samples completions outputs texts generations responses answers sample completion output text generation response",
     "question problem prompt input puzzle",
     "answer gold reference target solution",
 )
 
 
-def experiment(
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """The experiment that grades a file, and what whoever reads its figures should know."""
+
+    experiment: Experiment
+    notes: tuple[str, ...] = ()
+
+
+def grading(
     file: Path,
     *,
     like: Path | None = None,
+    task: str | None = None,
     named: Fields | None = None,
     answer: Mapping[str, Any] | None = None,
     scores: Ordered[str] = (),
+    correct: str | None = None,
+    partial: bool = False,
     n: Ordered[int] = (),
     sets: Ordered[str] = (),
-) -> Experiment:
-    """The experiment that grades `file`.
+) -> Grading:
+    """How `file` is graded.
 
-    like: an experiment file, or the beginning of one, whose task, engines and verifiers are used; without it, questions
-    and references stand in the pool's own records, and `answer` holds options of the jsonl task for reading answers.
-    scores: fields that hold a list of numbers, one a sample, each a verifier of its own.
-    n: numbers of candidates; by default powers of two up to the smallest pool, and its size. sets: overrides.
-    Raises DataError for a file that is no pool, ConfigError that lists what is wrong with the rest.
+    like: an experiment file, or the beginning of one, whose task, engines and verifiers are used. task: the name of a
+    task, or its definition in YAML, which comes before that of `like`. Without a task, questions and references stand
+    in the pool's own records, and `answer` holds options for reading answers: `answer` and `pattern`.
+    scores: fields that hold a number for each sample, each a verifier of its own. correct: a field that says of each
+    sample whether it is right, which is then the grader. partial: grade the problems that pool and task both have.
+    n: numbers of candidates, besides the size of the smallest pool; by default powers of two. sets: overrides.
+
+    Raises DataError for a file that is no pool, or not one of this task, InputError for options that contradict each
+    other, ConfigError that lists what is wrong with the rest.
     """
     source = read(like) if like else Source("metagen grade")
     lent: dict[str, Any] = {name: source.data[name] for name in LENT if name in source.data}
-    found = _found(file, named or Fields(), alone="task" not in lent)
+    if task is not None:
+        lent["task"] = _task(source, task)
+    own = "task" not in lent
+    if not own:
+        _unused(named or Fields(), answer or {})
+    found, notes = _found(file, named or Fields(), reference=own and correct is None)
     pool = {"id": str(found.id), "texts": str(found.samples)} | {f"scores.{score}": score for score in scores}
-    given = lent.get("verifiers") or {}
+    if correct is not None:
+        pool[f"scores.{VERDICT}"] = correct
+    recorded = ReplayGenerator.from_jsonl(file, pool)
+    verifiers = _verifiers(lent.get("verifiers") or {}, scores)
+    waiting = [1]  # until it is known which problems count; an override takes its place
+    source.data = {
+        "name": "grade-"
+        + "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "-" for c in file.stem),
+        "task": _own(file, found, answer or {}, correct is not None),
+        **lent,
+        "generators": {POOL: {"kind": "replay", "path": str(file.resolve()), "fields": pool}},
+        "verifiers": verifiers,
+        "strategies": _strategies(verifiers),
+        "grid": {"n": waiting},
+    }
+    for assignment in sets:
+        source.assign(assignment, named=SECTIONS)
+    base = like.parent if like else Path()
+    experiment = checked(source, base)
+    ids = list(recorded.problems)
+    if not own:
+        ids, differ = _shared(file, experiment, ids, partial)
+        if differ or correct is not None:
+            source.data["task"] = _pooled(experiment, pool, correct is not None)
+    sizes, more = _sizes(file, recorded, ids, n)
+    if source.data["grid"].get("n") is waiting:
+        source.data["grid"]["n"] = sizes
+        notes += more
+    return Grading(checked(source, base), tuple(notes))
+
+
+def _task(source: Source, text: str) -> dict[str, Any]:
+    """The task that is meant by its name, or by its definition in YAML; its places become those of the option."""
+    origin = f"--task {text}"
+    if Path(text).suffix in (".yaml", ".yml"):
+        raise InputError(f"{origin}: expected a task; an experiment file with one is given by --like")
+    source.places = {path: place for path, place in source.places.items() if path[:1] != ("task",)}
+    source.places[("task",)] = Place(origin)
+    if re.fullmatch(r"[\w.:-]+", text):
+        if ":" not in text and text not in (known := registry.kinds("task")):
+            raise ConfigError(
+                f"{origin}: expected one of {', '.join(known)}{nearest(text, known)}, or a task in YAML such as "
+                "'{kind: gsm8k, path: gsm8k.jsonl}'"
+            )
+        return {"kind": text}
+    given = parse(text, origin)
+    source.faults += given.faults
+    source.places.update({("task", *path): Place(origin) for path in given.places})
+    path = given.data.get("path")
+    # It begins where the command is given, whatever file lends the rest.
+    return given.data | ({"path": str(Path(path).expanduser().resolve())} if isinstance(path, str) else {})
+
+
+def _unused(named: Fields, answer: Mapping[str, Any]) -> None:
+    """Options for reading the pool's own records say nothing beside a task; InputError names them."""
+    given = [f"--{name}" for name in ("question", "reference") if getattr(named, name) is not None]
+    given += [f"--{name}" for name in answer]
+    if given:
+        raise InputError(
+            f"{', '.join(given)}: the task reads its own questions, references and answers; leave it out, or set it "
+            "in the task, such as --set \"task.pattern='^A:(.*)$'\" for one that has such an option"
+        )
+
+
+def _verifiers(given: Any, scores: Ordered[str]) -> Any:
+    """Those of the file that lends, those of recorded scores, and the grader. InputError for a name that two have."""
+    if not isinstance(given, dict):
+        return given
+    for score in scores:
+        if score == VERDICT or scores.count(score) > 1:
+            raise InputError(f"--score {score}: the name is taken; give the field another one")
+    for name in (GRADER, *scores):
+        if name in given:
+            what = "the task's grader" if name == GRADER else f"the recorded score of --score {name}"
+            raise InputError(f"verifiers.{name}: {what} is called so too; give the verifier another name")
     recorded = {score: {"kind": "recorded", "score": score} for score in scores}
-    verifiers = {**given, **recorded, GRADER: {"kind": "oracle"}} if isinstance(given, dict) else given
+    return {**given, **recorded, GRADER: {"kind": "oracle"}}
+
+
+def _strategies(verifiers: Any) -> dict[str, Any]:
     strategies: dict[str, Any] = {
         SINGLE: {"kind": "sample"},
         MAJORITY: {"kind": "majority"},
         COVERAGE: {"kind": "best_of_n", "verifier": GRADER},
     }
-    for name in (name for name in verifiers if name != GRADER):
+    for name in (name for name in verifiers if name != GRADER) if isinstance(verifiers, dict) else ():
         strategies[f"best-{name}"] = {"kind": "best_of_n", "verifier": name}
         strategies[f"weighted-{name}"] = {"kind": "weighted", "verifier": name}
-    source.data = {
-        "name": "grade-"
-        + "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "-" for c in file.stem),
-        "task": _own(file, found, answer or {}),
-        **lent,
-        "generators": {POOL: {"kind": "replay", "path": str(file.resolve()), "fields": pool}},
-        "verifiers": verifiers,
-        "strategies": strategies,
-        "grid": {"n": list(n) or _sizes(file, pool)},
-    }
-    for assignment in sets:
-        source.assign(assignment, named=SECTIONS)
-    return checked(source, like.parent if like else Path())
+    return strategies
 
 
-def _own(file: Path, found: Fields, answer: Mapping[str, Any]) -> dict[str, Any]:
+def _own(file: Path, found: Fields, answer: Mapping[str, Any], verdicts: bool) -> dict[str, Any]:
     """The records as problems: whoever gives no question is asked nothing, and its samples are graded all the same."""
-    names = {"id": found.id, "question": found.question or found.id, "answer": found.reference}
-    return {"kind": "jsonl", "path": str(file.resolve()), "fields": names, **answer}
+    if not verdicts and isinstance(_first(file)[str(found.samples)], list):
+        names = {"id": found.id, "question": found.question or found.id, "answer": found.reference}
+        return {"kind": "jsonl", "path": str(file.resolve()), "fields": names, "answer": "math", **answer}
+    names = {name: given for name in ("id", "question", "reference") if (given := getattr(found, name))}
+    own = {
+        "kind": "metagen.tasks.recorded:RecordedTask",
+        "path": str(file.resolve()),
+        "fields": names,
+        **answer,
+    }
+    return own | ({"verdicts": VERDICT} if verdicts else {})
 
 
-def _found(file: Path, named: Fields, *, alone: bool) -> Fields:
-    """The names of the fields, checked against the first record. alone: references are read from the records too."""
+def _pooled(experiment: Experiment, pool: Mapping[str, str], verdicts: bool) -> dict[str, Any]:
+    """The task, as far as the pool goes."""
+    (replay,) = experiment.generators.values()
+    task = {
+        "kind": "metagen.experiments.pooled:PooledTask",
+        "task": experiment.task.model_dump(mode="json", exclude_none=True),
+        "path": replay.options()["path"],
+        "fields": dict(pool),
+    }
+    return task | ({"verdicts": VERDICT} if verdicts else {})
+
+
+def _shared(file: Path, experiment: Experiment, ids: list[str], partial: bool) -> tuple[list[str], bool]:
+    """The problems that pool and task both have, and whether one has others. DataError for that, unless `partial`."""
+    spec = experiment.task
+    asked = dict.fromkeys(p.id for p in registry.make("task", spec.kind, spec.options(), {}).problems())
+    pool = dict.fromkeys(ids)
+    both = [name for name in pool if name in asked]
+    if len(both) == len(pool) == len(asked):
+        return both, False
+    if not both or not partial:
+        others = (("pool", pool, asked), ("task", asked, pool))
+        strange = [(next((n for n in one if n not in other), None), what) for what, one, other in others]
+        examples = " nor ".join(f"{name!r} of the {what}" for name, what in strange if name is not None)
+        remedy = "--partial grades those" if both else "give the pool's ids as the task names them"
+        raise DataError(
+            f"{str(file)!r} has samples of {len(pool):,} problems, and the task has {len(asked):,}; {len(both):,} are "
+            f"in both, not {examples}; {remedy}"
+        )
+    return both, True
+
+
+def _found(file: Path, named: Fields, *, reference: bool) -> tuple[Fields, list[str]]:
+    """The names of the fields, checked against the first record, and what was chosen among several.
+
+    reference: references are read from the records too.
+    """
     first = _first(file)
-    wanted = ("id", "samples", *(("reference",) if alone else ()))
+    wanted = ("id", "samples", *(("reference",) if reference else ()))
     chosen: dict[str, str | None] = {}
+    notes = []
     for each in (f.name for f in fields(Fields)):
         given, usual = getattr(named, each), getattr(USUAL, each).split()
         if given is not None and given not in first:
@@ -110,36 +244,56 @@ def _found(file: Path, named: Fields, *, alone: bool) -> Fields:
                 f"{str(file)!r}: the first record has no field {given!r} (it has {', '.join(first)})"
                 f"{nearest(given, tuple(first))}; name the field by --{each}"
             )
-        chosen[each] = given or next((name for name in usual if name in first), None)
+        there = [name for name in usual if name in first]
+        chosen[each] = given or next(iter(there), None)
         if chosen[each] is None and each in wanted:
+            verdicts = ", or give one that holds the verdicts by --correct" if each == "reference" else ""
             raise DataError(
                 f"{str(file)!r}: no field of the first record is usual for the {each} ({', '.join(usual)}; "
-                f"it has {', '.join(first)}); name the field by --{each}"
+                f"it has {', '.join(first)}); name the field by --{each}{verdicts}"
             )
-    return Fields(**chosen)
+        if each == "samples" and given is None and len(there) > 1:
+            notes.append(
+                f"the records have {' and '.join(map(repr, there))}; {there[0]!r} is graded, --samples {there[1]} "
+                "takes the other"
+            )
+    return Fields(**chosen), notes
 
 
 def _first(file: Path) -> dict[str, Any]:
     try:
         with file.open(encoding="utf-8-sig") as stream:
-            line = next((line for line in stream if line.strip()), "")
-        record = json.loads(line)
+            line = next((line for line in stream if line.strip()), None)
+        record = json.loads(line) if line is not None else None
     except (OSError, ValueError) as error:
         raise DataError(
             f"cannot read the pool {str(file)!r}: {error}; expected a JSONL file, one problem a line"
         ) from error
+    if line is None:
+        raise DataError(f"the pool {str(file)!r} is empty; expected a JSONL file, one problem a line")
     if not isinstance(record, dict):
         raise DataError(f"{str(file)!r} begins with {line[:60]!r}; expected one JSON object a line")
     return record
 
 
-def _sizes(file: Path, pool: Mapping[str, str]) -> list[int]:
-    """1, 2, 4, … and the number of samples that every problem has."""
-    recorded = ReplayGenerator.from_jsonl(file, pool)
-    least = min(recorded.size(problem) for problem in recorded.problems)
-    if not least:
-        empty = next(p for p in recorded.problems if not recorded.size(p))
+def _sizes(
+    file: Path, recorded: ReplayGenerator, problems: Ordered[str], asked: Ordered[int]
+) -> tuple[list[int], list[str]]:
+    """The numbers asked for, else 1, 2, 4, …, and the number of samples that every problem has; and what is left out.
+
+    That number is always among them: all samples make the estimates at smaller numbers.
+    """
+    sizes = {problem: recorded.size(problem) for problem in problems}
+    least = min(sizes, key=lambda problem: sizes[problem])
+    if not sizes[least]:
         raise DataError(
-            f"{str(file)!r}: problem {empty!r} has no samples; give it at least one, or remove it"
+            f"{str(file)!r}: problem {least!r} has no samples; give it at least one, or remove it"
         )
-    return [*(1 << i for i in range(least.bit_length()) if 1 << i < least), least]
+    used, notes = sizes[least] * len(sizes), []
+    if (total := sum(sizes.values())) > used:
+        notes.append(
+            f"{total:,} samples recorded, {used:,} used: problem {least!r} has only {sizes[least]:,}, and every "
+            "problem is measured with as many"
+        )
+    usual = [1 << i for i in range(sizes[least].bit_length())]
+    return sorted({*(asked or usual), sizes[least]}), notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from metagen.analysis import diagrams, figures
-from metagen.analysis.calibration import reliability
+from metagen.analysis.calibration import fit_temperature, log_loss, reliability
 from metagen.analysis.first_error import NONE
-from metagen.analysis.verifier_quality import VerifierQuality, verifier_quality
+from metagen.analysis.verifier_quality import FEW, VerifierQuality, verifier_quality
 from metagen.errors import InputError
 from metagen.experiments import registry, schema, unfinished
-from metagen.experiments.directory import RunDirectory, nearest, writing
+from metagen.experiments.directory import Line, RunDirectory, nearest, writing
 from metagen.experiments.tables import read
 from metagen.tasks.base import Task
 
@@ -30,15 +30,19 @@ from metagen.tasks.base import Task
 CHECKED = 16
 NOTES = """\
 AUC: how often a right sample scores above a wrong one of the same problem. Regret: what an oracle would choose from
-the same n, less the verifier's choice. Predicted: what the scores of right and wrong samples promise if a problem's
-samples erred independently; where less is measured, errors are shared. Accepted: a random one of what scores at least
-the threshold, which is chosen on these data and flatters. Intervals: 95%, bootstrap over problems.
+the same n, less the verifier's choice. Predicted: what the scores of right and wrong samples (of one level, where the
+task has levels) promise if a problem's samples erred independently; where less is measured, errors are shared.
+Accepted: a random one of what scores at least the threshold, which is chosen on these data and flatters. Intervals:
+95%, bootstrap over problems; none for fewer than {few} problems.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One verifier on the pool of one generator; `wanting` says why there is none."""
+    """One verifier on the pool of one generator; `wanting` says why there is none.
+
+    note: what else is to be said. calibration: as an experiment file has it.
+    """
 
     generator: str
     verifier: str
@@ -46,20 +50,24 @@ class Report:
     scores: np.ndarray[Any, Any]
     correct: np.ndarray[Any, Any]
     wanting: str = ""
+    note: str = ""
+    calibration: str = ""
 
     @property
     def name(self) -> str:
         return f"{self.generator}, {self.verifier}"
 
 
-def publish(directory: RunDirectory, verifiers: Ordered[str] = ()) -> RenderableType:
+def publish(
+    directory: RunDirectory, verifiers: Ordered[str] = (), *, calibrate: bool = False
+) -> RenderableType:
     """The reports of a run, for the terminal; `quality.md` and figures beside its tables.
 
-    verifiers: by default all that scored a pool. Raises InputError for a run without scores, and for a name that is
-    none of its verifiers.
+    verifiers: by default all that scored a pool, but for oracles. calibrate: fit a map of the scores as well. Raises
+    InputError for a run without scores, and for a name that is none of its verifiers.
     """
-    with unfinished.tables(directory) as (found, _):
-        reports = list(examine(found, directory, verifiers))
+    with unfinished.tables(directory) as (found, state):
+        reports = list(examine(found, directory, verifiers, lines=state.lines, calibrate=calibrate))
     text = markdown(reports)
     directory.write("quality.md", text)
     with writing(directory.root, "the figures"):
@@ -69,11 +77,40 @@ def publish(directory: RunDirectory, verifiers: Ordered[str] = ()) -> Renderable
     return Group(Markdown(text), Text(), places)
 
 
-def examine(tables: RunDirectory, run: RunDirectory, verifiers: Ordered[str] = ()) -> Iterator[Report]:
-    """Every verifier on every pool; `tables` is where the tables of `run` are."""
-    path = tables.table("candidates")
+def examine(
+    tables: RunDirectory,
+    run: RunDirectory,
+    verifiers: Ordered[str] = (),
+    *,
+    lines: Ordered[Line] | None = None,
+    calibrate: bool = False,
+) -> Iterator[Report]:
+    """Every verifier on every pool; `tables` is where the tables of `run` are, `lines` its configurations."""
+    path, lines = tables.table("candidates"), run.state().lines if lines is None else lines
     names = pq.read_schema(path).names
     known = [name.removeprefix("score.") for name in names if name.startswith("score.")]
+    _check(run, verifiers, known, lines)
+    oracles = {line.verifier for line in lines if line.oracle}
+    checker, note = _checker(run)
+    columns = ["place", "problem", "level", "generator", "sample", "text", "finish", "correct", "generated"]
+    for verifier in verifiers or [name for name in known if name not in oracles]:
+        table = read(path, [*columns, f"score.{verifier}", f"steps.{verifier}"])
+        for generator in pc.unique(table["generator"]).to_pylist():
+            pool = table.filter(pc.field("generator") == generator)
+            ordered = pool.sort_by([("place", "ascending"), ("sample", "ascending")])
+            found = _report(ordered, generator, verifier, checker)
+            stepwise = ordered[f"steps.{verifier}"].null_count < len(ordered)
+            fitted = _calibration(found) if calibrate else ""
+            yield replace(found, note=note if stepwise else "", calibration=fitted)
+
+
+def _check(run: RunDirectory, verifiers: Ordered[str], known: Ordered[str], lines: Ordered[Line]) -> None:
+    """InputError, with the remedy, unless there is something to report on."""
+    if not known and any(line.verifier and not line.pooled for line in lines):
+        raise InputError(
+            f"no verifier of {str(run.root)!r} scored a pool: under a budget, and in a search, every configuration "
+            "runs by itself; run it once without budget, with best_of_n or weighted"
+        )
     if not known:
         raise InputError(
             f"no verifier of {str(run.root)!r} scored a pool; run it with a strategy that has one, such as best_of_n"
@@ -83,18 +120,36 @@ def examine(tables: RunDirectory, run: RunDirectory, verifiers: Ordered[str] = (
             raise InputError(
                 f"{name!r} scored no pool of {str(run.root)!r}; {nearest(name, known, 'verifiers')}"
             )
-    checker = StepChecker.of(run)
-    columns = ["place", "problem", "generator", "sample", "text", "finish", "correct", "generated"]
-    for verifier in verifiers or known:
-        table = read(path, [*columns, f"score.{verifier}", f"steps.{verifier}"])
-        for generator in pc.unique(table["generator"]).to_pylist():
-            pool = table.filter(pc.field("generator") == generator)
-            yield _report(
-                pool.sort_by([("place", "ascending"), ("sample", "ascending")]), generator, verifier, checker
-            )
+    if not verifiers and {line.verifier for line in lines if line.oracle} >= set(known):
+        raise InputError(
+            f"{', '.join(map(repr, known))}: whoever knows the right answer is no verifier to report on; give another, "
+            f"such as scores that were recorded, or ask for it by --verifier {known[0]}"
+        )
 
 
-def _report(pool: pa.Table, generator: str, verifier: str, checker: StepChecker) -> Report:
+def _checker(run: RunDirectory) -> tuple[StepChecker | None, str]:
+    """Who knows of first errors, or why nobody does: only that needs the run's data, which may be gone."""
+    try:
+        return StepChecker.of(run), ""
+    except InputError as error:
+        return None, f"First errors are not known, since the run's problems cannot be read: {error}"
+
+
+def _calibration(report: Report) -> str:
+    """The temperature and bias of highest likelihood, as an experiment file has them."""
+    try:
+        fit = fit_temperature(report.scores, report.correct, bias=True)
+    except InputError as error:
+        return f"No calibration: {error}"
+    before, after = (log_loss(s, report.correct) for s in (report.scores, fit(report.scores)))
+    numbers = f"temperature: {fit.temperature:.4g}, bias: {fit.bias:.4g}"
+    return (
+        f"Calibrated on these samples, and meant for other problems (log loss {before:.3f}, then {after:.3f}):\n\n"
+        f"    {report.verifier}-calibrated: {{kind: calibrated, verifier: {report.verifier}, {numbers}}}"
+    )
+
+
+def _report(pool: pa.Table, generator: str, verifier: str, checker: StepChecker | None) -> Report:
     samples = int(pc.max(pool["sample"]).as_py()) + 1
 
     def array(name: str) -> np.ndarray[Any, Any]:
@@ -103,7 +158,8 @@ def _report(pool: pa.Table, generator: str, verifier: str, checker: StepChecker)
 
     scores, correct = array(f"score.{verifier}"), array("correct") > 0.5
     lengths = array("generated")
-    steps, places = checker.first_errors(pool, verifier)
+    levels = np.asarray(pc.fill_null(pool["level"], -1).to_numpy()).reshape(-1, samples)[:, 0]
+    steps, places = checker.first_errors(pool, verifier) if checker else ([], [])
     try:
         quality = verifier_quality(
             scores,
@@ -111,6 +167,7 @@ def _report(pool: pa.Table, generator: str, verifier: str, checker: StepChecker)
             lengths=None if np.isnan(lengths).any() else lengths,
             steps=steps or None,
             first_errors=places or None,
+            groups=levels if len(set(levels.tolist())) > 1 else None,
         )
     except InputError as error:
         return Report(generator, verifier, None, scores, correct, str(error))
@@ -153,8 +210,9 @@ def markdown(reports: Iterable[Report]) -> str:
     parts = ["# Verifiers\n"]
     for report in reports:
         body = report.quality.markdown() if report.quality else f"No report: {report.wanting}\n"
-        parts.append(f"## {report.name}\n\n{body}")
-    return "\n".join([*parts, NOTES])
+        more = "".join(f"\n{text}\n" for text in (report.note, report.calibration) if text)
+        parts.append(f"## {report.name}\n\n{body}{more}")
+    return "\n".join([*parts, NOTES.format(few=FEW)])
 
 
 def draw(reports: Ordered[Report], folder: Path) -> list[Path]:

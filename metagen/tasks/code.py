@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Sequence as Ordered
@@ -11,24 +10,27 @@ from typing import Any, TypeAlias
 from metagen.sequence import Sequence, digest
 from metagen.tasks.base import Problem
 from metagen.tasks.records import RecordTask, Source
-from metagen.tasks.source import parsed
 from metagen.tasks.template import Form, before, form_of
-from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.code.program import ProgramRule
+from metagen.verifiers.same_program import SameProgram
 
 #: Runs the hidden tests of a problem against programs: A(y) of each sequence, in [0, 1].
 Grader: TypeAlias = Callable[[Problem, Ordered[Sequence]], Awaitable[list[float]]]
-#: A longer program has no key; its syntax tree would be large.
-MAX_PROGRAM = 50_000
+#: Verdicts kept, at about 200 bytes each.
+REMEMBERED = 1 << 14
 
 
-def code_tests(tests: Ordered[str], setup: str = "", entry_points: Ordered[str] = ()) -> dict[str, Any]:
+def code_tests(
+    tests: Ordered[str], setup: str = "", entry_points: Ordered[str] = (), names: Ordered[str] = ()
+) -> dict[str, Any]:
     """Tests in Python as plain data: those to be seen in `Prompt.public`, the hidden ones in `Problem.reference`.
 
     tests: each a piece of code that raises unless it passes. setup: code that runs after the candidate's, and before
-    the tests. entry_points: names that are the candidate's, even if the setup defines them too.
+    the tests. entry_points: names that are the candidate's, even if the setup defines them too. names: what else of
+    the candidate's tests and setup use, such as a class.
     """
-    return {"tests": list(tests), "setup": setup, "entry_points": list(entry_points)}
+    data = {"tests": list(tests), "setup": setup, "entry_points": list(entry_points)}
+    return data | ({"names": list(names)} if names else {})
 
 
 class CodeTask(RecordTask):
@@ -49,6 +51,7 @@ class CodeTask(RecordTask):
         limit: int | None,
     ) -> None:
         self._form, self.program, self._grader = form_of(form), program, grader
+        self._graded: dict[bytes, float] = {}
         super().__init__(source, answer=SameProgram(program), limit=limit)
 
     def hidden(self) -> dict[str, dict[str, Any]]:
@@ -56,9 +59,17 @@ class CodeTask(RecordTask):
         return {problem.id: json.loads(problem.reference) for problem in self.problems()}
 
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+        """The grader's verdicts. Equal programs are run once, and a verdict is remembered."""
         if self._grader is None:
             self._grader = sandboxed(self.hidden(), self.program)
-        return await self._grader(problem, sequences)
+        names = [digest(problem.digest, repr(self.program.read(sequence))) for sequence in sequences]
+        new = {n: s for n, s in zip(names, sequences, strict=True) if n not in self._graded}
+        found = dict(zip(new, await self._grader(problem, list(new.values())), strict=True)) if new else {}
+        values = [found[name] if name in found else self._graded[name] for name in names]
+        if len(self._graded) + len(found) > REMEMBERED:
+            self._graded.clear()
+        self._graded |= found
+        return values
 
     def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> Ordered[bool]:
         return [True] * len(found)
@@ -77,34 +88,6 @@ def sandboxed(hidden: Mapping[str, Mapping[str, Any]], program: ProgramRule) -> 
         return [score.value or 0.0 for score in await verifier.grade(sequences)]
 
     return grade
-
-
-class SameProgram(AnswerRule):
-    """The key of a program is its syntax tree: layout and comments make no difference. `unparsable` if it has none."""
-
-    def __init__(self, program: ProgramRule) -> None:
-        self._program = program
-
-    @property
-    def fingerprint(self) -> str:
-        return digest("same program", self._program.fingerprint).hex()
-
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
-        return [await self._answer(self._program.read(sequence)) for sequence in sequences]
-
-    async def key(self, answer: str) -> str | None:
-        if len(answer) > MAX_PROGRAM:
-            return None
-        try:
-            return digest(ast.dump(parsed(answer))).hex()
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            return None
-
-    async def _answer(self, program: str | None) -> Answer:
-        if program is None:
-            return Answer(verdict="missing")
-        key = await self.key(program)
-        return Answer(program, key, None if key is not None else "unparsable")
 
 
 class Until:

@@ -11,9 +11,9 @@ from metagen.errors import DataError, InputError
 from metagen.sequence import Sequence
 from metagen.tasks.base import Problem
 from metagen.tasks.code import Grader
-from metagen.tasks.literal import LiteralRule
 from metagen.tasks.records import Hub, Record, RecordTask, Source, text
 from metagen.tasks.template import Before, Form, Template, before, form_of
+from metagen.verifiers.literal import LiteralRule
 
 Mode = Literal["output", "input"]
 PATTERN: Final = r"^[ \t]*(?:\*\*)?Answer:(?:\*\*)?[ \t]*(.+)$"

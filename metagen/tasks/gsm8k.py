@@ -73,10 +73,16 @@ class GSM8KTask(RecordTask):
 
     def problem(self, record: Record, number: int) -> Problem:
         asked, solution = question(record, "question"), text(record, "answer")
-        reference = solution.rpartition("####")[2].strip()
+        _, mark, reference = (part.strip() for part in solution.rpartition("####"))
         if not reference:
             raise DataError(
                 "the answer is empty; expected a number, or a solution that ends in '#### number'"
             )
-        name = record.get("id") or f"{self.name}/{number - 1}"
+        if not mark and len(reference.split()) > 1:
+            raise DataError(
+                f"the answer {reference!r:.80} is a text without '####'; expected a number, or a solution that ends in "
+                "'#### number'"
+            )
+        name = record.get("id")
+        name = f"{self.name}/{number - 1}" if name is None else name
         return Problem(self._template.prompt(str(name), self._form, {"question": asked.strip()}), reference)

@@ -12,9 +12,9 @@ from metagen.sequence import Message, Prompt
 from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, WithPreamble, code_tests
 from metagen.tasks.records import Hub, Record, Source, text
-from metagen.tasks.source import parsed
 from metagen.tasks.template import Form
 from metagen.verifiers.code.program import CompletedProgram, FencedProgram, ProgramRule
+from metagen.verifiers.source import parsed
 
 CHAT: Final = (
     "Complete this Python function. Answer with the whole function, in one code block.\n\n```python\n{}\n```"
@@ -27,7 +27,8 @@ class HumanEvalTask(CodeTask):
     """Fields `task_id`, `prompt`, `entry_point` and `test`, which defines `check(candidate)`.
 
     form: `chat` asks for the whole function; `few_shot` is the prompt itself, which a base model continues (the data
-    set has no examples). Public tests are the examples (`>>>`) of the docstring whose results are plain values.
+    set has no examples). Public tests are the examples (`>>>`) of the docstring whose results are plain values; 97 of
+    the 164 problems have none.
     """
 
     name = "humaneval"
@@ -52,6 +53,7 @@ class HumanEvalTask(CodeTask):
             function = _function(prompt, point)
         except SyntaxError as error:
             raise DataError(f"the prompt is no Python ({error.msg} in line {error.lineno})") from None
+        _checks(test)
         # The stub makes helpers of the prompt known to the tests; the function itself is the candidate's.
         reference = json.dumps(code_tests([f"check({point})"], f"{prompt}\n\n{test}", [point]))
         examples = [] if name in WRONG_EXAMPLES else _examples(ast.get_docstring(function) or "", point)
@@ -69,6 +71,18 @@ def _function(prompt: str, point: str) -> ast.FunctionDef:
     if not found:
         raise DataError(f"the prompt defines no function {point!r}, its entry point")
     return found[-1]
+
+
+def _checks(test: str) -> None:
+    """DataError unless the tests are Python that defines `check`, without which nothing would be tested."""
+    try:
+        nodes = list(ast.iter_child_nodes(parsed(test)))
+    except SyntaxError as error:
+        raise DataError(f"the test is no Python ({error.msg} in line {error.lineno})") from None
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in nodes):
+        raise DataError(
+            f"the test {test!r:.80} defines no function 'check'; expected def check(candidate): …"
+        )
 
 
 def _first_line(function: ast.FunctionDef) -> int:

@@ -44,6 +44,8 @@ TEMPLATE: Final = Template(
     stop="\n\nProblem:",
 )
 _LEVEL: Final = re.compile(r"(?:Level )?([1-5])")
+#: A brace, or an escaped character, such as a brace that is written.
+_BRACE: Final = re.compile(r"\\.|[{}]", re.DOTALL)
 _BOX: Final = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\w])")
 
 
@@ -93,16 +95,19 @@ class MathTask(RecordTask):
 
 
 def last_box(solution: str) -> str | None:
-    r"""What stands in the last `\boxed{…}` whose braces close, or follows on a last `\boxed 5`; None without one."""
+    r"""What stands in the last `\boxed{…}` whose braces close, or follows on a last `\boxed 5`; None without one.
+
+    Of a model's answer boxes that stand together count together; a reference that is boxed twice is one answer.
+    """
     for match in reversed(list(_BOX.finditer(solution))):
         start = match.end()
         if solution[start] != "{":
             return solution[start]
         depth = 0
-        for at in range(start, len(solution)):
-            depth += (solution[at] == "{") - (solution[at] == "}")
+        for brace in _BRACE.finditer(solution, start):
+            depth += {"{": 1, "}": -1}.get(brace[0], 0)
             if not depth:
-                return solution[start + 1 : at].strip()
+                return solution[start + 1 : brace.start()].strip()
     return None
 
 

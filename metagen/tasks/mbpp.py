@@ -13,9 +13,9 @@ from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, Until, code_tests
 from metagen.tasks.records import Hub, Record, Source, field, question, text
-from metagen.tasks.source import parsed
 from metagen.tasks.template import Form, Template
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
+from metagen.verifiers.source import parsed
 
 TEMPLATE: Final = Template(
     chat="{question}\n\nThe code should pass these tests:\n\n```python\n{tests}\n```\n\n"
@@ -83,7 +83,10 @@ class MBPPTask(CodeTask):
         if not tests:
             raise DataError("test_list is empty; expected at least one assertion")
         setup = record.get("test_setup_code") or "\n".join(_tests(record, "test_imports"))
-        names = _entry_points(str(record.get("code") or ""), tests)
+        solution = str(record.get("code") or "")
+        setup = "\n".join(part for part in (*_imports(solution, tests), setup) if part)
+        names = _entry_points(solution, tests)
+        used = _used(solution, (setup, *tests), names)
         more = _tests(record, "challenge_test_list") if self._challenge else ()
         shown = tests[: self._shown]
         values = {
@@ -91,20 +94,40 @@ class MBPPTask(CodeTask):
             "tests": "\n".join(shown) or f"# of {', '.join(names) or 'your function'}",
         }
         prompt = self._template.prompt(
-            f"mbpp/{text(record, 'task_id')}", self._form, values, code_tests(shown, setup, names)
+            f"mbpp/{text(record, 'task_id')}", self._form, values, code_tests(shown, setup, names, used)
         )
-        return Problem(prompt, json.dumps(code_tests([*tests, *more], setup, names)))
+        return Problem(prompt, json.dumps(code_tests([*tests, *more], setup, names, used)))
+
+
+def _defined(code: str) -> set[str]:
+    """The functions and classes of a solution."""
+    try:
+        nodes = ast.iter_child_nodes(parsed(code))
+    except SyntaxError:
+        return set()
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
 def _entry_points(code: str, tests: Ordered[str]) -> list[str]:
     """What the tests call of what the solution defines: it may have the name of a builtin, such as `sum`."""
+    return sorted(_defined(code).intersection(name for test in tests for name in _CALLED.findall(test)))
+
+
+def _imports(code: str, tests: Ordered[str]) -> list[str]:
+    """Imports of the solution that its tests rely on: tests run apart from it, and import for themselves."""
     try:
-        tree = parsed(code)
+        nodes = [n for n in ast.iter_child_nodes(parsed(code)) if isinstance(n, ast.Import | ast.ImportFrom)]
     except SyntaxError:
         return []
-    nodes = ast.iter_child_nodes(tree)
-    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return sorted(defined.intersection(name for test in tests for name in _CALLED.findall(test)))
+    words = {word for test in tests for word in re.findall(r"\w+", test)}
+    bound = [{(one.asname or one.name).partition(".")[0] for one in node.names} for node in nodes]
+    return [ast.unparse(node) for node, names in zip(nodes, bound, strict=True) if names & words]
+
+
+def _used(code: str, texts: Ordered[str], points: Ordered[str]) -> list[str]:
+    """What else setup and tests name of what the solution defines, such as the class of a tree that they build."""
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    return sorted(_defined(code) & words - set(points))
 
 
 def _tests(record: Record, name: str) -> tuple[str, ...]:

@@ -51,26 +51,37 @@ def records(source: Source) -> Iterator[tuple[int, Record]]:
     A path ends in .jsonl, .parquet, .csv or .tsv. The cells of CSV are texts, and an empty one is None; JSONL skips
     blank lines. Raises DataError for what cannot be read, UnsupportedError where `datasets` is not installed.
     """
+    for number, record in found(source):
+        if isinstance(record, DataError):
+            raise DataError(f"{source}:{number}: {record}")
+        yield number, record
+
+
+def found(source: Source) -> Iterator[tuple[int, Record | DataError]]:
+    """The same, with what is wrong with a line of JSONL in the place of its record, so that the rest can be read."""
     if isinstance(source, Hub):
         return _hub(source)
     path = Path(source)
-    readers = {".jsonl": _jsonl, ".parquet": _parquet, ".csv": _csv, ".tsv": _csv}
+    readers = {".jsonl": jsonl, ".parquet": _parquet, ".csv": _csv, ".tsv": _csv}
     if path.suffix.lower() not in readers:
         raise DataError(f"{str(path)!r}: expected a file that ends in {', '.join(readers)}")
     return readers[path.suffix.lower()](path)
 
 
-def _jsonl(path: Path) -> Iterator[tuple[int, Record]]:
+def jsonl(path: Path) -> Iterator[tuple[int, Record | DataError]]:
+    """Lines of a JSONL file, of whatever name, as `found` gives them."""
     for number, line in enumerate(_text_lines(path), 1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}:{number}: not JSON ({error}); expected one object a line") from None
-        if not isinstance(record, dict):
-            raise DataError(f"{path}:{number}: holds a {type(record).__name__}; expected one object a line")
-        yield number, record
+            yield number, DataError(f"not JSON ({error}); expected one object a line")
+            continue
+        if isinstance(record, dict):
+            yield number, record
+        else:
+            yield number, DataError(f"holds a {type(record).__name__}; expected one object a line")
 
 
 def _csv(path: Path) -> Iterator[tuple[int, Record]]:
@@ -80,6 +91,10 @@ def _csv(path: Path) -> Iterator[tuple[int, Record]]:
     )
     try:
         head = next(reader, [])
+        if twice := sorted({name for name in head if head.count(name) > 1}):
+            raise DataError(
+                f"{str(path)!r}: the head has {twice[0]!r} more than once; give each column a name of its own"
+            )
         for number, row in enumerate((row for row in reader if row), 1):
             if len(row) != len(head):
                 raise DataError(
@@ -147,6 +162,9 @@ class RecordTask(Task):
     hub: ClassVar[Hub]
     #: What follows on a solution in a few-shot prompt: stop strings that save a base model's tokens.
     stop: tuple[str, ...] = ()
+    #: What an empty source should have had, and what mends a reference that cannot be read, in words.
+    one: ClassVar[str] = "at least one"
+    remedy: ClassVar[str] = "mend it"
 
     def __init__(self, source: Source | None, *, answer: AnswerRule, limit: int | None = None) -> None:
         if limit is not None and limit < 1:
@@ -167,27 +185,33 @@ class RecordTask(Task):
         """The problem in a record; DataError if there is none. number: as `records` counts."""
 
     def _read(self) -> list[Problem]:
-        found: dict[str, tuple[int, Problem]] = {}
+        kept: dict[str, tuple[int, Problem]] = {}
         faults: list[tuple[int, str]] = []
-        for number, record in records(self.source):
+        for number, record in self._records():
             try:
+                if isinstance(record, DataError):
+                    raise record
                 problem = self.problem(record, number)
-                if problem.id in found:
-                    first = found[problem.id][0]
+                if problem.id in kept:
+                    first = kept[problem.id][0]
                     raise DataError(f"id {problem.id!r} is that of {first} too; ids must be unique")
-                found[problem.id] = number, problem
+                kept[problem.id] = number, problem
             except DataError as error:
                 faults.append((number, str(error)))
-        for (number, problem), readable in zip(found.values(), self._readable(found), strict=True):
+        for (number, problem), readable in zip(kept.values(), self._readable(kept), strict=True):
             if not readable:
-                faults.append((number, f"the reference {problem.reference!r:.200} cannot be read; mend it"))
+                reason = f"the reference {problem.reference!r:.200} cannot be read; {self.remedy}"
+                faults.append((number, reason))
         if faults:
             shown = [f"{self.source}:{number}: {fault}" for number, fault in sorted(faults)[:SHOWN]]
             more = [f"… and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
             raise DataError("\n".join([f"{str(self.source)!r} has faulty problems:", *shown, *more]))
-        if not found:
-            raise DataError(f"{str(self.source)!r} holds no problems; expected at least one")
-        return [problem for _, problem in found.values()]
+        if not kept:
+            raise DataError(f"{str(self.source)!r} holds no problems; expected {self.one}")
+        return [problem for _, problem in kept.values()]
+
+    def _records(self) -> Iterator[tuple[int, Record | DataError]]:
+        return found(self.source)
 
     def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> Ordered[bool]:
         """Whether the answer rule reads each reference. In a thread: the caller may be in an event loop."""
@@ -210,15 +234,26 @@ def field(record: Record, *names: str) -> Any:
 
 def text(record: Record, *names: str) -> str:
     """The same, which must be a text or a number."""
-    value = field(record, *names)
+    return as_text(field(record, *names), " or ".join(names))
+
+
+def as_text(value: Any, what: str) -> str:
+    """A text, or a number as one; DataError for anything else, and for a text that UTF-8 cannot hold."""
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise DataError(f"{' or '.join(names)} is {value!r:.80}; expected a text or a number")
-    return str(value)
+        raise DataError(f"{what} is {value!r:.80}; expected a text or a number")
+    text = str(value)
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise DataError(f"{what} {text!r:.60} holds half a character; write it as UTF-8")
+    return text
 
 
 def question(record: Record, *names: str) -> str:
     """The same, and not blank."""
-    value = text(record, *names)
-    if not value.strip():
+    return asked(text(record, *names))
+
+
+def asked(question: str) -> str:
+    """A question that is not blank; else DataError."""
+    if not question.strip():
         raise DataError("the question is empty; give it a text or remove the problem")
-    return value
+    return question

@@ -26,8 +26,9 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.aggregation import Aggregation, aggregate
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
+from metagen.verifiers.odds import sigmoid
 from metagen.verifiers.read_once import ReadOnce, names_of, shared_out
-from metagen.verifiers.reward import sigmoid
+from metagen.verifiers.steps import steps_of
 
 #: Traces kept, and log-ratios of tokens, at about 200 bytes each.
 REMEMBERED = 512
@@ -53,8 +54,8 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
 
     engine, reference: language models π_φ and π_ref with one tokenizer. beta: the β of the training, such as 0.001
     for EurusPRM (model card of PRIME-RL/EurusPRM-Stage2, which uses q_t). Tokens that end a sequence are not counted.
-    A completion without text scores 0. Verdicts: `too long` beyond the context of either model, `impossible` for a
-    token that a model rules out, `unparsable` where the prompt's only token merges with the text.
+    A completion without a step, such as a blank one, scores 0. Verdicts: `too long` beyond the context of either model,
+    `impossible` for a token that a model rules out, `unparsable` where the prompt's only token merges with the text.
 
     Both models read each token once: tokens that candidates share are not read again.
     """
@@ -113,10 +114,8 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
         return digest(self._records, self.aggregation).hex()
 
     def split(self, text: str) -> list[str]:
-        """The steps of a completion, delimiters kept."""
-        parts = text.split(self.delimiter)
-        steps = [part + self.delimiter for part in parts[:-1]]
-        return [*steps, parts[-1]] if parts[-1] else steps
+        """The steps of a completion, delimiters kept, as `steps_of` cuts them."""
+        return steps_of(text, self.delimiter)
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         found = await super().score(sequences, scope=scope)
@@ -138,10 +137,11 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
 
     def _traced(self, sequence: Sequence) -> Traced:
         """Text is encoded as one, so steps end where the encodings of their prefixes stop agreeing with it."""
-        if not sequence.text:
+        steps = self.split(sequence.text)
+        if not steps:
             return Traced(given=Score(0.0, steps=()))
         ids = self._encoded(sequence, sequence.text)
-        ends = accumulate(map(len, self.split(sequence.text)), initial=0)
+        ends = accumulate(map(len, steps), initial=0)
         starts = [_agree(ids, self._encoded(sequence, sequence.text[:end])) for end in ends]
         if not starts[0]:
             return Traced(given=Score(None, verdict="unparsable"))

@@ -11,7 +11,6 @@ each layout here keeps that, up to what stands after the last position.
 from __future__ import annotations
 
 import dataclasses
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Self
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.engine import Engine
 from metagen.sequence import Message, Prompt, Sequence
+from metagen.verifiers.steps import steps_of, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,10 @@ class TaggedSteps(Layout):
     delimiter: str = "\n"
     inline: bool = False
 
+    def __post_init__(self) -> None:
+        _expect(self, filled=("tag", "positive", "negative", "delimiter"), switches=("inline",))
+        _distinct(self, "tag", "positive", "negative")
+
     @property
     def labels(self) -> tuple[str, str]:
         return self.positive, self.negative
@@ -151,12 +155,8 @@ class TaggedSteps(Layout):
         return f"inline {plain}" if self.inline else plain
 
     def split(self, text: str) -> list[str]:
-        """Delimiters are kept; a trailing piece without delimiter is a step as well."""
-        if self.inline:
-            return Layout.split(self, text)
-        parts = text.split(self.delimiter)
-        steps = [part + self.delimiter for part in parts[:-1]]
-        return [*steps, parts[-1]] if parts[-1] else steps
+        """Delimiters are kept, as `steps_of` does; inline, they are put back between the steps."""
+        return Layout.split(self, text) if self.inline else steps_of(text, self.delimiter)
 
     def lay(self, encoder: Encoder, prompt: Prompt, steps: Ordered[str]) -> Laid | None:
         tag = encoder.token(self.tag)
@@ -190,6 +190,10 @@ class ChatSteps(Layout):
     positive: str = "+"
     negative: str = "-"
     delimiter: str = "\n\n"
+
+    def __post_init__(self) -> None:
+        _expect(self, filled=("positive", "negative", "delimiter"))
+        _distinct(self, "positive", "negative")
 
     @property
     def labels(self) -> tuple[str, str]:
@@ -239,6 +243,9 @@ class SeparatorSteps(Layout):
     start: str = ""
     gap: str = ""
 
+    def __post_init__(self) -> None:
+        _expect(self, filled=("separator", "delimiter"), texts=("start", "gap"), switches=("chat",))
+
     @property
     def chats(self) -> bool:
         return self.chat
@@ -279,6 +286,9 @@ class WholeSolution(Layout):
     closing: str = ""
     delimiter: str = field(default="", init=False)
 
+    def __post_init__(self) -> None:
+        _expect(self, texts=("closing",), switches=("chat",))
+
     @property
     def stepwise(self) -> bool:
         return False
@@ -288,12 +298,34 @@ class WholeSolution(Layout):
         return self.chat
 
     def split(self, text: str) -> list[str]:
-        return [text] if text else []
+        return whole(text)
 
     def lay(self, encoder: Encoder, prompt: Prompt, steps: Ordered[str]) -> Laid | None:
         asked = Prompt(prompt.problem_id, messages=conversation(prompt)) if self.chat else prompt
         ids = (*encoder.render(asked, "".join(steps)), *encoder.encode(self.closing))
         return Laid(ids, (len(ids) - 1,))
+
+
+def _expect(
+    layout: Layout, filled: Ordered[str] = (), texts: Ordered[str] = (), switches: Ordered[str] = ()
+) -> None:
+    """The values of these fields are texts with something in them, texts, and true or false; else InputError."""
+    for name in (*filled, *texts, *switches):
+        value = getattr(layout, name)
+        what = "true or false" if name in switches else "a text"
+        if not isinstance(value, bool if name in switches else str):
+            raise InputError(f"{name}={value!r}: expected {what} in {type(layout).__name__}")
+        if name in filled and not value:
+            raise InputError(
+                f"{name}={value!r}: expected a text that is not empty in {type(layout).__name__}"
+            )
+
+
+def _distinct(layout: Layout, *names: str) -> None:
+    values = [getattr(layout, name) for name in names]
+    if len(set(values)) < len(values):
+        given = ", ".join(f"{name}={value!r}" for name, value in zip(names, values, strict=True))
+        raise InputError(f"{given}: expected different texts; what is written the same says nothing")
 
 
 def conversation(prompt: Prompt) -> tuple[Message, ...]:
@@ -310,17 +342,3 @@ def conversation(prompt: Prompt) -> tuple[Message, ...]:
 def question_of(prompt: Prompt) -> str:
     """The text of a prompt; of a chat, the last turn of the user."""
     return conversation(prompt)[-1].content
-
-
-def log_odds(row: Ordered[float], right: int) -> float:
-    """The log-odds of `right`, from logits or log-probabilities of labels; one number is taken as it is.
-
-    So the sigmoid of the result is the softmax at `right`.
-    """
-    if len(row) == 1:
-        return row[0]
-    others = [x for i, x in enumerate(row) if i != right]
-    top = max(others)
-    if top == -math.inf:
-        return math.inf if row[right] > top else 0.0
-    return row[right] - (top + math.log(math.fsum(math.exp(x - top) for x in others)))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -35,6 +36,11 @@ ARCHITECTURES: Final[tuple[tuple[str, str, Kind], ...]] = (
     ("ForSequenceClassification", "whole", "orm"),
     ("ForRewardModel", "whole", "orm"),
 )
+#: Ends of the names of architectures whose head gives the next token.
+LANGUAGE_MODELS: Final = ("ForCausalLM", "LMHeadModel")
+#: What `id2label` calls an output that says right, or wrong.
+RIGHT: Final = frozenset({"+", "correct", "good", "pos", "positive", "right", "true", "valid", "yes"})
+WRONG: Final = frozenset({"-", "bad", "false", "incorrect", "invalid", "neg", "negative", "no", "wrong"})
 
 
 def layout_of(model: str | Path, kind: Kind | None = None) -> Layout:
@@ -42,7 +48,9 @@ def layout_of(model: str | Path, kind: Kind | None = None) -> Layout:
     path = Path(model) / "config.json"
     config = _json(path)
     entry = config.get("metagen")
-    if isinstance(entry, dict) and ("tag" in entry or "layout" in entry):
+    if entry is not None and not isinstance(entry, dict):
+        raise ModelError(f"{str(path)!r}: 'metagen' is {entry!r:.60}; expected an object, or no such entry")
+    if entry is not None and ("tag" in entry or "layout" in entry):
         found = str(entry.get("kind", kind))
         layout = _entered(path, entry)
     else:
@@ -82,11 +90,53 @@ def scores(model: Path) -> bool:
     return _architecture(_json(model / "config.json")).endswith(tuple(end for end, _, _ in ARCHITECTURES))
 
 
+def check_head(model: Path, layout: Layout) -> None:
+    """ModelError if the directory's own config.json says that its outputs cannot be read by a layout for heads.
+
+    One output is a reward; of two, the second is to say right, and `id2label`, where it is in words, says so too.
+    """
+    path = model / "config.json"
+    config = _json(path)
+    if _architecture(config).endswith(LANGUAGE_MODELS):
+        raise ModelError(
+            f"{str(path)!r}: a {_architecture(config)} is a language model and has no outputs that score, which "
+            f"{layout!r} reads; give a layout of labels, such as tags, math-shepherd or rlhflow"
+        )
+    names = config.get("id2label")
+    if not isinstance(names, dict) or len(names) < 2:
+        return
+    if len(names) > 2:
+        raise ModelError(
+            f"{str(path)!r}: a head of {len(names)} classes {list(names.values())!r}; a reward model has one output or "
+            "two (wrong, right); score with a verifier of your own"
+        )
+    wrong, right = (str(names.get(key, "")).strip().casefold() for key in ("0", "1"))
+    if wrong in RIGHT or right in WRONG:
+        raise ModelError(
+            f"{str(path)!r}: id2label={names!r} calls the first of two outputs right, and the second is what is read; "
+            "swap the rows of the head and the labels, or score with a verifier of your own"
+        )
+
+
 def _entered(path: Path, entry: Mapping[str, Any]) -> Layout:
     """What the `metagen` entry says: tags, or a layout's name with fields to replace."""
     layout = named(str(entry["layout"]), path.parent) if "layout" in entry else TaggedSteps()
     fields = {f.name for f in dataclasses.fields(layout) if f.init}  # type: ignore[arg-type]  # all are dataclasses
-    return dataclasses.replace(layout, **{k: v for k, v in entry.items() if k in fields})  # type: ignore[type-var]  # as above
+    for name in entry:
+        if name not in fields | {"kind", "layout"}:
+            raise ModelError(
+                f"{str(path)!r}: the entry 'metagen' has a field {name!r}; expected kind, layout or, for "
+                f"{type(layout).__name__}, {', '.join(sorted(fields))}{_near(name, fields)}"
+            )
+    try:
+        return dataclasses.replace(layout, **{k: v for k, v in entry.items() if k in fields})  # type: ignore[type-var]  # as above
+    except InputError as error:
+        raise ModelError(f"{str(path)!r}: in the entry 'metagen': {error}") from None
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    found = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def _by_architecture(path: Path, config: Mapping[str, Any]) -> tuple[str, Kind]:

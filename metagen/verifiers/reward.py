@@ -8,7 +8,6 @@ prefix in the engine's cache, and the values of the steps before are remembered,
 from __future__ import annotations
 
 import dataclasses
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
@@ -23,9 +22,11 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.aggregation import AGGREGATIONS, Aggregation, aggregate
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
-from metagen.verifiers.layouts import Encoder, Laid, Layout, TaggedSteps, log_odds
-from metagen.verifiers.published import Kind, layout_of, named, scores, special_tokens
+from metagen.verifiers.layouts import Encoder, Laid, Layout, TaggedSteps
+from metagen.verifiers.odds import log_odds, sigmoid
+from metagen.verifiers.published import Kind, check_head, layout_of, named, scores, special_tokens
 from metagen.verifiers.read_once import ReadOnce, names_of, shared_out
+from metagen.verifiers.steps import whole
 
 __all__ = [
     "AGGREGATIONS",
@@ -117,13 +118,14 @@ class RewardModel(PrimitiveVerifier):
         if tags is not None and layout is not None:
             raise InputError(f"{self.name}: both tags={tags!r} and layout={layout!r}; give one of them")
         chosen = tags or (named(layout, directory) if isinstance(layout, str) else layout)
-        if chosen is None:
-            if directory is None:
-                raise UnsupportedError(
-                    f"{self.name}: {self.engine!r} has no config.json to read a layout from; give layout= or tags="
-                )
-            chosen = layout_of(directory, self.kind)
-        elif chosen.labels is not None and directory is not None and scores(directory):
+        if chosen is None and directory is None:
+            raise UnsupportedError(
+                f"{self.name}: {self.engine!r} has no config.json to read a layout from; give layout= or tags="
+            )
+        chosen = chosen or layout_of(directory or "", self.kind)
+        if chosen.labels is None and directory is not None:
+            check_head(directory, chosen)
+        if chosen.labels is not None and directory is not None and scores(directory):
             raise ModelError(
                 f"{self.name}: {self.engine!r} has a head that scores and no labels such as {chosen.labels!r}; leave "
                 "tags and layout out, or give a layout that reads a head"
@@ -315,12 +317,7 @@ class OutcomeRewardModel(RewardModel):
         super().__init__(engine, tags, layout=layout, name=name, price=price)
 
     def _steps(self, text: str) -> list[str]:
-        return [text]
+        return whole(text)
 
     def _score(self, odds: tuple[float, ...]) -> Score:
         return Score(sigmoid(odds[0]), raw=None if self._labels is not None else odds[0])
-
-
-def sigmoid(x: float) -> float:
-    """1 / (1 + e^-x), without overflow."""
-    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))

@@ -130,6 +130,9 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
         reliability([[1.5]], [[1]])
     with pytest.raises(InputError, match="at least one score"):
         fit_isotonic([[np.nan]], [[1]])
+    for right in ([1, 1], [0, 0]):
+        with pytest.raises(InputError, match="all are alike"):
+            fit_isotonic([[0.1, 0.9]], [right])
     with pytest.raises(InputError, match="temperature > 0"):
         Temperature(0.0)
     for points in (((0.5, 0.5), (0.4, 0.6)), ((0.1, 0.6), (0.4, 0.5)), ((0.1, 1.2),), ()):

@@ -125,8 +125,38 @@ def test_the_report_is_text_with_a_table() -> None:
     text = verifier_quality(
         scores, correct, lengths=np.ones(scores.shape), steps=[[0.1]], first_errors=[0]
     ).markdown()
+    assert "first error at threshold 0.5: 100.0% of 1 solutions with an error; no solution without" in text
     assert text.count("\n|") == 2 + 5 and "AUC within problems" in text and "over-optimisation" in text
-    assert "0.1% without a score" in text and "F1" in text
+    assert "0.1% without a score" in text and "nan" not in text
+
+
+def test_few_problems_have_no_intervals_and_their_own_size_is_measured() -> None:
+    scores, correct = pool(8, problems=7, samples=3)
+    q = verifier_quality(scores, correct)
+    assert [at.n for at in q.curve] == [1, 2, 3] and q.fall is None
+    assert all(np.isnan(at.chosen.low) and at.chosen.value > 0 for at in q.curve)
+    text = q.markdown()
+    assert "nan" not in text and "[" not in text
+    more = verifier_quality(*pool(8, problems=8, samples=3))
+    assert more.curve[0].chosen.low < more.curve[0].chosen.value and more.fall is not None
+
+
+def test_the_limit_is_the_mean_of_what_problems_tend_to() -> None:
+    # Accepted: 0.8 or more. All right samples are, and half of the wrong ones.
+    scores = [[0.9, 0.9, 0.9, 0.8, 0.1], [0.9, 0.8, 0.8, 0.1, 0.1]]
+    correct = [[1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]
+    q = verifier_quality(scores, correct, threshold=0.8)
+    t, f = q.rates.true_positive, q.rates.false_positive
+    limits = [p * t / (p * t + (1 - p) * f) for p in (0.6, 0.2)]
+    assert (t, f) == (1.0, 0.5) and q.limit == pytest.approx(np.mean(limits))
+
+
+def test_groups_are_what_predictions_are_told_within() -> None:
+    scores, correct = pool(9, problems=40)
+    pooled = verifier_quality(scores, correct)
+    alone = verifier_quality(scores, correct, groups=np.arange(40))
+    assert pooled.curve[-1].predicted != alone.curve[-1].predicted
+    assert alone.curve[1].gap.value == pytest.approx(0.0, abs=0.05)
 
 
 def test_what_does_not_fit_is_refused() -> None:

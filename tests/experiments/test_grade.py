@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from metagen.cli import app
-from metagen.errors import ConfigError, DataError
+from metagen.errors import ConfigError, DataError, InputError
 from metagen.experiments import grade
 
 RECORDS: list[dict[str, Any]] = [
@@ -76,7 +76,7 @@ def test_the_task_and_the_verifiers_of_an_experiment_are_used(tmp_path: Path) ->
     pool = written(
         tmp_path / "pool.jsonl", *({"problem_id": r["id"], "completions": r["samples"]} for r in RECORDS)
     )
-    experiment = grade.experiment(pool, like=like, n=[1, 4])
+    experiment = grade.grading(pool, like=like, n=[1, 4]).experiment
     assert set(experiment.strategies) == {"single", "majority", "pass", "best-perfect", "weighted-perfect"}
     assert experiment.grid.n == (1, 4)
     run = tmp_path / "run"
@@ -86,15 +86,17 @@ def test_the_task_and_the_verifiers_of_an_experiment_are_used(tmp_path: Path) ->
 
 
 def test_sizes_are_powers_of_two_and_the_smallest_pool(tmp_path: Path) -> None:
-    sizes = [5, 7]
+    sizes = [7, 5]
     pool = written(tmp_path / "p.jsonl", *({"id": str(k), "gold": 1, "samples": ["1"] * k} for k in sizes))
-    assert grade.experiment(pool).grid.n == (1, 2, 4, 5)
+    found = grade.grading(pool)
+    assert found.experiment.grid.n == (1, 2, 4, 5)
+    assert "12 samples recorded, 10 used: problem '5' has only 5" in found.notes[0]
 
 
 @pytest.mark.parametrize(
     ("records", "named", "message"),
     [
-        ([], {}, "cannot read the pool.*one problem a line"),
+        ([], {}, "is empty; expected a JSONL file, one problem a line"),
         ([["a"]], {}, "expected one JSON object a line"),
         ([{"id": "a", "texts": ["1"]}], {}, r"usual for the reference \(answer, gold.*--reference"),
         ([{"id": "a", "gold": 1}], {}, "usual for the samples.*--samples"),
@@ -106,7 +108,7 @@ def test_what_is_no_pool_is_said_with_the_remedy(
     records: list[Any], named: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=message):
-        grade.experiment(written(tmp_path / "pool.jsonl", *records), named=grade.Fields(**named))
+        grade.grading(written(tmp_path / "pool.jsonl", *records), named=grade.Fields(**named))
 
 
 def test_faults_of_the_rest_are_listed_with_their_places(tmp_path: Path) -> None:
@@ -114,4 +116,144 @@ def test_faults_of_the_rest_are_listed_with_their_places(tmp_path: Path) -> None
     like = tmp_path / "like.yaml"
     like.write_text("task: {kind: jsonl, path: nowhere.jsonl}\nverifiers: {v: {kind: orakle}}\n", "utf-8")
     with pytest.raises(ConfigError, match=r"like.yaml:1: task.path(.|\n)*like.yaml:2: verifiers.v.*'oracle'"):
-        grade.experiment(pool, like=like)
+        grade.grading(pool, like=like)
+
+
+# -- tasks that lend their problems ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = [{"id": r["id"], "question": r["question"], "answer": f"so #### {r['gold']}"} for r in RECORDS]
+    return written(tmp_path / "data.jsonl", *rows, {"id": "c", "question": "?", "answer": "#### 1"})
+
+
+def lent(data: Path) -> str:
+    return f"{{kind: gsm8k, path: {data}}}"
+
+
+SAMPLES = [
+    {"id": r["id"], "samples": [None if s is None else f"The answer is {s}." for s in r["samples"]]}
+    for r in RECORDS
+]
+
+
+def test_a_task_is_named_on_the_command_line(tmp_path: Path, data: Path) -> None:
+    pool = written(tmp_path / "pool.jsonl", *SAMPLES)
+    asked = ["grade", str(pool), "--task", lent(data), "--partial", "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    found = figures(tmp_path / "run")
+    assert found["single"] == pytest.approx((2 / 4 + 1 / 4) / 2) and found["pass@4"] == 1.0
+    # The run goes on, and is looked at, by the file that it wrote.
+    for command in (["resume"], ["quality", "--verifier", "grader"]):
+        again = CliRunner().invoke(app, [command[0], str(tmp_path / "run"), *command[1:]])
+        assert again.exit_code == 0, again.output
+
+
+def test_a_task_comes_before_that_of_the_file_that_lends(tmp_path: Path, data: Path) -> None:
+    like = tmp_path / "like.yaml"
+    like.write_text("task: {kind: jsonl, path: nowhere.jsonl}\nverifiers: {sure: {kind: oracle}}\n", "utf-8")
+    pool = written(tmp_path / "pool.jsonl", *SAMPLES, {"id": "c", "samples": ["1"] * 4})
+    found = grade.grading(pool, like=like, task=lent(data)).experiment
+    assert found.task.kind == "gsm8k" and "best-sure" in found.strategies
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("gsm8", "--task gsm8: expected one of .*did you mean 'gsm8k'"),
+        ("like.yaml", "an experiment file with one is given by --like"),
+        ("{kind: gsm8k, form: chatty, path: pool.jsonl}", r"--task .*task.form = 'chatty'"),
+        ("no.such.package:Task", "cannot import 'no.such.package:Task'"),
+    ],
+)
+def test_what_is_no_task_is_refused(
+    task: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = written(tmp_path / "pool.jsonl", *SAMPLES)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        grade.grading(pool, task=task)
+
+
+def test_a_pool_of_other_problems_is_refused_or_graded_in_part(tmp_path: Path, data: Path) -> None:
+    pool = written(tmp_path / "pool.jsonl", *SAMPLES, {"id": "x", "samples": ["1"]})
+    message = r"of 3 problems, and the task has 3; 2 are in both, not 'x' of the pool nor 'c' of the task; --partial"
+    with pytest.raises(DataError, match=message):
+        grade.grading(pool, task=lent(data))
+    found = grade.grading(pool, task=lent(data), partial=True)
+    assert found.experiment.grid.n == (1, 2, 4), "the pool's other problem has one sample, and does not count"
+    strange = written(tmp_path / "strange.jsonl", {"id": "y", "samples": ["1"]})
+    with pytest.raises(DataError, match=r"0 are in both.*give the pool's ids as the task names them"):
+        grade.grading(strange, task=lent(data), partial=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"answer": {"answer": "number"}}, "--answer: the task reads its own"),
+        (
+            {"answer": {"pattern": "(.*)"}, "named": grade.Fields(question="q")},
+            "--question, --pattern: the task",
+        ),
+        ({"named": grade.Fields(reference="q")}, "--reference: the task"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(
+    options: dict[str, Any], message: str, tmp_path: Path, data: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        grade.grading(written(tmp_path / "pool.jsonl", *SAMPLES), task=lent(data), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("grader", "the task's grader is called so"), ("sure", "the recorded score of --score sure")],
+)
+def test_names_that_two_verifiers_would_have_are_refused(name: str, message: str, tmp_path: Path) -> None:
+    like = tmp_path / "like.yaml"
+    like.write_text(f"verifiers: {{{name}: {{kind: oracle}}}}\n", "utf-8")
+    with pytest.raises(InputError, match=rf"verifiers\.{name}: {message}"):
+        grade.grading(written(tmp_path / "pool.jsonl", *RECORDS), like=like, scores=["sure"])
+
+
+# -- verdicts, and other forms of pools --------------------------------------------------------------------------------
+
+
+def test_recorded_verdicts_grade_in_place_of_the_task(tmp_path: Path, data: Path) -> None:
+    rows = [dict(r, right=[0, 0, 1, 0]) for r in SAMPLES]
+    pool = written(tmp_path / "pool.jsonl", *rows)
+    run = tmp_path / "run"
+    asked = ["grade", str(pool), "--task", lent(data), "--partial", "--correct", "right", "--out", str(run)]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert figures(run)["single"] == 0.25
+
+
+def test_one_sample_a_line_and_two_lists_of_samples(tmp_path: Path) -> None:
+    rows = [
+        {"task_id": r["id"], "completion": f"The answer is {s}.", "gold": r["gold"]}
+        for r in RECORDS
+        for s in r["samples"]
+    ]
+    run = tmp_path / "run"
+    result = CliRunner().invoke(
+        app, ["grade", str(written(tmp_path / "pool.jsonl", *rows)), "--out", str(run)]
+    )
+    assert result.exit_code == 0, result.output
+    assert figures(run)["single"] == pytest.approx((2 / 4 + 1 / 4) / 2)
+    both = written(tmp_path / "both.jsonl", {"id": "a", "gold": 1, "texts": ["x"], "answers": ["1"]})
+    (note,) = grade.grading(both).notes
+    assert (
+        note == "the records have 'texts' and 'answers'; 'texts' is graded, --samples answers takes the other"
+    )
+
+
+def test_sizes_that_are_asked_for_are_measured_with_all_samples(tmp_path: Path) -> None:
+    pool = written(tmp_path / "pool.jsonl", *RECORDS)
+    run = tmp_path / "run"
+    asked = ["grade", str(pool), "--pattern", "^(.*)$", "-n", "2", "--out", str(run)]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    assert figures(run)["pass@2"] == pytest.approx((5 / 6 + 3 / 6) / 2), "over all pairs, not the first"
+    assert grade.grading(pool, n=[2], sets=["grid.n=[1]"]).experiment.grid.n == (1,)

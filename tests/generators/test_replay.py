@@ -13,6 +13,7 @@ import pytest
 
 from metagen.budget import Budget
 from metagen.errors import DataError, PoolExhausted, UnsupportedError
+from metagen.generators.pool import read_pool
 from metagen.generators.replay import Recorded, ReplayGenerator
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
@@ -109,6 +110,39 @@ def test_scores_survive_the_journal() -> None:
     assert first == again and first[0].scores["v"].value == 0.5
 
 
+def pool(path: Path, *lines: object, **fields: str) -> dict[str, list[Recorded]]:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return read_pool(path, {name.replace("_", "."): given for name, given in fields.items()})
+
+
+def test_one_sample_a_line(tmp_path: Path) -> None:
+    lines = [
+        {"task_id": "a", "completion": "x", "sure": 0.5, "tokens": 3},
+        {"task_id": "b", "completion": "y", "sure": None, "tokens": 1},
+        {"task_id": "a", "completion": "", "sure": True, "tokens": None},
+    ]
+    fields = {"id": "task_id", "texts": "completion", "generated": "tokens", "scores_v": "sure"}
+    found = pool(tmp_path / "p.jsonl", *lines, **fields)
+    assert found == {
+        "a": [Recorded("x", 3, {"v": 0.5}), Recorded("", None, {"v": 1.0})],
+        "b": [Recorded("y", 1, {"v": None})],
+    }
+    with pytest.raises(DataError, match="line 2: problem id 'a' occurs twice"):
+        pool(tmp_path / "p.jsonl", {"id": "a", "texts": "x"}, {"id": "a", "texts": ["y"]})
+
+
+def test_samples_may_be_objects_and_scores_null_truths_or_lists(tmp_path: Path) -> None:
+    texts = [{"text": "x", "finish": "stop"}, {"completion": "y"}, None, 4.5]
+    line = {"id": 1, "texts": texts, "v": [None, True, [0.25, 0.75], 0]}
+    (samples,) = pool(tmp_path / "p.jsonl", line, scores_v="v").values()
+    assert [s.text for s in samples] == ["x", "y", "", "4.5"]
+    assert [s.scores["v"] for s in samples] == [None, 1.0, 0.5, 0.0]
+    replayed = ReplayGenerator({"p": samples})
+    found = run(replayed.generate(Sequence(Prompt("p", text="?")), n=4, scope=Scope.root("p")))
+    assert {s.text: s.scores["v"].value for s in found} == {"x": None, "y": 1.0, "": 0.5, "4.5": 0.0}
+    assert next(s for s in found if s.text == "x").scores["v"].verdict == "unscored"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -143,6 +177,22 @@ def test_the_fingerprint_names_the_content_and_not_the_name() -> None:
         ('{"id": 1, "texts": 5}', None, "'texts' is 5; expected a list"),
         ('{"id": 1, "texts": ["a"], "t": ["x"]}', {"generated": "t"}, "a token count is 'x'"),
         ('{"id": 1, "texts": ["a"], "s": ["x"]}', {"scores.v": "s"}, "a score 'v' is 'x'"),
+        (
+            '{"id": 1, "texts": ["a"], "s": [[]]}',
+            {"scores.v": "s"},
+            r"a score 'v' is \[\]; expected numbers, lists",
+        ),
+        (
+            '{"id": 1, "texts": ["a", "b"], "s": [1]}',
+            {"scores.v": "s"},
+            "1 for 2 samples; write null for those without",
+        ),
+        (
+            '{"id": 1, "texts": [{"x": "a"}]}',
+            None,
+            "an object with x; expected a text, or an object whose text is",
+        ),
+        ('{"id": 1, "texts": [["a"]]}', None, r"a sample is \['a'\]; expected a text, an object"),
         ("[1]", None, "expected one object a line"),
         ('{"id": 1, "texts": ["a"]}', {"score.v": "s"}, "fields maps 'score.v'"),
     ],

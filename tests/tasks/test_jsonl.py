@@ -73,8 +73,9 @@ def test_a_task_can_be_made_inside_an_event_loop(path: Path) -> None:
 
 A = ROWS[0]
 FAULTS = [
-    ({**A, "id": "b"} | {"answer": "four"}, "2: the reference 'four' cannot be read; mend it, or say with reference="),
-    (A, "2: id 'a' is that of line 1 too; ids must be unique"),
+    ({**A, "id": "b"} | {"answer": "four"}, "2: the reference 'four' cannot be read; mend it, or say where "
+     "in the field it stands"),
+    (A, "2: id 'a' is that of 1 too; ids must be unique"),
     ({"id": "b", "qestion": "?", "answer": "1"}, "2: there is no field 'question', did you mean 'qestion'?; "
      "map it with fields={'question': …}"),
     ({"id": "b", "question": "?", "gold": "1"}, "2: there is no field 'answer', it has id, question, gold; "
@@ -82,7 +83,7 @@ FAULTS = [
     ({"id": "b", "question": " ", "answer": "1"}, "2: the question is empty; give it a text or remove"),
     ({"id": "b", "question": "?", "answer": ["1"]}, "2: the answer is ['1']; expected a text or a number"),
     ({"id": None, "question": "?", "answer": "1"}, "2: the id is None; expected a text or a number"),
-    ("[1]", "2: holds a list; expected an object with id, question, answer"),
+    ("[1]", "2: holds a list; expected one object a line"),
     ("{", "2: not JSON ("),
 ]  # fmt: skip
 
@@ -133,6 +134,22 @@ def test_a_level_that_is_mapped_must_be_a_number(path: Path) -> None:
     assert problem.level is None
     with pytest.raises(DataError, match=r":1: level is 'Level 5'; expected an integer as level"):
         JsonlTask(path, fields={"level": "level"})
+
+
+@pytest.mark.parametrize(
+    ("level", "read"),
+    [(3, 3), (3.0, 3), (" 3 ", 3), (None, None), (float("nan"), None), (2.5, "fault"), (True, "fault")],
+)
+def test_a_level_as_tables_write_it(path: Path, level: object, read: object) -> None:
+    written(path, {**A, "level": level})
+    if read == "fault":
+        with pytest.raises(DataError, match="expected an integer as level, or null"):
+            JsonlTask(path, fields={"level": "level"})
+    else:
+        (problem,) = JsonlTask(path, fields={"level": "level"}).problems()
+        assert problem.level == read
+        (problem,) = JsonlTask(path).problems()
+        assert problem.level == read
 
 
 @pytest.mark.parametrize(

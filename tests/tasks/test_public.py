@@ -163,6 +163,11 @@ def test_gsm8k_as_published(written: Callable[..., Path]) -> None:
     assert graded(task, first, *right, "The answer is 4.", "4,000 … no, \\boxed{400}") == [1] * 4 + [0, 0]
 
 
+def test_gsm8k_keeps_an_id_that_is_zero(written: Callable[..., Path]) -> None:
+    rows = [{"id": 0, "question": "?", "answer": "4"}, {"question": "?", "answer": "4"}]
+    assert [p.id for p in GSM8KTask(written(*rows)).problems()] == ["0", "gsm8k/1"]
+
+
 def test_an_answer_rule_and_examples_of_ones_own(written: Callable[..., Path]) -> None:
     path = written({"question": "How many?", "answer": "4"})
     rule: AnswerRule = NumberRule(r"= (\S+)")
@@ -192,7 +197,8 @@ def test_math_as_published(written: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("text", "box"),
     [(r"\boxed{a} then \boxed{\frac{1}{2}}.", r"\frac{1}{2}"), (r"\boxed{a} \boxed{open", "a"), ("none", None),
-     (r"\fbox{4}", "4"), (r"\boxed 7", "7"), (r"\boxed", None)],
+     (r"\fbox{4}", "4"), (r"\boxed 7", "7"), (r"\boxed", None), (r"\boxed{\left\{1,2\right.}", r"\left\{1,2\right."),
+     (r"\boxed{\}}", r"\}"), (r"\boxed{1} or \boxed{2}", "2")],
 )  # fmt: skip
 def test_the_last_box(text: str, box: str | None) -> None:
     assert last_box(text) == box
@@ -246,6 +252,20 @@ def test_mbpp_shows_as_many_tests_as_asked_for() -> None:
         MBPPTask(EXCERPTS / "mbpp.jsonl", shown=-1)
 
 
+def test_mbpp_tests_bring_what_the_solution_imports_and_ask_for_what_it_defines(
+    written: Callable[..., Path],
+) -> None:
+    code = "import sys, re\nimport math\nclass Node: pass\ndef size(x): return sys.getsizeof(x)"
+    setup = "root = Node()"
+    row = {"task_id": 1, "text": "?", "code": code, "test_setup_code": setup}
+    (problem,) = MBPPTask(
+        written({**row, "test_list": ["assert size(root) == sys.getsizeof(root)"]})
+    ).problems()
+    found = json.loads(problem.reference)
+    assert found["setup"] == "import sys, re\nroot = Node()"
+    assert (found["entry_points"], found["names"]) == (["size"], ["Node"])
+
+
 def test_a_grader_of_ones_own_and_what_it_is_given() -> None:
     seen: list[str] = []
 
@@ -258,6 +278,21 @@ def test_a_grader_of_ones_own_and_what_it_is_given() -> None:
     assert graded(task, problem, "x", "y") == [0.5, 0.5] and seen == [problem.id]
     assert task.hidden()[problem.id] == json.loads(problem.reference)
     assert set(task.hidden()[problem.id]) == {"tests", "setup", "entry_points"}
+
+
+def test_equal_programs_are_run_once() -> None:
+    seen: list[list[str]] = []
+
+    async def grader(problem: Problem, sequences: Any) -> list[float]:
+        seen.append([s.text for s in sequences])
+        return [float("2" in s.text) for s in sequences]
+
+    task = MBPPTask(EXCERPTS / "mbpp.jsonl", grader=grader)
+    first, second = list(task.problems())[:2]
+    texts = ["```python\nf = 1\n```", "So:\n```python\nf = 1\n```", "```python\nf = 2\n```", "", "no code"]
+    assert graded(task, first, *texts[:3]) == [0.0, 0.0, 1.0] and list(map(len, seen)) == [2]
+    assert graded(task, first, texts[2], texts[1]) == [1.0, 0.0] and len(seen) == 1
+    assert graded(task, second, texts[2]) == [1.0] and len(seen) == 2, "of another problem, it is run again"
 
 
 def test_programs_that_are_the_same_but_for_layout_vote_together() -> None:
@@ -289,11 +324,15 @@ FAULTS: list[tuple[Loader, dict[str, Any], str]] = [
     (GSM8KTask, {"question": "?"}, "there is no field 'answer'; it has question"),
     (GSM8KTask, {"question": " ", "answer": "4"}, "the question is empty"),
     (GSM8KTask, {"question": "?", "answer": "x #### "}, "the answer is empty; expected a number, or a solution"),
+    (GSM8KTask, {"question": "?", "answer": "It is 4 + 5 and so 9"},
+     "the answer .* is a text without '####'; expected a number"),
     (GSM8KTask, {"question": ["?"], "answer": "4"}, r"question is \['\?'\]; expected a text or a number"),
     (MathTask, {"problem": "?", "solution": "so 4"}, r"there is no answer, and no \\boxed"),
     (HumanEvalTask, {"task_id": "t", "prompt": "def f(", "entry_point": "f", "test": "x"}, "the prompt is no Python"),
     (HumanEvalTask, {"task_id": "t", "prompt": "def g():\n  'doc'", "entry_point": "f", "test": "x"},
      "the prompt defines no function 'f'"),
+    (HumanEvalTask, {"task_id": "t", "prompt": "def f():\n  'doc'", "entry_point": "f", "test": "assert f() is None"},
+     "the test .* defines no function 'check'"),
     (MBPPTask, {"text": "?", "task_id": 1, "test_list": []}, "test_list is empty"),
     (MBPPTask, {"text": "?", "task_id": 1, "test_list": "assert f()"}, "test_list is 'assert f.*a list of texts"),
     (CRUXEvalTask, {"id": "a", "code": "def g(x): pass", "input": "1", "output": "None"},

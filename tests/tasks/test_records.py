@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import json
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_parquet_values_that_json_does_not_know(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("data.csv", b"", "holds no problems; expected one a row"),
+        ("data.csv", b"", "holds no problems; expected .*one problem a row"),
         ("data.csv", b"id,question,answer\n", "holds no problems"),
         ("data.csv", b"id,question,answer\na,b\n", r"data.csv:1: a row of 2 cells under a head of 3"),
         ("data.csv", b'id,question,answer\na,"b\n', r"data.csv: line 2 is not CSV"),
@@ -96,6 +97,7 @@ def test_parquet_values_that_json_does_not_know(tmp_path: Path) -> None:
         ("data.csv", b"id,question,answer\na,,4\n", r"data.csv:1: the question is None; expected a text"),
         ("data.csv", b"id,question,answer\na,?,four\na,?,4\n", r"(?s):1: the reference 'four'.*:2: id 'a' is that of"),
         ("data.csv", b"id,qestion,answer\na,?,4\n", r":1: there is no field 'question', did you mean 'qestion'"),
+        ("data.csv", b"id,question,answer,answer\na,?,4,5\n", "the head has 'answer' more than once"),
         ("data.parquet", b"PAR1 no", "is not Parquet"),
         ("data.jsonl", b"{\n", r"data.jsonl:1: not JSON"),
         ("data.jsonl", b"[1]\n", r"data.jsonl:1: holds a list"),
@@ -107,6 +109,25 @@ def test_faulty_tables(name: str, content: bytes, message: str, tmp_path: Path) 
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         TableTask(path)
+
+
+def test_bytes_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    parquet.write_table(pa.Table.from_pylist([{"id": b"x", "question": "?", "answer": "4"}]), path)
+    with pytest.raises(DataError, match=r":1: the id is b'x'; expected a text or a number"):
+        TableTask(path)
+
+
+def test_a_revision_is_what_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def load_dataset(name: str, config: str | None, **how: Any) -> list[dict[str, Any]]:
+        asked.update(how, name=name, config=config)
+        return ROWS
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    assert len(list(records(Hub("a/b", "c", split="train", revision="abc")))) == 3
+    assert asked == {"name": "a/b", "config": "c", "split": "train", "revision": "abc"}
 
 
 @pytest.mark.parametrize("name", ["none.csv", "none.jsonl", "none.parquet"])

@@ -101,8 +101,7 @@ def test_a_process_model_reads_one_value_after_each_step() -> None:
     [
         ("a\nb\n", ["a\n", "b\n"]),
         ("a\nb", ["a\n", "b"]),
-        ("\n", ["\n"]),
-        ("a\n\nb", ["a\n", "\n", "b"]),
+        ("a\n\nb", ["a\n\n", "b"]),
         ("", []),
     ],
 )
@@ -254,7 +253,7 @@ def test_tags_come_from_the_models_config(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="names no step tag"):
         Tags.of(tmp_path)
-    entry = {"tag": "<s>", "positive": "Y", "negative": "N", "delimiter": ";", "more": 1}
+    entry = {"tag": "<s>", "positive": "Y", "negative": "N", "delimiter": ";"}
     (tmp_path / "config.json").write_text(json.dumps({"metagen": entry}))
     assert Tags.of(tmp_path) == Tags("<s>", "Y", "N", ";")
 
@@ -268,6 +267,16 @@ def test_engines_and_texts_that_do_not_fit_are_refused() -> None:
     long, short = run(model.score([Sequence(PROMPT, "x" * 6), Sequence(PROMPT, "x" * 5)], scope=scope))
     assert (long.value, long.verdict) == (None, "too long")
     assert short.value is not None
+
+
+@pytest.mark.parametrize("kind", [ProcessRewardModel, OutcomeRewardModel])
+@pytest.mark.parametrize("blank", ["", "\n", "  \n\t\n"])
+def test_what_is_blank_has_no_step_and_the_model_is_not_asked(
+    kind: type[ProcessRewardModel] | type[OutcomeRewardModel], blank: str
+) -> None:
+    engine = Table()
+    (score,) = run(kind(engine, Tags()).score([Sequence(PROMPT, blank)], scope=Scope.root("p")))
+    assert (score.value, score.steps, engine.evaluated) == (0.0, (), [])
 
 
 @pytest.mark.parametrize("kind", [ProcessRewardModel, OutcomeRewardModel])

@@ -22,6 +22,7 @@ from metagen.verifiers.code import plain
 from metagen.verifiers.code.agreement import output_classes
 from metagen.verifiers.code.outputs import public_inputs
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
+from metagen.verifiers.naming import name_of
 
 #: Runs a program and evaluates calls such as `f([3,1])`: a key for each, equal for equal values, None for no value.
 Execute = Callable[[str, Ordered[str]], Awaitable[Ordered[str | None]]]
@@ -58,7 +59,7 @@ class ProgramTask(Task):
 
     def __init__(
         self,
-        split: Literal["train", "validation", "test"] = "test",
+        split: Literal["train", "validation", "test"] = "validation",
         *,
         levels: Iterable[int] = LEVELS,
         per_level: int = 20,
@@ -190,7 +191,7 @@ class OutputsRule(AnswerRule):
 
     @property
     def fingerprint(self) -> str:
-        how = "interpreter" if self._execute is interpret else "executor"
+        how = "interpreter" if self._execute is interpret else name_of(self._execute)
         return digest("program outputs", PROGRAM.fingerprint, how).hex()
 
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:

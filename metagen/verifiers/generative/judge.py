@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
+from pathlib import Path
 
 from metagen.cost import FREE, Price
 from metagen.errors import BudgetExhausted, InputError, ScopeError, UnsupportedError
@@ -21,6 +23,7 @@ from metagen.verifiers.base import UNSCORED
 from metagen.verifiers.generative.labels import LabelReader, Reading
 from metagen.verifiers.generative.question import CORRECT, Question
 from metagen.verifiers.pace import paced
+from metagen.verifiers.published import special_tokens
 
 #: A task to try a question out with.
 TRIAL = Prompt("trial", text="?")
@@ -43,6 +46,21 @@ class Judge(ABC):
     def oracle(self) -> bool:
         """Whether a part knows the reference answer, as a critic may that is a strategy."""
         return any(getattr(part, "oracle", False) for part in vars(self).values())
+
+    def forged(self, text: str) -> bool:
+        """Whether a completion writes what is the judge's alone: its cue, or, in a chat, a control token.
+
+        Such a token would end the user's turn, and what follows would be the judge's own words.
+        """
+        return self.question.forged(text) or any(token in text for token in self._control)
+
+    @cached_property
+    def _control(self) -> tuple[str, ...]:
+        """Control tokens of the models that read the question as a chat."""
+        if not self.question.chat:
+            return ()
+        folders = {folder for part in vars(self).values() for folder in _folders(part)}
+        return tuple(sorted({token for folder in folders for token in special_tokens(folder)}))
 
     @property
     @abstractmethod
@@ -156,8 +174,9 @@ class CountingJudge(Judge):
     """Lets a generator write an answer that ends in the cue and a label, `samples` times, and takes the mean worth.
 
     For generators whose probabilities cannot be read: servers, functions, strategies. The last label that
-    follows the cue counts, or a label that is all there is; the rest is the critique. Samples without a label
-    count for nothing, and if none has one the verdict is `unparsable`.
+    follows the cue counts, or a label that is all there is; the rest is the critique. Upper and lower case are one,
+    unless two labels differ in nothing else; a number below zero is no label. Samples without a label count for
+    nothing, and if none has one the verdict is `unparsable`.
     """
 
     def __init__(self, generator: Generator, question: Question = CORRECT, *, samples: int = 1) -> None:
@@ -165,11 +184,14 @@ class CountingJudge(Judge):
             raise InputError(f"samples={samples!r}: expected how often the judge answers, at least 1")
         _independent(generator)
         self.question, self._generator, self._samples = question, generator, samples
-        self._by_name = {label.strip(): worth for label, worth in question.labels.items()}
-        names = "|".join(map(re.escape, sorted(self._by_name, key=len, reverse=True)))
-        cue = re.escape(question.cue.strip())
-        self._after = re.compile(rf"{cue}[\W_]*({names})(?![\w]|[.,]\d)") if cue else None
-        self._alone = re.compile(rf"[\W_]*({names})[\W_]*")
+        names = [label.strip() for label in question.labels]
+        folds = len({name.casefold() for name in names}) == len(names)
+        self._fold = str.casefold if folds else str
+        self._by_name = {self._fold(label.strip()): worth for label, worth in question.labels.items()}
+        cue, case = re.escape(question.cue.strip()), re.IGNORECASE if folds else re.NOFLAG
+        name = f"({'|'.join(map(_written, sorted(names, key=len, reverse=True)))})"
+        self._after = re.compile(rf"{cue}[\W_]*{name}(?![\w]|[.,]\d)", case) if cue else None
+        self._alone = re.compile(rf"[\W_]*{name}[\W_]*", case)
 
     @property
     def fingerprint(self) -> str:
@@ -203,8 +225,22 @@ class CountingJudge(Judge):
             found = alone[1]
         if found is None:
             return Score(None, verdict="unparsable")
-        worth = self._by_name[found]
+        worth = self._by_name[self._fold(found)]
         return Score(self.question.scaled(worth), raw=worth)
+
+
+def _folders(part: object) -> Iterator[Path]:
+    """The directories of the models that an engine, a generator or a strategy has."""
+    if isinstance(folder := getattr(part, "directory", None), Path):
+        yield folder
+    for inner in ("engine", "generator"):
+        if (below := getattr(part, inner, None)) is not None:
+            yield from _folders(below)
+
+
+def _written(name: str) -> str:
+    """The pattern of a label; a minus sign before a number makes another number of it."""
+    return (r"(?<![-−])" if name[0].isdigit() else "") + re.escape(name)
 
 
 async def _write(generator: Generator, prompt: Prompt, n: int, scope: Scope) -> list[Sequence]:

@@ -16,6 +16,8 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier
 from metagen.verifiers.generative.judge import Asked, Judge
+from metagen.verifiers.naming import name_of
+from metagen.verifiers.odds import logit, sigmoid
 from metagen.verifiers.utility.pairs import Pair, PairUtility
 
 Merge = Literal["mean", "log-odds"]
@@ -32,7 +34,8 @@ class PairwiseJudge:
     merge: `mean` takes ½ (p₁ + 1 − p₂), in which a bonus on the probability of the first place cancels;
     `log-odds` the mean of the two log-odds for a, in which a bonus on the log-odds cancels. Either way P(a, b)
     = 1 − P(b, a). Equal texts are ½ and not asked about. A text that writes what is the judge's alone (its cue,
-    control tokens of its chat) loses against one that does not, with the verdict `forged`. Raises InputError for a judge that is asked about single completions.
+    control tokens of its chat) loses against one that does not, with the verdict `forged`. Raises InputError for a
+    judge that is asked about single completions.
     """
 
     def __init__(self, judge: Judge, *, merge: Merge = "mean") -> None:
@@ -102,8 +105,8 @@ class PairwiseJudge:
         if self.merge == "mean":
             value = (forward.value + 1.0 - backward.value) / 2.0
         else:
-            value = 1.0 / (1.0 + math.exp((_log_odds(backward.value) - _log_odds(forward.value)) / 2.0))
-        raw = _log_odds(value) if 0.0 < value < 1.0 else None
+            value = sigmoid((logit(forward.value, EDGE) - logit(backward.value, EDGE)) / 2.0)
+        raw = logit(value, EDGE) if 0.0 < value < 1.0 else None
         return Score(value, raw=raw, feedback=forward.feedback)
 
 
@@ -153,14 +156,17 @@ class TournamentVerifier(Verifier):
         self.judge, self._meetings, self._strengths, self.name = judge, meetings, strengths, name
 
     @property
+    def relative(self) -> bool:
+        return True
+
+    @property
     def oracle(self) -> bool:
         """Whether the judge has a part that knows the reference answer."""
         return self.judge.oracle
 
     @property
     def fingerprint(self) -> str:
-        f = self._strengths
-        ranked = "" if f is None else f"{getattr(f, '__module__', '')}.{getattr(f, '__qualname__', repr(f))}"
+        ranked = "" if self._strengths is None else name_of(self._strengths)
         return digest("tournament", self.judge.fingerprint, str(self._meetings), ranked).hex()
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
@@ -195,7 +201,7 @@ class TournamentVerifier(Verifier):
         elif there.size:
             theta = self._strengths(wins[np.ix_(there, there)])
             for i, strength in zip(there, theta, strict=True):
-                scores[i] = Score(_sigmoid(float(strength)), raw=float(strength))
+                scores[i] = Score(sigmoid(float(strength)), raw=float(strength))
         return scores
 
 
@@ -223,12 +229,3 @@ def _other(score: Score) -> Score:
     if score.value is None:
         return score
     return replace(score, value=1.0 - score.value, raw=None if score.raw is None else -score.raw)
-
-
-def _log_odds(p: float) -> float:
-    p = min(1.0 - EDGE, max(EDGE, p))
-    return math.log(p) - math.log1p(-p)
-
-
-def _sigmoid(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))

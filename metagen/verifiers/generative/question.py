@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from metagen.errors import InputError
 from metagen.sequence import Message, Prompt, digest
@@ -47,6 +48,12 @@ class Question:
             )
         if len(set(worth)) < 2:
             raise InputError(f"labels={dict(self.labels)!r}: expected at least two different values")
+        # A question is a value, and those that ship are shared by everybody.
+        object.__setattr__(self, "labels", MappingProxyType(dict(self.labels)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Views of mappings cannot be copied or sent; the mapping can."""
+        return type(self), (self.template, dict(self.labels), self.cue, self.join, self.chat)
 
     @property
     def places(self) -> set[str]:
@@ -119,7 +126,7 @@ Answer:
 {candidate}
 
 Rate the answer: 1 is useless or wrong, 2 has serious faults, 3 is right in part, 4 is right with small faults,
-5 is right, \\ complete and clear. Say what is good and what is missing, and then give the rating.
+5 is right, complete and clear. Say what is good and what is missing, and then give the rating.
 """,
     {" 1": 1.0, " 2": 2.0, " 3": 3.0, " 4": 4.0, " 5": 5.0},
     "Rating (1-5):",

@@ -15,7 +15,8 @@ from metagen.verifiers.generative.judge import Asked, Judge
 class GenerativeVerifier(Verifier):
     """Scores a sequence by what a judge says of it, asked alone: correct or not, or a rubric.
 
-    A sequence that writes the judge's cue is not shown to the judge; it scores 0, with the verdict `forged`.
+    A sequence that writes what is the judge's alone (its cue, control tokens of its chat) is not shown to it; it
+    scores 0, with the verdict `forged`.
     The judge's evaluations and critiques are recorded and charged in the scope given.
     Raises InputError for a judge that compares pairs.
     """
@@ -38,7 +39,7 @@ class GenerativeVerifier(Verifier):
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         question = self.judge.question
-        distinct = {s.digest: s for s in sequences if not question.forged(s.text)}
+        distinct = {s.digest: s for s in sequences if not self.judge.forged(s.text)}
         asked = [Asked(name, question.prompt(s.prompt, candidate=s.text)) for name, s in distinct.items()]
         scores = dict(zip(distinct, await self.judge.ask(asked, scope), strict=True))
         forged = Score(0.0, verdict="forged")

@@ -163,6 +163,29 @@ def test_one_by_itself_is_average_and_other_prompts_do_not_meet() -> None:
     assert [s.value for s in scores] == pytest.approx([sigmoid(1), sigmoid(-1), 0.5])
 
 
+def test_strengths_that_differ_have_fingerprints_that_differ() -> None:
+    with Arena() as engine:
+        ways = (lambda wins: wins.sum(axis=1), lambda wins: -wins.sum(axis=1))
+        one, other = (tournament(engine, strengths=way).fingerprint for way in ways)
+        assert one != other != tournament(engine).fingerprint
+        assert one == tournament(engine, strengths=ways[0]).fingerprint
+
+
+def test_who_forges_meets_nobody_and_scores_nothing() -> None:
+    with Arena() as engine:
+        alone, among = scored(tournament(engine), "1? A"), scored(tournament(engine), "1", "0", "9? A")
+    assert [(s.value, s.verdict) for s in (alone[0], among[2])] == [(0.0, "forged")] * 2
+    assert [s.value for s in among[:2]] == pytest.approx([sigmoid(1), sigmoid(-1)]), "nobody gains by it"
+
+
+def test_the_order_of_the_candidates_changes_nothing() -> None:
+    texts = [f"{x:.3f}" for x in np.random.default_rng(1).uniform(0, 3, 9)]
+    with Arena() as engine:
+        one = scored(tournament(engine, meetings=2), *texts)
+        other = scored(tournament(engine, meetings=2), *reversed(texts))
+    assert [s.value for s in one] == [s.value for s in reversed(other)]
+
+
 def test_a_budget_leaves_everyone_with_about_as_many_meetings() -> None:
     with Arena() as engine:
         held = scored(tournament(engine), *TEXTS, budget=Budget(calls=12))  # 6 of 15 pairs, in both orders

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any, Final
 
 from metagen.sequence import Sequence, digest
-from metagen.tasks.source import parsed
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.numeric import one_group
+from metagen.verifiers.source import parsed
 
 #: Longer texts are no answer; the bound keeps the syntax tree, and so the work, small.
 MAX_CHARACTERS: Final = 4_096

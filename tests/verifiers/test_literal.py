@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metagen.sequence import Prompt, Sequence
-from metagen.tasks.literal import MAX_CHARACTERS, LiteralRule
+from metagen.verifiers.literal import MAX_CHARACTERS, LiteralRule
 
 RULE = LiteralRule(r"^Answer: (.*)$")
 CALLS = LiteralRule(r"^Answer: (.*)$", arguments=True)

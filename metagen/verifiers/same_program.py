@@ -1,0 +1,42 @@
+"""Answers that are programs: the same if they are written the same."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence as Ordered
+
+from metagen.sequence import Sequence, digest
+from metagen.verifiers.base import Answer, AnswerRule
+from metagen.verifiers.code.program import ProgramRule
+from metagen.verifiers.source import parsed
+
+#: A longer program has no key; its syntax tree would be large.
+MAX_PROGRAM = 50_000
+
+
+class SameProgram(AnswerRule):
+    """The key of a program is its syntax tree: layout and comments make no difference. `unparsable` if it has none."""
+
+    def __init__(self, program: ProgramRule) -> None:
+        self._program = program
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("same program", self._program.fingerprint).hex()
+
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        return [await self._answer(self._program.read(sequence)) for sequence in sequences]
+
+    async def key(self, answer: str) -> str | None:
+        if len(answer) > MAX_PROGRAM:
+            return None
+        try:
+            return digest(ast.dump(parsed(answer))).hex()
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            return None
+
+    async def _answer(self, program: str | None) -> Answer:
+        if program is None:
+            return Answer(verdict="missing")
+        key = await self.key(program)
+        return Answer(program, key, None if key is not None else "unparsable")
