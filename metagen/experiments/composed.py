@@ -18,6 +18,7 @@ from metagen.strategies.parallel import MBR, BestOfN
 from metagen.strategies.refine.ask import REVISE, Ask, FollowUp
 from metagen.strategies.refine.feedback import Silence
 from metagen.strategies.refine.refinement import Refinement
+from metagen.strategies.tree.treefinement import Treefinement
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, TournamentVerifier
 from metagen.verifiers.recorded import RecordedVerifier
@@ -89,6 +90,27 @@ def refinement(
         accept=accept, memory=memory, ask=_ask(ask), answer=answer,
     )  # fmt: skip
     return BestOfN(chain, n, verifier=RecordedVerifier(verifier.name), answer=answer)
+
+
+def treefinement(
+    generator: Generator,
+    n: int,
+    *,
+    verifier: Verifier,
+    corrector: Generator | None = None,
+    feedback: Verifier | None = None,
+    silent: bool = False,
+    ask: AskSpec | None = None,
+    m: int = 1,
+    answer: AnswerRule | None = None,
+    **options: Any,
+) -> Treefinement:
+    """A tree of revisions; at a small n of a grid, m is no more than that."""
+    told = Silence() if silent else feedback
+    return Treefinement(
+        generator, n, verifier=verifier, corrector=corrector, feedback=told, ask=_ask(ask), m=min(m, n),
+        answer=answer, **options,
+    )  # fmt: skip
 
 
 def _ask(spec: AskSpec | None) -> Ask:

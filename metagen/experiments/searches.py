@@ -10,8 +10,13 @@ from metagen.generators.base import Generator
 from metagen.sequence import Step, Tokens
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.best_first import BestFirst
+from metagen.strategies.tree.blockwise import Blockwise
 from metagen.strategies.tree.depth_first import DepthFirst
 from metagen.strategies.tree.dvts import DVTS
+from metagen.strategies.tree.gibbs import ParticleGibbs
+from metagen.strategies.tree.lookahead import Lookahead
+from metagen.strategies.tree.mcts import MCTS
+from metagen.strategies.tree.particles import ParticleFilter
 from metagen.strategies.tree.rebase import AsyncRebase, Rebase
 from metagen.strategies.tree.search import TreeSearch
 from metagen.verifiers.base import AnswerRule, Verifier
@@ -52,6 +57,41 @@ def _fitted(rule: Make) -> Make:
     return make
 
 
+def mcts(
+    generator: Generator,
+    n: int,
+    *,
+    step: StepSpec,
+    delimiter: str,
+    verifier: Verifier | None = None,
+    outcome: Verifier | None = None,
+    answer: AnswerRule | None = None,
+    **options: Any,
+) -> MCTS:
+    """Values come from steps, from rollouts, or from both."""
+    steps = until(step, delimiter)
+    return MCTS(generator, n, verifier=verifier, outcome=outcome, answer=answer, until=steps, **options)
+
+
+def blockwise(
+    generator: Generator,
+    n: int,
+    *,
+    verifier: Verifier,
+    step: StepSpec,
+    delimiter: str,
+    answer: AnswerRule | None = None,
+) -> Blockwise:
+    """Blocks are steps of the task, or so many tokens."""
+    return Blockwise(generator, n, verifier=verifier, block=until(step, delimiter), answer=answer)
+
+
+def _ahead(generator: Generator, n: int, *, m: int, greedy: bool, **options: Any) -> TreeSearch:
+    rollout = generator.replace(temperature=0.0) if greedy else None
+    return Lookahead(generator, n, m=min(m, n), rollout=rollout, **options)
+
+
 rebase, async_rebase = _search(Rebase), _search(AsyncRebase)
 beam, dvts = _search(_fitted(BeamSearch)), _search(_fitted(DVTS))
 best_first, depth_first = _search(BestFirst), _search(DepthFirst)
+particles, gibbs, lookahead = _search(ParticleFilter), _search(ParticleGibbs), _search(_ahead)

@@ -28,10 +28,16 @@ from metagen.strategies.refine.self_refine import SelfRefine
 from metagen.strategies.rejection import RejectionSampling
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.best_first import BestFirst
+from metagen.strategies.tree.blockwise import Blockwise
 from metagen.strategies.tree.depth_first import DepthFirst
 from metagen.strategies.tree.dvts import DVTS
+from metagen.strategies.tree.gibbs import ParticleGibbs
+from metagen.strategies.tree.lookahead import Lookahead
+from metagen.strategies.tree.mcts import MCTS
+from metagen.strategies.tree.particles import ParticleFilter
 from metagen.strategies.tree.rebase import AsyncRebase, Rebase
 from metagen.strategies.tree.search import TreeSearch
+from metagen.strategies.tree.treefinement import Treefinement
 from metagen.strategies.universal import UniversalSelfConsistency
 from metagen.tasks.programs.verifier import corrector_prompt
 from metagen.verifiers.recorded import RecordedVerifier
@@ -151,6 +157,10 @@ def test_adaptive_strategies_stop_and_are_reported(file: Path, tmp_path: Path, s
         ("{kind: dvts, verifier: prm, m: 2, step: {max_tokens: 20}}", DVTS),
         ("{kind: best_first, verifier: prm, m: 2, in_flight: 2, expansions: 8}", BestFirst),
         ("{kind: depth_first, verifier: prm, m: 2, step: {tokens: 12}}", DepthFirst),
+        ("{kind: mcts, verifier: prm, width: 2, rollouts: 1}", MCTS),
+        ("{kind: particles, verifier: prm, target: final}", ParticleFilter),
+        ("{kind: gibbs, verifier: prm, iterations: 2}", ParticleGibbs),
+        ("{kind: lookahead, verifier: prm, m: 2, greedy: true}", Lookahead),
     ],
 )
 def test_searches_take_the_steps_of_the_task(file: Path, tmp_path: Path, spec: str, kind: type) -> None:
@@ -163,6 +173,21 @@ def test_searches_take_the_steps_of_the_task(file: Path, tmp_path: Path, spec: s
     asked = [word for one in sets for word in ("--set", one)]
     result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
     assert result.exit_code == 0, result.output
+
+
+def test_blocks_and_programs_are_searched_too(file: Path) -> None:
+    block = made(
+        file, "strategies.best={kind: blockwise, verifier: prm, step: {tokens: 8}}", "grid.strategies=[best]"
+    )
+    (first, _) = block.values()
+    assert isinstance(first, Blockwise)
+    spec = (
+        "{kind: treefinement, verifier: prm, corrector: judge, silent: true, select: best-first, n: 4, m: 2}"
+    )
+    (found,) = made(file, f"strategies.best={spec}", "grid.strategies=[best]").values()
+    assert isinstance(found, Treefinement)
+    with pytest.raises(ConfigError, match="nothing values a node"):
+        schema.load(file, sets=["strategies.best={kind: mcts}"])
 
 
 def test_completions_are_held_to_a_grammar(file: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from metagen.experiments.specs.strategies import (
     AdaptiveConsistencySpec,
     BeamSpec,
     BestFirstSpec,
+    BlockwiseSpec,
     BordaSpec,
     BudgetForcingSpec,
     ChainOfThoughtSpec,
@@ -37,11 +38,15 @@ from metagen.experiments.specs.strategies import (
     DepthFirstSpec,
     DirectSpec,
     EarlyStoppingSpec,
+    GibbsSpec,
     KnockOutSpec,
     LeastToMostSpec,
     LengthControlSpec,
+    LookaheadSpec,
     MBRSpec,
+    MCTSSpec,
     MixtureSpec,
+    ParticlesSpec,
     PlainStrategySpec,
     PluginStrategySpec,
     RebaseSpec,
@@ -52,6 +57,7 @@ from metagen.experiments.specs.strategies import (
     SelfRefineSpec,
     SoftBestSpec,
     SystemTwoAttentionSpec,
+    TreefinementSpec,
     UniversalSpec,
     UntilSureSpec,
     VoteSpec,
@@ -155,6 +161,12 @@ AnyStrategySpec = Annotated[
     | Annotated[BeamSpec, Tag("dvts")]
     | Annotated[BestFirstSpec, Tag("best_first")]
     | Annotated[DepthFirstSpec, Tag("depth_first")]
+    | Annotated[MCTSSpec, Tag("mcts")]
+    | Annotated[ParticlesSpec, Tag("particles")]
+    | Annotated[GibbsSpec, Tag("gibbs")]
+    | Annotated[BlockwiseSpec, Tag("blockwise")]
+    | Annotated[LookaheadSpec, Tag("lookahead")]
+    | Annotated[TreefinementSpec, Tag("treefinement")]
     | Annotated[PluginStrategySpec, Tag("plugin")],
     Discriminator(_kind("strategies")),
 ]

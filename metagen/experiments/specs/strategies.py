@@ -351,6 +351,77 @@ class DepthFirstSpec(SearchSpec):
     expansions: Count | None = None
 
 
+class MCTSSpec(ParallelSpec):
+    """Monte Carlo tree search. n: expansions, of `width` draws each. outcome: scores what has finished."""
+
+    uses = naming(over="strategies", verifier="verifiers", outcome="verifiers")
+    kind: Literal["mcts"]
+    verifier: VerifierName | None = None
+    outcome: VerifierName | None = None
+    width: Count = 4
+    rollouts: Amount = 0
+    mix: Share = 0.5
+    exploration: Quantity = 1.25
+    prior: Literal["uniform", "logprob"] = "uniform"
+    in_flight: Count = 4
+    step: StepSpec = StepSpec()
+    max_depth: Count = 25
+
+    @model_validator(mode="after")
+    def _some_value(self) -> Self:
+        if self.verifier is None and not (self.rollouts and self.outcome):
+            raise ValueError("nothing values a node; give a verifier of steps, or rollouts and an outcome")
+        return self
+
+
+class ParticlesSpec(SearchSpec):
+    """A particle filter over steps."""
+
+    kind: Literal["particles"]
+    temperature: Positive = 1.0
+    target: Literal["steps", "final"] = "steps"
+    resampling: Literal["multinomial", "systematic"] = "multinomial"
+
+
+class GibbsSpec(SearchSpec):
+    """Particle filters that keep a reference. n: particles, at least 2."""
+
+    kind: Literal["gibbs"]
+    iterations: Count = 2
+    temperature: Positive = 1.0
+    target: Literal["steps", "final"] = "steps"
+
+
+class BlockwiseSpec(ScoredSpec):
+    """The best of n blocks, then the best of n that go on from it. A block is a step of the task by default."""
+
+    kind: Literal["blockwise"]
+    step: StepSpec = StepSpec()
+
+
+class LookaheadSpec(SearchSpec):
+    """Beams, by what a few steps more are worth. greedy: these steps are decoded greedily."""
+
+    kind: Literal["lookahead"]
+    m: Count = 4
+    ahead: Amount = 1
+    greedy: Switch = False
+
+
+class TreefinementSpec(RefiningSpec):
+    """A tree of whole programs and their revisions."""
+
+    uses = naming(over="strategies", corrector="generators", verifier="verifiers", feedback="verifiers")
+    kind: Literal["treefinement"]
+    verifier: VerifierName
+    corrector: GeneratorName | None = None
+    feedback: VerifierName | None = None
+    silent: Switch = False
+    select: Literal["rebase", "best-first"] = "rebase"
+    temperature: Positive = 0.2
+    m: Count = 1
+
+
 class PluginStrategySpec(PluginSpec):
     """A strategy of another package."""
 

@@ -18,7 +18,6 @@ from metagen.sequence import Message, Prompt, Score, Sequence, Step, Tokens, Unt
 from metagen.strategies.aggregators import Aggregator, Best, Majority, Weighted
 from metagen.strategies.base import Strategy, wait
 from metagen.strategies.candidates import Candidate, offered
-from metagen.strategies.parallel import share_of
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.split import Split, Steps
@@ -127,7 +126,7 @@ class TreeSearch(Strategy):
         tree = Tree(prefix)
         # What comes after the search, a judge of the leaves and an aggregator that calls models, has its part too.
         parts = 1 + (self._judge is not None) + self.aggregator.spends
-        share = share_of(scope.left(), parts) if parts > 1 else None
+        share = scope.left().share(parts)[0] if parts > 1 else None
         growth = Growth(
             tree,
             scope.child("node", budget=share),

@@ -1,0 +1,122 @@
+"""Blockwise controlled decoding: the best of n blocks, then the best of n that go on from it.
+
+Mudgal et al. 2024, Controlled decoding from language models, arXiv:2310.17022.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import count
+
+from metagen.errors import BudgetExhausted, InputError, MetagenError, UnsupportedError
+from metagen.generators.base import Generator, is_count
+from metagen.scope import Scope
+from metagen.sequence import Sequence, Step, Tokens, Until, digest
+from metagen.strategies.aggregate import best_of
+from metagen.strategies.base import Strategy
+from metagen.strategies.candidates import Candidate, judged
+from metagen.verifiers.base import AnswerRule, Verifier
+
+
+class Blockwise(Strategy):
+    """Draws n blocks that continue the prefix, commits to the one with the highest value, and goes on from there:
+
+        z* = argmax_{z_1 … z_n ~ p(· | x, y)} v(x, y z),  y ← y z*,  until y ends.
+
+    block: Tokens(m), an integer m for the same, or Step(delimiter); None is the whole sequence at once, which is
+    best-of-n: the same samples, the same choice. n = 1 is plain sampling. verifier: scores prefixes (a process reward
+    model, a value model). Each block is streamed in the moment in which it is committed to.
+
+    Each block moves the policy away from the generator by at most log n − (n − 1)/n nats: see `kl_bound`.
+
+    Of a block's candidates, one that was cut (by the generator's `max_tokens`, or a step by its length), or that ended
+    without a readable answer, loses to any other. When a budget ends, the best of the candidates at hand is returned,
+    or what was committed to: never something that was not streamed.
+
+    Raises InputError for n or a block < 1; UnsupportedError for a generator that cannot stop at a block and go on, or
+    whose draws are joint.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        verifier: Verifier,
+        block: Until | int = None,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        name = type(self).__name__
+        if not is_count(n, 1):
+            raise InputError(f"{name}: n={n!r}; expected the number of candidates for a block, at least 1")
+        if not generator.independent:
+            raise UnsupportedError(f"{name} pools independent draws; {generator!r} draws jointly")
+        if block is not None and not (generator.accepts_until and generator.accepts_prefix):
+            raise UnsupportedError(
+                f"{name}: {generator!r} cannot stop after block={block!r} and go on from there; give a generator that "
+                "can, or block=None for whole sequences"
+            )
+        self.generator, self.n, self.verifier, self.answer = generator, n, verifier, answer
+        self.block: Step | Tokens | None = Tokens(block) if isinstance(block, int) else block
+        self.accepts_prefix = generator.accepts_prefix
+
+    @property
+    def fingerprint(self) -> str:
+        parts = [part.fingerprint if part else "" for part in (self.generator, self.verifier, self.answer)]
+        return digest("blockwise", str(self.n), repr(self.block), *parts).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        for number in count():
+            # The first block's candidates stand where those of parallel strategies do.
+            place = scope.child(f"block/{number}") if number else scope
+            try:
+                chosen = self._best(await self._drawn(prefix, place, scope), prefix)
+            except BudgetExhausted:
+                return replace(prefix, exhausted=True)
+            scope.emit(chosen)
+            if chosen.finish is not None or chosen.exhausted:
+                return chosen
+            if (chosen.text, chosen.tokens) == (prefix.text, prefix.tokens):
+                raise MetagenError(
+                    f"{type(self).__name__}: {self.generator!r} wrote nothing for block {number} after "
+                    f"{prefix.text[-40:]!r}, and did not end; a generator's block has at least one token"
+                )
+            prefix = chosen
+        raise AssertionError("blocks are counted without end")
+
+    async def _drawn(self, prefix: Sequence, place: Scope, scope: Scope) -> list[Candidate]:
+        """The candidates of one block, scored; if scores are refused, as they are, and marked as exhausted."""
+        drawn = await self.generator.generate(prefix, n=self.n, until=self.block, scope=place.child("sample"))
+        try:
+            return await judged(
+                drawn, scope, answer=self.answer, verifier=self.verifier, scoring=place.child("score")
+            )
+        except BudgetExhausted:
+            answers = await self.answer.read(drawn) if self.answer else [None] * len(drawn)
+            return [Candidate(replace(s, exhausted=True), a) for s, a in zip(drawn, answers, strict=True)]
+
+    def _best(self, candidates: list[Candidate], prefix: Sequence) -> Sequence:
+        """The highest value, by the rule of best-of-n among those that may go on or have ended well."""
+        pool = [c for c in candidates if c.eligible or _goes_on(c.sequence)] or candidates
+        salt = prefix.prompt.digest.hex()
+        chosen = pool[best_of([c.value for c in pool], [c.sequence.text for c in pool], salt).index]
+        return chosen.sequence.scored(self.verifier.name, chosen.score) if chosen.score else chosen.sequence
+
+
+def _goes_on(sequence: Sequence) -> bool:
+    """Whether it can be continued, and does not break off within a step."""
+    return sequence.finish is None and not sequence.cut
+
+
+def kl_bound(n: int, blocks: float = 1.0) -> float:
+    """KL(π ‖ p) ≤ E[blocks] · (log n − (n − 1)/n), in nats: how far the best of n of each block is from the generator.
+
+    blocks: their expected number. An upper bound; for one block it is that of best-of-n (Mudgal et al. 2024).
+    Raises InputError for n < 1 or blocks < 0.
+    """
+    if n < 1 or blocks < 0:
+        raise InputError(
+            f"kl_bound(n={n!r}, blocks={blocks!r}): expected n ≥ 1 candidates and a number of blocks ≥ 0"
+        )
+    return blocks * (math.log(n) - (n - 1) / n)

@@ -1,0 +1,128 @@
+"""Lookahead search: beam search in which a step is worth what is found some steps further on.
+
+Snell et al. 2025, Scaling LLM test-time compute optimally, arXiv:2408.03314, section 5.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator, is_count
+from metagen.strategies.aggregators import Aggregator
+from metagen.strategies.tree.beam import BeamSearch
+from metagen.strategies.tree.growth import Growth, Wanted
+from metagen.strategies.tree.node import Node
+from metagen.strategies.tree.search import MAX_DEPTH, STEP, _check_generator
+from metagen.strategies.tree.split import Steps
+from metagen.verifiers.base import AnswerRule, Verifier
+
+
+class Lookahead(BeamSearch):
+    """n candidates a level, of which the best n/m are kept: by the value of what lies `ahead` steps below them.
+
+    Below each candidate one continuation of `ahead` steps is written, or as far as the sequence goes, and the value of
+    its last step is the candidate's. Nothing of it is thrown away: where a candidate is kept, the first step of its
+    continuation is the first of its m children, and the rest of it is there for that child; a continuation that has
+    come to its end is a finished leaf, and counts as such. So a level after the first costs (n − n/m)(1 + ahead) + n/m
+    steps in place of n(1 + ahead).
+
+    ahead: 0 is beam search. rollout: writes the continuations; the generator itself by default, its greedy version
+    (`generator.replace(temperature=0.0)`) in the paper. Raises InputError for ahead < 0, and as `BeamSearch` does.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int = 16,
+        *,
+        verifier: Verifier,
+        m: int = 4,
+        ahead: int = 1,
+        rollout: Generator | None = None,
+        until: Steps = STEP,
+        answer: AnswerRule | None = None,
+        aggregator: Aggregator | None = None,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        name = type(self).__name__
+        if not is_count(ahead, 0):
+            raise InputError(f"{name}: ahead={ahead!r}; expected a number of steps, at least 0")
+        super().__init__(
+            generator, n, verifier=verifier, m=m, until=until, answer=answer, aggregator=aggregator,
+            max_depth=max_depth,
+        )  # fmt: skip
+        if rollout is not None:
+            _check_generator(name, rollout, until)
+        self.ahead, self.rollout = ahead, rollout
+
+    def options(self) -> str:
+        rollout = self.rollout.fingerprint if self.rollout else ""
+        return f"{super().options()} {self.ahead} {rollout}"
+
+    async def explore(self, growth: Growth) -> None:
+        tree, ahead = growth.tree, self._ahead(growth)
+        kept, wanted = [tree.root], [(tree.root, self.n)]
+        while kept and sum(leaf.multiplicity for leaf in tree.finished()) < self.n:
+            await growth.level((node, n) for node, n in wanted if n)
+            nodes = [child for node in kept for child in node.children if self._goes_on(child)]
+            await self._look(ahead, nodes)
+            ranked = sorted(nodes, key=lambda node: (-self._worth(node), node.position))
+            kept, others = ranked[: self.n // self.m], ranked[self.n // self.m :]
+            for node in others:
+                for one in self._chain(node):
+                    one.prune()
+            wanted = [(node, self.m - node.asked) for node in kept]
+
+    def _ahead(self, growth: Growth) -> Growth:
+        """Growth of continuations: the search's own, where its generator writes them."""
+        if self.rollout is None:
+            return growth
+        return Growth(
+            growth.tree,
+            growth.scope.child("ahead"),
+            generator=self.rollout,
+            verifier=self.verifier,
+            until=self.until,
+            max_depth=self.max_depth,
+        )
+
+    async def _look(self, growth: Growth, nodes: Iterable[Node]) -> None:
+        """Write each node's continuation to its length; none waits for another."""
+        lanes: dict[Node, int] = {}
+        left: dict[Node, int] = {}
+        tips: deque[Node] = deque()
+
+        def add(tip: Node, lane: int, steps: int) -> None:
+            if steps > 0 and self._goes_on(tip):
+                lanes[tip], left[tip] = lane, steps
+                tips.append(tip)
+
+        def choose() -> Wanted | None:
+            return (tips.popleft(), 1) if tips else None
+
+        def applied(node: Node, children: list[Node]) -> None:
+            for child in children:
+                add(child, lanes[node], left[node] - 1)
+
+        for lane, node in enumerate(nodes):
+            *above, tip = self._chain(node)
+            add(tip, lane, self.ahead - len(above))
+        await growth.steady(math.inf, choose, applied, lanes.__getitem__)
+
+    def _goes_on(self, node: Node) -> bool:
+        return not node.finished and node.depth < self.max_depth
+
+    def _chain(self, node: Node) -> list[Node]:
+        """A node and the continuation below it, which is made of first draws."""
+        chain = [node]
+        while len(chain) <= self.ahead and 0 in chain[-1].draws:
+            chain.append(chain[-1].draws[0])
+        return chain
+
+    def _worth(self, node: Node) -> float:
+        """The value at the end of the continuation; below all others where nothing was scored."""
+        value = self._chain(node)[-1].value
+        return -1.0 if value is None else value

@@ -1,0 +1,285 @@
+"""Monte-Carlo tree search over steps: PUCT, with values from a process verifier, from rollouts, or from both.
+
+PUCT and its priors are those of Silver et al. 2017, Mastering the game of Go without human knowledge (Methods, Select);
+the mix of values and rollouts is that of Silver et al. 2016.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.generators.base import Generator, is_count
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence
+from metagen.strategies.aggregators import Aggregator, Best, Weighted
+from metagen.strategies.tree.growth import Growth, Wanted
+from metagen.strategies.tree.node import Node, Tree, merged
+from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
+from metagen.strategies.tree.split import Steps
+from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
+
+Prior = Literal["uniform", "logprob"]
+
+
+class MCTS(TreeSearch):
+    """n simulations: select a leaf, draw `width` children, value them, back the values up.
+
+    Selected is, from the root down, the child c of s with the highest
+
+        Q(c) + exploration · P(c) · √N(s) / (1 + N(c)),
+
+    among those that lead to a node which can be extended. N counts the draws that were valued at a node and below, Q is
+    their mean value. What has finished was valued when it came, and is not visited again.
+
+    verifier: values unfinished sequences. rollouts: completions by which each is valued too, or, without a verifier,
+    only: their mean score by `outcome`, where one that is cut counts 0. mix: λ of (1 − λ) · verifier + λ · rollouts.
+    outcome: scores what has finished; the verifier by default. Rollouts are finished leaves like any other.
+    prior: P is each draw's equal share (`uniform`: the children are draws of the generator already), or
+    proportional to the probability of the step (`logprob`), which needs a generator that reports it.
+    in_flight: leaves extended side by side. A leaf under way counts as visits that brought nothing (virtual loss), and
+    results are applied in the order of selection, so that the tree does not depend on who is fast.
+
+    If nothing has finished after n simulations, the most visited path is written to its end. See `TreeSearch` for the
+    rest.
+    Raises InputError for numbers < 1 or out of range, and where nothing would value a sequence; UnsupportedError for a
+    verifier that scores candidates relative to each other.
+    """
+
+    needs_scores = False
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int = 16,
+        *,
+        verifier: Verifier | None = None,
+        width: int = 4,
+        rollouts: int = 0,
+        outcome: Verifier | None = None,
+        mix: float = 0.5,
+        exploration: float = 1.25,
+        prior: Prior = "uniform",
+        in_flight: int = 4,
+        until: Steps = STEP,
+        answer: AnswerRule | None = None,
+        aggregator: Aggregator | None = None,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        name = type(self).__name__
+        at_least_one(name, n=n, width=width, in_flight=in_flight)
+        if not is_count(rollouts, 0):
+            raise InputError(f"{name}: rollouts={rollouts!r}; expected a number of completions, at least 0")
+        if not 0.0 <= mix <= 1.0:
+            raise InputError(f"{name}: mix={mix!r}; expected the rollouts' share of a value, from 0 to 1")
+        if not 0.0 <= exploration < math.inf:
+            raise InputError(f"{name}: exploration={exploration!r}; expected a number ≥ 0, such as 1.25")
+        if prior not in get_args(Prior):
+            raise InputError(f"{name}: prior={prior!r}; expected one of {', '.join(get_args(Prior))}")
+        judge = outcome or verifier
+        if judge is None or (verifier is None and not rollouts):
+            raise InputError(
+                f"{name}: nothing values a sequence; give a verifier of steps, or rollouts= with outcome="
+            )
+        if judge.relative:
+            raise UnsupportedError(
+                f"{name}: {judge.name!r} scores candidates relative to each other, and values are compared "
+                "over the tree; give a verifier that scores each by itself"
+            )
+        if aggregator is None:
+            aggregator = Weighted(judge, answer) if answer is not None else Best(judge)
+        super().__init__(
+            generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
+        )
+        self.n, self.width, self.rollouts, self.in_flight = n, width, rollouts, in_flight
+        self.mix, self.exploration, self.prior = mix, exploration, prior
+        #: Values what goes on; `verifier` scores what has finished.
+        self.process, self.verifier = verifier, judge
+
+    def options(self) -> str:
+        numbers = f"{self.n} {self.width} {self.rollouts} {self.in_flight}"
+        process = self.process.fingerprint if self.process else ""
+        return f"{numbers} {float(self.mix)!r} {float(self.exploration)!r} {self.prior} {process}"
+
+    async def explore(self, growth: Growth) -> None:
+        tree = growth.tree
+        growth = self._growth(tree, growth.scope)
+        pending: set[Node] = set()
+        left = self.n
+
+        def choose() -> Wanted | None:
+            nonlocal left
+            leaf = self._selected(tree, pending) if left else None
+            if leaf is None:
+                return None
+            left -= 1
+            pending.add(leaf)
+            for node in leaf.path():
+                node.visits += self.width
+            return leaf, self.width
+
+        def applied(leaf: Node, children: list[Node]) -> None:
+            pending.discard(leaf)
+            for node in leaf.path():
+                node.visits -= self.width
+            for child in children:
+                value = 0.0 if child.sequence.finish == "length" else child.value or 0.0
+                for node in child.path():
+                    node.visits += 1
+                    node.worth += value
+            for child in dict.fromkeys(children):
+                _settle(tree, child)
+
+        await growth.steady(self.in_flight, choose, applied)
+        if not tree.finished():
+            rest = self._growth(tree, growth.scope.child("rest"), max_depth=1)
+            await rest.expand(_most_visited(tree.root), self.width)
+
+    def _growth(self, tree: Tree, scope: Scope, *, max_depth: int | None = None) -> Growth:
+        """Growth whose children are valued; below max_depth they are written to their ends."""
+        simple = self.process is self.verifier and not self.rollouts
+        return Growth(
+            tree,
+            scope,
+            generator=self.generator,
+            verifier=self.verifier if simple else _Values(self),
+            until=self.until,
+            max_depth=max_depth or self.max_depth,
+        )
+
+    def _selected(self, tree: Tree, pending: set[Node]) -> Node | None:
+        """The leaf that PUCT leads to; None while there is none that can be extended."""
+        able = [node for node in tree.frontier() if node not in pending and node.depth < self.max_depth]
+        live = {above for node in able for above in node.path()}
+        node = tree.root
+        while inside := [child for child in node.children if child in live]:
+            priors = self._priors(node)
+            # Of equals the first drawn.
+            node = max(inside, key=lambda child: self._puct(child, priors[child]))
+        return node if node in live else None
+
+    def _puct(self, child: Node, prior: float) -> float:
+        above = child.parent.visits if child.parent else 0
+        return child.worth / child.visits + self.exploration * prior * math.sqrt(above) / (1 + child.visits)
+
+    def _priors(self, node: Node) -> dict[Node, float]:
+        """P of the children that selection has drawn; rollouts are not among them."""
+        children = [child for child in node.children if child.visits]
+        weights = [float(child.multiplicity) for child in children]
+        if self.prior == "logprob":
+            logprobs = [self._logprob(child) for child in children]
+            weights = [math.exp(x - max(logprobs)) for x in logprobs]
+        total = math.fsum(weights)
+        return {child: w / total for child, w in zip(children, weights, strict=True)}
+
+    def _logprob(self, child: Node) -> float:
+        """Of the whole sequence: siblings share what comes before their step."""
+        if child.sequence.logprob is None:
+            raise InputError(
+                f"{type(self).__name__}: prior='logprob' needs the generator's log-probabilities, and "
+                f"{self.generator!r} reports none; give prior='uniform'"
+            )
+        return child.sequence.logprob
+
+
+@dataclass(frozen=True, slots=True)
+class _Valued(Score):
+    """A value with the rollouts that it was made of, and their scores."""
+
+    ended: tuple[tuple[Sequence, Score], ...] = ()
+
+
+class _Values(Verifier):
+    """The values of one search's nodes. What a budget leaves out is unscored; nothing that was drawn is lost."""
+
+    def __init__(self, search: MCTS) -> None:
+        assert search.verifier is not None
+        self.generator, self.process, self.outcome = search.generator, search.process, search.verifier
+        self.rollouts, self.mix, self._fingerprint = search.rollouts, search.mix, search.fingerprint
+        self._turn = asyncio.Lock()
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        if not scope.left():
+            return await self._score(sequences, scope)
+        # Of a limit that all of it draws on, each gets what the one before has left: not what comes first.
+        async with self._turn:
+            return await self._score(sequences, scope)
+
+    async def _score(self, sequences: Ordered[Sequence], scope: Scope) -> list[Score]:
+        going = [s for s in sequences if s.finish is None]
+        gone = [s for s in sequences if s.finish is not None]
+        scores = dict(
+            zip(map(merged, gone), await _scores(self.outcome, gone, scope.child("outcome")), strict=True)
+        )
+        values: list[Score | None] = [None] * len(going)
+        if self.process is not None:
+            values = [*await _scores(self.process, going, scope)]
+        rollouts: list[tuple[tuple[Sequence, Score], ...]] = [()] * len(going)
+        if self.rollouts:
+            rollouts = await self._rolled_out(going, scope.child("rollout"))
+        for sequence, value, ended in zip(going, values, rollouts, strict=True):
+            scores[merged(sequence)] = self._mixed(value, ended)
+        return [scores[merged(s)] for s in sequences]
+
+    async def _rolled_out(
+        self, going: list[Sequence], scope: Scope
+    ) -> list[tuple[tuple[Sequence, Score], ...]]:
+        """Completions of each, with their scores; without those that a budget refuses."""
+
+        async def completed(sequence: Sequence, place: Scope) -> list[Sequence]:
+            try:
+                return await self.generator.generate(sequence, n=self.rollouts, scope=place)
+            except BudgetExhausted:
+                return []
+
+        places = [scope.child(str(k)) for k in range(len(going))]
+        ended = await scope.gather(*map(completed, going, places))
+        flat = [one for some in ended for one in some]
+        scores = iter(await _scores(self.outcome, flat, scope.child("score")))
+        return [tuple((one, next(scores)) for one in some) for some in ended]
+
+    def _mixed(self, value: Score | None, ended: tuple[tuple[Sequence, Score], ...]) -> Score:
+        """(1 − λ) · verifier + λ · rollouts, or what there is of the two."""
+        good = [
+            (v.value or 0.0) if s.finish in ("eos", "stop") else 0.0 for s, v in ended if v is not UNSCORED
+        ]
+        mean = math.fsum(good) / len(good) if good else None
+        process = value.value if value else None
+        if process is None or mean is None:
+            known = mean if process is None else process
+            return _Valued(known, verdict="unscored" if known is None else None, ended=ended)
+        return _Valued((1.0 - self.mix) * process + self.mix * mean, ended=ended)
+
+
+async def _scores(verifier: Verifier, sequences: list[Sequence], scope: Scope) -> list[Score]:
+    """Scores; unscored where the budget ends."""
+    try:
+        return await verifier.score(sequences, scope=scope) if sequences else []
+    except BudgetExhausted:
+        return [UNSCORED] * len(sequences)
+
+
+def _settle(tree: Tree, node: Node) -> None:
+    """Make a node's rollouts leaves of the tree. It can be extended still."""
+    if isinstance(node.score, _Valued) and node.score.ended:
+        sequences, scores = zip(*node.score.ended, strict=True)
+        state = node.state
+        for leaf in tree.add(node, node.asked, sequences, scores):
+            leaf.prune()  # what has not come to an end is no beginning either
+        node.asked, node.state = node.asked + len(sequences), state
+        node.score = Score(node.score.value, verdict=node.score.verdict)
+
+
+def _most_visited(node: Node) -> Node:
+    """The leaf at the end of the most visited path; of equals, the first drawn."""
+    while children := node.children:
+        node = max(children, key=lambda child: child.visits)
+    return node

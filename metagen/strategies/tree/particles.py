@@ -1,0 +1,310 @@
+"""Particle filtering: keep n partial sequences, and after each step draw anew, by weight, which of them go on.
+
+Puri et al. 2025, A probabilistic inference approach to inference-time scaling of LLMs, arXiv:2502.01618.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from metagen.budget import Budget
+from metagen.call import Item
+from metagen.errors import BudgetExhausted, InputError
+from metagen.generators.base import Generator
+from metagen.journal import Journal
+from metagen.scope import Scope
+from metagen.sequence import Message, Prompt, Score, Sequence, digest
+from metagen.strategies.aggregators import Aggregator
+from metagen.strategies.base import wait
+from metagen.strategies.candidates import Candidate, offered
+from metagen.strategies.tree.growth import Growth
+from metagen.strategies.tree.node import Node, Tree, merged
+from metagen.strategies.tree.resampling import Resampling, effective_size, log_mean, normalised, resample
+from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
+from metagen.strategies.tree.split import Steps
+from metagen.verifiers.base import AnswerRule, Verifier
+
+#: What the particles are draws of, in the limit: see `ParticleFilter`.
+Target = Literal["steps", "final"]
+#: Values are kept this far from 0 and 1, where the logit is infinite.
+EDGE = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a filter. effective: sample size, (Σw)²/Σw². log_mean: log of the mean weight.
+
+    particles: how many there were. distinct: how many of them differ.
+    """
+
+    particles: int
+    distinct: int
+    effective: float
+    log_mean: float
+
+
+@dataclass(eq=False)
+class Cloud:
+    """The particles of one filter. weights: of each node at its end, with all its particles; they add up to 1.
+
+    tree: all that was drawn. exhausted: the budget ended first.
+    """
+
+    tree: Tree
+    levels: list[Level] = field(default_factory=list)
+    weights: dict[Node, float] = field(default_factory=dict)
+    exhausted: bool = False
+
+    @property
+    def log_normaliser(self) -> float:
+        """Estimates log Σ_y γ(y), γ the filter's target (see `ParticleFilter`); its exponential is unbiased."""
+        return math.fsum(level.log_mean for level in self.levels)
+
+
+#: The steps of a particle that survives whatever happens, with their scores: see `gibbs.py`.
+Reference = Ordered[tuple[Sequence, Score | None]]
+
+
+class ParticleFilter(TreeSearch):
+    """n particles y_1 … y_n, step by step: propagate, y_i ~ p(· | y_i); weigh, w_i = φ(v(y_i)); resample n, i ∝ w_i.
+
+    φ(v) = exp(logit(v)/temperature), so that the weights are the softmax of the logits of the scores. A finished
+    particle stays what it is and takes part until all have finished.
+
+    target: what the particles approximate. `steps`, as in the paper: each step's weight counts, γ(y) = p(y) Π_t
+    φ(v(y_≤t)), and a finished particle goes on being weighed by its score. `final`: w_i = φ(v(y_≤t))/φ(v(y_<t)), which
+    leaves γ(y) = p(y) φ(v(y)) whatever the number of steps; the scores before the last only guide. The normaliser
+    Σ_y γ(y) of `steps` is defined where all sequences have equally many steps.
+    resampling: `multinomial`, or `systematic`, which has less variance.
+
+    Without an aggregator, the final weights decide: a vote weighted by them, or the heaviest particle where there is
+    no answer rule. An aggregator gets n particles, resampled a last time. See `TreeSearch` for the rest.
+    A step without a score, and a sequence that its generator's `max_tokens` cut, weigh as if their value were 0.
+
+    Raises InputError for n < 1, a temperature that is not above 0, or a resampling or target that there is not.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int,
+        *,
+        verifier: Verifier,
+        temperature: float = 1.0,
+        target: Target = "steps",
+        resampling: Resampling = "multinomial",
+        until: Steps = STEP,
+        answer: AnswerRule | None = None,
+        aggregator: Aggregator | None = None,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        name = type(self).__name__
+        at_least_one(name, n=n)
+        if not 0.0 < temperature < math.inf:
+            raise InputError(f"{name}: temperature={temperature!r}; expected a number above 0")
+        for option, value, known in (("target", target, Target), ("resampling", resampling, Resampling)):
+            if value not in get_args(known):
+                raise InputError(f"{name}: {option}={value!r}; expected one of {', '.join(get_args(known))}")
+        super().__init__(
+            generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
+        )
+        self.n, self.temperature, self.target, self.resampling = n, temperature, target, resampling
+        self.by_weight = aggregator is None
+
+    def options(self) -> str:
+        return f"{self.n} {float(self.temperature)!r} {self.target} {self.resampling} {self.by_weight}"
+
+    async def explore(self, growth: Growth) -> None:
+        await self._filter(growth, Cloud(growth.tree), ())
+
+    async def _filter(self, growth: Growth, cloud: Cloud, reference: Reference) -> None:
+        """Propagate, weigh and resample until all particles have finished; the reference is among them throughout."""
+        counts: Mapping[Node, int] = {growth.tree.root: self.n}
+        kept = growth.tree.root if reference else None
+        for step in range(self.max_depth):
+            before = counts
+            if kept is not None and kept.open:
+                kept = _referred(growth.tree, kept, reference[step])
+            counts, refusal = await self._propagated(growth, before, kept)
+            log_w, many = [self._log_weight(node, before) for node in counts], list(counts.values())
+            size = effective_size(log_w, many)
+            cloud.levels.append(Level(sum(many), len(many), size, log_mean(log_w, many)))
+            cloud.weights = dict(zip(counts, normalised(log_w, many), strict=True))
+            if refusal is not None:
+                raise refusal
+            if not any(node.open for node in counts):
+                return
+            counts = self._resampled(cloud.weights, growth.scope, str(step), kept)
+            for node in cloud.weights.keys() - counts.keys():
+                node.prune()
+
+    async def _propagated(
+        self, growth: Growth, counts: Mapping[Node, int], kept: Node | None
+    ) -> tuple[Mapping[Node, int], BudgetExhausted | None]:
+        """A draw for each particle that has not finished, save the reference; with what a budget left of them."""
+        moving = {node: count for node, count in counts.items() if node.state != "finished"}
+        draws = [(node, count - (kept is not None and kept.parent is node)) for node, count in moving.items()]
+        refusal: BudgetExhausted | None = None
+        try:
+            await growth.level((node, count) for node, count in draws if count)
+        except BudgetExhausted as ended:
+            refusal = ended
+        after = Counter({node: count for node, count in counts.items() if node.state == "finished"})
+        for node, count in moving.items():
+            after.update(node.draws.values() if node.draws else {node: count})
+        return after, refusal
+
+    def _log_weight(self, node: Node, before: Mapping[Node, int]) -> float:
+        """The log-weight of one particle at a node; `before`: where particles were a step ago."""
+        if self.target == "steps":
+            return self._log_potential(node)
+        if node in before:
+            return 0.0
+        above = node.parent
+        known = above is not None and above.parent is not None
+        return self._log_potential(node) - (self._log_potential(above) if above and known else 0.0)
+
+    def _log_potential(self, node: Node) -> float:
+        """The log of φ: logit(v)/temperature."""
+        value = 0.0 if node.value is None or node.sequence.finish == "length" else node.value
+        value = min(max(value, EDGE), 1.0 - EDGE)
+        return (math.log(value) - math.log1p(-value)) / self.temperature
+
+    def _resampled(
+        self, weights: Mapping[Node, float], scope: Scope, role: str, kept: Node | None = None
+    ) -> Mapping[Node, int]:
+        """How many particles go on from each node: n in all, one of them the reference's."""
+        # By digest, so that it does not matter in which order the particles are.
+        nodes = sorted(weights, key=lambda node: (digest(node.sequence.text), node.position))
+        content = digest("resample", role)
+        draws = [scope.seed(Item(content, i)) / 2**64 for i in range(self.n - (kept is not None))]
+        taken = resample([weights[node] for node in nodes], draws, self.resampling)
+        counts = Counter(dict(zip(nodes, taken, strict=True)))
+        if kept is not None:
+            counts[kept] += 1
+        return {node: counts[node] for node in weights if counts[node]}
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
+        return (await self._clouds(prefix, scope))[-1].tree
+
+    async def _clouds(self, prefix: Sequence, scope: Scope) -> list[Cloud]:
+        """The filters of one run, in order; the tree of the last has what is chosen."""
+        clouds = [await self._filtered(prefix, scope, ())]
+        clouds[-1].tree.chosen = await self._chosen_of(clouds, prefix, scope)
+        return clouds
+
+    async def _filtered(self, prefix: Sequence, scope: Scope, reference: Reference) -> Cloud:
+        """One filter, to its end or that of the budget."""
+        cloud = Cloud(Tree(prefix))
+        parts = 1 if self.by_weight else 1 + (self._judge is not None) + self.aggregator.spends
+        share = scope.left().share(parts)[0] if parts > 1 else None
+        growth = Growth(
+            cloud.tree,
+            scope.child("node", budget=share),
+            generator=self.generator,
+            verifier=self.verifier,
+            until=self.until,
+            max_depth=self.max_depth,
+        )
+        with contextlib.suppress(BudgetExhausted):
+            await self._filter(growth, cloud, reference)
+        cloud.exhausted = growth.scope.exhausted
+        return cloud
+
+    async def _chosen_of(self, clouds: Ordered[Cloud], prefix: Sequence, scope: Scope) -> Sequence:
+        """What the particles of all filters decide for, each filter with the same share."""
+        weights = {node: weight / len(clouds) for cloud in clouds for node, weight in cloud.weights.items()}
+        leaves = {node: w for node, w in weights.items() if node.finished} or weights
+        if not leaves:
+            return replace(prefix, exhausted=True)
+        decide = self._by_weight if self.by_weight else self._by_aggregator
+        chosen = await decide(leaves, prefix, scope)
+        return replace(chosen, exhausted=True) if any(cloud.exhausted for cloud in clouds) else chosen
+
+    async def _by_weight(self, leaves: Mapping[Node, float], prefix: Sequence, scope: Scope) -> Sequence:
+        """The vote, or the choice of the best, with weights in the place of scores."""
+        first: dict[tuple[str, str | None], Node] = {}
+        shares: dict[Node, float] = {}
+        for node, weight in leaves.items():
+            known = first.setdefault(merged(node.sequence), node)
+            shares[known] = shares.get(known, 0.0) + weight
+        sequences = [node.sequence for node in shares]
+        answers = await self.answer.read(sequences) if self.answer else [None] * len(sequences)
+        pool = [
+            Candidate(node.sequence, answer, Score(min(1.0, share)))
+            for (node, share), answer in zip(shares.items(), answers, strict=True)
+        ]
+        for candidate in pool:
+            offered(candidate, scope)
+        leaf = first[merged(await self.aggregator.aggregate(pool, prefix, scope))]
+        assert self.verifier is not None
+        return leaf.sequence.scored(self.verifier.name, leaf.score) if leaf.score else leaf.sequence
+
+    async def _by_aggregator(self, leaves: Mapping[Node, float], prefix: Sequence, scope: Scope) -> Sequence:
+        """The aggregator's choice among n particles, resampled a last time."""
+        counts = self._resampled(leaves, scope, "end")
+        found = {id(c.sequence): c for c in await self._candidates(list(counts), scope)}
+        pool = [found[id(leaf.sequence)] for leaf, count in counts.items() for _ in range(count)]
+        for candidate in pool:
+            offered(candidate, scope)
+        return await self.aggregator.aggregate(pool, prefix, scope)
+
+    # -- for studies -----------------------------------------------------------------------------
+
+    async def atree(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+    ) -> Tree:
+        return (await self.acloud(prompt, budget=budget, seed=seed, journal=journal)).tree
+
+    async def acloud(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+    ) -> Cloud:
+        """`cloud` for code that runs in an event loop of its own."""
+        prefix = Sequence.of(Prompt.of(prompt))
+        root = Scope.root(
+            prefix.prompt.problem_id,
+            seed=seed,
+            journal=journal,
+            budget=Budget.of(budget),
+            label=self.fingerprint,
+        )
+        clouds = await self._clouds(prefix, root.child("0"))
+        for i, cloud in enumerate(clouds):
+            cloud.tree.charge(root.trace.rows, f"0/iteration/{i}/node" if i else "0/node")
+        return clouds[-1]
+
+    def cloud(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+    ) -> Cloud:
+        """Like `solve`, and returns the particles: their weights, the effective sample sizes, the normaliser."""
+        return wait(self.acloud(prompt, budget=budget, seed=seed, journal=journal))
+
+
+def _referred(tree: Tree, node: Node, step: tuple[Sequence, Score | None]) -> Node:
+    """The reference's next node: a draw that nobody has to make."""
+    (child,) = tree.add(node, node.asked, [step[0]], [step[1]])
+    node.asked += 1
+    return child

@@ -1,0 +1,318 @@
+"""Treefinement: a tree of whole programs, in which a node's children are revisions of it.
+
+Aggarwal et al. 2024, AlphaVerus: bootstrapping formally verified code generation, arXiv:2412.06176, section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from metagen.budget import Budget
+from metagen.errors import BudgetExhausted, InputError, PromptError, UnsupportedError
+from metagen.generators.base import Generator, is_count
+from metagen.journal import Journal
+from metagen.scope import Scope
+from metagen.sequence import Message, Prompt, Score, Sequence, Until, digest
+from metagen.strategies.base import Strategy, wait
+from metagen.strategies.candidates import Candidate, offered
+from metagen.strategies.refine.ask import REVISE, Ask, asked, begun, name_of
+from metagen.strategies.refine.feedback import Feedback, Remark, source
+from metagen.strategies.tree.node import Node, Tree
+from metagen.strategies.tree.rebase import allocate
+from metagen.strategies.tree.search import at_least_one
+from metagen.verifiers.base import UNSCORED, Answer, AnswerRule, Verifier
+
+Select = Literal["rebase", "best-first"]
+
+
+@dataclass(slots=True, eq=False)
+class Program(Node):
+    """A whole candidate: a draft, or a revision of its parent. answer: what it answers, where answers are read."""
+
+    answer: Answer | None = None
+
+    @property
+    def step(self) -> str:
+        """All of it: a revision does not go on from its parent's text."""
+        return self.sequence.text
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate(self.sequence, self.answer, self.score)
+
+
+class Treefinement(Strategy):
+    """n drafts, then n revisions a round, shared among the candidates by what the verifier says of them, until one is
+    accepted.
+
+    The parts are those of `Refinement`: corrector (the generator by default), verifier, feedback (the verifier's own
+    words by default), ask and accept. select: who is revised.
+
+    - `rebase`: the candidates of the last round, n_i ∝ exp(v_i/temperature), by REBASE's rule;
+    - `best-first`: of all that have not been revised yet, the n/m best, by m revisions each.
+
+    A text that was there before is neither scored nor revised again: it is a pruned node, and so is a revision of
+    nothing. Where a round brings nothing new, those that it was to revise are revised again. What its feedback holds
+    to be done, or what no longer fits into a prompt, has no revisions. The best value is returned, the first of
+    equals; what is cut or has no answer (with `answer`) loses to whatever has one, and is never accepted. n = 1 is a
+    chain of revisions. `tree` shows the whole tree.
+
+    Raises InputError for numbers out of range, n that is no multiple of m, and an unknown rule; UnsupportedError for
+    generators that draw jointly, and a verifier that scores candidates relative to each other.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        n: int = 8,
+        *,
+        verifier: Verifier,
+        corrector: Generator | None = None,
+        feedback: Feedback | Verifier | None = None,
+        ask: Ask = REVISE,
+        rounds: int = 3,
+        accept: float = 1.0,
+        select: Select = "rebase",
+        temperature: float = 0.2,
+        m: int = 1,
+        answer: AnswerRule | None = None,
+    ) -> None:
+        name = type(self).__name__
+        at_least_one(name, n=n, m=m)
+        if not is_count(rounds, 0):
+            raise InputError(f"{name}: rounds={rounds!r}; expected a number of revisions, at least 0")
+        if not 0.0 <= accept <= 1.0:
+            raise InputError(f"{name}: accept={accept!r}; expected a score in [0, 1]")
+        if not 0.0 < temperature < math.inf:
+            raise InputError(f"{name}: temperature={temperature!r}; expected a number above 0, such as 0.2")
+        if select not in get_args(Select):
+            raise InputError(f"{name}: select={select!r}; expected one of {', '.join(get_args(Select))}")
+        if n % m:
+            raise InputError(f"{name}: n={n!r} revisions cannot be made m={m!r} at a time; give a multiple")
+        for part in (generator, corrector or generator):
+            if not part.independent:
+                raise UnsupportedError(f"{name} pools independent draws; {part!r} draws jointly")
+        if verifier.relative:
+            raise UnsupportedError(
+                f"{name}: {verifier.name!r} scores candidates relative to each other, and those of all rounds are "
+                "compared; give a verifier that scores each by itself"
+            )
+        self.generator, self.corrector = generator, corrector or generator
+        self.verifier, self.feedback, self.answer = verifier, source(feedback), answer
+        self.n, self.m, self.rounds, self.accept = n, m, rounds, accept
+        self.select, self.temperature, self.ask = select, temperature, ask
+        self.accepts_prefix = generator.accepts_prefix and self.corrector.accepts_prefix
+
+    @property
+    def fingerprint(self) -> str:
+        numbers = f"{self.n} {self.m} {self.rounds} {float(self.accept)!r} {float(self.temperature)!r}"
+        parts = (self.generator, self.corrector, self.verifier, self.feedback, self.answer)
+        names = (part.fingerprint if part else "" for part in parts)
+        return digest("treefinement", numbers, self.select, name_of(self.ask), *names).hex()
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        return (await self._searched(prefix, scope)).chosen or prefix
+
+    async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
+        tree = Programs(prefix, scope.child("node"))
+        wanted: Mapping[Node, int] = {tree.root: self.n}
+        refusal: BudgetExhausted | None = None
+        for _ in range(1 + self.rounds):
+            fresh, refusal = await self._revised(tree, wanted, scope)
+            if refusal is not None or any(self._accepted(node) for node in tree.programs):
+                break
+            again = [node for node in wanted if node.parent and node.state != "pruned"]
+            wanted = self._shared(tree, fresh or again or tree.able)
+        best = max(tree.programs, key=lambda node: _rank(node.candidate), default=None)
+        chosen = best.sequence.scored(self.verifier.name, best.score or UNSCORED) if best else prefix
+        ended = refusal is not None or scope.exhausted
+        tree.chosen = replace(chosen, exhausted=True) if ended else chosen
+        return tree
+
+    def _accepted(self, node: Program) -> bool:
+        value = node.candidate.value
+        return node.candidate.eligible and value is not None and value >= self.accept
+
+    def _shared(self, tree: Programs, last: Ordered[Node]) -> Mapping[Node, int]:
+        """Who is revised how often in the next round; `last`: what the last one has brought, or else had revised."""
+        if self.select == "best-first":
+            able = [node for node in tree.able if node.open] or tree.able
+            best = sorted(able, key=lambda node: _rank(node.candidate), reverse=True)
+            return dict.fromkeys(best[: self.n // self.m], self.m)
+        copies = [node.multiplicity for node in last]
+        counts = allocate([node.value for node in last], self.n, temperature=self.temperature, copies=copies)
+        return {node: count for node, count in zip(last, counts, strict=True) if count}
+
+    # -- one round -------------------------------------------------------------------------------
+
+    async def _revised(
+        self, tree: Programs, wanted: Mapping[Node, int], scope: Scope
+    ) -> tuple[list[Node], BudgetExhausted | None]:
+        """Draw and score; what is new, and the refusal of a budget that has ended."""
+        known, revising = dict(tree.scores), [Revising(tree, node, n) for node, n in wanted.items()]
+
+        async def whole(one: Revising) -> None:
+            await self._draw(one)
+            await self._score(one, known)
+
+        if scope.left():
+            # What fits is known before the first is scored, whatever arrives first.
+            await scope.gather(*map(self._draw, revising))
+            await scope.gather(*(self._score(one, known) for one in revising))
+        else:
+            await scope.gather(*map(whole, revising))
+        fresh: list[Program] = []
+        for one in revising:
+            answers = await self.answer.read(one.sequences) if self.answer else [None] * len(one.sequences)
+            if one.sequences or one.refusal is None:
+                fresh += tree.grown(one.node, one.sequences, one.scores, answers)
+        for node in fresh:
+            offered(node.candidate, scope)
+        return [*fresh], next((one.refusal for one in revising if one.refusal is not None), None)
+
+    async def _draw(self, one: Revising) -> None:
+        try:
+            one.sequences = await self._written(one)
+        except BudgetExhausted as refusal:
+            one.refusal = refusal
+
+    async def _written(self, one: Revising) -> list[Sequence]:
+        """Drafts, or revisions: whole answers, which begin with the prefix."""
+        node, prefix, place = one.node, one.tree.root.sequence, one.tree.place(one.node)
+        if node.parent is None:
+            return await self.generator.generate(prefix, n=one.n, start=node.asked, scope=place)
+        if node not in one.tree.remarks:
+            one.tree.remarks[node] = await self.feedback.on(
+                node.sequence, node.score, place.child("feedback")
+            )
+        remark = one.tree.remarks[node]
+        if remark.done:
+            return []
+        under = begun(prefix, asked(self.ask, prefix.prompt, node.sequence.text, remark.text))
+        try:
+            written = await self.corrector.generate(under, n=one.n, start=node.asked, scope=place)
+        except PromptError:  # longer than the context, by what this strategy has put in
+            return []
+        return [sequence.rooted(Sequence.of(prefix.prompt)) for sequence in written]
+
+    async def _score(self, one: Revising, known: Mapping[str, Score]) -> None:
+        """Scores of what was drawn; what has one already is not scored again."""
+        new = {s.text: s for s in one.sequences if s.text not in known and s.text.strip()}
+        found = dict(known)
+        if new:
+            place = one.tree.place(one.node, "score")
+            try:
+                scores = await self.verifier.score(list(new.values()), scope=place)
+                found |= zip(new, scores, strict=True)
+            except BudgetExhausted as refusal:
+                one.refusal = refusal
+        one.scores = [found.get(s.text, UNSCORED) for s in one.sequences]
+
+    # -- for studies -----------------------------------------------------------------------------
+
+    async def atree(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+    ) -> Tree:
+        """`tree` for code that runs in an event loop of its own."""
+        prefix = Sequence.of(Prompt.of(prompt))
+        root = Scope.root(
+            prefix.prompt.problem_id,
+            seed=seed,
+            journal=journal,
+            budget=Budget.of(budget),
+            label=self.fingerprint,
+        )
+        tree = await self._searched(prefix, root.child("0"))
+        tree.charge(root.trace.rows, "0/node")
+        return tree
+
+    def tree(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        *,
+        budget: Budget | int | dict[str, Any] | None = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+    ) -> Tree:
+        """Like `solve`, and returns the tree of drafts and revisions."""
+        return wait(self.atree(prompt, budget=budget, seed=seed, journal=journal))
+
+
+class Programs(Tree):
+    """A tree of whole candidates. programs: those that say something new, in the order of the rounds.
+
+    scores: by text. remarks: what was said of those that were revised.
+    """
+
+    def __init__(self, prefix: Sequence, scope: Scope) -> None:
+        super().__init__(prefix)
+        self.programs: list[Program] = []
+        self.scores: dict[str, Score] = {}
+        self.remarks: dict[Node, Remark] = {}
+        self._scope, self._places = scope, dict[str, Scope]()
+
+    @property
+    def able(self) -> list[Program]:
+        """Those that can be revised."""
+        return [node for node in self.programs if node.state != "pruned"]
+
+    def place(self, node: Node, role: str = "") -> Scope:
+        """Where a node's children are drawn, or something else is done for it."""
+        name = f"{node.name}/{role}" if role else node.name
+        if name not in self._places:
+            self._places[name] = self._scope.child(name)
+        return self._places[name]
+
+    def grown(
+        self,
+        parent: Node,
+        sequences: Ordered[Sequence],
+        scores: Ordered[Score],
+        answers: Ordered[Answer | None],
+    ) -> list[Program]:
+        """A node's next draws become its children, equal ones one child; returned is what is new to the tree."""
+        if parent.open:
+            parent.state = "expanded" if sequences else "pruned"
+        fresh: list[Program] = []
+        siblings = {child.sequence.text: child for child in parent.draws.values()}
+        for sequence, score, answer in zip(sequences, scores, answers, strict=True):
+            child = siblings.get(sequence.text)
+            if child is None:
+                position = (*parent.position, parent.asked)
+                child = Program(sequence, position, parent, score, multiplicity=0, answer=answer)
+                siblings[sequence.text] = self._nodes[position] = child
+                if sequence.text in self.scores or not sequence.text.strip():
+                    child.prune()
+                else:
+                    fresh.append(child)
+                    self.scores[sequence.text] = score
+            child.multiplicity += 1
+            parent.draws[parent.asked] = child
+            parent.asked += 1
+        self.programs += fresh
+        return fresh
+
+
+@dataclass(eq=False)
+class Revising:
+    """Draws of one node on their way to the tree. A budget that ends is kept in `refusal`, with what came before."""
+
+    tree: Programs
+    node: Node
+    n: int
+    sequences: list[Sequence] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
+    refusal: BudgetExhausted | None = None
+
+
+def _rank(candidate: Candidate) -> tuple[bool, bool, float]:
+    return candidate.eligible, candidate.value is not None, candidate.value or 0.0
