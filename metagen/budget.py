@@ -72,6 +72,23 @@ class Budget:
             return cls(**value)
         return cls(generated=value)
 
+    @property
+    def divisible(self) -> tuple[str, ...]:
+        """The limits that are set and that calls use up; a deadline is met by all alike."""
+        return tuple(name for name in DIMENSIONS if getattr(self, name) is not None)
+
+    def share(self, parts: int) -> list[Budget]:
+        """Equal parts; what does not divide goes to the first of them. A deadline is every part's own."""
+        shares = []
+        for i in range(parts):
+            limits: dict[str, Any] = {"seconds": self.seconds}
+            for name in self.divisible:
+                value = getattr(self, name)
+                whole = isinstance(value, int)
+                limits[name] = value // parts + (i < value % parts) if whole else value / parts
+            shares.append(Budget(**limits))
+        return shares
+
 
 def amounts(usage: Usage, worst: Amounts = ZERO) -> Amounts:
     """What a usage weighs on a budget; what is unknown is charged at its worst case."""

@@ -117,9 +117,26 @@ class Strategy(Generator):
         self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
     ) -> list[Sequence]:
         self.check(prefix, n, start, until)
+        if n > 1 and scope.left().divisible:
+            return await self._in_turn(prefix, n, start, until, scope)
         return await scope.gather(
             *(self._anytime(prefix, until, scope.child(str(i))) for i in range(start, start + n))
         )
+
+    async def _in_turn(
+        self, prefix: Sequence, n: int, start: int, until: Until, scope: Scope
+    ) -> list[Sequence]:
+        """One after the other, the first that fit: side by side, what each may spend would hang on who is faster."""
+        results: list[Sequence] = []
+        for i in range(start, start + n):
+            child = scope.child(str(i))
+            result = await self._anytime(prefix, until, child)
+            # A run that the limit ended with nothing is no result, unless it is all that there is.
+            if not results or result.text != prefix.text or result.finish is not None:
+                results.append(result)
+            if child.exhausted:
+                break
+        return results
 
     async def _anytime(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         try:

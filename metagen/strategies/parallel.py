@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
@@ -81,9 +81,12 @@ class Parallel(Strategy):
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         relative = self.verifier is not None and self.verifier.relative
-        later = (self.aggregator.spends, relative, self.verifier is not None and not relative)
-        share = share_of(scope.left(), 1 + sum(later)) if any(later[:2]) else None
-        sampling, scoring = scope.child("sample", budget=share), scope.child("score", budget=share)
+        # A choice that calls models, and scores that compare, come after sampling: they have their part of the limits.
+        later = self.aggregator.spends or relative
+        parts = 1 + (self.verifier is not None) + self.aggregator.spends
+        shares = scope.left().share(parts) if later and self.n > 1 else [None] * parts
+        sampling = scope.child("sample", budget=shares[0])
+        scoring = scope.child("score", budget=shares[1] if self.verifier else None)
         candidates = await self._pool(prefix, scope, sampling, scoring, None if relative else self.verifier)
         if relative:
             candidates = await self._together(candidates, scope, scoring)
@@ -96,11 +99,11 @@ class Parallel(Strategy):
         """The candidates that the budget affords, of at most n, as far as they are needed; scored by `verifier`."""
         candidates: list[Candidate] = []
         known: dict[bytes, Score] = {}
-        before = sampling.left()
-        while len(candidates) < self.n and not self.enough(candidates):
-            start = len(candidates)
+        before, step = sampling.left(), self.batch or self.n
+        # Whether they are enough is asked after every batch, also where a limit makes the waves smaller.
+        while (start := len(candidates)) < self.n and (start % step or not self.enough(candidates)):
             wave = self._wave(before, sampling.left(), start, verifier)
-            n = min(wave, self.n - start, self.batch or self.n)
+            n = min(wave, self.n - start, step - start % step)
             try:
                 sequences = await self.generator.generate(prefix, n=n, start=start, scope=sampling)
                 candidates += await judged(
@@ -142,14 +145,6 @@ class Parallel(Strategy):
         affords = [getattr(left, d) / spent[d] for d in limits if spent[d] > 0]
         half = max(1, int(min(affords, default=self.n) / 2))
         return min(half, done) if timed else half
-
-
-def share_of(left: Budget, parts: int) -> Budget:
-    """One of `parts` equal parts of what is left; no limit of it is a limit where there was none."""
-    limits = {f.name: getattr(left, f.name) for f in fields(left)}
-    return Budget(
-        **{d: v // parts if isinstance(v, int) else v / parts for d, v in limits.items() if v is not None}
-    )
 
 
 class BestOfN(Parallel):

@@ -365,9 +365,10 @@ def test_an_aggregator_that_spends_has_a_part_of_the_budget(calls: int) -> None:
     again = FunctionVerifier(lambda s: int(s.text[0]) / 10, name="again")
     strategy = Adaptive(writes("123456"), 6, Asks(again), Unanimous(99), batch=2)
     result = strategy.solve(PROMPT, budget={"calls": calls})
-    drawn_ = min(6, calls // 2)
-    assert len(result.candidates) == drawn_ and result.usage.calls == 2 * drawn_
-    assert result.text == f"{drawn_ - 1}={drawn_}" and result.exhausted == (calls < 12)
+    # Sampling has the larger half; whom choosing does not reach has no score.
+    drawn_, asked = min(6, (calls + 1) // 2), min(6, calls // 2)
+    assert len(result.candidates) == drawn_ and result.usage.calls == drawn_ + asked
+    assert result.text == f"{asked - 1}={asked}" and result.exhausted == (calls < 12)
 
 
 def test_a_verifier_that_fails_in_the_middle_fails_the_call_and_loses_nothing() -> None:
@@ -533,4 +534,5 @@ def test_a_budget_shared_with_others_is_met_like_any_other() -> None:
             assert used is not None and used <= 40
 
     results = asyncio.run(main())
-    assert len(results) == 3 and any(r.exhausted for r in results)
+    # The first that fit, the last of them cut short.
+    assert 1 <= len(results) < 3 and results[-1].exhausted

@@ -77,7 +77,7 @@ def test_when_the_budget_ends_somebody_who_is_still_in_is_returned(calls: int, j
     result = KnockOutTournament(writes(*"12345678"), 8, judge=judges[0.9]).solve(
         PROMPT, budget={"calls": calls}
     )
-    assert result.usage.calls <= calls and (calls < 2) == (not result.text)
+    assert result.usage.calls <= calls and result.text
 
 
 class TestKnockOutTournament(StrategyLaws):
