@@ -75,13 +75,19 @@ class Aggregator(ABC):
 
 
 class Best(Aggregator):
-    """The candidate with the highest score: argmax_i v(y_i)."""
+    """The candidate with the highest score: argmax_i v(y_i).
 
-    def __init__(self, verifier: Verifier, *, answer: AnswerRule | None = None) -> None:
-        self.verifier, self.answer = verifier, answer
+    raw: by the verifier's raw scores r_i, where values in [0, 1] would not tell them apart.
+    """
+
+    def __init__(self, verifier: Verifier, *, raw: bool = False, answer: AnswerRule | None = None) -> None:
+        self.verifier, self.raw, self.answer = verifier, raw, answer
+
+    def options(self) -> str:
+        return "raw" if self.raw else ""
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
-        return best_of([c.value for c in pool], texts(pool), salt)
+        return best_of(scores(pool, raw=self.raw), texts(pool), salt)
 
 
 class Majority(Aggregator):
@@ -122,9 +128,8 @@ class SoftBest(Aggregator):
         return f"{float(self.beta)!r} {self.raw}"
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
-        scores = [(c.score.raw if c.score else None) if self.raw else c.value for c in pool]
         seed = scope.seed(Item(digest("soft best")))
-        return soft_best_of(scores, texts(pool), salt, beta=self.beta, seed=seed)
+        return soft_best_of(scores(pool, raw=self.raw), texts(pool), salt, beta=self.beta, seed=seed)
 
 
 class Borda(Aggregator):
@@ -193,6 +198,11 @@ class MinimumBayesRisk(Aggregator):
         sequences = [c.sequence for c in pool]
         expected = await self.utility.expected(sequences, weights=weights, scope=scope.child("utility"))
         return highest_expected_utility(expected.tolist(), weights, [c.key for c in pool], texts(pool), salt)
+
+
+def scores(pool: Ordered[Candidate], *, raw: bool) -> list[float | None]:
+    """Values in [0, 1], or the raw scores before they were mapped there."""
+    return [(c.score.raw if c.score else None) if raw else c.value for c in pool]
 
 
 def texts(pool: Ordered[Candidate]) -> list[str]:

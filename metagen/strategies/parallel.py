@@ -186,10 +186,11 @@ class SoftBestOfN(Parallel):
         super().__init__(generator, n, SoftBest(verifier, beta=beta, raw=raw, answer=answer))
 
 
-class PessimisticBestOfN(BestOfN):
+class PessimisticBestOfN(Parallel):
     """The candidate whose score has the highest lower bound: argmax_i mean_k v_k(y_i) − penalty · std_k v_k(y_i).
 
-    verifiers: at least two; where they differ, the score is less to be trusted (Coste et al. 2023).
+    verifiers: at least two; where they differ, the score is less to be trusted. Penalising by the variance instead is
+    Coste et al. (2023): `BestOfN` with an `Ensemble` that combines by `uncertainty`.
     """
 
     def __init__(
@@ -202,7 +203,8 @@ class PessimisticBestOfN(BestOfN):
         answer: AnswerRule | None = None,
     ) -> None:
         bound = Ensemble(verifiers, "lower-bound", penalty=penalty, name="pessimistic")
-        super().__init__(generator, n, verifier=bound, answer=answer)
+        # A bound below 0 is 0 as a value: only the raw one tells two of them apart.
+        super().__init__(generator, n, Best(bound, raw=True, answer=answer))
 
 
 class BordaVote(Parallel):

@@ -174,6 +174,16 @@ def test_a_pessimist_takes_the_lower_bound() -> None:
         PessimisticBestOfN(writes("a"), 1, verifiers=[first])
 
 
+def test_bounds_below_zero_are_told_apart() -> None:
+    """Penalty 3: a is 0.5 − 3 · 0.2, b 0.5 − 3 · 0.4, c 0.5 − 3 · 0.3; as values in [0, 1] all are 0."""
+    spread = {"a": 0.2, "b": 0.4, "c": 0.3}
+    low = FunctionVerifier(lambda s: 0.5 - spread[s.text], name="low")
+    high = FunctionVerifier(lambda s: 0.5 + spread[s.text], name="high")
+    for k in range(12):
+        strategy = PessimisticBestOfN(writes("b", "c", "a"), 3, verifiers=[low, high], penalty=3.0)
+        assert strategy.solve(Prompt(f"p{k}", text=f"{k}?")).text == "a"
+
+
 def test_a_utility_that_knows_nothing_of_a_candidate_leaves_it_behind() -> None:
     async def rates(a: Sequence, b: Sequence) -> float:
         return math.nan if a.text == "a" else 0.5

@@ -149,10 +149,30 @@ def test_answers_are_expressions_and_the_order_of_steps_is_nothing() -> None:
             ]
         )
     )
-    assert first.key == second.key == "((3*7)+(5-2))"
+    assert first.key == second.key == "((3*7)+5-2)"
     assert (wrong.key, wrong.verdict, missing.verdict) == (None, "unparsable", "missing")
     assert dead.key is not None and dead.key != first.key  # allowed, and an answer, though a wrong one
     assert asyncio.run(rule.key("3*7+(5-2)")) == first.key and asyncio.run(rule.key("x")) is None
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        ["(2+3)+4", "(3+4)+2", "4+(3+2)"],
+        ["9-(5-2)", "(9+2)-5", "(9-5)+2", "2+(9-5)"],
+        ["(8/4)*6", "(8*6)/4", "6/(4/8)"],
+        ["(2*3)+(4*5)", "(5*4)+(3*2)"],
+    ],
+)
+def test_chains_of_one_kind_are_one_answer(same: list[str]) -> None:
+    rule = Game24Task("none.jsonl").answer
+    keys = {asyncio.run(rule.key(text)) for text in same}
+    assert len(keys) == 1 and None not in keys
+    assert asyncio.run(rule.key("9-5-2")) != asyncio.run(rule.key("9-(5-2)"))
+
+
+def test_what_was_cut_off_is_not_right_though_it_reads_well() -> None:
+    assert solves(said(RIGHT)) and not solves(said(RIGHT, "length"))
 
 
 # -- problems ------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ A solution is complete when one number is left. What is left may be written in a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from fractions import Fraction
@@ -100,22 +101,51 @@ def check(
 
 
 def expression(numbers: Table, played: Ordered[Move]) -> str:
-    """What the moves compute, as one expression; the same for any order of moves, summands and factors."""
-    forms: list[tuple[Number, str]] = [
-        (n, str(n) if isinstance(n, int) and n >= 0 else f"({n})") for n in numbers
-    ]
+    """What the moves compute, as one expression; the same for any order of moves, and of summands and factors.
+
+    Chains of + and − are one sum, chains of × and ÷ one product: a−(b−c) is a+c−b.
+    """
+    forms: list[tuple[Number, _Form]] = [(n, _Form("", ((str(n), True),))) for n in numbers]
     for move in played:
         left, right = _taken(forms, move.left), _taken(forms, move.right)
-        parts = sorted((left, right)) if move.op in "+*" else [left, right]
         result = move.result
         assert result is not None
-        forms.append((result, f"({parts[0]}{move.op}{parts[1]})"))
-    return ",".join(sorted(form for _, form in forms))
+        forms.append((result, _joined(left, right, "+" if move.op in "+-" else "*", move.op in "+*")))
+    return ",".join(sorted(str(form) for _, form in forms))
 
 
-def _taken(forms: list[tuple[Number, str]], value: Number) -> str:
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A sum or a product of parts, each taken or taken away; op is empty for a number."""
+
+    op: str
+    parts: tuple[tuple[str, bool], ...]
+
+    def __str__(self) -> str:
+        if not self.op:
+            return self.parts[0][0]
+        minus = {"+": "-", "*": "/"}[self.op]
+        # What is taken comes first, each in order of text.
+        ordered = sorted(self.parts, key=lambda part: (not part[1], part[0]))
+        first, *rest = ordered
+        return f"({first[0]}{''.join((self.op if given else minus) + text for text, given in rest)})"
+
+
+def _joined(left: _Form, right: _Form, op: str, given: bool) -> _Form:
+    """One chain of both, of the parts of what is a chain of this kind already."""
+
+    def parts(form: _Form, taken: bool) -> Iterator[tuple[str, bool]]:
+        if form.op == op:
+            yield from ((text, own == taken) for text, own in form.parts)
+        else:
+            yield str(form), taken
+
+    return _Form(op, (*parts(left, True), *parts(right, given)))
+
+
+def _taken(forms: list[tuple[Number, _Form]], value: Number) -> _Form:
     """One way in which the value came about, the first in order of text, so that equal numbers are exchangeable."""
-    one = min((form for form in forms if form[0] == value), key=lambda form: form[1])
+    one = min((form for form in forms if form[0] == value), key=lambda form: str(form[1]))
     forms.remove(one)
     return one[1]
 

@@ -166,6 +166,8 @@ class ExpressionRule(AnswerRule):
 
 def solves(sequence: Sequence, rules: Rules = COUNTDOWN) -> bool:
     """Whether a finished sequence reaches the target of its prompt with every number used once."""
+    if sequence.finish not in ("eos", "stop"):
+        return False
     found = _played(sequence, rules)
     return found is not None and found[1][-1].result == sequence.prompt.public["target"]
 

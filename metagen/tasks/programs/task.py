@@ -19,8 +19,7 @@ from metagen.tasks.programs.interpreter import Output, outputs
 from metagen.tasks.programs.problems import DELIMITER, LEVELS, Case, case
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.code import plain
-from metagen.verifiers.code.agreement import output_classes
-from metagen.verifiers.code.outputs import public_inputs
+from metagen.verifiers.code.outputs import output_classes, public_inputs
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.naming import name_of
 

@@ -15,11 +15,11 @@ import shutil
 import subprocess
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from metagen.verifiers.code import seccomp
-from metagen.verifiers.code.isolation import IsolationError, rlimits
+from metagen.verifiers.code.isolation import IsolationError, found, rlimits
 from metagen.verifiers.code.limits import Limits
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -73,9 +73,20 @@ class Bubblewrap:
         )
 
     def command(
-        self, inner: Ordered[str], limits: Limits, *, readable: Ordered[Path], filter_fd: int | None
+        self,
+        inner: Ordered[str],
+        limits: Limits,
+        *,
+        readable: Ordered[Path],
+        hidden: Ordered[Path] = (),
+        filter_fd: int | None,
     ) -> list[str]:
-        words = [*self.prefix, self.path, *self._namespaces(), *_view(readable, limits)]
+        words = [
+            *self.prefix,
+            self.path,
+            *self._namespaces(),
+            *_view(tuple(readable), tuple(hidden), limits.disk),
+        ]
         if filter_fd is not None:
             words += ["--seccomp", str(filter_fd)]
         # In a user namespace, the process that bubblewrap leaves there is of the same user.
@@ -92,7 +103,7 @@ class Bubblewrap:
     def _user(self) -> list[str]:
         if not self.root:
             return []
-        setpriv = shutil.which("setpriv")
+        setpriv = found("setpriv")
         if setpriv is None:
             raise IsolationError("no 'setpriv' here, which gives up the rights of root; install util-linux")
         user = self.users.start + secrets.randbelow(len(self.users))
@@ -146,8 +157,12 @@ def _user_ids() -> range:
     return range(first + count // 2, first + count)
 
 
-def _view(readable: Ordered[Path], limits: Limits) -> list[str]:
-    """The file system: the system as it is, `readable`, a few devices, and /tmp."""
+@lru_cache(64)
+def _view(readable: tuple[Path, ...], hidden: tuple[Path, ...], disk: int) -> list[str]:
+    """The file system: the system as it is but for what is hidden, `readable`, a few devices, and /tmp.
+
+    Kept, since it looks at many files, and what it finds does not change between two runs.
+    """
     words: list[str] = []
     for name in _SYSTEM:
         path = Path(name)
@@ -160,13 +175,23 @@ def _view(readable: Ordered[Path], limits: Limits) -> list[str]:
     for device in _DEVICES:
         words += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     # Before what is readable, some of which may lie in it.
-    words += ["--perms", "1777", "--size", str(limits.disk), "--tmpfs", "/tmp"]
+    words += ["--perms", "1777", "--size", str(disk), "--tmpfs", "/tmp"]
     made = {Path("/tmp"), Path("/etc"), Path("/dev")}
-    for path in readable:
+    # From the outermost inwards, so that nothing covers what comes before it.
+    for path in sorted({*readable, *hidden}):
+        if path in hidden:
+            if path.is_relative_to("/usr") or any(path.is_relative_to(p) for p in readable):
+                words += ["--perms", "0555", "--size", "4096", "--tmpfs", str(path)]
+            continue
+        if any(path.is_relative_to(p) for p in _SYSTEM) and not any(path.is_relative_to(p) for p in hidden):
+            continue
         # Made one by one, since bubblewrap would close what leads to a directory in a closed one to others.
         for parent in reversed(path.parents[:-1]):
             if parent not in made:
                 words += ["--perms", "0755", "--dir", str(parent)]
                 made.add(parent)
         words += ["--ro-bind", str(path), str(path)]
+    for path in hidden:
+        if str(path) in words:
+            words += ["--remount-ro", str(path)]
     return [*words, "--chdir", "/tmp", "--remount-ro", "/"]

@@ -15,9 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from metagen.errors import MetagenError
 from metagen.verifiers.code.limits import Limits
 
 _PREFIX = "metagen-"
+
+
+class GroupError(MetagenError):
+    """A control group could not be made for a run, which has not begun."""
+
+
 _numbers = itertools.count()
 
 
@@ -71,7 +78,7 @@ class Group:
         """Kill all in it, and remove it when the last one is gone. Never raises: what stays is swept later."""
         pause = 0.001
         while pause < 2.0 and not self._removed():
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # gone meanwhile, or not ours any more
                 self.kill()
             await asyncio.sleep(pause)
             pause *= 2
@@ -108,9 +115,18 @@ class Groups:
     def create(self, limits: Limits) -> Group:
         name = f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
         group = Group(self.memory and self.memory / name, self.pids and self.pids / name)
-        for directory in group.directories:
-            directory.mkdir()
-        group.limit(limits)
+        try:
+            for directory in group.directories:
+                directory.mkdir()
+            group.limit(limits)
+        except OSError as error:
+            for directory in group.directories:
+                with suppress(OSError):
+                    directory.rmdir()
+            raise GroupError(
+                f"no control group can be made for {limits!r}: {error}; mend what is said there, or do without groups: "
+                "Sandbox(control_groups=False)"
+            ) from error
         return group
 
 

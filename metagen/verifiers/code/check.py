@@ -1,4 +1,4 @@
-"""Suite run outside of the candidate: in a sandbox of their own, their calls answered by the candidate in another.
+"""Tests run outside of the candidate: in a sandbox of their own, their calls answered by the candidate in another.
 
 The candidate's process gets arguments, and answers with plain values. The tests' process gets those, and
 never the candidate's code. The verdict is put together here, outside of both: a test has passed when the
@@ -7,9 +7,11 @@ tests' process says so with the nonce of this run, while the candidate's was ali
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, cast, get_args
 
 from metagen.errors import DataError
@@ -20,40 +22,73 @@ from metagen.verifiers.code.sandbox import Sandbox, load
 from metagen.verifiers.code.session import Ending, Session, Stopped
 
 #: Of a test: `passed`; `failed`, an assertion does not hold; `raised`, the candidate did; `unrepresentable`,
-#: a value cannot leave its process; `unreached`, one before it failed; else how an execution ended.
-_JudgeVerdict = Literal["passed", "failed", "raised", "unrepresentable"]
+#: a value cannot leave its process; `broken`, the tests themselves fail, whatever the candidate does; `unreached`,
+#: one before it failed; else how an execution ended.
+_JudgeVerdict = Literal["passed", "failed", "raised", "unrepresentable", "broken"]
 TestVerdict = _JudgeVerdict | Literal["unreached"] | Ending
+#: Changes whenever the verdict on a program may, so that what was recorded before is not mixed with it.
+EDITION = "2"
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Suite in Python, for candidates in any language.
+    """Tests in Python, for candidates in any language.
 
     tests: each a piece of code that calls the candidate's functions by name, such as `assert f(2) == 4`.
-    setup: code that they share; run after the candidate has been loaded. entry_points: names that are the
-    candidate's even if the setup defines them, as where the setup is a prompt with a stub.
+    setup: code that they share; run after the candidate has been loaded. entry_points: functions that are the
+    candidate's even if the setup defines them, as where the setup is a prompt with a stub. names: what else of the
+    candidate's the tests may use, where neither they nor the setup define it. Without entry points and names, the
+    candidate is asked for every name that neither tests, nor setup, nor Python defines, and may bring its own `math`.
+    objects: for tests of classes, which then take an object's word: what its methods return, and whether it is true.
 
-    A name that neither tests, nor setup, nor Python defines is asked of the candidate; so import in the setup what
-    the tests use, or a candidate may bring its own `math`.
+    Raises DataError where there are no tests, and for code that is no Python.
     """
 
     tests: tuple[str, ...]
     setup: str = ""
     entry_points: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    objects: bool = False
 
     @classmethod
     def of(cls, public: Mapping[str, Any]) -> Suite | None:
-        """The tests in a prompt's public data, under `tests`, `setup` and `entry_points`; None if there are none."""
+        """The tests in a prompt's public data, under the names of the fields; None if there are none."""
         tests = tuple(public.get("tests", ()))
-        return cls(tests, public.get("setup", ""), tuple(public.get("entry_points", ()))) if tests else None
+        points, names = tuple(public.get("entry_points", ())), tuple(public.get("names", ()))
+        objects = bool(public.get("objects", False))
+        return cls(tests, public.get("setup", ""), points, names, objects) if tests else None
 
     @property
     def digest(self) -> bytes:
-        return digest(str(len(self.tests)), *self.tests, self.setup, *self.entry_points)
+        more = [repr((self.names, self.objects))] if self.names or self.objects else []
+        return digest(str(len(self.tests)), *self.tests, self.setup, *self.entry_points, *more)
 
     def __post_init__(self) -> None:
         if not self.tests:
             raise DataError("there are no tests; give at least one, such as 'assert f(2) == 4'")
+        for kind, code in (("setup", self.setup), *(("test", test) for test in self.tests)):
+            if (fault := syntax_fault(code)) is not None:
+                raise DataError(
+                    f"the {kind} {code.strip()!r:.200} is no Python: {fault}; mend it, or leave it out"
+                )
+
+    @property
+    def asked(self) -> list[str] | None:
+        """Names beside the entry points that the candidate is asked for; None: all."""
+        return list(self.names) if self.names or self.entry_points else None
+
+
+@lru_cache(4096)
+def syntax_fault(code: str) -> str | None:
+    """What a compiler says against a piece of code; None if nothing."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            compile(code, "<test>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        return str(error)
+    except (RecursionError, MemoryError):  # code that is nested without end: the sandbox will tell
+        return None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +128,11 @@ class Report:
     def verdict(self) -> TestVerdict:
         """`passed` if all are; else the first that is not."""
         return next((case.verdict for case in self.cases if case.verdict != "passed"), "passed")
+
+    @property
+    def broken(self) -> Case | None:
+        """The first test that is at fault itself: then nothing has been learnt about the candidate."""
+        return next((case for case in self.cases if case.verdict == "broken"), None)
 
 
 async def check(
@@ -151,8 +191,9 @@ class _Run:
     async def _judged(self, candidate: Session, judge: Session) -> list[Case]:
         """The cases up to the first that ends one of the two, or that stops the run."""
         pending = list(enumerate(self._tests.tests))[self._first :]
-        setup, points = self._tests.setup, list(self._tests.entry_points)
-        judge.send({"setup": setup, "entry_points": points, "tests": pending})
+        tests = self._tests
+        names = {"entry_points": tests.entry_points, "names": tests.asked, "objects": tests.objects}
+        judge.send({"setup": tests.setup, "tests": pending, **names})
         done: list[Case] = []
         try:
             message = await self._answer(candidate, judge, "setup", True)
@@ -176,12 +217,12 @@ class _Run:
                 judge.end("forged", "the code of the tests wrote a call of its own making")
             if request["op"] == "call":
                 self._call = self._shown(request) or self._call
-            answer = await candidate.ask(request)
+            answer = await candidate.ask(request, long=judge.long)
             match answer:
                 case {"returned": {"ref": [int(reference), *_]}} if request["op"] == "name":
                     self._names[reference] = request["name"]
             self._trace = answer["raised"][2] if "raised" in answer else None
-            judge.send(answer)
+            await judge.forward(answer, long=candidate.long)
         if message.get(place) != number or message.get("verdict") not in get_args(_JudgeVerdict):
             judge.end("forged", "the code of the tests wrote a verdict of its own making")
         return message

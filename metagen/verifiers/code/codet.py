@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier
-from metagen.verifiers.code.agreement import dual_agreement
-from metagen.verifiers.code.check import Suite, check
+from metagen.verifiers.code.check import EDITION, Suite, check, syntax_fault
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.outputs import calls, executed
+from metagen.verifiers.code.outputs import calls, executed, one_prompt
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
 
@@ -45,18 +49,23 @@ class DualAgreement(Verifier):
         self._generator, self._ask, self._n, self._most = generator, ask, n, most
 
     @property
+    def relative(self) -> bool:
+        return True
+
+    @property
     def fingerprint(self) -> str:
         parts = (self._generator.fingerprint, str(self._n), str(self._most))
         return digest("dual agreement", self._execution, *parts).hex()
 
     @property
     def _execution(self) -> str:
-        language, program = self._sandbox.language.fingerprint, self._program.fingerprint
-        return digest("tests passed", language, program, repr(self._limits)).hex()
+        parts = (self._sandbox.fingerprint, self._program.fingerprint, repr(self._limits))
+        return digest("tests passed", EDITION, *parts).hex()
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         if not sequences:
             return []
+        one_prompt(sequences)
         tests = await self._tests(sequences[0].prompt, scope)
         if tests is None:
             return [Score(None, verdict="untested") for _ in sequences]
@@ -88,10 +97,27 @@ class DualAgreement(Verifier):
         return {"passed": [case.verdict == "passed" for case in report.cases]}
 
 
+def dual_agreement(passed: ArrayLike) -> NDArray[np.float64]:
+    """CodeT's score of each program, in [0, 1]; passed[i, k] says whether program i passes test k.
+
+    Programs that pass the same tests form a consensus set with these tests; its score is the number of
+    programs times the number of tests (Chen et al. 2022, CodeT), here divided by all of both.
+    """
+    table = np.asarray(passed, dtype=bool)
+    if table.ndim != 2 or not table.size:
+        raise InputError(
+            f"passed is a table of programs by tests, one of each at least; got shape {table.shape!r}"
+        )
+    names = [row.tobytes() for row in table]
+    sizes = Counter(names)
+    return np.array([sizes[n] * row.sum() for n, row in zip(names, table, strict=True)]) / table.size
+
+
 def assertions(text: str, entry_points: Ordered[str]) -> list[str]:
     """The assertions of one line in a model's text that call an entry point (any function, if none is named).
 
     Line by line, since a model's text stops being a program where its length ends.
     """
     lines = (line.strip() for line in text.splitlines())
-    return [line for line in lines if line.startswith("assert") and calls(line, entry_points)]
+    written = [line for line in lines if line.startswith("assert") and calls(line, entry_points)]
+    return [line for line in written if syntax_fault(line) is None]

@@ -12,6 +12,7 @@ _WORDS = {
     "memory": "It used too much memory",
     "output": "It wrote too much",
     "crashed": "The process ended",
+    "broken": "The test itself fails, whatever the program does",
     "forged": "It interfered with how it is tested",
     "unrepresentable": "A value cannot be tested",
 }

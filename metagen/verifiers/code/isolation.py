@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -36,9 +37,21 @@ class Isolation(Protocol):
         """What is kept, in words, one sentence each."""
 
     def command(
-        self, inner: Ordered[str], limits: Limits, *, readable: Ordered[Path], filter_fd: int | None
+        self,
+        inner: Ordered[str],
+        limits: Limits,
+        *,
+        readable: Ordered[Path],
+        hidden: Ordered[Path] = (),
+        filter_fd: int | None,
     ) -> list[str]:
-        """The command that runs `inner`. readable: directories that it sees, read-only."""
+        """The command that runs `inner`. readable: directories that it sees, read-only; hidden: empty ones."""
+
+
+@cache
+def found(program: str) -> str | None:
+    """Where a program of the system is."""
+    return shutil.which(program)
 
 
 def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
@@ -46,7 +59,7 @@ def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
 
     beside: processes of ours that the kernel counts with the candidate's.
     """
-    prlimit = shutil.which("prlimit")
+    prlimit = found("prlimit")
     if prlimit is None:
         raise IsolationError("no 'prlimit' here, which sets the limits of each process; install util-linux")
     seconds = limits.cpu_seconds
@@ -80,6 +93,12 @@ class NoIsolation:
         )
 
     def command(
-        self, inner: Ordered[str], limits: Limits, *, readable: Ordered[Path], filter_fd: int | None
+        self,
+        inner: Ordered[str],
+        limits: Limits,
+        *,
+        readable: Ordered[Path],
+        hidden: Ordered[Path] = (),
+        filter_fd: int | None,
     ) -> list[str]:
         return [*rlimits(limits), *inner]

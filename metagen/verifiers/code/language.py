@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import platform
 import re
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from functools import cache
@@ -40,6 +41,10 @@ class Language(Protocol):
     def readable(self) -> tuple[Path, ...]:
         """Directories beyond the system's that the candidate must read."""
 
+    @property
+    def hidden(self) -> tuple[Path, ...]:
+        """Directories of the system, or of what is readable, that it must not see; but for what is readable in them."""
+
     def start(self, socket: int) -> Start:
         """How the inside is started."""
 
@@ -65,17 +70,18 @@ class Python:
 
     @property
     def fingerprint(self) -> str:
-        version = (
-            platform.python_version() if self.interpreter == _base_interpreter() else str(self.interpreter)
-        )
+        same = self.interpreter == _base_interpreter()
+        version = platform.python_version() if same else _version(self.interpreter)
         return digest("python", version, *map(str, self.packages)).hex()
 
     @property
     def readable(self) -> tuple[Path, ...]:
-        # Not the whole prefix of …/bin/python3: beside these, it may hold what is none of a candidate's business.
-        prefix = self.interpreter.resolve().parent.parent
-        own = [prefix / name for name in ("bin", "lib", "lib64") if (prefix / name).is_dir()]
-        return tuple(p for p in (*own, *self.packages) if not p.is_relative_to("/usr"))
+        return (*_own(self.interpreter), *self.packages)
+
+    @property
+    def hidden(self) -> tuple[Path, ...]:
+        # What is installed there may be anything: credentials of a cloud, a package index's, the user's own code.
+        return tuple(p for p in _installed(self.interpreter) if p not in self.packages)
 
     def start(self, socket: int) -> Start:
         return self.run(source("candidate"), socket)
@@ -103,6 +109,25 @@ exec({code})
 
 
 @cache
+def _own(interpreter: Path) -> tuple[Path, ...]:
+    """What an interpreter needs beyond the system."""
+    # Not the whole prefix of …/bin/python3: beside these, it may hold what is none of a candidate's business.
+    prefix = interpreter.resolve().parent.parent
+    own = [prefix / name for name in ("bin", "lib", "lib64") if (prefix / name).is_dir()]
+    return tuple(p for p in own if not p.is_relative_to("/usr"))
+
+
+@cache
+def _installed(interpreter: Path) -> tuple[Path, ...]:
+    """Where packages are installed: of this interpreter, and of all others of the system."""
+    places = [interpreter.resolve().parent.parent, Path("/usr"), Path("/usr/local")]
+    names = [f"{lib}/{python}/{kind}-packages" for lib in ("lib", "lib64") for python in ("python3", "python3.*")
+             for kind in ("site", "dist")]  # fmt: skip
+    found = (path for place in places for name in names for path in place.glob(name))
+    return tuple(sorted({path.resolve() for path in found if path.is_dir()}))
+
+
+@cache
 def compiled(program: str) -> bytes:
     """The code of a program, for an interpreter of the version that runs this: it starts sooner."""
     code = compile(
@@ -124,6 +149,19 @@ def source(name: str) -> str:
     inside = files("metagen.verifiers.code.inside")
     values, program = (inside.joinpath(f"{part}.py").read_text("utf-8") for part in ("values", name))
     return _IMPORT.sub("", values + program)
+
+
+@cache
+def _version(interpreter: Path) -> str:
+    """What another interpreter says of itself."""
+    command = [str(interpreter), "-I", "-S", "-c", "import sys; print(sys.implementation.name, sys.version)"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env={})
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InputError(
+            f"{str(interpreter)!r} cannot be asked for its version ({error}); is it a Python?"
+        ) from error
+    return said.stdout.strip()
 
 
 def _base_interpreter() -> Path:

@@ -18,7 +18,8 @@ class Limits:
     cpu: seconds of processor time of each process; None: as many as `wall`.
     memory: bytes; of the whole tree where a cgroup is available, else of each process (address space).
     processes: processes and threads alive at once, the interpreter included.
-    output: bytes of standard output and error together. answer: bytes of all values returned in one run, together.
+    output: bytes of standard output and error together. answer: bytes of all values returned in one run, together;
+    a list, a tuple, an item of a dict and so on counts as 16.
     file: bytes of one file; disk: bytes of all files.
     """
 
@@ -36,6 +37,8 @@ class Limits:
             value = getattr(self, field.name)
             if value is None and field.name == "cpu":
                 continue
+            if field.name not in ("wall", "cpu") and type(value) is not int:
+                raise InputError(f"the limit {field.name!r} is a whole number, got {value!r}")
             if not (isinstance(value, (int, float)) and 0 < value < math.inf):
                 raise InputError(f"the limit {field.name!r} is a positive number, got {value!r}")
 

@@ -17,6 +17,8 @@ from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
 
+#: Changes whenever a key of an output does.
+EDITION = "2"
 #: Runs a program, and says in JSON how it went.
 Run = Callable[[str], Awaitable[dict[str, Any]]]
 
@@ -49,9 +51,10 @@ async def executed(
 class ProgramOutputs:
     """The outputs of programs on the public inputs of their prompt: what MBR-exec compares.
 
-    `await outputs(sequences, scope)` gives for each sequence one key for each input, equal for equal values; None
-    where the program gave none, or is missing, or the budget did not reach it. The inputs are the prompt's
-    public `inputs`, expressions such as `f(3)`; or else the calls in its public tests.
+    `await outputs(sequences, scope)` gives for each sequence one key for each input, equal for equal values; a key of
+    None where the program gave none, or is missing; None in place of all keys where the budget did not reach the
+    program. The inputs are the prompt's public `inputs`, expressions such as `f(3)`; or else the calls in its public
+    tests. Raises DataError for a prompt without either, and for sequences of several problems.
     """
 
     def __init__(
@@ -62,23 +65,47 @@ class ProgramOutputs:
 
     @property
     def fingerprint(self) -> str:
-        language, program = self._sandbox.language.fingerprint, self._program.fingerprint
-        return digest("program outputs", language, program, repr(self._limits)).hex()
+        parts = (self._sandbox.language.fingerprint, self._program.fingerprint, repr(self._limits))
+        return digest("program outputs", EDITION, *parts).hex()
 
-    async def __call__(self, sequences: Ordered[Sequence], scope: Scope) -> list[tuple[str | None, ...]]:
+    async def __call__(
+        self, sequences: Ordered[Sequence], scope: Scope
+    ) -> list[tuple[str | None, ...] | None]:
         if not sequences:
             return []
-        inputs = public_inputs(sequences[0].prompt)
+        inputs = public_inputs(one_prompt(sequences))
         programs = {s.digest: p for s in sequences if (p := self._program.read(s)) is not None}
         by = digest(self.fingerprint, *inputs).hex()
         found = await executed(programs, lambda program: self._run(program, inputs), by=by, scope=scope)
         nothing = (None,) * len(inputs)
-        return [tuple(found[s.digest]["outputs"]) if s.digest in found else nothing for s in sequences]
+        rows = {name: tuple(row["outputs"]) for name, row in found.items()}
+        return [rows.get(s.digest) if s.digest in programs else nothing for s in sequences]
 
     async def _run(self, program: str, inputs: Ordered[str]) -> dict[str, Any]:
         outcome = await self._sandbox.evaluate(program, inputs, limits=self._limits)
         keys = [answer.key for answer in outcome.answers]
         return {"outputs": keys + [None] * (len(inputs) - len(keys)), "verdict": outcome.verdict}
+
+
+def output_classes(outputs: Ordered[Ordered[str | None] | None]) -> list[str | None]:
+    """The answer class of each program, for voting: equal for programs with equal outputs on all inputs.
+
+    The choice of the utility `ExecutionAgreement` in its 0-1 form is the majority of these classes (MBR-exec).
+
+    `outputs[i][k]`: what program i gave on input k, None for no output. None for a program that failed anywhere, or was
+    not run.
+    """
+    return [digest(*map(str, row)).hex() if row and None not in row else None for row in outputs]
+
+
+def one_prompt(sequences: Ordered[Sequence]) -> Prompt:
+    """The first prompt, which stands for all; DataError for several problems, whose programs cannot be compared."""
+    problems = list(dict.fromkeys(s.prompt.problem_id for s in sequences))
+    if len(problems) > 1:
+        raise DataError(
+            f"programs for the problems {', '.join(map(repr, problems[:4]))} are compared; give those of one at a time"
+        )
+    return sequences[0].prompt
 
 
 def public_inputs(prompt: Prompt) -> tuple[str, ...]:
@@ -99,13 +126,12 @@ def calls(code: str, entry_points: Ordered[str]) -> list[str]:
     if len(code) > 10_000:  # nobody's test; and a parser can be made to use much memory
         return []
     try:
-        tree = ast.parse(code)
+        return [
+            ast.unparse(node)
+            for node in ast.walk(ast.parse(code))
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and (not entry_points or node.func.id in entry_points)
+        ]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return [
-        ast.unparse(node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and (not entry_points or node.func.id in entry_points)
-    ]

@@ -12,17 +12,22 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
+from metagen.sequence import digest
+
 _DEEPEST = 110
+#: Characters of a key.
+_LONGEST = 1_000
 
 
 def key(data: Any) -> str | None:
     """A text that is equal for values that Python's `==` holds equal; None for what is not plain.
 
     1, 1.0 and True are one, and so are set and frozenset; nan equals nan; iterators are equal when what
-    they yield is.
+    they yield is. Long texts are replaced by a digest.
     """
     try:
-        return _key(data, 0)
+        text = _key(data, 0)
+        return text if len(text) <= _LONGEST else f"long {digest(text).hex()}"
     except (ValueError, TypeError, KeyError, IndexError, ArithmeticError):  # a reference, or no value at all
         return None
 

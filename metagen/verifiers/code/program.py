@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import dedent
 from typing import Protocol
 
 from metagen.sequence import Sequence, digest
@@ -22,7 +23,8 @@ class ProgramRule(Protocol):
 class FencedProgram:
     """The last fenced block of an answer in the language, else its last fenced block, else all of the text.
 
-    A block that the length cut is taken as far as it goes. The rule for chat models.
+    Of several blocks, the last that defines one of the prompt's public `entry_points`, if one does: what stands below
+    it is an example of its use. A block that the length cut is taken as far as it goes. The rule for chat models.
     """
 
     def __init__(self, language: str = "python") -> None:
@@ -30,13 +32,20 @@ class FencedProgram:
 
     @property
     def fingerprint(self) -> str:
-        return digest("fenced program", self._language).hex()
+        return digest("fenced program", "2", self._language).hex()
 
     def read(self, sequence: Sequence) -> str | None:
         blocks: list[tuple[str, str]] = _FENCED.findall(sequence.text)
-        known = [code for name, code in blocks if name.lower() in (self._language, self._language[:2])]
+        names = (self._language, self._language[:2], f"{self._language}3")
+        known = [code for name, code in blocks if name.lower() in names]
         found = known or [code for _, code in blocks] or [sequence.text]
-        return found[-1] if found[-1].strip() else None
+        if len(found) > 1 and (points := sequence.prompt.public.get("entry_points")):
+            defines = re.compile(
+                rf"^[ \t]*(?:(?:async )?def|class) +(?:{'|'.join(map(re.escape, points))})\b", re.M
+            )
+            found = [code for code in found if defines.search(code)] or found
+        # A block in a list is indented as a whole.
+        return dedent(found[-1]) if found[-1].strip() else None
 
 
 class CompletedProgram:

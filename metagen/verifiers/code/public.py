@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence as Ordered
-
-from metagen.call import Outcome
-from metagen.cost import Usage
-from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, digest
-from metagen.verifiers.base import PrimitiveVerifier, score_payload
-from metagen.verifiers.code.check import Suite, check
+from metagen.sequence import Score, Sequence
+from metagen.verifiers.code.check import Suite
 from metagen.verifiers.code.feedback import feedback
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.program import FencedProgram, ProgramRule
+from metagen.verifiers.code.program import ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
+from metagen.verifiers.code.tested import Tested
 
 
-class PublicTests(PrimitiveVerifier):
+class PublicTests(Tested):
     """The share of public tests that pass, with `feedback` on the first that do not.
 
-    The tests are the prompt's public data: `tests`, a list of code such as `assert f(2) == 4`, and
-    optionally `setup` and `entry_points` (see `Suite`). The verdict is that of the first test that does not
-    pass; `missing` for a sequence without a program. A prompt without tests scores nothing: `untested`.
+    The tests are the prompt's public data, under the names of the fields of `Suite`: `tests`, a list of code such as
+    `assert f(2) == 4`, and optionally `setup`, `entry_points` and so on. The verdict is that of the first test that
+    does not pass; `missing` for a sequence without a program. `untested`, without a value, where the prompt has no
+    tests, or they fail whatever the program does.
     """
+
+    stop = False
 
     def __init__(
         self,
@@ -33,28 +30,17 @@ class PublicTests(PrimitiveVerifier):
         limits: Limits | None = None,
         name: str = "public_tests",
     ) -> None:
-        self._sandbox, self._program, self.name = sandbox, program or FencedProgram(), name
-        self._limits = limits or sandbox.limits
+        super().__init__(sandbox, program, limits)
+        self.name = name
 
-    @property
-    def fingerprint(self) -> str:
-        language, program = self._sandbox.language.fingerprint, self._program.fingerprint
-        return digest("public tests", language, program, repr(self._limits)).hex()
-
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
-        scores = await asyncio.gather(*map(self._score, sequences))
-        return [Outcome(score_payload(score), Usage(calls=1)) for score in scores]
-
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
-        return Usage(calls=len(sequences))
-
-    async def _score(self, sequence: Sequence) -> Score:
+    async def judged(self, sequence: Sequence) -> Score:
         tests = Suite.of(sequence.prompt.public)
         if tests is None:
             return Score(None, verdict="untested")
-        program = self._program.read(sequence)
-        if program is None:
+        report = await self.report(sequence, tests)
+        if report is None:
             return Score(0.0, verdict="missing", feedback="There is no program in the answer.")
-        report = await check(self._sandbox, program, tests, limits=self._limits, stop=False)
+        if report.broken is not None:
+            return Score(None, verdict="untested", feedback=feedback(report))
         verdict = None if report.verdict == "passed" else report.verdict
         return Score(report.share, verdict=verdict, feedback=feedback(report))

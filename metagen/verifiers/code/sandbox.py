@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from metagen.errors import InputError
+from metagen.sequence import digest
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.bubblewrap import Bubblewrap
 from metagen.verifiers.code.cgroup import Groups
@@ -60,6 +62,8 @@ class Outcome:
 class Sandbox:
     """Runs programs of one language under `limits`, at most `concurrency` at once over all event loops.
 
+    judge: the Python that tests run in, with the packages that they import; by default the candidates', or one without
+    packages where their language is another.
     Every execution has a process, a file system, and where available a control group of its own, used once.
     control_groups: use them, where they can be made.
 
@@ -72,6 +76,7 @@ class Sandbox:
         language: Language | None = None,
         limits: Limits | None = None,
         *,
+        judge: Python | None = None,
         concurrency: int | None = None,
         isolation: Isolation | None = None,
         control_groups: bool = True,
@@ -81,16 +86,24 @@ class Sandbox:
             raise IsolationError(
                 f"programs are isolated and limited on Linux only, and this is {sys.platform!r}"
             )
+        if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
+            raise InputError(f"concurrency={concurrency!r}: expected how many may run at once, at least 1")
         self.language = language or Python()
         self.limits = limits or Limits()
         #: Tests are written in Python.
-        self._judge = self.language if isinstance(self.language, Python) else Python()
+        self.judge = judge or (self.language if isinstance(self.language, Python) else Python())
         if isolation is None and run_untrusted_programs_without_isolation:
             isolation = NoIsolation()
         self.isolation: Isolation = isolation or Bubblewrap.find()
         self._groups = Groups.find() if control_groups else None
         # More than processors: a start waits for the kernel as long as it computes.
         self._gate = Gate(concurrency or 2 * len(os.sched_getaffinity(0)))
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what candidates and tests run in: equal fingerprints promise equal verdicts within equal limits."""
+        own, judge = self.language.fingerprint, self.judge.fingerprint
+        return own if own == judge else digest("sandbox", own, judge).hex()
 
     @property
     def holds(self) -> tuple[str, ...]:
@@ -135,7 +148,10 @@ class Sandbox:
             if verdict == "finished":
                 try:
                     for expression in expressions:
-                        answers.append(_answer(await session.ask({"op": "eval", "code": expression})))
+                        data = await session.ask({"op": "eval", "code": expression})
+                        answers.append(
+                            await asyncio.to_thread(_answer, data) if session.long else _answer(data)
+                        )
                 except Stopped as stop:
                     verdict, detail = stop.verdict, stop.detail
             return _outcome(session, verdict, tuple(answers), detail)
@@ -163,16 +179,20 @@ class Sandbox:
         judge = inside == "judge"
         if judge:
             limits = replace(limits, answer=16 * limits.answer)  # what it asks counts as well
+        group = self._groups.create(limits) if self._groups else None
         outer, inner = socket.socketpair()
         calls = _piped(self.isolation.filter)
-        group = self._groups.create(limits) if self._groups else None
         session = Session(limits, group, "the code of the tests" if judge else "the program")
         try:
             number = inner.fileno()
-            language: Language = self._judge if judge else self.language
-            begin = self._judge.run(source("judge"), number) if judge else language.start(number)
+            language: Language = self.judge if judge else self.language
+            begin = self.judge.run(source("judge"), number) if judge else language.start(number)
             command = self.isolation.command(
-                begin.command, limits, readable=language.readable, filter_fd=calls[0] if calls else None
+                begin.command,
+                limits,
+                readable=language.readable,
+                hidden=language.hidden,
+                filter_fd=calls[0] if calls else None,
             )
             if group is not None:
                 command = ["/bin/sh", "-c", _JOIN, "sh", *map(str, group.directories), "--", *command]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import signal
 import socket
@@ -13,8 +12,10 @@ from typing import Any, Literal, NoReturn
 
 from metagen.errors import MetagenError
 from metagen.verifiers.code.cgroup import Group
+from metagen.verifiers.code.deadline import Deadline
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.process import Process
+from metagen.verifiers.code.wire import LONG, crowded, parsed, written
 
 #: How an execution ended without an answer.
 Ending = Literal["timeout", "memory", "output", "crashed", "forged"]
@@ -50,6 +51,8 @@ class Session:
         self._ending: Stopped | None = None
         self._asked = 0
         self._received = 0
+        #: Whether the last line was, so that what is in it should be looked at in a thread.
+        self.long = False
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.process: Process | None = None
@@ -71,15 +74,20 @@ class Session:
         it starts may live on. Raises SandboxError.
         """
         self._began = time.monotonic()
-        self._deadline = asyncio.get_running_loop().time() + _START
+        self._deadline = Deadline(_START)
         self._reader, self._writer = await asyncio.open_connection(sock=outer, limit=self._most)
-        self.process = Process(
-            command,
-            inherited=(inner.fileno(), *inherited),
-            stdin=stdin,
-            output=self._keep,
-            contained=contained,
-        )
+        try:
+            self.process = Process(
+                command,
+                inherited=(inner.fileno(), *inherited),
+                stdin=stdin,
+                output=self._keep,
+                contained=contained,
+            )
+        except OSError as error:
+            raise SandboxError(
+                f"a sandbox did not start: {error}; is the machine out of memory, processes or file descriptors?"
+            ) from error
         # The end of the channel is seen here only if no one else holds the other end.
         inner.close()
         self._writer.write(preamble)
@@ -92,17 +100,18 @@ class Session:
             await self.receive()
             # The wall deadline is the candidate's: a busy machine's slow start is not charged to it.
             self._began = time.monotonic()
-            self._deadline = asyncio.get_running_loop().time() + self._limits.wall
+            self._deadline = Deadline(self._limits.wall)
         except Stopped as stop:
             said = self.stderr.decode(errors="replace").strip() or stop.detail
             raise SandboxError(
-                f"a sandbox did not start: {said!r}; is the machine out of memory or processes?"
+                f"a sandbox did not start: {said!r}; is the machine out of memory or processes, or are the limits too "
+                f"narrow for an interpreter (memory={self._limits.memory!r}, processes={self._limits.processes!r})?"
             ) from None
 
-    async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def ask(self, request: dict[str, Any], *, long: bool = False) -> dict[str, Any]:
         """The answer to one request; Stopped when there is none."""
         self._asked += 1
-        self.send({"id": self._asked, **request})
+        await self.forward({"id": self._asked, **request}, long=long)
         answer = await self.receive()
         if answer.get("id") != self._asked:
             self.end("forged", f"{self._who} gave an answer that was not asked for")
@@ -128,17 +137,25 @@ class Session:
 
     def send(self, message: dict[str, Any]) -> None:
         if self._ending is None:
-            self._writer.write(json.dumps(message).encode() + b"\n")
+            self._writer.write(written(message))
+
+    async def forward(self, message: dict[str, Any], *, long: bool) -> None:
+        """Send what came from another session; in a thread, where it is long."""
+        if not long:
+            self.send(message)
+            return
+        line = await asyncio.to_thread(written, message)
+        if self._ending is None:
+            self._writer.write(line)
 
     async def receive(self) -> dict[str, Any]:
         """The next line from the inside, if it carries the nonce of this run."""
         if self._ending is not None:
             raise self._ending
         try:
-            async with asyncio.timeout_at(self._deadline):
-                line = await self._reader.readline()
+            line = await self._deadline.within(self._reader.readline)
         except TimeoutError:
-            self.end("timeout", f"{self._who} was not done after {self._limits.wall:g} seconds")
+            self._late()
         except ValueError:
             self.end("output", f"{self._who} returned more than {self._limits.answer} bytes")
         except ConnectionError:  # gone with words unread
@@ -148,21 +165,19 @@ class Session:
             self.end("output", f"{self._who} returned more than {self._limits.answer} bytes")
         if not line.endswith(b"\n"):
             await self._diagnose()
-        return self._checked(line)
+        self.long = len(line) > LONG
+        if self.long and crowded(line, self._limits.answer):
+            self.end("output", f"{self._who} returned more lists than {self._limits.answer} bytes may hold")
+        # What a candidate makes long must not hold up the others.
+        message = await asyncio.to_thread(parsed, line) if self.long else parsed(line)
+        if not isinstance(message, dict) or message.get("nonce") != self._nonce:
+            self.end("forged", f"{self._who} wrote a line of its own to the channel of answers")
+        return message
 
     async def finished(self) -> None:
         """Close the channel, and wait for the process to end by itself; Stopped if it ends otherwise."""
         self._writer.close()
         await self._diagnose(expected=True)
-
-    def _checked(self, line: bytes) -> dict[str, Any]:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict) or message.get("nonce") != self._nonce:
-            self.end("forged", f"{self._who} wrote a line of its own to the channel of answers")
-        return message
 
     def end(self, verdict: Ending, detail: str) -> NoReturn:
         """Kill, and raise the reason for which this execution ended: the first one stays."""
@@ -171,14 +186,17 @@ class Session:
         self.kill()
         raise self._ending
 
+    def _late(self) -> NoReturn:
+        self.end("timeout", f"{self._who} was not done after {self._limits.wall:g} seconds")
+
     async def _diagnose(self, expected: bool = False) -> None:
         """The channel is closed: why? Raises Stopped, unless the end is `expected` and orderly."""
         assert self.process is not None
+        process = self.process
         try:
-            async with asyncio.timeout_at(self._deadline):
-                status = await asyncio.shield(self.process.ended)
+            status = await self._deadline.within(lambda: asyncio.shield(process.ended))
         except TimeoutError:
-            self.end("timeout", f"{self._who} was not done after {self._limits.wall:g} seconds")
+            self._late()
         self.process.drain()
         if self._ending is not None:
             raise self._ending

@@ -85,9 +85,9 @@ class Exact:
 
     def _power(self, base: Fraction, n: int) -> Number:
         if base == 0:
-            if n < 0:
-                raise Undefined("division by zero")
-            return Fraction(int(n == 0))
+            if n <= 0:
+                raise Undefined("division by zero, or 0^0")
+            return Fraction(0)
         if abs(base) == 1:
             return base if n % 2 else Fraction(1)
         if abs(n) * max(base.numerator.bit_length(), base.denominator.bit_length()) > 2 * MAX_BITS:

@@ -27,11 +27,15 @@ _JOIN: Final = re.compile(
 )
 _PERCENT: Final = re.compile(r"\s*(?:\$|\\\))?\s*(?:\\?%|percent\b)")
 _PHRASE: Final = re.compile(
-    r"(?:(?:final|correct|my)?[ ]?answer(?:[ ]to[ ][^.\n:]{0,80}?)?"
-    r"(?:[ ]is(?:[ ]therefore)?|\s*\**\s*[:=])|####)[ \t]*:?[ \t]*(?:\*\*|__)?[ \t]*:?",
+    r"(?:(?:final|correct|my)?[ ]?answers?(?:[ ]to[ ][^.\n:]{0,80}?)?"
+    r"(?:[ ](?:is|are)"
+    r"(?:[ ](?:therefore|thus|then|approximately|about|roughly|exactly|simply|just|clearly))*"
+    r"|\s*\**\s*[:=])|####|<answer>)[ \t]*:?[ \t]*(?:\*\*|__)?[ \t]*:?",
     re.IGNORECASE,
 )
-_SENTENCE: Final = re.compile(r"\.(?=\s|$|\*)|\n|,? (?:because|since|which|so that|as|I hope)\b|<\||\*\*|```")
+_SENTENCE: Final = re.compile(
+    r"\.(?=\s|$|\*)|\n|,? (?:because|since|which|so that|as|I hope)\b|, (?:not|but|rather|instead)\b|<\||</|\*\*|```"
+)
 _WORD: Final = re.compile(r"\(?[A-Za-z]+\)?\.?")
 _DELIMITERS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _FORMULA: Final = re.compile(
@@ -61,7 +65,8 @@ def find(
 
     - `pattern`: what the group of the last match holds;
     - `boxed`: the last `\boxed{…}`, with those joined to it by commas, `and` or `or`;
-    - `phrase`: what follows the last “the answer is”, “Answer:” or `####`, to the end of its formula or sentence;
+    - `phrase`: what follows the last “the answer is”, “Answer:”, `####` or `<answer>`, to the end of its formula or
+      sentence;
     - `whole`: a text that is one answer and nothing else;
     - `last`: the last formula between math delimiters, or the last number outside of one, whichever comes later.
 
@@ -111,6 +116,8 @@ def _boxed(text: str) -> str | None:
             continue
         if contents and not _joined(text, end, before):
             break
+        if not inside.rstrip().endswith("%") and _PERCENT.match(text, end):
+            inside += "%"
         if inside not in contents:
             contents.append(inside)
         before = start

@@ -26,6 +26,11 @@ def parse(answer: str, *, percent: bool = True) -> Node:
     return Parser(tokens(clean(answer)), percent).whole()
 
 
+def _set(node: Node) -> Node:
+    """An operand of sets: with braces that LaTeX does not print, `{0}` looks like a number."""
+    return Node("set", (node,)) if node.op in ("number", "neg", "div", "root", "mul", "constant") else node
+
+
 class Parser(Primaries):
     """Lists, statements, sets and brackets: the grammar from its top."""
 
@@ -63,7 +68,7 @@ class Parser(Primaries):
         result = self.ratio()
         while self.sees(*_SETS):
             operation = _SETS[self.take().text]
-            result = Node(operation, (result, self.ratio()))
+            result = Node(operation, (_set(result), _set(self.ratio())))
         return result
 
     def ratio(self) -> Node:

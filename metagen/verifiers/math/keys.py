@@ -6,10 +6,10 @@ from typing import Final
 
 from metagen.verifiers.math import reals
 from metagen.verifiers.math.field import Beyond, TooLarge, Undefined
-from metagen.verifiers.math.numbers import digest
 from metagen.verifiers.math.reals import collection, meet
 from metagen.verifiers.math.regions import MIRROR, Regions, Solve, unsolved
 from metagen.verifiers.math.scalars import SCALARS, Numeric, Scalars, by_decimals
+from metagen.verifiers.math.settle import digest
 from metagen.verifiers.math.tree import Node, Unreadable, choose, minus, names, structure, symbols, walk
 
 #: Of these, and of variables, the left side of `A = 5` may be made: it only names what is 5.
@@ -81,11 +81,11 @@ class Keys:
     def _flat(self, items: list[Node]) -> list[str]:
         keys = []
         for item in items:
-            if item.op in ("set", "list"):
+            if item.op == "list":
                 keys += self._flat(list(item.args))
             elif any(n.op == "choice" for n in walk(item)):
                 keys += self._flat([choose(item, 0), choose(item, 1)])
-            elif item.op != "empty":
+            else:
                 keys.append(self._any(item))
         return keys
 
@@ -170,7 +170,7 @@ def _assignment(node: Node) -> tuple[str, Node] | None:
     for left, right in (node.args, node.args[::-1]):
         lone = left.op == "symbol" or (left.op == "call" and str(left.value).startswith("given "))
         tuples = left.op == "tuple" and right.op in ("tuple", "list", "set", "choice")
-        if _is_name(left) and not _is_name(right) and (lone or tuples or not symbols(right)):
+        if _is_name(left) and not _is_bare(right) and (lone or tuples or not symbols(right)):
             own = {str(left.value)} if left.op == "symbol" else set()
             if not own & symbols(right):
                 return structure(left), right
@@ -181,6 +181,11 @@ def _is_name(node: Node) -> bool:
     return bool(symbols(node)) and all(
         n.op in _NAMES or (n.op == "number" and node.op == "call") for n in walk(node)
     )
+
+
+def _is_bare(node: Node) -> bool:
+    """A name that says nothing of a value, as `f(x)` and `ab` do, and `ln x` does not."""
+    return _is_name(node) and all(n.op != "call" or str(n.value).startswith("given ") for n in walk(node))
 
 
 def _points(named: list[tuple[str, Node]]) -> list[Node] | None:

@@ -1,149 +1,50 @@
-"""Worker processes that answer within a deadline or are killed and replaced.
-
-They are started as programs of their own, not by `multiprocessing`: forking copies locks that other threads hold,
-and spawning runs the user's main module again.
-"""
+"""Worker processes that answer within a deadline or are killed and replaced."""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import json
 import os
-import queue
-import select
-import subprocess
-import sys
 import threading
-import time
+from collections import deque
+from collections.abc import Hashable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from metagen.errors import MetagenError
 from metagen.verifiers.math.canonical import TIMEOUT, Percent, Verdict
+from metagen.verifiers.math.child import Job, Worker, WorkerError
 
 WORKERS: Final = 2
-#: Seconds to import sympy on a busy machine.
-_START: Final = 120.0
-#: Seconds. Whoever wakes up so much too late was not running.
-_PAUSE: Final = 1.0
-_PAUSES: Final = 3
 _REMEMBERED: Final = 1 << 14
-
-
-class WorkerError(MetagenError):
-    """A worker process could not be started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One answer to be judged, within `deadline` seconds from when a worker takes it up."""
-
-    answer: str
-    percent: Percent
-    deadline: float
-    verdict: Future[Verdict] = field(default_factory=Future)
-
-    @property
-    def name(self) -> tuple[str, Percent, float]:
-        """What its verdict is remembered under: more time may give another one."""
-        return self.answer, self.percent, self.deadline
-
-
-class Worker:
-    """One process, and the pipes to it. Used by one thread. It goes on starting while nothing is asked."""
-
-    def __init__(self) -> None:
-        # The worker finds the modules that this process finds, and nothing in the directory it happens to run in.
-        path = os.pathsep.join(p or str(Path.cwd()) for p in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "metagen.verifiers.math.worker", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        self._waiting = b""
-        self._ready = False
-        #: It did not answer in time, and may still be busy.
-        self.late = False
-
-    def ask(self, job: Job) -> Verdict | None:
-        """The verdict; None if the process died, or is late. WorkerError if it never started."""
-        if not self._ready and self._line(_START) is None:
-            raise WorkerError(
-                f"a worker process of {sys.executable!r} did not start; "
-                "does `python -m metagen.verifiers.math.worker` run? It needs metagen[math]"
-            )
-        self._ready = True
-        stdin = self._process.stdin
-        assert stdin is not None
-        request = {"answer": job.answer, "percent": job.percent, "deadline": job.deadline}
-        try:
-            stdin.write(json.dumps(request).encode() + b"\n")
-            stdin.flush()
-        except BrokenPipeError:
-            return None
-        line = self._line(job.deadline)
-        return None if line is None else Verdict(**json.loads(line))
-
-    def _line(self, seconds: float) -> bytes | None:
-        stdout = self._process.stdout
-        assert stdout is not None
-        poll = select.poll()
-        poll.register(stdout, select.POLLIN | select.POLLHUP)
-        end, pauses = time.monotonic() + seconds, 0
-        while b"\n" not in self._waiting:
-            left = end - time.monotonic()
-            if left < -_PAUSE and pauses < _PAUSES:
-                # We were paused, and the process most likely with us: its time begins anew.
-                end, pauses = time.monotonic() + seconds, pauses + 1
-                continue
-            if left <= 0:
-                self.late = True
-                return None
-            if not poll.poll(left * 1000):
-                continue
-            if not (piece := os.read(stdout.fileno(), 1 << 16)):
-                return None
-            self._waiting += piece
-        line, _, self._waiting = self._waiting.partition(b"\n")
-        return line
-
-    def kill(self) -> None:
-        """End it, and leave no zombie. Whoever waits for its answer learns that there is none."""
-        self._process.kill()
-        self._process.wait()
-
-    def close(self) -> None:
-        """Kill it, and give its pipes back."""
-        self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
 
 
 class Pool:
     """At most `workers` processes, each started when there is work for it and served by a thread of its own.
 
-    A process holds one answer at a time, so one that is killed takes nothing else with it. Verdicts are kept.
+    A process holds one answer at a time, so one that is killed takes nothing else with it. Batches of answers are
+    served in turn, so that one with many slow answers does not starve the others; and once an answer has been slow, a
+    spare process is kept ready to take the place of one that is killed. Verdicts are kept as long as the pool lives,
+    `timeout` as well.
     """
 
     def __init__(self, workers: int = WORKERS) -> None:
         self.workers = workers
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        #: Of each batch that waits, in the order of their turns.
+        self._batches: dict[Hashable, deque[Job]] = {}
         self._known: dict[tuple[str, Percent, float], Verdict] = {}
         self._lock = threading.Lock()
+        self._come = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
         self._serving: set[Worker] = set()
+        self._spare: Worker | None = None
+        self._slow = False
         self._idle = 0
         self._closed = False
 
-    def submit(self, answer: str, percent: Percent, deadline: float) -> Future[Verdict]:
-        """A future of the verdict. It may be waited for in any thread or event loop."""
+    def submit(
+        self, answer: str, percent: Percent, deadline: float, batch: Hashable = None
+    ) -> Future[Verdict]:
+        """A future of the verdict. It may be awaited in any thread or event loop. batch: names those it waits with."""
         job = Job(answer, percent, deadline)
         with self._lock:
             if self._closed:
@@ -151,11 +52,12 @@ class Pool:
             if (known := self._known.get(job.name)) is not None:
                 job.verdict.set_result(known)
                 return job.verdict
-            if self._jobs.qsize() >= self._idle and len(self._threads) < self.workers:
+            if sum(map(len, self._batches.values())) >= self._idle and len(self._threads) < self.workers:
                 thread = threading.Thread(target=self._serve, name="metagen math", daemon=True)
                 self._threads.append(thread)
                 thread.start()
-            self._jobs.put(job)
+            self._batches.setdefault(batch, deque()).append(job)
+            self._come.notify()
         return job.verdict
 
     def forget(self) -> None:
@@ -181,12 +83,20 @@ class Pool:
             self._release(worker)
 
     def _next(self) -> Job | None:
-        with self._lock:
+        """The first of the batch whose turn it is, which then waits for the others; None when the pool is closed."""
+        with self._come:
             self._idle += 1
-        job = self._jobs.get()
-        with self._lock:
+            while not self._batches and not self._closed:
+                self._come.wait()
             self._idle -= 1
-        return job
+            if not self._batches:
+                return None
+            batch = next(iter(self._batches))
+            jobs = self._batches.pop(batch)
+            job = jobs.popleft()
+            if jobs:
+                self._batches[batch] = jobs
+            return job
 
     def _judge(self, worker: Worker | None, job: Job) -> tuple[Worker | None, Verdict]:
         """The verdict, and the process for the next answer: what was killed is replaced at once."""
@@ -195,8 +105,8 @@ class Pool:
         for last in (False, True):
             worker = worker or self._engage()
             try:
-                verdict = worker.ask(job)
-            except MetagenError:
+                verdict = worker.ask(job, self._prepare)
+            except (MetagenError, OSError):
                 self._release(worker)
                 raise
             if verdict is not None:
@@ -215,6 +125,25 @@ class Pool:
         return worker, verdict
 
     def _engage(self) -> Worker:
+        with self._lock:
+            worker, self._spare = self._spare, None
+        worker = worker or self._started()
+        if self._slow:
+            self._prepare()
+        return worker
+
+    def _prepare(self) -> None:
+        """Keep a process ready from now on: starting one takes as long as many an answer."""
+        self._slow = True
+        if self._spare is None and not self._closed:
+            worker = self._started()
+            with self._lock:
+                if self._spare is None:
+                    self._spare = worker
+                    return
+            self._release(worker)
+
+    def _started(self) -> Worker:
         if not self._closed:
             worker = Worker()
             with self._lock:
@@ -233,13 +162,14 @@ class Pool:
         """End all processes; answers under way get a WorkerError."""
         with self._lock:
             self._closed = True
-            serving = list(self._serving)
-            for _ in self._threads:
-                self._jobs.put(None)
+            serving, spare = list(self._serving), self._spare
+            self._come.notify_all()
         for worker in serving:
             worker.kill()
         for thread in self._threads:
             thread.join(5)
+        if spare is not None:
+            self._release(spare)
 
 
 _shared: Pool | None = None

@@ -17,6 +17,7 @@ _ACCENTS: Final = names(
 )
 #: With parentheses right behind them, these are functions of which nothing else is known.
 _OPAQUE: Final = frozenset("fgh")
+_INVERSE: Final = ["^", "{", "-", "1", "}", "("]
 
 
 class Primaries(Sums):
@@ -72,6 +73,9 @@ class Primaries(Sums):
             name += "'"
         if name in ("e", "i"):
             return Node("constant", (), name)
+        if name in _OPAQUE and [t.text for t in self.tokens[self.at : self.at + 6]] == _INVERSE:
+            self.at += len(_INVERSE) - 1
+            name += "^-1"
         follows = self.sees("(") and not self.next.spaced
         if follows and (name[0] in _OPAQUE or "'" in name):
             self.take()

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from metagen.verifiers.math.decimals import Decimals
 from metagen.verifiers.math.exact import Exact, Gauss
 from metagen.verifiers.math.field import Beyond, TooLarge, Undefined, evaluate, point
-from metagen.verifiers.math.numbers import Complex, digest, exact_key, numeric_key, real, rounded, settle
 from metagen.verifiers.math.reals import MINUS_INFINITY, PLUS_INFINITY, End
+from metagen.verifiers.math.settle import Complex, digest, exact_key, numeric_key, real, rounded, settle
 from metagen.verifiers.math.tree import INFINITY, ONE, ZERO, Node, minus, names, substitute, symbols
 from metagen.verifiers.math.words import quoted
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from fractions import Fraction
+from typing import Final
 
 from metagen.verifiers.math.cursor import Cursor
-from metagen.verifiers.math.tree import HUNDRED, PI, Node, Unreadable, number
+from metagen.verifiers.math.tree import HUNDRED, PI, Node, Unreadable, names, number
+
+#: Units of one letter, behind the stroke of another unit: km/h.
+_UNIT_LETTERS: Final = names("h s m g l L")
 
 
 class Sums(Cursor, ABC):
@@ -50,7 +54,11 @@ class Sums(Cursor, ABC):
         """Factors, by signs or side by side; of an argument without parentheses, side by side only."""
         factors = [self.power()]
         while True:
-            if not argument and self.sees("*", "/"):
+            if not argument and self.accept("%"):
+                # Of the whole quantity before it: 1/2% is a half of a hundredth.
+                whole = factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+                factors = [Node("div", (whole, HUNDRED)) if self.percent else whole]
+            elif not argument and self.sees("*", "/"):
                 divides = self.take().text == "/"
                 negative = False
                 while self.sees("+", "-"):
@@ -73,8 +81,8 @@ class Sums(Cursor, ABC):
         before = self.before.kind
         if before == "w" and (kind == "w" or text == "("):
             raise Unreadable("words")
-        if kind == "n" and before == "s":
-            raise Unreadable(f"a number after a letter: {text!r}")
+        if kind == "n" and before in ("s", "w"):
+            raise Unreadable(f"a number after a letter or a word: {text!r}")
         if kind == "w":
             self.unit()
             return self.begins(argument)
@@ -94,7 +102,7 @@ class Sums(Cursor, ABC):
                 over = self.take().text
                 self.take()
                 return self.mixed(factors, number(int(over)), self.power())
-            if before.kind == "n" or before.text == "}":
+            if before.kind == "n" or before.text in ("}", "%"):
                 raise Unreadable(f"two numbers side by side: {before.text!r} {self.next.text!r}")
         elif self.next == ("c", "frac", self.next.spaced) and before.kind == "n" and _whole(factors[-1]):
             fraction = self.power()
@@ -112,7 +120,7 @@ class Sums(Cursor, ABC):
             self.take()
             if self.accept("^"):
                 self.argument()
-            if self.sees("/", "*") and self.after.kind == "w":
+            if self.sees("/", "*") and (self.after.kind == "w" or self.after.text in _UNIT_LETTERS):
                 self.take()
             elif self.next.kind != "w":
                 break
@@ -138,9 +146,9 @@ class Sums(Cursor, ABC):
     def postfix(self, result: Node) -> Node:
         for _ in range(8):
             if self.accept("!"):
+                if self.sees("!"):
+                    raise Unreadable("a double factorial")  # 3!! is 3 for some, and 720 for others
                 result = Node("call", (result,), "factorial")
-            elif self.accept("%"):
-                result = Node("div", (result, HUNDRED)) if self.percent else result
             elif self.accept("°"):
                 if self.next.kind == "s" and self.next.text in ("C", "F"):
                     self.take()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from metagen.verifiers.math.tree import Unreadable, names
@@ -37,13 +38,15 @@ _OPERATORS: Final = {
     "equiv": "=", "cup": "∪", "cap": "∩", "setminus": "∖", "mid": "|", "lvert": "|", "rvert": "|", "vert": "|",
     "langle": "⟨", "rangle": "⟩", "lbrace": "⦃", "rbrace": "⦄", "{": "⦃", "}": "⦄", "lfloor": "⌊", "rfloor": "⌋",
     "lceil": "⌈", "rceil": "⌉", "infty": "∞", "pi": "π", "emptyset": "∅", "varnothing": "∅", "reals": "ℝ",
+    "backslash": "∖", "smallsetminus": "∖",
     "colon": ":", "land": "and", "wedge": "and", "lor": "or", "vee": "or", "\\": "\\\\",
 }  # fmt: skip
 _WORDS: Final = {
-    "pi": "π", "infinity": "∞", "infty": "∞", "inf": "∞", "oo": "∞", "and": "and", "or": "or", "AND": "and", "OR": "or",
+    "pi": "π", "infinity": "∞", "Infinity": "∞", "infty": "∞", "inf": "∞", "oo": "∞",
+    "and": "and", "or": "or", "AND": "and", "OR": "or",
 }  # fmt: skip
 #: Printed as letters, but one name or unit.
-_SHORT_UNITS: Final = names("cm mm km kg mg ml mL ft mi lb hr oz")
+_SHORT_UNITS: Final = names("cm mm km kg mg ml mL ft mi lb lbs hr hrs oz yd sq cu")
 #: Two letters that are a word, where a blank stands before them.
 _SMALL_WORDS: Final = names("is of to in as at by if it on so we no be an")
 _PRODUCTS: Final = tuple(map(frozenset, ("xyz", "abc", "pqr", "rst", "kmn", "abcd", "mn", "uvw")))
@@ -55,8 +58,13 @@ _UNICODE: Final = str.maketrans({
     "∞": "∞", "º": "°", "˚": "°",
     "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅛": " 1/8",
     "²": "^2", "³": "^3", "⁴": "^4", "⁵": "^5", "⁶": "^6", "⁷": "^7", "⁸": "^8", "⁹": "^9",
-    "α": "\\alpha ", "β": "\\beta ", "γ": "\\gamma ", "δ": "\\delta ", "θ": "\\theta ", "λ": "\\lambda ",
-    "μ": "\\mu ", "σ": "\\sigma ", "φ": "\\phi ", "ω": "\\omega ", "€": "$", "£": "$", "¥": "$", "₹": "$", "，": ",",
+    "€": "$", "£": "$", "¥": "$", "₹": "$", "，": ",",
+    "α": "\\alpha ", "β": "\\beta ", "γ": "\\gamma ", "δ": "\\delta ", "ε": "\\epsilon ", "ϵ": "\\epsilon ",
+    "ζ": "\\zeta ", "η": "\\eta ", "θ": "\\theta ", "ι": "\\iota ", "κ": "\\kappa ", "λ": "\\lambda ",
+    "μ": "\\mu ", "µ": "\\mu ", "ν": "\\nu ", "ξ": "\\xi ", "ρ": "\\rho ", "σ": "\\sigma ", "τ": "\\tau ",
+    "υ": "\\upsilon ", "φ": "\\phi ", "ϕ": "\\phi ", "χ": "\\chi ", "ψ": "\\psi ", "ω": "\\omega ",
+    "Γ": "\\Gamma ", "Δ": "\\Delta ", "Θ": "\\Theta ", "Λ": "\\Lambda ", "Ξ": "\\Xi ", "Π": "\\Pi ",
+    "Σ": "\\Sigma ", "Υ": "\\Upsilon ", "Φ": "\\Phi ", "Ψ": "\\Psi ", "Ω": "\\Omega ",
 })  # fmt: skip
 
 _TEXT: Final = (
@@ -73,10 +81,13 @@ _TOKEN: Final = re.compile(
     | (?P<operator>\*\*|<=|>=|!=|==|[-+*/^_=<>(){{}}\[\]|,;:!%°'&±∓∪∩∖∈∞≤≥≠≈π⟨⟩∅ℝ])""",
     re.VERBOSE | re.ASCII,
 )
+_SIZES: Final = "bf|it|rm|sf|tt|bfseries|boldmath|tiny|small|normalsize|large|Large|LARGE|huge|Huge"
 _SPELLED: Final = {"**": "^", "<=": "≤", ">=": "≥", "!=": "≠", "==": "="}
-_THOUSANDS: Final = re.compile(r"(?<![\d.,])(?:[1-9]\d{0,2}(?:,\d{3})+)(?![\d,])(?!\.\d*,)", re.ASCII)
+_THOUSANDS: Final = re.compile(r"(?<![\d.,])(?:[1-9]\d{0,2}(?:,\d{3})+)(?!\d|,\d)(?!\.\d*,\d)", re.ASCII)
 #: A leading zero never opens groups of thousands: this comma is a decimal one.
 _DECIMAL_COMMA: Final = re.compile(r"(?<![\d.,])0,(?=\d{3,}(?![\d,.]))", re.ASCII)
+#: What is left of groups that are no thousands, as in 1,00,000, is no element either.
+_ZEROS: Final = re.compile(r",0{2,}(?![\d.])|(?<![\d.,])0{2,},", re.ASCII)
 _BLANKS: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?: \d{3})+(?![\d /])", re.ASCII)
 
 _LATEX: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
@@ -85,9 +96,15 @@ _LATEX: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"(?<=\d)\s*(?:,\s*\\!|\{,\}|\\[,;:!]|\\ |~)\s*(?=\d{3}(?!\d))", ""),
         (r"\\(?:left|right)(?![a-zA-Z])\s*\.?|\\(?:big|Big|bigg|Bigg)[lr]?(?![a-zA-Z])", ""),
         (r"\\!|\\(?:displaystyle|textstyle|limits|nolimits|triangle|angle|hfill)(?![a-zA-Z])", ""),
-        (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
+        (r"\\(?:[dtcs]|nice)frac(?![a-zA-Z])", r"\\frac"),
+        (
+            r"\{([^{}]*)\\over(?![a-zA-Z])([^{}]*)\}|^([^{}]*)\\over(?![a-zA-Z])([^{}]*)$",
+            r"\\frac{\1\3}{\2\4}",
+        ),
+        (r"\\textcolor\s*\{[^{}]*\}\s*(?=\{)|\\color\s*\{[^{}]*\}", ""),
+        (rf"\\(?:{_SIZES})(?![a-zA-Z])(?!\s*\{{)", ""),
         (r"\\(?:q?quad|newline(?![a-zA-Z]))|(?<!\\)\\[,;: \n]|~", " "),
-        (r"\^\s*\{?\s*\\circ(?![a-zA-Z])\s*\}?|\\degrees?(?![a-zA-Z])", "°"),
+        (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![a-zA-Z])|\\degrees?(?![a-zA-Z])", "°"),
         (r"\\pmod\s*(?:\{[^{}]*\}|\d+)|\(\s*\\(?:bmod|mod)\s*\d+\s*\)", ""),
         (r"\\mathbb\s*\{?R\}?|\\mathbf\{R\}|ℝ", r"\\reals "),
         (r"\\%|\\?%?\s*\\text\s*\{\s*(?:percent|percentage|pct)\s*\}", "%"),
@@ -95,9 +112,16 @@ _LATEX: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     )
 )
 _DOUBLED: Final = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]])")
+_ABBREVIATED: Final = re.compile(r"(?<=[ \d])(sq|cu|ft|yd|in|mi|oz|lbs?|hrs?)\.(?=[ /]|$)")
+#: A unit: 1,000 (dollars).
+_BRACKETED: Final = re.compile(r"(?<=\d)\s*\(([a-z]{3,}(?: [a-z]+)*)\)\s*$")
 _PERCENT: Final = re.compile(r"\s*\b(?:percentage|percent|pct)\b")
 _LABEL: Final = re.compile(
     r"^\s*(?:\*\*)?(?:final\s+answer|answer)(?:\s+is)?\s*[:=]?\s*(?:\*\*)?", re.IGNORECASE
+)
+#: All of an answer in another face, as `\textbf{42}`: what has digits is no word.
+_FACE: Final = re.compile(
+    rf"(?:{_TEXT}|\\(?:boldsymbol|bm|underline))\s*\{{([^{{}}]*\d[^{{}}]*)\}}", re.ASCII
 )
 _WRAPS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
 
@@ -114,7 +138,9 @@ def clean(answer: str) -> str:
     text = text.replace("$", "")
     if "percent" in text or "pct" in text:
         text = _PERCENT.sub("%", text)
-    return text.strip()
+    if "." in text:
+        text = _ABBREVIATED.sub(r"\1", text)
+    return _BRACKETED.sub(r" \1", text).strip()
 
 
 def unwrap(text: str) -> str:
@@ -133,6 +159,8 @@ def unwrap(text: str) -> str:
             text = text[match.end() :]
         if text.startswith(("\\boxed{", "\\fbox{")) and text.endswith("}") and text.count("{") == 1:
             text = text[text.index("{") + 1 : -1]
+        if "{" in text and (face := _FACE.fullmatch(text)):
+            text = face[1]
         if text == before:
             break
     return text
@@ -140,9 +168,16 @@ def unwrap(text: str) -> str:
 
 def tokens(text: str) -> list[Token]:
     """The tokens of a cleaned answer; Unreadable if something is none, or there are too many."""
-    if "," in text and "(" not in text and "[" not in text and "\\{" not in text:
-        text = _THOUSANDS.sub(lambda m: m[0].replace(",", ""), text)
-        text = _DECIMAL_COMMA.sub("0.", text)
+    if "," in text:
+        depth = _depths(text)
+        # Between brackets a comma separates elements; but nobody writes an element 000.
+        text = _THOUSANDS.sub(
+            lambda m: m[0] if depth[m.start()] and not m[0].endswith(",000") else m[0].replace(",", ""), text
+        )
+        depth = _depths(text)
+        text = _DECIMAL_COMMA.sub(lambda m: m[0] if depth[m.start()] else "0.", text)
+        if _ZEROS.search(text):
+            raise Unreadable("a group of zeros by itself")
     if " " in text:
         text = _BLANKS.sub(lambda m: m[0].replace(" ", ""), text)
     result: list[Token] = []
@@ -160,6 +195,12 @@ def tokens(text: str) -> list[Token]:
         if len(result) > MAX_TOKENS:
             raise Unreadable(f"more than {MAX_TOKENS} tokens")
     return result
+
+
+def _depths(text: str) -> list[int]:
+    """How many brackets are open at each character: a comma within them separates elements."""
+    same = text.replace("\\{", " (").replace("\\}", " )")
+    return list(accumulate((c in "([") - (c in ")]") for c in same))
 
 
 def _token(match: re.Match[str], spaced: bool, before: list[Token]) -> list[Token]:
@@ -207,7 +248,7 @@ def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
         return [Token("s", run, spaced)]
     if run.lower() == "no" or (spaced and run in _SMALL_WORDS):
         return [Token("w", run, spaced)]
-    if run in _SHORT_UNITS and before and before[-1].kind == "n":
+    if run in _SHORT_UNITS and before and before[-1].kind in ("n", "w"):
         return [Token("w", run, spaced)]
     if len(run) <= 2 or any(set(run) <= letters for letters in _PRODUCTS):
         return [Token("s", letter, spaced and not i) for i, letter in enumerate(run)]

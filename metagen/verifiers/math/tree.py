@@ -18,7 +18,7 @@ class Node(NamedTuple):
     `div`, `neg`, `pow`, `root` (degree, radicand), `call` (value: the function), `choice` (± as its two readings).
     Collections: `tuple`, `set`, `list` (value: `,`, `and` or `or`), `matrix` of `row`s, `interval` (value: its two
     brackets), `union`, `meet`, `without`, `reals`, `empty`, `ratio`. Statements: `relation` (value: its signs, joined
-    by blanks). `word`: text.
+    by blanks).
     """
 
     op: str

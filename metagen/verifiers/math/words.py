@@ -13,7 +13,7 @@ MAX_CHARACTERS: Final = 200
 _COMMAND: Final = re.compile(
     r"\\(?:text(?:bf|it|rm|normal|sf|tt|up)?|mbox|hbox|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}"
 )
-_SPACE: Final = re.compile(r"\\[,;:! ]|\\q?quad(?![a-zA-Z])|~|\$")
+_SPACE: Final = re.compile(r"\\(?:display|text)style(?![a-zA-Z])|\\[,;:! ]|\\q?quad(?![a-zA-Z])|~|\$")
 #: A choice with what it says behind it: the letter names it.
 _LABEL: Final = re.compile(r"\(([A-Z])\) (?=[\w\\.-])(?!\\c[ua]p)")
 _CHOICE: Final = re.compile(r"\(\s*([A-Za-z])\s*\)")
@@ -51,6 +51,8 @@ def prose(answer: str) -> str | None:
     runs = re.findall(r"[^\W\d_]+", text)
     if (text in ("e", "i") and "(" not in answer) or not all(run.isalpha() for run in runs):
         return None  # a constant, or numerals that are no digits
+    if len(text) == 1 and not text.isascii():
+        return None  # perhaps π: the grammar knows its letters
     if len(text) == 1 or any(
         len(run) > 3 and run.casefold() not in _MATH and not run.startswith("arc") for run in runs
     ):

@@ -21,7 +21,7 @@ from metagen.verifiers.math.canonical import UNPARSABLE, Verdict, may_be_foreign
 from metagen.verifiers.math.field import Beyond, Undefined, evaluate
 from metagen.verifiers.math.grammar import parse
 from metagen.verifiers.math.keys import Keys
-from metagen.verifiers.math.numbers import Complex
+from metagen.verifiers.math.settle import Complex
 from metagen.verifiers.math.tree import Node, Unreadable
 from metagen.verifiers.math.wide import Wide
 from metagen.verifiers.math.words import prose

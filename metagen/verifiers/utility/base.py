@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as Ordered
 from importlib import import_module
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -77,9 +78,14 @@ def expected_utility(matrix: Matrix, weights: Weights | None = None) -> Vector:
 
     matrix: (candidates × references). NaN in it is left out of both sums; a row of nothing else is NaN. A weight of
     None (no score) counts nothing; where weights sum to zero, so does the utility.
-    Raises InputError for no candidates, no references, and weights that are negative, infinite or too many or few.
+    Raises InputError for no candidates, no references, infinite utilities, and weights that are no numbers, negative,
+    infinite, or too many or few.
     """
     some(*matrix.shape)
+    if np.isinf(matrix).any():
+        raise InputError(
+            "an infinite utility has no mean; expected finite numbers, or nan where one is not known"
+        )
     w = weight_array(weights, matrix.shape[1])
     known = ~np.isnan(matrix)
     if known.all():
@@ -98,16 +104,19 @@ def some(candidates: int, references: int) -> None:
 
 
 def weight_array(weights: Weights | None, references: int) -> Vector:
-    """One weight per reference, None read as 0. Raises InputError as `expected_utility` says."""
+    """One weight per reference, up to a common factor, None read as 0. Raises InputError as `expected_utility` says."""
     if weights is None:
         return np.ones(references)
     if len(weights) != references:
         raise InputError(f"{len(weights)} weights for {references} references; expected one each")
-    w = np.array([value or 0.0 for value in weights])
-    if not (np.isfinite(w) & (w >= 0)).all():
-        worst = float(w[~(np.isfinite(w) & (w >= 0))][0])
-        raise InputError(f"a reference has the weight {worst!r}; expected a number ≥ 0, or None for no score")
-    return w
+    for weight in weights:
+        if weight is not None and not (isinstance(weight, Real) and 0 <= weight < math.inf):
+            raise InputError(
+                f"a reference has the weight {weight!r}; expected a number ≥ 0, or None for no score"
+            )
+    w = np.array([value or 0.0 for value in weights], dtype=np.float64)
+    # By a power of two, so that nothing but overflow and underflow changes.
+    return w if not w.any() else np.ldexp(w, -math.frexp(float(w.max()))[1])
 
 
 def _mean(row: Vector, weights: Vector) -> float:

@@ -16,15 +16,18 @@ from metagen.verifiers.utility.pairs import distinct_sequences
 
 #: What a program gave for each input, in the same order for all; None where it failed or ran out of time.
 Outputs: TypeAlias = Ordered[str | None]
-#: Runs programs; one Outputs each, in order. It answers for records and charges, by `scope.call`.
-Execute: TypeAlias = Callable[[list[Sequence], Scope], Awaitable[Ordered[Outputs]]]
+#: Runs programs; one Outputs each, in order, None for what a budget did not reach. It answers for records and charges,
+#: by `scope.call`.
+Execute: TypeAlias = Callable[[list[Sequence], Scope], Awaitable[Ordered[Outputs | None]]]
 Agreement = Literal["share", "all"]
+_UNKNOWN = -2
 
 
 class ExecutionAgreement(Utility):
     """The share of inputs on which both programs give the same output; `all`: 1 if they do on every one, else 0.
 
-    A failure agrees with nothing, with itself neither. Each program is run once, not once per pair.
+    A failure agrees with nothing, with itself neither; of a program that was not run, nothing is known (NaN). Each
+    program is run once, not once per pair.
     outputs: runs programs (such as ProgramOutputs, in a sandbox), or recorded outputs by the program's text.
     name: tells utilities apart whose `outputs` has no fingerprint of its own.
     Raises DataError where outputs are missing, or are not equally many.
@@ -61,23 +64,32 @@ class ExecutionAgreement(Utility):
         for one, other in zip(ours.T, theirs.T, strict=True):
             same += (one[:, None] == other) & (one[:, None] >= 0)
         inputs = outputs.shape[1]
-        return same / inputs if self._agreement == "share" else np.array(same == inputs, dtype=np.float64)
+        result = same / inputs if self._agreement == "share" else np.array(same == inputs, dtype=np.float64)
+        result[ours[:, 0] == _UNKNOWN, :] = np.nan
+        result[:, theirs[:, 0] == _UNKNOWN] = np.nan
+        return result
 
     async def _run(self, programs: list[Sequence], scope: Scope) -> list[list[int]]:
-        """The outputs of each program, numbered over all; a failure is −1."""
-        found: Ordered[Outputs]
+        """The outputs of each program, numbered over all; a failure is −1, and −2 what has not been run."""
+        found: Ordered[Outputs | None]
         if isinstance(self._outputs, Mapping):
             found = [self._recorded(self._outputs, program) for program in programs]
         else:
             found = await self._outputs(programs, scope)
-        counts = sorted({len(outputs) for outputs in found})
+        counts = sorted({len(outputs) for outputs in found if outputs is not None})
         if len(found) != len(programs) or len(counts) > 1 or counts == [0]:
             raise DataError(
                 f"{len(programs)} programs gave {len(found)} lists of {' or '.join(map(str, counts))} outputs; "
                 "expected one list each, of one output for each input, at least one"
             )
         numbers: dict[str, int] = {}
-        return [[-1 if o is None else numbers.setdefault(o, len(numbers)) for o in row] for row in found]
+        unknown = [_UNKNOWN] * (counts or [1])[0]
+        return [
+            unknown
+            if row is None
+            else [-1 if o is None else numbers.setdefault(o, len(numbers)) for o in row]
+            for row in found
+        ]
 
     @staticmethod
     def _recorded(outputs: Mapping[str, Outputs], program: Sequence) -> Outputs:

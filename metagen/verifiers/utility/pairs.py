@@ -49,14 +49,16 @@ class PairUtility(Utility):
 class FunctionUtility(PairUtility):
     """Rates by `function(candidate, reference)`; it may be async. It is neither recorded nor charged.
 
-    name: part of the fingerprint; change it when the function changes its mind. symmetric: the function is.
+    It gives a finite number, or None or nan where it knows none. name: part of the fingerprint; change it when the
+    function changes its mind. symmetric: the function is; half of the pairs are asked, and those with the first
+    candidate again the other way round. Raises InputError for infinite values, and where a function is not symmetric.
     """
 
     spends = False
 
     def __init__(
         self,
-        function: Callable[[Sequence, Sequence], float | Awaitable[float]],
+        function: Callable[[Sequence, Sequence], float | Awaitable[float | None] | None],
         *,
         name: str = "function",
         symmetric: bool = False,
@@ -67,10 +69,29 @@ class FunctionUtility(PairUtility):
     def fingerprint(self) -> str:
         return digest("function utility", self.name).hex()
 
+    async def matrix(
+        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+    ) -> Matrix:
+        result = await super().matrix(candidates, references, scope=scope)
+        ours, rows = distinct_sequences(candidates)
+        if self.symmetric and references is None and len(ours) > 1:
+            again = await self.rate([(ours[0], other) for other in ours], scope)
+            there = result[rows.tolist().index(0)]
+            for k, place in enumerate(rows):
+                unknown = math.isnan(there[k]) or math.isnan(again[place])
+                if not unknown and not math.isclose(there[k], again[place], rel_tol=1e-9, abs_tol=1e-12):
+                    raise InputError(
+                        f"the utility {self.name!r} is not symmetric: {float(there[k])!r} one way and "
+                        f"{again[place]!r} the other, for {ours[0].text!r:.60} and {ours[place].text!r:.60}; "
+                        "leave symmetric=True out"
+                    )
+        return result
+
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         async def one(pair: Pair) -> float:
             value = self._function(*pair)
-            return float(await value if inspect.isawaitable(value) else value)
+            found = await value if inspect.isawaitable(value) else value
+            return math.nan if found is None else float(found)
 
         values = await asyncio.gather(*map(one, pairs))
         for pair, value in zip(pairs, values, strict=True):

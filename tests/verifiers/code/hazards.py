@@ -46,7 +46,7 @@ if libc.syscall(number, {numbers or 0}) < 0 and ctypes.get_errno() in (errno.EPE
 FORGER = """
 import gc, os, sys
 main = sys.modules["__main__"]
-nonce, number = main.nonce, main.channel.number
+nonce, number = main.nonce.split('"')[3], main.channel.number
 """
 
 HAZARDS = (
@@ -213,7 +213,7 @@ HAZARDS = (
     Hazard(
         "answer nested without end",
         FORGER + 'os.write(number, (\'{"nonce":"%s","id":1,"returned":\' % nonce).encode()'
-        " + b'[' * 500_000 + b']' * 500_000 + b'}\\n')\nos._exit(0)\n",
+        " + b'[' * 100_000 + b']' * 100_000 + b'}\\n')\nos._exit(0)\n",
         ("forged",),
     ),
     Hazard(
@@ -283,6 +283,16 @@ HAZARDS = (
     ),
     # Huge and strange values.
     Hazard("huge list", "def f(x): return [0] * 10**7\n", ("output", "memory")),
+    Hazard("brackets of nothing", "def f(x): return [[]] * 400_000\n", ("output",)),
+    Hazard("pairs of nothing", "def f(x): return {(i,): () for i in range(300_000)}\n", ("output",)),
+    Hazard(
+        "half a million lists past the encoder",
+        FORGER
+        + 'answer = (\'{"nonce":"%s","id":3,"returned":[\' % nonce).encode() + b\'[],\' * 500_000 + b\'[]]}\\n\'\n'
+        "def f(x):\n    while answer_left: del answer_left[:os.write(number, answer_left)]\n"
+        "answer_left = bytearray(answer)\n",
+        ("output",),
+    ),
     Hazard("huge text", "def f(x): return 'x' * (50 << 20)\n", ("output",)),
     Hazard("endless generator", "def f(x):\n    while True: yield x\n", ("output",)),
     Hazard(
@@ -307,6 +317,16 @@ HAZARDS = (
     refused("the system's files", "open('/usr/bin/env', 'ab')"),
     refused("the root directory", "open('/planted', 'w')"),
     refused("the interpreter's files", "import os\nopen(os.__file__, 'a')"),
+    refused(
+        "packages of the system",
+        "import glob, sys\nfor place in ('/usr', '/usr/local', sys.base_prefix):\n"
+        "    if glob.glob(place + '/lib*/python3*/*-packages/*'): refused = None\nif refused is False: raise OSError",
+    ),
+    refused(
+        "a file where packages are",
+        "import sys\nfor place in ('/usr', '/usr/local', sys.base_prefix):\n"
+        "    open(f'{place}/lib/python3/dist-packages/planted', 'w')",
+    ),
     refused("a kernel device", "open('/dev/kmsg').read()"),
     refused("shared memory", "open('/dev/shm/x', 'w')"),
     refused("the network", "import socket\nsocket.create_connection(('127.0.0.1', {port}), timeout=5)"),

@@ -2,13 +2,19 @@
 
 import asyncio
 import json
+import re
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from metagen.errors import DataError
+from metagen.verifiers.code import plain
 from metagen.verifiers.code.check import Report, Suite, check
+from metagen.verifiers.code.language import Python
 from metagen.verifiers.code.sandbox import Sandbox
 
 IDENTITY = "def f(x): return x\n"
@@ -91,7 +97,7 @@ def test_plain_values_arrive_as_they_are(sandbox: Sandbox) -> None:
     ],
 )
 def test_what_else_can_be_answered(sandbox: Sandbox, answer: str, test: str) -> None:
-    report = judged(sandbox, f"def f(x): return {answer}\n", test)
+    report = judged(sandbox, f"def f(x): return {answer}\n", test, objects="match" in answer)
     assert report.verdict == "passed", report
 
 
@@ -138,17 +144,16 @@ class Stack:
     def push(self, x): self.items.append(x)
     def __len__(self): return len(self.items)
     def __getitem__(self, i): return self.items[i]
-    def __contains__(self, x): return x in self.items
 def depth(node): return 0 if node is None else 1 + depth(node.left)
 """
     setup = "root = Node(1)\nroot.left = Node(2)"
     tests = (
         "assert depth(root) == 2 and root.left.value == 2",
-        "s = Stack()\ns.push(4)\nassert len(s) == 1 and s[0] == 4 and 4 in s and s.items == [4] and s",
+        "s = Stack()\ns.push(4)\nassert len(s) == 1 and s[0] == 4 and 4 in s.items and s.items == [4] and s",
         "assert root == root and not root != root",
         "assert isinstance(root, Node) is True",
     )
-    report = judged(sandbox, program, *tests, setup=setup)
+    report = judged(sandbox, program, *tests, setup=setup, objects=True)
     assert [case.verdict for case in report.cases] == ["passed", "passed", "passed", "failed"]
 
 
@@ -181,6 +186,28 @@ def test_a_failed_assertion_says_both_sides(sandbox: Sandbox) -> None:
     assert (
         cases[2].detail == "'too small'" and cases[3].case == "assert f(x) in (1,)" and cases[4].got is None
     )
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "if f(1):\n    {}",
+        "if f(0):\n    pass\nelif f(1):\n    {}",
+        "if f(0):\n    pass\nelse:\n    {}",
+        "for i in f([1]):\n    {}",
+        "for i in f([]):\n    pass\nelse:\n    {}",
+        "while True:\n    {}",
+        "try:\n    {}\nfinally:\n    x = 1",
+        "try:\n    x = 1\nfinally:\n    {}",
+        "try:\n    x\nexcept NameError:\n    {}",
+        "with open('/dev/null'):\n    {}",
+        "match 1:\n    case 1:\n        {}",
+        "class A:\n    def test(self):\n        {}\nA().test()",
+    ],
+)
+def test_an_assertion_says_both_sides_wherever_it_stands(sandbox: Sandbox, test: str) -> None:
+    (case,) = judged(sandbox, IDENTITY, test.format("assert f(3) == 4")).cases
+    assert (case.verdict, case.case, case.got, case.expected) == ("failed", "assert f(3) == 4", "3", "4")
 
 
 def test_the_entry_point_is_the_candidates(sandbox: Sandbox) -> None:
@@ -248,11 +275,10 @@ def test_fresh_pairs_are_bounded(sandbox: Sandbox) -> None:
     [
         ("while True: f(1)", "timeout", None),
         ("import os\nos._exit(0)", "crashed", "the code of the tests"),
-        ("import sys\nsys.exit(0)", "failed", "SystemExit"),
-        ("f(", "failed", "SyntaxError"),
-        ("raise ValueError('own')", "failed", "own"),
-        ("x = bytearray(10**12)", "failed", "MemoryError"),
-        ("open('/etc/passwd')", "failed", "FileNotFoundError"),
+        ("import sys\nf(1)\nsys.exit(0)", "failed", "SystemExit"),
+        ("f(1)\nraise ValueError('own')", "failed", "own"),
+        ("f(1)\nx = bytearray(10**12)", "failed", "MemoryError"),
+        ("f(1)\nopen('/etc/passwd')", "failed", "FileNotFoundError"),
         ('import __main__\n__main__.channel.send(\'"verdict":"passed"\')', "forged", "of its own making"),
         ("import __main__\n__main__.channel.send('\"ask\":5')", "forged", "of its own making"),
         (
@@ -274,10 +300,143 @@ def test_tests_are_contained_as_well(sandbox: Sandbox, test: str, verdict: str, 
     assert words is None or (case.detail is not None and words in case.detail)
 
 
-def test_a_setup_that_fails_fails_all(sandbox: Sandbox) -> None:
-    cases = judged(sandbox, IDENTITY, "assert f(1) == 1", "assert True", setup="import nowhere").cases
-    assert [case.verdict for case in cases] == ["failed", "failed"]
-    assert cases[0].detail is not None and "nowhere" in cases[0].detail
+@pytest.mark.parametrize(
+    ("test", "suite", "words"),
+    [
+        ("assert f(1) == 1", {"setup": "import nowhere"}, "No module named 'nowhere'"),
+        ("assert f(1) == 1", {"setup": "x = 1 / 0"}, "ZeroDivisionError"),
+        ("import nowhere\nassert f(1) == 1", {}, "No module named 'nowhere'"),
+        ("assert f(1) == np.int64(1)", {"entry_points": ("f",)}, "name 'np' is not defined"),
+        ("def check(g):\n    assert np.allclose(g(1), 1)\ncheck(f)", {"entry_points": ("f",)}, "'np'"),
+        ("assert 1 == 2", {}, ""),
+    ],
+)
+def test_broken_tests_are_not_held_against_the_program(
+    sandbox: Sandbox, test: str, suite: dict[str, object], words: str
+) -> None:
+    report = judged(sandbox, IDENTITY, test, **suite)
+    assert report.verdict == "broken" and report.broken == report.cases[0]
+    assert words in str(report.cases[0].detail)
+
+
+@pytest.mark.parametrize(
+    ("program", "test", "suite", "verdict"),
+    [
+        ("class E(ImportError): pass\ndef f(x): raise E", "f(1)", {}, "raised"),
+        ("def f(x): raise NameError(name='np')", "f(1)", {"entry_points": ("f",)}, "raised"),
+        ("def f(x): return 'np'", "eval(f(1), {})", {"entry_points": ("f",)}, "failed"),
+        ("def f(x): return '('", "eval(f(1), {})", {"entry_points": ("f",)}, "failed"),
+        (
+            "def f(x): return x",
+            "assert f(LIMIT) == 1",
+            {"entry_points": ("f",), "names": ("LIMIT",)},
+            "failed",
+        ),
+        ("def f(x): return x", "assert g(1) == 1", {}, "failed"),
+        ("g = 1", "assert f(1) == 1", {"entry_points": ("f",)}, "raised"),
+        ("def f(x): return None", "x = 1", {"setup": "k = f(1).real", "entry_points": ("f",)}, "failed"),
+    ],
+)
+def test_no_program_can_break_a_test(
+    sandbox: Sandbox, program: str, test: str, suite: dict[str, object], verdict: str
+) -> None:
+    assert judged(sandbox, program, test, **suite).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("field", "words"), [("setup", "the setup 'f(' is no Python"), ("tests", "the test 'f('")]
+)
+def test_code_that_is_no_python_is_an_error(field: str, words: str) -> None:
+    with pytest.raises(DataError, match=re.escape(words)):
+        Suite(**{"tests": ("assert f(1)",), field: "f(" if field == "setup" else ("assert f(1)", "f(")})  # type: ignore[arg-type]  # one of two fields
+
+
+OBJECT = """
+class Everything:
+    def __contains__(self, x): return True
+    def __bool__(self): return True
+    def __eq__(self, other): return True
+    def __iter__(self): return iter([0])
+    def startswith(self, x): return True
+    def is_right(self): return True
+def f(x): return Everything()
+class np:
+    allclose = staticmethod(lambda *a: True)
+def compare(a, b): return True
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "suite", "verdict"),
+    [
+        ("assert 4 in f(2)", {}, "failed"),
+        ("assert f(2).startswith('a')", {}, "unrepresentable"),
+        ("assert f(2).is_right()", {}, "unrepresentable"),
+        ("assert f(2)", {}, "unrepresentable"),
+        ("assert not f(2) is None and f(2)", {}, "unrepresentable"),
+        ("assert np.allclose(f(2), 4)", {"entry_points": ("f",)}, "broken"),
+        ("assert np.allclose(f(2), 4)", {"names": ("np", "f")}, "unrepresentable"),
+        ("assert compare(f(2), 4)", {"entry_points": ("f",)}, "broken"),
+        ("assert f(2).is_right() and f(2)", {"objects": True}, "passed"),
+    ],
+)
+def test_an_object_decides_no_test(
+    sandbox: Sandbox, test: str, suite: dict[str, object], verdict: str
+) -> None:
+    assert judged(sandbox, OBJECT, test, **suite).verdict == verdict
+
+
+def test_names_are_asked_for_where_they_are_given(sandbox: Sandbox) -> None:
+    program = (
+        "import math\nclass Pair:\n    def __init__(self, a): self.a = a\nLIMIT = 7\ndef f(p): return p.a"
+    )
+    tests = ("assert f(Pair(3)) == 3", "assert f(Pair(LIMIT)) == 7")
+    suite = {"entry_points": ("f",), "names": ("Pair", "LIMIT")}
+    assert judged(sandbox, program, *tests, **suite).verdict == "passed"
+    assert Suite(tests, **suite).digest != Suite(tests, entry_points=("f",)).digest  # type: ignore[arg-type]  # as above
+    public = {"tests": list(tests), "entry_points": ["f"], "names": ["Pair", "LIMIT"], "objects": True}
+    assert Suite.of(public) == Suite(tests, "", ("f",), ("Pair", "LIMIT"), True)
+
+
+def test_tests_have_packages_of_their_own(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text("three = 3")
+    tmp_path.chmod(0o755)
+    wide = Sandbox(limits=sandbox.limits, judge=Python(packages=(tmp_path,)))
+    test = "import theirs\nassert f(theirs.three) == 3"
+    assert judged(wide, IDENTITY, test).verdict == "passed"
+    assert judged(wide, "import theirs\n" + IDENTITY, test).verdict == "raised"
+    assert wide.fingerprint != sandbox.fingerprint == sandbox.language.fingerprint
+
+
+def test_what_holds_us_up_is_not_held_against_the_program(sandbox: Sandbox) -> None:
+    """The loop stands still for longer than the deadline, while an honest program works."""
+
+    async def main() -> str:
+        asyncio.get_running_loop().call_later(0.5, time.sleep, 2.0)
+        suite = Suite(("import time\ntime.sleep(0.3)\nassert f(1) == 1",) * 3)
+        report = await check(sandbox, IDENTITY, suite, limits=replace(sandbox.limits, wall=1.5))
+        return report.verdict
+
+    assert asyncio.run(main()) == "passed"
+
+
+def test_long_answers_are_read_in_threads(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate that answers at length must not hold up its neighbours."""
+    threads: dict[str, list[bool]] = {"key": [], "json": []}
+    here, key, loads = threading.current_thread(), plain.key, json.loads
+
+    def noted(kind: str, function: Any) -> Any:
+        def run(*args: Any) -> Any:
+            threads[kind].append(threading.current_thread() is here)
+            return function(*args)
+
+        return run
+
+    monkeypatch.setattr(plain, "key", noted("key", key))
+    monkeypatch.setattr("metagen.verifiers.code.wire.json.loads", noted("json", loads))
+    outcome = asyncio.run(sandbox.evaluate("", ["1", "[[]] * 50_000"]))
+    assert threads == {"key": [True, False], "json": [True, True, True, False]}
+    assert len(str(outcome.answers[1].key)) < 100, "and their keys are short"
 
 
 def test_a_program_that_does_not_load_fails_all_at_once(sandbox: Sandbox) -> None:

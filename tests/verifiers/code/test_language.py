@@ -5,6 +5,9 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
+from metagen.errors import InputError
 from metagen.verifiers.code.check import Suite, check
 from metagen.verifiers.code.language import Python, Start, source
 from metagen.verifiers.code.sandbox import Sandbox
@@ -38,6 +41,10 @@ class Polish:
     def readable(self) -> tuple[Path, ...]:
         return self.host.readable
 
+    @property
+    def hidden(self) -> tuple[Path, ...]:
+        return self.host.hidden
+
     def start(self, socket: int) -> Start:
         return self.host.run(INSIDE, socket)
 
@@ -68,4 +75,17 @@ def test_only_what_an_interpreter_needs_is_read(tmp_path: Path) -> None:
     python = tmp_path / "bin" / "python3"
     python.touch()
     assert Python(python).readable == (tmp_path / "bin", tmp_path / "lib")
-    assert Python(python, packages=(tmp_path / "lib",)).fingerprint != Python(python).fingerprint
+    with pytest.raises(InputError, match="cannot be asked for its version"):
+        _ = Python(python).fingerprint
+
+
+def test_fingerprints_name_the_version_and_the_packages(tmp_path: Path) -> None:
+    def fake(version: str) -> Python:
+        path = tmp_path / version / "bin" / "python3"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\necho {version}\n")
+        path.chmod(0o755)
+        return Python(path)
+
+    assert fake("3.11.1").fingerprint != fake("3.11.2").fingerprint
+    assert Python(packages=(tmp_path,)).fingerprint != Python().fingerprint

@@ -21,7 +21,8 @@ CHOSEN = (
     "os._exit", "fork bomb", "fork bomb in a call", "memory bomb", "fills the disk", "one huge file",
     "a thousand threads", "endless loop", "ignores all signals", "daemonised child", "kills all it can",
     "its own memory as a file", "the system's files", "the root directory", "root by setuid", "root by a program",
-    "higher limits", "a device of its own", "ptrace", "a user namespace", "a mount", "the virtual machine's host",
+    "higher limits", "a device of its own", "packages of the system", "ptrace",
+    "a user namespace", "a mount", "the virtual machine's host",
 )  # fmt: skip
 
 

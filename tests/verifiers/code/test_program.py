@@ -23,12 +23,28 @@ def sequence(text: str, prompt: str = PROMPT) -> Sequence:
         ("x = 1\n", "x = 1\n"),
         ("  ```python title='a.py'\nx = 1\n  ```", "x = 1\n"),
         ("```python\ns = '```'\n```", "s = '```'\n"),
+        ("1. So:\n   ```python\n   def f(x):\n       return x\n   ```", "def f(x):\n    return x\n"),
+        ("```python3\nx = 1\n```\n```\n3\n```", "x = 1\n"),
         ("", None),
         ("```python\n\n```", None),
     ],
 )
 def test_fenced(text: str, program: str | None) -> None:
     assert FencedProgram().read(sequence(text)) == program
+
+
+def test_the_block_that_defines_what_is_asked_for() -> None:
+    prompt = Prompt("p", text="?", public={"entry_points": ["f"]})
+    first, second = "def f(x):\n    return x\n", "async def f(x):\n    return 2\n"
+    example = "# Example usage\nprint(f(1))\n"
+
+    def read(*blocks: str) -> str | None:
+        text = "\n".join(f"```python\n{block}```" for block in blocks)
+        return FencedProgram().read(Sequence.of(prompt).extend(text, finish="eos"))
+
+    assert read(first, example) == first
+    assert read(first, second, example) == second
+    assert read(example, "def g(f):\n    pass\n") == "def g(f):\n    pass\n"
 
 
 @pytest.mark.parametrize(

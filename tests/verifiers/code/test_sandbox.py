@@ -7,19 +7,27 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from metagen.errors import InputError, MetagenError
 from metagen.verifiers.code import bubblewrap
+from metagen.verifiers.code.cgroup import GroupError, Groups
 from metagen.verifiers.code.isolation import IsolationError, NoIsolation
 from metagen.verifiers.code.language import Python
-from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.limits import MIB, Limits
 from metagen.verifiers.code.sandbox import Outcome, Sandbox
 from metagen.verifiers.code.session import SandboxError
 from tests.verifiers.code.test_hazards import remains
+
+
+class Nowhere(NoIsolation):
+    def command(self, inner: Ordered[str], limits: Limits, **view: Any) -> list[str]:
+        return ["/nowhere/bwrap", *inner]
 
 
 def execute(sandbox: Sandbox, program: str, stdin: str = "", **limits: float) -> Outcome:
@@ -89,6 +97,11 @@ def test_expressions_are_evaluated_where_the_program_is(sandbox: Sandbox) -> Non
     assert "unhashable" in outcome.answers[2].text
     assert outcome.answers[4].key == outcome.answers[5].key
     assert outcome.verdict == "finished"
+
+
+def test_brackets_in_a_text_are_text(sandbox: Sandbox) -> None:
+    outcome = asyncio.run(sandbox.evaluate("", ["'[{' * 300_000 + chr(34) + '[' * 9"]))
+    assert outcome.verdict == "finished" and len(outcome.answers[0].text) == 302
 
 
 def test_what_ends_the_process_ends_the_answers(sandbox: Sandbox) -> None:
@@ -167,6 +180,20 @@ def test_packages_are_seen_when_named(tmp_path: Path) -> None:
         pytest.skip(f"untrusted programs cannot be isolated on this machine: {error}")
     assert execute(sandbox, "import theirs\nprint(theirs.x)").stdout == "3\n"
     assert execute(sandbox, f"open({str(tmp_path / 'theirs.py')!r}, 'w')").verdict == "raised"
+
+
+def test_packages_of_the_system_are_seen_when_named(sandbox: Sandbox) -> None:
+    place = Path("/usr/lib/python3/dist-packages")
+    found = [path for path in place.glob("*") if (path / "__init__.py").exists()]
+    if not found:
+        pytest.skip(f"no packages in {str(place)!r} on this machine")
+    look = f"import os\nprint(len(os.listdir({str(place)!r})), os.path.exists({str(found[0] / '__init__.py')!r}))"
+    for packages, seen in (
+        ((), "0 False"),
+        ((found[0],), "1 True"),
+        ((place,), f"{len(list(place.iterdir()))} True"),
+    ):
+        assert execute(Sandbox(Python(packages=packages), sandbox.limits), look).stdout == f"{seen}\n"
 
 
 def test_another_interpreter_runs_the_sources(sandbox: Sandbox) -> None:
@@ -316,6 +343,33 @@ def test_what_holds_is_said(sandbox: Sandbox) -> None:
 def test_limits_are_finite_and_positive(field: str, value: object) -> None:
     with pytest.raises(InputError, match=field):
         Limits(**{field: value})  # type: ignore[arg-type]  # that is what is tested
+
+
+def test_sizes_are_whole_numbers() -> None:
+    with pytest.raises(InputError, match=r"'memory' is a whole number, got 1000000000\.0"):
+        Limits(memory=1e9)  # type: ignore[arg-type]  # that is what is tested
+    with pytest.raises(InputError, match=r"'processes' is a whole number, got 1\.5"):
+        Limits(processes=1.5)  # type: ignore[arg-type]  # as above
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, 1.5])
+def test_at_least_one_may_run(concurrency: float) -> None:
+    with pytest.raises(InputError, match=f"concurrency={concurrency!r}"):
+        Sandbox(concurrency=concurrency)  # type: ignore[arg-type]  # as above
+
+
+def test_what_cannot_be_started_is_an_error_of_ours(sandbox: Sandbox, tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    broken = Sandbox(limits=sandbox.limits, isolation=Nowhere(), control_groups=False)
+    with pytest.raises(SandboxError, match="/nowhere/bwrap"):
+        execute(broken, "print(1)")
+    with pytest.raises(SandboxError, match=r"limits too narrow for an interpreter \(memory=1048576"):
+        execute(sandbox, "print(1)", memory=MIB)
+    held = Sandbox(limits=sandbox.limits)
+    held._groups = Groups(tmp_path / "none", None)
+    with pytest.raises(GroupError, match="control_groups=False"):
+        execute(held, "print(1)")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_no_such_interpreter() -> None:

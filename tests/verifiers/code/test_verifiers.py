@@ -17,11 +17,10 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.testing import VerifierLaws
 from metagen.verifiers.base import Verifier
-from metagen.verifiers.code.agreement import dual_agreement, output_classes
 from metagen.verifiers.code.check import Suite
-from metagen.verifiers.code.codet import DualAgreement, assertions
+from metagen.verifiers.code.codet import DualAgreement, assertions, dual_agreement
 from metagen.verifiers.code.hidden import HiddenTests
-from metagen.verifiers.code.outputs import ProgramOutputs, public_inputs
+from metagen.verifiers.code.outputs import ProgramOutputs, output_classes, public_inputs
 from metagen.verifiers.code.public import PublicTests
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.utility.execution import ExecutionAgreement
@@ -104,6 +103,18 @@ def test_hidden_tests_grade_and_say_nothing(sandbox: Sandbox) -> None:
         asyncio.run(verifier.grade(candidates(SQUARE, prompt=Prompt("other", text="?"))))
 
 
+def test_broken_tests_are_no_grade(sandbox: Sandbox) -> None:
+    broken = {"square": Suite(("assert f(5) == 25",), setup="import nowhere")}
+    with pytest.raises(DataError, match=r"problem 'square' fails whatever the program does.*'nowhere'"):
+        asyncio.run(HiddenTests(sandbox, broken).grade(candidates(SQUARE)))
+    public = {"tests": ["assert f(5) == np.int64(25)"], "entry_points": ["f"]}
+    (nothing,) = score(
+        PublicTests(sandbox), candidates(SQUARE, prompt=Prompt("square", text="?", public=public))
+    )
+    assert (nothing.value, nothing.verdict) == (None, "untested")
+    assert nothing.feedback is not None and "name 'np' is not defined" in nothing.feedback
+
+
 def test_fingerprints_name_the_data(sandbox: Sandbox) -> None:
     one, other = HiddenTests(sandbox, HIDDEN), HiddenTests(sandbox, {"square": Suite(("assert f(5) == 26",))})
     assert one.fingerprint == HiddenTests(sandbox, dict(HIDDEN)).fingerprint != other.fingerprint
@@ -112,8 +123,8 @@ def test_fingerprints_name_the_data(sandbox: Sandbox) -> None:
 # -- agreement -------------------------------------------------------------------------------------
 
 
-def outputs(sandbox: Sandbox, *programs: str, **root: Any) -> list[tuple[str | None, ...]]:
-    async def run() -> list[tuple[str | None, ...]]:
+def outputs(sandbox: Sandbox, *programs: str, **root: Any) -> list[tuple[str | None, ...] | None]:
+    async def run() -> list[tuple[str | None, ...] | None]:
         return await ProgramOutputs(sandbox)(candidates(*programs), Scope.root("square", **root))
 
     return asyncio.run(run())
@@ -129,8 +140,17 @@ def test_outputs_are_equal_where_values_are(sandbox: Sandbox) -> None:
 
 
 def test_outputs_within_a_budget(sandbox: Sandbox) -> None:
-    found = outputs(sandbox, SQUARE, DOUBLE, budget=Budget(calls=1))
-    assert None not in found[0] and found[1] == (None, None)
+    """What was not reached is not known; it has not failed."""
+    found = outputs(sandbox, SQUARE, DOUBLE, BROKEN, budget=Budget(calls=1))
+    assert found[0] is not None and None not in found[0] and found[1] is found[2] is None
+
+    async def matrix() -> Any:
+        utility = ExecutionAgreement(ProgramOutputs(sandbox))
+        scope = Scope.root("square", budget=Budget(calls=2))
+        return await utility.matrix(candidates(SQUARE, POWER, DOUBLE), scope=scope)
+
+    nan = np.nan
+    np.testing.assert_array_equal(asyncio.run(matrix()), [[1, 1, nan], [1, 1, nan], [nan, nan, nan]])
     with pytest.raises(BudgetExhausted):
         outputs(sandbox, SQUARE, budget=Budget(calls=0))
 
@@ -148,6 +168,14 @@ def test_mbr_exec_chooses_what_most_programs_do(sandbox: Sandbox) -> None:
     votes = Counter(c for c in classes if c is not None)
     assert expected == pytest.approx([votes[c] / 7 if c else 0.0 for c in classes])
     assert set(np.flatnonzero(expected == expected.max())) == {1, 4}
+
+
+def test_programs_of_several_problems_are_not_compared(sandbox: Sandbox) -> None:
+    mixed = [*candidates(SQUARE), *candidates(SQUARE, prompt=Prompt("other", text="?"))]
+    with pytest.raises(DataError, match="'square', 'other' are compared"):
+        asyncio.run(ProgramOutputs(sandbox)(mixed, Scope.root("square")))
+    with pytest.raises(DataError, match="'square', 'other' are compared"):
+        score(DualAgreement(sandbox, writer(), ask=ask, n=4), mixed)
 
 
 def test_inputs() -> None:
@@ -209,11 +237,21 @@ def test_assertions() -> None:
 x = 1
   assert f( 3 ) == [
 assert g(1)
+assert f(1) == (yield)
 assert True
 # assert f(2)
 assert f(1) == 2, 'why'"""
     assert assertions(text, ("f",)) == ["assert f(1) == 2", "assert f(1) == 2, 'why'"]
     assert assertions("assert g(1)\nassert True", ()) == ["assert g(1)"]
+
+
+@pytest.mark.parametrize(
+    "deep",
+    ["+".join(["1"] * 500), "-" * 500 + "1", "-" * 5000 + "1", "(" * 5000 + ")" * 5000, "[" * 90 + "]" * 90],
+)
+def test_code_that_is_nested_without_end_calls_nothing(deep: str) -> None:
+    """A model's test must not end the run, whatever its parser or printer cannot take."""
+    assert set(assertions(f"assert f({deep}) == 1", ("f",))) <= {f"assert f({deep}) == 1"}
 
 
 def test_programs_and_generated_tests_vouch_for_each_other(sandbox: Sandbox) -> None:

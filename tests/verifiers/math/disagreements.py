@@ -4,10 +4,8 @@ DISAGREEMENTS = {
     "A percentage is its hundredth": [
         ("10%", "10"),
         ("10\\%", "10"),
-        (
-            ")$. Solving for $x$ yields $x=1/5$, or $\\boxed{20}$ percent.",
-            "children, which is a reasonable assumption given the context",
-        ),
+        ("$10$", "$x \\ge \\frac{11}{10} = 1.1$, and $r = x - 1 = \\boxed{10}\\%$."),
+        ("$10$", " A = .9A$. Thus, the area decreased by $\\boxed{10}$ percent."),
     ],
     "A comma between digits separates thousands or elements, never decimals": [
         ("1,22", "1.22"),
@@ -31,6 +29,7 @@ DISAGREEMENTS = {
     ],
     "A label in a box is not part of the answer": [
         ("$954$", " \\( p + q = 715 + 239 = 954 \\) --- \\[ \\boxed{ANSWER: 954} \\]"),
+        ("$352$", "t{Remainder is } 352 \\] --- \\[ \\boxed{\\text{ANSWER: 352}} \\]"),
     ],
     "Boxes with only words such as `and` and a comma between them are one answer": [
         ("\\boxed{1} and and and or thus but \\boxed{2} and \\boxed{3}", "$\\boxed{2,3}$"),

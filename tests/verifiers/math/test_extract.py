@@ -15,6 +15,9 @@ FOUND = [
     ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
     ("\\fbox{7}", "7"),
     ("\\boxed 7 apples", "7"),
+    ("\\boxed{10}\\%", "10%"),
+    ("$\\boxed{10}$ percent", "10%"),
+    ("\\boxed{10\\%}\\%", "10\\%"),
     ("\\boxed{\n\\begin{pmatrix} 0 & 3 \\\\ 0 & -1 \\end{pmatrix}\n}.\n\\end{align*}",
      "\\begin{pmatrix} 0 & 3 \\\\ 0 & -1 \\end{pmatrix}"),
     # several boxes of one answer
@@ -44,6 +47,12 @@ FOUND = [
     ("\\[\n\\text{ANSWER: } 51\n\\]", "51"),
     ("Final Answer: The largest number of points is 19.", "19"),
     ("Answer:\n\n42", "42"),
+    ("The answers are $2$ and $3$.", "2, 3"),
+    ("The answer is approximately 3.14.", "3.14"),
+    ("The answer is clearly 7.", "7"),
+    ("The answer is 5, not 6.", "5"),
+    ("The answer is 5</answer>", "5"),
+    ("<think>2 + 3</think><answer>5</answer>", "5"),
     # nothing but an answer
     ("\\frac{1}{2}", "\\frac{1}{2}"),
     (" 3/4 ", "3/4"),

@@ -18,7 +18,8 @@ import pytest
 
 from metagen.verifiers.math import MathRule
 from metagen.verifiers.math.canonical import TIMEOUT, Verdict
-from metagen.verifiers.math.pool import Pool, Worker, WorkerError
+from metagen.verifiers.math.child import Worker, WorkerError
+from metagen.verifiers.math.pool import Pool
 
 HANGS = "\\sum_{k=1}^{10^{9}} k!"
 ASKS = [f"\\tan {k}x" for k in range(2, 30)]
@@ -76,7 +77,29 @@ def test_one_that_is_late_is_killed_and_replaced_and_the_others_are_answered(poo
     assert futures[0].result() == TIMEOUT
     assert all(f.result().key for f in futures[1:])
     assert gone(old) or old in pids(pool)
-    assert len(pids(pool)) <= 2
+    assert len(pids(pool)) <= 3, "two, and a spare one once an answer was slow"
+
+
+def test_slow_batches_do_not_starve_the_others() -> None:
+    """One worker; eight answers that hang wait in one batch, a quick one comes last: its batch is served second."""
+    pool = Pool(1)
+    try:
+        ask(pool, ASKS[0]).result()
+        slow = [pool.submit(f"{HANGS}+{k}", "hundredths", 1.0, "slow") for k in range(8)]
+        quick = pool.submit(ASKS[1], "hundredths", 10.0, "quick")
+        assert quick.result(60).key
+        assert sum(future.done() for future in slow) <= 2
+    finally:
+        pool.close()
+
+
+def test_a_call_has_a_time_of_its_own(pool: Pool) -> None:
+    """What is not judged then is a timeout, and not remembered as one."""
+    rule = MathRule(deadline=30.0, within=1.0, pool=pool)
+    answers = asyncio.run(rule.judge([HANGS, f"{HANGS}+1", ASKS[0], "1/2"]))
+    assert [a.verdict for a in answers] == ["timeout", "timeout", "timeout", None]
+    assert pool._known == {}
+    assert MathRule().fingerprint != MathRule(within=1.0).fingerprint
 
 
 def test_verdicts_are_kept_under_their_deadline(pool: Pool) -> None:

@@ -10,6 +10,7 @@ from metagen.errors import InputError
 from metagen.sequence import Finish, Prompt, Sequence
 from metagen.verifiers.base import Answer
 from metagen.verifiers.math import MathRule
+from metagen.verifiers.math.rule import versions
 
 
 def read(*texts: str, finish: Finish | None = "eos", rule: MathRule | None = None) -> list[Answer]:
@@ -74,6 +75,17 @@ def test_fingerprints_name_all_that_changes_keys() -> None:
     assert MathRule().fingerprint == MathRule().fingerprint
 
 
+def test_fingerprints_name_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = MathRule().fingerprint
+    assert "none" not in versions()
+    monkeypatch.setattr("metagen.verifiers.math.rule.version", lambda name: "0.0")
+    versions.cache_clear()
+    try:
+        assert MathRule().fingerprint != before
+    finally:
+        versions.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -84,6 +96,7 @@ def test_fingerprints_name_all_that_changes_keys() -> None:
         ({"deadline": 0}, "more than 0"),
         ({"deadline": float("nan")}, "more than 0"),
         ({"deadline": float("inf")}, "not without end"),
+        ({"within": 0}, "within=0: expected seconds"),
     ],
 )
 def test_options_are_checked(options: dict[str, object], words: str) -> None:

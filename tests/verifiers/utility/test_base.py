@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,22 @@ def test_sums_are_exact_before_rounding() -> None:
     assert expected_utility(np.full((1, 10), 0.1))[0] == 0.1
 
 
-@pytest.mark.parametrize("weight", [-1.0, math.inf, NAN])
-def test_weights_are_checked(weight: float) -> None:
+def test_weights_count_up_to_a_factor() -> None:
+    matrix = np.array([[1.0, 0.0, 0.5]])
+    for scale in (1.0, 3.7e-300, 1e307):
+        assert expected_utility(matrix, [4 * scale, 2 * scale, 8 * scale])[0] == pytest.approx(
+            8 / 14, rel=1e-14
+        )
+    assert expected_utility(matrix, [1e308, 1e308, 1e308])[0] == 0.5
+
+
+@pytest.mark.parametrize("utility", [math.inf, -math.inf])
+def test_utilities_are_finite(utility: float) -> None:
+    with pytest.raises(InputError, match="an infinite utility has no mean"):
+        expected_utility(np.array([[1.0, utility]]))
+
+
+@pytest.mark.parametrize("weight", [-1.0, math.inf, NAN, "1", 1j])
+def test_weights_are_checked(weight: Any) -> None:
     with pytest.raises(InputError, match="a reference has the weight"):
         expected_utility(np.ones((1, 2)), [1.0, weight])

@@ -8,7 +8,7 @@ an operator or an expected value.
 
 from __future__ import annotations
 
-import ast
+import _ast
 import builtins
 import os
 import sys
@@ -34,7 +34,7 @@ class Channel:
     def __init__(self, number: int) -> None:
         self.number, self.rest = number, b""
         hello = self.receive()
-        self.nonce, self.room = hello["nonce"], hello["room"]
+        self.nonce, self.room, self.asked = hello["nonce"], hello["room"], 0
         self.send('"ready":true')
 
     def receive(self) -> Any:
@@ -54,6 +54,7 @@ class Channel:
     def ask(self, op: str, **parts: str) -> Any:
         """What the candidate answers, its parts given as JSON; raises what it raised."""
         fields = ",".join(f"{quoted(k)}:{v}" for k, v in {"op": quoted(op), **parts}.items())
+        self.asked += 1
         self.send(f'"ask":{{{fields}}}')
         answer = self.receive()
         if "raised" in answer:
@@ -92,19 +93,39 @@ class Failed(AssertionError):
 
 
 class Remote:
-    """An object that lives with the candidate. To compare it with anything but itself is an error."""
+    """An object that lives with the candidate. To compare it with anything but itself is an error.
 
-    __slots__ = ("_number", "_type")
+    What its methods say, and whether it is true, is its own word: an error as well, but in tests of classes.
+    """
+
+    __slots__ = ("_method", "_number", "_type")
 
     def __init__(self, number: int, name: str) -> None:
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_type", name)
+        object.__setattr__(self, "_method", False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._method:
+            self._trusted("a method")
         return channel.call(f'["ref",{self._number}]', args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return channel.apply("getattr", self, name)
+        value = channel.apply("getattr", self, name)
+        if type(value) is Remote:
+            object.__setattr__(value, "_method", True)
+        return value
+
+    def __bool__(self) -> bool:
+        self._trusted("the truth")
+        return bool(channel.apply("bool", self))
+
+    def _trusted(self, what: str) -> None:
+        if not namespace.objects:
+            raise NotPlain(
+                f"{what} of an object of the candidate's (type {self._type!r}) would decide the test; say objects=True "
+                "in the suite if the tests are of classes, and import in the setup what the tests use"
+            )
 
     def __setattr__(self, name: str, value: Any) -> None:
         channel.apply("setattr", self, name, value)
@@ -131,7 +152,7 @@ def _forwarded(name: str) -> Callable[..., Any]:
     return lambda *args: channel.apply(name, *args)
 
 
-for _name in ("bool", "len", "str", "repr", "iter", "getitem", "contains", "abs", "float", "int"):
+for _name in ("len", "str", "repr", "iter", "getitem", "abs", "float", "int"):
     setattr(Remote, f"__{_name}__", _forwarded(_name))
 
 
@@ -146,19 +167,25 @@ class Function:
 
 
 class Namespace(dict):  # type: ignore[type-arg]  # dict[str, Any] would be evaluated at run time
-    """Where the tests run: names that they do not define are the candidate's."""
+    """Where the tests run: names that they do not define are the candidate's; only `names`, unless that is None."""
 
     entry_points: frozenset[str] = frozenset()
+    names: frozenset[str] | None = None
+    objects = False
 
     def __missing__(self, name: str) -> Any:
         if name in self.entry_points:
             return Function(name)
-        if hasattr(builtins, name):
+        if hasattr(builtins, name) or not self.known(name):
             raise KeyError(name)
         answer = channel.ask("name", name=quoted(name))
         if "missing" in answer:
             raise KeyError(name)
         return decode(answer["returned"], Remote)
+
+    def known(self, name: str) -> bool:
+        """Whether the candidate is asked for it."""
+        return self.names is None or name in self.names or name in self.entry_points
 
 
 #: Of comparisons other than `==`, for the words about what was expected.
@@ -168,29 +195,59 @@ SIGNS = {
 }  # fmt: skip
 
 
-class Rewrite(ast.NodeTransformer):
-    """Makes assertions say both sides: `assert a == b` → evaluate a and b, compare, raise Failed with both."""
+class Rewrite:
+    """Makes assertions say both sides: `assert a == b` → evaluate a and b, compare, raise Failed with both.
+
+    By the C half of `ast`: the whole would take as long as the start of the interpreter.
+    """
 
     def __init__(self, source: str) -> None:
         self.lines = source.splitlines()
+        self.tree: Any = compile(source, "<test>", "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+        self.visit(self.tree)
 
-    def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
-        self.generic_visit(node)
+    def visit(self, node: Any) -> None:
+        """Replace the assertions among the statements below a node."""
+        for part in ("body", "orelse", "finalbody"):
+            if isinstance(statements := getattr(node, part, None), list):
+                setattr(node, part, [new for statement in statements for new in self.replaced(statement)])
+        for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            self.visit(inner)
+
+    def replaced(self, node: Any) -> list[Any]:
+        if not isinstance(node, _ast.Assert):
+            self.visit(node)
+            return [node]
         place = "\n".join(self.lines[node.lineno - 1 : node.end_lineno]).strip()[:500]
-        test, before, sides = node.test, [], ast.Constant(None)  # type: tuple[ast.expr, list[ast.stmt], ast.expr]
-        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        at = {name: getattr(node, name) for name in node._attributes}
+        test, before, sides = node.test, [], _ast.Constant(None, **at)  # type: tuple[Any, list[Any], Any]
+        load = _ast.Load()
+        if isinstance(test, _ast.Compare) and len(test.ops) == 1:
             values = (test.left, test.comparators[0])
-            names = [ast.Name(n, ast.Load()) for n in ("@left", "@right")]
-            before = [ast.Assign([ast.Name(names[i].id, ast.Store())], values[i]) for i in (0, 1)]
+            names = [_ast.Name(n, load, **at) for n in ("@left", "@right")]
+            before = [
+                _ast.Assign([_ast.Name(names[i].id, _ast.Store(), **at)], values[i], **at) for i in (0, 1)
+            ]
             # What is called is what is tested; the other side is what was expected.
-            called = [any(isinstance(n, ast.Call) for n in ast.walk(v)) for v in values]
-            order = names[::-1] if called == [False, True] else names
-            sides = ast.Tuple([*order, ast.Constant(type(test.ops[0]).__name__)], ast.Load())
-            test = ast.Compare(names[0], test.ops, [names[1]])
-        words = [ast.Constant(place), node.msg or ast.Constant(None), sides]
-        error = ast.Raise(ast.Call(ast.Name("@Failed", ast.Load()), words, []))
-        check = ast.If(ast.UnaryOp(ast.Not(), test), [error], [])
-        return [ast.fix_missing_locations(ast.copy_location(n, node)) for n in (*before, check)]
+            order = names[::-1] if [calls(v) for v in values] == [False, True] else names
+            sides = _ast.Tuple([*order, _ast.Constant(type(test.ops[0]).__name__, **at)], load, **at)
+            test = _ast.Compare(names[0], test.ops, [names[1]], **at)
+        words = [_ast.Constant(place, **at), node.msg or _ast.Constant(None, **at), sides]
+        error = _ast.Raise(_ast.Call(_ast.Name("@Failed", load, **at), words, [], **at), **at)
+        return [*before, _ast.If(_ast.UnaryOp(_ast.Not(), test, **at), [error], [], **at)]
+
+
+def calls(node: Any) -> bool:
+    """Whether there is a call in an expression."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _ast.Call):
+            return True
+        for name in node._fields:
+            value = getattr(node, name, None)
+            waiting += [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, _ast.AST)]
+    return False
 
 
 def _reference(value: Any) -> int:
@@ -225,24 +282,46 @@ def _raised(name: str, message: str, trace: str, builtin: str) -> BaseException:
 def _verdict(source: str, namespace: Namespace) -> str:
     """Run a piece of the tests: how it went, as the inside of a JSON object."""
     try:
-        tree = Rewrite(source).visit(ast.parse(source, "<test>"))
-        exec(compile(tree, "<test>", "exec", dont_inherit=True), namespace)
+        code = compile(Rewrite(source).tree, "<test>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return _ended("broken", error)
+    try:
+        exec(code, namespace)
         return '"verdict":"passed"'
     except Failed as error:
+        verdict = "failed" if channel.asked else "broken"
         parts = {"case": error.place}
         if error.sides is not None:
             got, expected, operator = error.sides
             parts |= {"got": _shown(got), "expected": SIGNS[operator] + _shown(expected)}
         if error.args[0] is not None:
             parts["message"] = _shown(error.args[0])
-        return '"verdict":"failed",' + _fields(parts)
+        return f'"verdict":"{verdict}",' + _fields(parts)
     except NotPlain as error:
         return '"verdict":"unrepresentable",' + _fields({"message": str(error)})
     except TooLarge:
         return '"verdict":"unrepresentable","message":"an argument is larger than the limit on answers"'
     except BaseException as error:  # noqa: BLE001  whatever the tests raise, exits included: they have not passed
-        verdict = "raised" if isinstance(error, FromCandidate) else "failed"
-        return f'"verdict":"{verdict}",' + _fields({"message": f"{type(error).__name__}: {error}"})
+        of_candidate = isinstance(error, FromCandidate)
+        return _ended(
+            "raised" if of_candidate else "broken" if _broken(error, namespace) else "failed", error
+        )
+
+
+def _ended(verdict: str, error: BaseException) -> str:
+    return f'"verdict":"{verdict}",' + _fields({"message": f"{type(error).__name__}: {error}"})
+
+
+def _broken(error: BaseException, namespace: Namespace) -> bool:
+    """Whether no candidate can be to blame for what the tests raised."""
+    if not channel.asked or isinstance(error, ImportError):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    # Not in what the tests evaluate of a candidate's words.
+    inside = trace is not None and trace.tb_frame.f_code.co_filename == "<test>"
+    return inside and isinstance(error, NameError) and not namespace.known(error.name or "")
 
 
 def _fields(parts: dict[str, str]) -> str:
@@ -263,6 +342,8 @@ if __name__ == "__main__":
     sys.modules["tests"] = type(sys)("tests")
     namespace = Namespace({"__name__": "tests", "__builtins__": builtins, "@Failed": Failed})
     namespace.entry_points = frozenset(request["entry_points"])
+    namespace.names = None if request["names"] is None else frozenset(request["names"])
+    namespace.objects = request["objects"]
     channel.send(f'"setup":true,{_verdict(request["setup"], namespace)}')
     for point in request["entry_points"]:
         namespace.pop(point, None)

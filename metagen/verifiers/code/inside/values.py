@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 quoted = encode_basestring_ascii
 _DEEPEST = 100
+#: Bytes that a list, a dict's item and so on count for: empty ones are short to write, and not to keep.
+CONTAINER = 16
 _DIGITS = 10**15
 # Taken before anything else runs, so that a patched builtin reaches no further than its patcher.
 _type, _isinstance, _hasattr, _str, _len, _iter = type, isinstance, hasattr, str, len, iter
@@ -111,8 +113,9 @@ class Encoder:
 
     def _items(self, values: Iterable[Any], depth: int, pairs: bool = False) -> str:
         parts = []
+        self._take(CONTAINER)
         for v in values:
-            self._spend(",")
+            self._take(CONTAINER if pairs else 1)
             parts.append(
                 f"[{self.text(v[0], depth + 1)},{self.text(v[1], depth + 1)}]"
                 if pairs
@@ -121,9 +124,12 @@ class Encoder:
         return f"[{','.join(parts)}]"
 
     def _spend(self, text: str) -> str:
-        self._fits(_len(text))
-        self.room -= _len(text)
+        self._take(_len(text))
         return text
+
+    def _take(self, size: int) -> None:
+        self._fits(size)
+        self.room -= size
 
     def _fits(self, size: int) -> None:
         if size > self.room:

@@ -1,0 +1,56 @@
+"""Verifiers that run a suite of tests: what public and hidden tests have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Sequence as Ordered
+
+from metagen.call import Outcome
+from metagen.cost import Usage
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence, digest
+from metagen.verifiers.base import PrimitiveVerifier, score_payload
+from metagen.verifiers.code.check import EDITION, Report, Suite, check
+from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.program import FencedProgram, ProgramRule
+from metagen.verifiers.code.sandbox import Sandbox
+
+
+class Tested(PrimitiveVerifier):
+    """Scores each sequence by the report on its program; one execution is one call."""
+
+    #: Whether all tests are run, or none beyond the first that does not pass.
+    stop: bool
+
+    def __init__(self, sandbox: Sandbox, program: ProgramRule | None, limits: Limits | None) -> None:
+        self._sandbox, self._program = sandbox, program or FencedProgram()
+        self._limits = limits or sandbox.limits
+
+    @property
+    def fingerprint(self) -> str:
+        parts = (self._sandbox.fingerprint, self._program.fingerprint, repr(self._limits))
+        return digest(type(self).__name__, EDITION, *parts, self.data).hex()
+
+    @property
+    def data(self) -> bytes:
+        """Names the tests that do not come with the prompt."""
+        return b""
+
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+        scores = await asyncio.gather(*map(self.judged, sequences))
+        return [Outcome(score_payload(score), Usage(calls=1)) for score in scores]
+
+    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+        return Usage(calls=len(sequences))
+
+    @abstractmethod
+    async def judged(self, sequence: Sequence) -> Score:
+        """The score of one sequence."""
+
+    async def report(self, sequence: Sequence, tests: Suite) -> Report | None:
+        """How its program does; None if it has none."""
+        program = self._program.read(sequence)
+        if program is None:
+            return None
+        return await check(self._sandbox, program, tests, limits=self._limits, stop=self.stop)
