@@ -25,6 +25,7 @@ from metagen.strategies.aggregate import (
 )
 from metagen.strategies.candidates import Candidate
 from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.naming import name_of
 from metagen.verifiers.utility.base import Utility
 
 
@@ -165,7 +166,7 @@ class Ranked(Aggregator):
         self.ballot, self.rule = ballot, rule
 
     def options(self) -> str:
-        return f"{self.rule} {getattr(self.ballot, '__qualname__', repr(self.ballot))}"
+        return f"{self.rule} {name_of(self.ballot)}"
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         ballots = [[await self.answer.key(said) for said in self.ballot(text)] for text in texts(pool)]

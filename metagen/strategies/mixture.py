@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 
-from metagen.errors import BudgetExhausted, InputError
+from metagen.errors import BudgetExhausted, InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Sequence, Until, digest
 from metagen.strategies.base import Strategy
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.question import in_words
+from metagen.verifiers.naming import name_of
 
 #: From the task and the responses of a layer, what an agent of the next one is asked.
 Ask = Callable[[Prompt, Ordered[str]], Prompt]
@@ -34,8 +35,8 @@ class MixtureOfAgents(Strategy):
     layers: the generators of each layer, the first of which answer the task itself; an agent that stands twice is asked
     twice. aggregator: reads the last layer and writes the answer. ask: from task and responses to a prompt; a chat by
     default. Responses are handed on in the order of their agents. What a layer's agents write is offered when it is
-    there; a response that a budget cut is not handed on, and if the budget ends, the last layer's first response that
-    ended is returned. Raises InputError for no layers, and for a layer without agents.
+    there; a response that was cut is not handed on. If the budget ends, or the responses do not fit a context, the
+    first whole response of the layer before is returned. Raises InputError for no layers, and for a layer without agents.
     """
 
     accepts_prefix = False
@@ -64,36 +65,55 @@ class MixtureOfAgents(Strategy):
     @property
     def fingerprint(self) -> str:
         agents = [f"{i} {agent.fingerprint}" for i, layer in enumerate(self.layers) for agent in layer]
-        ask = getattr(self.ask, "__qualname__", repr(self.ask))
         rule = self.answer.fingerprint if self.answer else ""
-        return digest("mixture of agents", ask, rule, self.aggregator.fingerprint, *agents).hex()
+        return digest(
+            "mixture of agents", name_of(self.ask), rule, self.aggregator.fingerprint, *agents
+        ).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         asked = prefix
         for i, layer in enumerate(self.layers):
             below = scope.child(f"layer/{i}")
             written = await scope.gather(
-                *(self._respond(agent, asked, below.child(str(j))) for j, agent in enumerate(layer))
+                *(
+                    self._respond(agent, asked, below.child(str(j)), own=i > 0)
+                    for j, agent in enumerate(layer)
+                )
             )
             responses = [one for one in written if one is not None and one.finish in ("eos", "stop")]
             if not responses:
-                whole = [one for one in written if one is not None]
-                return whole[0].rooted(prefix) if whole else scope.best_offer() or prefix
+                return self._best(written, prefix, scope)
             # The newest layer stands for all before it.
             scope.offers.clear()
             for one in responses:
                 scope.offer(one.rooted(prefix), key=await self._key(one.rooted(prefix)))
             asked = Sequence.of(self.ask(prefix.prompt, [one.text for one in responses]))
-        (answer,) = await self.aggregator.generate(asked, scope=scope.child("aggregate"))
+        answer = await self._respond(self.aggregator, asked, scope.child("aggregate"), own=True)
+        if answer is None or answer.finish not in ("eos", "stop"):
+            return self._best([answer], prefix, scope)
         final = answer.rooted(prefix)
         scope.offer(final, key=await self._key(final))
         return final
 
-    async def _respond(self, agent: Generator, asked: Sequence, scope: Scope) -> Sequence | None:
-        """None where the budget left nothing for this one; the others of its layer may have been served."""
+    def _best(self, written: Ordered[Sequence | None], prefix: Sequence, scope: Scope) -> Sequence:
+        """A whole response of the layer before; else the first of what was written, cut as it is."""
+        cut = next((one.rooted(prefix) for one in written if one is not None), prefix)
+        return scope.best_offer() or cut
+
+    async def _respond(
+        self, agent: Generator, asked: Sequence, scope: Scope, *, own: bool
+    ) -> Sequence | None:
+        """None where the budget left nothing for this one, or what it is to read does not fit its context.
+
+        own: the prompt is of our making, and not the task.
+        """
         try:
             (response,) = await agent.generate(asked, scope=scope)
         except BudgetExhausted:
+            return None
+        except PromptError:
+            if not own:
+                raise
             return None
         return response
 

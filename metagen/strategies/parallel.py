@@ -10,11 +10,10 @@ from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
-from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, Until, digest
+from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.aggregate import Rule
 from metagen.strategies.aggregators import (
     Aggregator,
@@ -28,12 +27,10 @@ from metagen.strategies.aggregators import (
 )
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged
+from metagen.strategies.drawing import Drawing
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.ensemble import Ensemble
 from metagen.verifiers.utility.base import Utility
-
-#: What generating, scoring and choosing spend alike.
-SHARED = ("prefilled", "calls", "flops", "money")
 
 
 class Sample(Strategy):
@@ -87,35 +84,15 @@ class Parallel(Strategy):
         shares = scope.left().share(parts) if later and self.n > 1 else [None] * parts
         sampling = scope.child("sample", budget=shares[0])
         scoring = scope.child("score", budget=shares[1] if self.verifier else None)
-        candidates = await self._pool(prefix, scope, sampling, scoring, None if relative else self.verifier)
+        verifier = None if relative else self.verifier
+        drawing = Drawing(
+            self.generator, prefix, scope, sampling, scoring, answer=self.answer, verifier=verifier
+        )
+        candidates = await drawing.to(self.n, step=self.batch, enough=self.enough)
         if relative:
             candidates = await self._together(candidates, scope, scoring)
-        chosen = await self.aggregator.aggregate(candidates, prefix, scope)
+        chosen = await self.chosen(candidates, prefix, scope)
         return replace(chosen, exhausted=True) if sampling.exhausted or scoring.exhausted else chosen
-
-    async def _pool(
-        self, prefix: Sequence, scope: Scope, sampling: Scope, scoring: Scope, verifier: Verifier | None
-    ) -> list[Candidate]:
-        """The candidates that the budget affords, of at most n, as far as they are needed; scored by `verifier`."""
-        candidates: list[Candidate] = []
-        known: dict[bytes, Score] = {}
-        before, step = sampling.left(), self.batch or self.n
-        # Whether they are enough is asked after every batch, also where a limit makes the waves smaller.
-        while (start := len(candidates)) < self.n and (start % step or not self.enough(candidates)):
-            wave = self._wave(before, sampling.left(), start, verifier)
-            n = min(wave, self.n - start, step - start % step)
-            try:
-                sequences = await self.generator.generate(prefix, n=n, start=start, scope=sampling)
-                candidates += await judged(
-                    sequences, scope, answer=self.answer, verifier=verifier, scoring=scoring, known=known
-                )
-            except BudgetExhausted:
-                if not candidates:
-                    raise
-                break
-            if len(sequences) < n:
-                break
-        return candidates
 
     async def _together(self, drawn: list[Candidate], scope: Scope, scoring: Scope) -> list[Candidate]:
         """The same candidates, scored against each other; as they are where the budget is spent."""
@@ -130,21 +107,9 @@ class Parallel(Strategy):
         """Whether no more are needed, before n are drawn."""
         return False
 
-    def _wave(self, before: Budget, left: Budget, done: int, verifier: Verifier | None) -> int:
-        """How many to draw before scoring: half of what the rest affords, going by the candidates so far.
-
-        So a limit that binds generating and scoring alike never ends with a pool that nobody judged.
-        """
-        limits = [d for d in SHARED if getattr(left, d) is not None] if verifier else []
-        timed = verifier is not None and left.seconds is not None
-        if not limits and not timed:
-            return self.n
-        if not done:
-            return 1
-        spent = {d: (getattr(before, d) - getattr(left, d)) / done for d in limits}
-        affords = [getattr(left, d) / spent[d] for d in limits if spent[d] > 0]
-        half = max(1, int(min(affords, default=self.n) / 2))
-        return min(half, done) if timed else half
+    async def chosen(self, candidates: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
+        """Which of the candidates is returned."""
+        return await self.aggregator.aggregate(candidates, prefix, scope)
 
 
 class BestOfN(Parallel):

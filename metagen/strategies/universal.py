@@ -8,7 +8,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from typing import Final
 
-from metagen.errors import BudgetExhausted, InputError
+from metagen.errors import BudgetExhausted, InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Sequence, digest
@@ -18,6 +18,7 @@ from metagen.strategies.candidates import Candidate
 from metagen.strategies.parallel import Parallel
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.question import in_words
+from metagen.verifiers.naming import name_of
 
 #: From the task and the candidates in their order, what the model is asked.
 Ask = Callable[[Prompt, Ordered[str]], Prompt]
@@ -41,7 +42,7 @@ class Consistent(Aggregator):
     judge: the model; of its `votes` samples the most frequent choice counts, and the last number in a sample that
     `reads` finds is its choice. ask: from task and candidates to the judge's prompt; a chat by default. Candidates
     are shown in an order of their digests, so that it does not depend on that of the pool. Where nothing that can be
-    read is said, or the budget ends before, the tie rule decides.
+    read is said, the budget ends before, or the candidates do not fit the judge's context, the tie rule decides.
     """
 
     def __init__(
@@ -66,12 +67,7 @@ class Consistent(Aggregator):
         return True
 
     def options(self) -> str:
-        ask = (
-            f"{self.ask.__module__}.{self.ask.__qualname__}"
-            if hasattr(self.ask, "__qualname__")
-            else repr(self.ask)
-        )
-        return f"{self.judge.fingerprint} {self.votes} {ask} {self.reads.pattern}"
+        return f"{self.judge.fingerprint} {self.votes} {name_of(self.ask)} {self.reads.pattern}"
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         members = texts(pool)
@@ -83,7 +79,7 @@ class Consistent(Aggregator):
             said = await self.judge.generate(
                 Sequence.of(prompt), n=self.votes, scope=scope.child("consistent")
             )
-        except BudgetExhausted:
+        except (BudgetExhausted, PromptError):  # spent, or the candidates do not fit its context
             said = []
         named = Counter(number for one in said if (number := self._number(one.text, len(pool))) is not None)
         scores = [float(named[place]) for place in range(len(order))]

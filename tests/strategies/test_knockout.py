@@ -9,7 +9,7 @@ import pytest
 
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
-from metagen.sequence import Prompt
+from metagen.sequence import Prompt, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.knockout import KnockOutTournament
 from metagen.testing import StrategyLaws, numbers
@@ -87,3 +87,18 @@ class TestKnockOutTournament(StrategyLaws):
 
     def make(self) -> Strategy:
         return KnockOutTournament(numbers(), 5, judge=self.judge)
+
+
+def test_ties_go_to_the_larger_digest_and_the_first_of_an_odd_number_rests(judges: Judges) -> None:
+    """With a judge who never prefers, the bracket can be played by hand."""
+    for texts in (("1", "2"), ("1", "2", "3"), ("5", "6", "7", "8", "9")):
+        salt = PROMPT.digest.hex()
+        seed = {text: digest(salt, text) for text in texts}
+        standing = sorted(texts, key=seed.__getitem__)
+        while len(standing) > 1:
+            odd = len(standing) % 2
+            bye, playing = standing[:odd], standing[odd:]
+            pairs = zip(playing[::2], playing[1::2], strict=True)
+            standing = [max(pair, key=seed.__getitem__) for pair in pairs] + bye
+        result = KnockOutTournament(writes(*texts), len(texts), judge=judges[0.5]).solve(PROMPT)
+        assert [result.text] == standing

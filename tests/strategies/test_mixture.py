@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from metagen.errors import InputError
+from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
+from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.base import Strategy
@@ -60,6 +61,36 @@ def test_when_calls_run_out_the_newest_whole_response_is_returned(calls: int) ->
     expected = ["", "1", "1", "1", "4", "4", "9"][calls]
     assert result.usage.calls <= calls and result.exhausted == (calls < 6)
     assert result.text == expected
+
+
+def cuts(text: str) -> FunctionGenerator:
+    return FunctionGenerator(
+        lambda p, s, i: Drawn(text, None, len(text), finish="length"),
+        count=len,
+        max_tokens=200,
+        name=f"cuts {text}",
+    )
+
+
+def test_a_whole_response_beats_one_that_was_cut() -> None:
+    whole = MixtureOfAgents([[says("w")], [cuts("c")]], says("z")).solve(PROMPT)
+    assert (whole.text, whole.sequence.finish) == ("w", "eos")
+    last = MixtureOfAgents([[says("w"), cuts("c")]], cuts("half")).solve(PROMPT)
+    assert last.text == "w"
+    nothing = MixtureOfAgents([[cuts("c"), cuts("d")]], says("z")).solve(PROMPT)
+    assert nothing.text == "c" and nothing.usage.calls == 2
+
+
+def test_responses_that_do_not_fit_a_context_are_not_lost() -> None:
+    def short(prefix: Sequence, seed: int, index: int) -> str:
+        if prefix.prompt.messages:
+            raise PromptError("longer than the context")
+        return "w"
+
+    agent = FunctionGenerator(short, name="short")
+    assert MixtureOfAgents([[agent]], agent).solve(PROMPT).text == "w"
+    with pytest.raises(PromptError):
+        MixtureOfAgents([[agent]], agent).solve(Prompt("chat", messages=synthesis(PROMPT, ["a"]).messages))
 
 
 def test_the_prompt_carries_the_public_data_and_the_task() -> None:

@@ -76,11 +76,34 @@ def test_when_calls_run_out_the_best_so_far_is_returned(calls: int) -> None:
     assert result.text == ("0.5=c" if calls >= 6 else "0.3=a")
 
 
+def test_the_threshold_itself_is_accepted() -> None:
+    strategy = RejectionSampling(writes("0.5=a", "0.9=b"), 2, verifier=VALUE, threshold=0.5)
+    assert strategy.solve(PROMPT).text == "0.5=a"
+
+
+def test_equal_samples_are_scored_once_and_waves_leave_none_unscored() -> None:
+    same = RejectionSampling(writes(*["0.1=a"] * 6), 6, verifier=VALUE, threshold=0.9)
+    assert same.solve(PROMPT).usage.calls == 7
+    wide = RejectionSampling(
+        writes(*(f"0.{i}=x" for i in range(8))), 8, verifier=VALUE, threshold=0.9, batch=8
+    )
+    result = wide.solve(PROMPT, budget={"calls": 8})
+    assert sum(c.value is not None for c in result.candidates) >= 3 and result.text != "0.0=x"
+
+
 def test_bad_arguments_are_refused_when_it_is_built() -> None:
-    for wrong, match in (({"n": 0}, "n=0"), ({"batch": 0}, "batch=0"), ({"threshold": 1.5}, "threshold=1.5")):
+    for wrong, match in (
+        ({"n": 0}, "n=0"),
+        ({"n": 2.5}, "n=2.5"),
+        ({"batch": 0}, "batch=0"),
+        ({"threshold": 1.5}, "threshold=1.5"),
+    ):
         given: dict[str, Any] = {"n": 4, **wrong}
         with pytest.raises(InputError, match=match):
             RejectionSampling(writes(), verifier=VALUE, **given)
+    relative = type("Relative", (FunctionVerifier,), {"relative": True})(lambda s: 0.5)
+    with pytest.raises(UnsupportedError, match="relative to each other"):
+        RejectionSampling(writes("a"), 2, verifier=relative)
     joint = writes()
     joint.independent = False
     with pytest.raises(UnsupportedError, match="draws jointly"):

@@ -6,8 +6,8 @@ from collections.abc import Sequence as Ordered
 
 import numpy as np
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
+from metagen.errors import InputError, UnsupportedError
+from metagen.generators.base import Generator, is_count
 from metagen.sequence import digest
 from metagen.strategies.adaptive.stopping import Floats, Ints, StoppingRule
 from metagen.strategies.aggregators import Aggregator
@@ -28,7 +28,12 @@ class Adaptive(Parallel):
         self, generator: Generator, n: int, aggregator: Aggregator, rule: StoppingRule, *, batch: int = 1
     ) -> None:
         super().__init__(generator, n, aggregator)
-        if batch < 1:
+        if aggregator.verifier is not None and aggregator.verifier.relative:
+            raise UnsupportedError(
+                f"{type(self).__name__}: {aggregator.verifier.name!r} scores candidates relative to each other, which "
+                "cannot be asked before all are drawn; take a verifier that scores one alone"
+            )
+        if not is_count(batch, 1):
             raise InputError(
                 f"{type(self).__name__}: batch={batch!r}; expected the number of samples drawn at a time, at least 1"
             )

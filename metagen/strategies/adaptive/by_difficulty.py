@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Literal
 
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.adaptive.adaptive import ballots
 from metagen.strategies.adaptive.difficulty import PREDICTORS
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate, judged
+from metagen.strategies.candidates import Candidate
+from metagen.strategies.drawing import Drawing
 
 
 class ByDifficulty(Strategy):
@@ -59,11 +60,14 @@ class ByDifficulty(Strategy):
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         sampling, scoring = scope.child("sample"), scope.child("score")
-        candidates = await self._draw(self.first, [], prefix, scope, sampling, scoring)
+        drawing = Drawing(
+            self.generator, prefix, scope, sampling, scoring, answer=self.answer, verifier=self.verifier
+        )
+        candidates = await drawing.to(self.first)
         if len(candidates) == self.first and not (sampling.exhausted or scoring.exhausted):
             option = self.options[self.group(candidates)]
             if isinstance(option, int):
-                candidates = await self._draw(option, candidates, prefix, scope, sampling, scoring)
+                candidates = await drawing.to(option)
             else:
                 try:
                     (found,) = await option.generate(prefix, scope=scope.child("harder"))
@@ -79,28 +83,6 @@ class ByDifficulty(Strategy):
         value = PREDICTORS[self.predictor](*ballots(candidates, self.verifier is not None))[0]
         return bisect_right(self.edges, float(value))
 
-    async def _draw(
-        self,
-        n: int,
-        candidates: list[Candidate],
-        prefix: Sequence,
-        scope: Scope,
-        sampling: Scope,
-        scoring: Scope,
-    ) -> list[Candidate]:
-        """The candidates with as many more as make n; those that there are, if the budget ends."""
-        start = len(candidates)
-        if n <= start:
-            return candidates
-        try:
-            sequences = await self.generator.generate(prefix, n=n - start, start=start, scope=sampling)
-            more = await judged(sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring)
-        except BudgetExhausted:
-            if not candidates:
-                raise
-            return candidates
-        return [*candidates, *more]
-
 
 def _check(
     first: int,
@@ -109,7 +91,12 @@ def _check(
     predictor: str,
     aggregator: Aggregator,
 ) -> None:
-    if first < 1:
+    if aggregator.verifier is not None and aggregator.verifier.relative:
+        raise UnsupportedError(
+            f"ByDifficulty: {aggregator.verifier.name!r} scores candidates relative to each other; "
+            "take a verifier that scores one alone"
+        )
+    if not is_count(first, 1):
         raise InputError(f"ByDifficulty: first={first!r}; expected the number of first samples, at least 1")
     if list(edges) != sorted(edges) or len(options) != len(edges) + 1:
         raise InputError(

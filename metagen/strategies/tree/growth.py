@@ -16,7 +16,7 @@ from metagen.errors import BudgetExhausted
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
-from metagen.strategies.parallel import SHARED
+from metagen.strategies.drawing import SHARED
 from metagen.strategies.tree.node import Node, Tree, distinct, merged
 from metagen.strategies.tree.split import Split, Steps
 from metagen.verifiers.base import PrimitiveVerifier, Verifier
