@@ -34,9 +34,9 @@ class MixtureOfAgents(Strategy):
 
     layers: the generators of each layer, the first of which answer the task itself; an agent that stands twice is asked
     twice. aggregator: reads the last layer and writes the answer. ask: from task and responses to a prompt; a chat by
-    default. Responses are handed on in the order of their agents. What a layer's agents write is offered when it is
-    there; a response that was cut is not handed on. If the budget ends, or the responses do not fit a context, the
-    first whole response of the layer before is returned. Raises InputError for no layers, and for a layer without agents.
+    default. Responses are handed on in the order of their agents, but for those that were cut, and offered when they
+    are there. If the budget ends, or the responses do not fit a context, the first whole one of the layer before is
+    returned. Raises InputError for no layers, and for a layer without agents.
     """
 
     accepts_prefix = False
