@@ -65,8 +65,6 @@ from metagen.strategies.chain.retriever import BM25 as BM25
 from metagen.strategies.chain.search_predict import search_predict as search_predict
 from metagen.strategies.chain.self_ask import self_ask as self_ask
 from metagen.strategies.chain.system_two_attention import system_two_attention as system_two_attention
-from metagen.strategies.chain.tool import Tool as Tool
-from metagen.strategies.chain.tool import ToolError as ToolError
 from metagen.strategies.chain.tool_use import ToolUse as ToolUse
 from metagen.strategies.chain.typed import Typed as Typed
 from metagen.strategies.chain.use import Use as Use
@@ -94,6 +92,8 @@ from metagen.strategies.sequential.budget_forcing import BudgetForcing as Budget
 from metagen.strategies.sequential.equal_compute import at_equal_compute as at_equal_compute
 from metagen.strategies.sequential.length_control import LengthControl as LengthControl
 from metagen.strategies.sequential.thinking import Thinking as Thinking
+from metagen.strategies.tools import Tool as Tool
+from metagen.strategies.tools import ToolError as ToolError
 from metagen.strategies.tree.beam import BeamSearch as BeamSearch
 from metagen.strategies.tree.best_first import BestFirst as BestFirst
 from metagen.strategies.tree.blockwise import Blockwise as Blockwise

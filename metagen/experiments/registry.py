@@ -34,6 +34,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "oracle": "metagen.verifiers.oracle:OracleVerifier",
         "recorded": "metagen.verifiers.recorded:RecordedVerifier",
         "examples": "metagen.tasks.programs.verifier:PublicExamples",
+        "dual_agreement": "metagen.verifiers.code.codet:DualAgreement",
         "public_tests": "metagen.verifiers.code.public:PublicTests",
         "judge": "metagen.verifiers.generative.options:generative",
         "tournament": "metagen.experiments.fitted:tournament",
@@ -100,7 +101,9 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
 PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
     "generators": frozenset({"engine"}),
-    "verifiers": frozenset({"engine", "reference", "tags", "name", "grade", "members", "sandbox", "program"}),
+    "verifiers": frozenset(
+        {"engine", "reference", "tags", "name", "grade", "members", "sandbox", "program", "generator"}
+    ),
     "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter"}),
     "task": frozenset(),
 }

@@ -75,6 +75,7 @@ from metagen.experiments.specs.tasks import (
 )
 from metagen.experiments.specs.verifiers import (
     CalibratedSpec,
+    DualAgreementSpec,
     EnsembleSpec,
     ExamplesSpec,
     ImplicitSpec,
@@ -120,6 +121,7 @@ VerifierSpec = Annotated[
     | Annotated[OracleSpec, Tag("oracle")]
     | Annotated[RecordedSpec, Tag("recorded")]
     | Annotated[ExamplesSpec, Tag("examples")]
+    | Annotated[DualAgreementSpec, Tag("dual_agreement")]
     | Annotated[PublicTestsSpec, Tag("public_tests")]
     | Annotated[JudgeSpec, Tag("judge")]
     | Annotated[TournamentSpec, Tag("tournament")]

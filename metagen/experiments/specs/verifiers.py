@@ -11,6 +11,7 @@ from metagen.experiments.specs.fields import (
     Count,
     EngineName,
     Expects,
+    GeneratorName,
     Quantity,
     Switch,
     Text,
@@ -116,6 +117,16 @@ class PublicTestsSpec(PartSpec):
         from metagen.verifiers.code.limits import Limits
 
         return {"limits": Limits(**given)}
+
+
+class DualAgreementSpec(PartSpec):
+    """CodeT: programs and tests that a generator writes vouch for each other. n: samples of tests; most: tests."""
+
+    uses = naming(generator="generators")
+    kind: Literal["dual_agreement"]
+    generator: GeneratorName
+    n: Count = 8
+    most: Count = 64
 
 
 class WordingSpec(PartSpec):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,37 +14,53 @@ from numpy.typing import ArrayLike, NDArray
 from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Score, Sequence, digest
+from metagen.sequence import Message, Prompt, Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier
 from metagen.verifiers.code.check import EDITION, Suite, check, syntax_fault
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.outputs import calls, executed, one_prompt
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
+from metagen.verifiers.naming import name_of
+
+
+def ask_for_tests(task: Prompt) -> Prompt:
+    """The question in words of our own. A task of text is gone on with, as by a model that completes programs."""
+    name = next(iter(task.public.get("entry_points", ())), "")
+    if task.text is not None:
+        asked = f"    pass\n\n\n# Tests of {name or 'it'}:\nassert {name}("
+        return replace(task, text=f"{task.text.rstrip()}\n{asked}")
+    wanted = f"that call `{name}`" if name else "that call it"
+    turn = f"Do not write the program. Write assertions {wanted}, one a line, such as `assert … == …`."
+    return replace(task, messages=(*task.messages, Message("user", turn)))
 
 
 class DualAgreement(Verifier):
     """Scores programs by `dual_agreement` with tests that `generator` writes; scores are of the set scored together.
 
-    ask: the prompt for tests, made of the problem's. Of its `n` samples, the assertions that call an entry
-    point (the prompt's public `entry_points`; any function, if none is named) are taken in their order,
+    ask: the prompt for tests, made of the problem's; `ask_for_tests` by default. Of its `n` samples, the assertions that
+    call an entry point (the prompt's public `entry_points`; any function, if none is named) are taken in their order,
     `most` at most. Each program is executed once, as a leaf call. Verdicts: `missing` without a program,
     `untested` if there is not one assertion.
     """
-
-    name = "dual_agreement"
 
     def __init__(
         self,
         sandbox: Sandbox,
         generator: Generator,
         *,
-        ask: Callable[[Prompt], Prompt],
+        ask: Callable[[Prompt], Prompt] = ask_for_tests,
         n: int = 8,
         most: int = 64,
         program: ProgramRule | None = None,
         limits: Limits | None = None,
+        name: str = "dual_agreement",
     ) -> None:
+        if n < 1 or most < 1:
+            raise InputError(
+                f"{name}: n={n!r}, most={most!r}; expected numbers of samples and of tests, at least 1"
+            )
+        self.name = name
         self._sandbox, self._program = sandbox, program or FencedProgram()
         self._limits = limits or sandbox.limits
         self._generator, self._ask, self._n, self._most = generator, ask, n, most
@@ -54,7 +71,7 @@ class DualAgreement(Verifier):
 
     @property
     def fingerprint(self) -> str:
-        parts = (self._generator.fingerprint, str(self._n), str(self._most))
+        parts = (self._generator.fingerprint, str(self._n), str(self._most), name_of(self._ask))
         return digest("dual agreement", self._execution, *parts).hex()
 
     @property

@@ -14,11 +14,11 @@ from metagen.errors import BudgetExhausted, DataError, InputError
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Score, Sequence
+from metagen.sequence import Message, Prompt, Score, Sequence
 from metagen.testing import VerifierLaws
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.code.check import Suite
-from metagen.verifiers.code.codet import DualAgreement, assertions, dual_agreement
+from metagen.verifiers.code.codet import DualAgreement, ask_for_tests, assertions, dual_agreement
 from metagen.verifiers.code.hidden import HiddenTests
 from metagen.verifiers.code.outputs import ProgramOutputs, output_classes, public_inputs
 from metagen.verifiers.code.public import PublicTests
@@ -302,3 +302,10 @@ class TestHiddenTests(CodeLaws):
 class TestDualAgreement(CodeLaws):
     def make(self) -> Verifier:
         return DualAgreement(self.sandbox, writer(), ask=ask, n=4)
+
+
+def test_tests_are_asked_for_in_the_form_of_the_task() -> None:
+    text = ask_for_tests(Prompt("t", text='def f(x):\n    """Square."""\n', public={"entry_points": ["f"]}))
+    assert (text.text or "").endswith("# Tests of f:\nassert f(") and text.public["entry_points"] == ["f"]
+    chat = ask_for_tests(Prompt("c", messages=(Message("user", "Write f."),), public={"entry_points": ["f"]}))
+    assert len(chat.messages) == 2 and "`f`" in chat.messages[1].content
