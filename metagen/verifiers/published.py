@@ -44,10 +44,16 @@ WRONG: Final = frozenset({"-", "bad", "false", "incorrect", "invalid", "neg", "n
 
 
 def layout_of(model: str | Path, kind: Kind | None = None) -> Layout:
-    """The layout of a model directory. ModelError, with the remedy, if it cannot be told, or is of another kind."""
+    """The layout of a model directory: the entry `metagen` of its config.json, or `metagen_orm` and the like beside it.
+
+    ModelError, with the remedy, if it cannot be told, or is of another kind.
+    """
     path = Path(model) / "config.json"
     config = _json(path)
     entry = config.get("metagen")
+    if kind is not None and isinstance(entry, dict) and entry.get("kind") != kind:
+        # A model that is of two kinds names the second besides.
+        entry = config.get(f"metagen_{kind}", entry)
     if entry is not None and not isinstance(entry, dict):
         raise ModelError(f"{str(path)!r}: 'metagen' is {entry!r:.60}; expected an object, or no such entry")
     if entry is not None and ("tag" in entry or "layout" in entry):

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from metagen.errors import InputError, ModelError, UnsupportedError
+from metagen.generators import tiny
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.checkpoint import read_config
 from metagen.scope import Scope
@@ -470,3 +471,12 @@ class TestLawsOfAScalarReward(TestLawsOfAHeadThatScores):
             make_transformers(Path(path), "llama sequence")
             with TorchEngine(path, threads=1, max_batch=4) as engine:
                 yield OutcomeRewardModel(engine)
+
+
+def test_a_model_of_two_kinds_names_the_second_besides(tmp_path: Path) -> None:
+    """The process model of the family is an outcome model too, at a tag of its own."""
+    prm, orm = (layout_of(tiny.resolve("tiny-prm"), kind) for kind in ("prm", "orm"))
+    assert isinstance(prm, TaggedSteps) and isinstance(orm, TaggedSteps)
+    assert (prm.tag, orm.tag) == ("<step>", "<outcome>")
+    with pytest.raises(ModelError, match="is of kind 'orm', and is used as 'prm'"):
+        layout_of(tiny.resolve("tiny-orm"), "prm")

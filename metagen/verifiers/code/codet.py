@@ -38,9 +38,9 @@ def ask_for_tests(task: Prompt) -> Prompt:
 class DualAgreement(Verifier):
     """Scores programs by `dual_agreement` with tests that `generator` writes; scores are of the set scored together.
 
-    ask: the prompt for tests, made of the problem's; `ask_for_tests` by default. Of its `n` samples, the assertions that
-    call an entry point (the prompt's public `entry_points`; any function, if none is named) are taken in their order,
-    `most` at most. Each program is executed once, as a leaf call. Verdicts: `missing` without a program,
+    ask: the prompt for tests, made of the problem's; `ask_for_tests` by default. Of its `n` samples, the assertions
+    that call an entry point (the prompt's public `entry_points`; any function, if none is named) are taken in their
+    order, `most` at most. Each program is executed once, as a leaf call. Verdicts: `missing` without a program,
     `untested` if there is not one assertion.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -15,6 +16,8 @@ from metagen.verifiers.generative.pairwise import Merge, PairwiseJudge, Strength
 from metagen.verifiers.generative.question import CORRECT, PREFERENCE, RUBRIC, Question
 from metagen.verifiers.generative.verifier import GenerativeVerifier
 
+#: Fields of `Question` that words are given for.
+WORDING: Final = ("template", "labels", "cue", "join", "chat")
 ASKS: Final = {"correct": CORRECT, "rubric": RUBRIC}
 
 
@@ -31,11 +34,12 @@ def generative(
     **wording: Any,
 ) -> GenerativeVerifier:
     """A judge of single completions. ask: `correct` or `rubric`; wording: fields of `Question` in place of
-    those it has.
+    those it has. A model that was trained as a judge is asked as its config.json says, unless wording is given.
 
     critiques: how many the same engine writes before, at `temperature`, of at most `max_tokens` tokens each.
     Raises InputError for what is not known.
     """
+    wording = wording or own_wording(engine)
     if ask not in ASKS:
         raise InputError(
             f"{name}: ask={ask!r}: expected one of {', '.join(ASKS)}; word it with template=, labels=, cue="
@@ -44,6 +48,18 @@ def generative(
     return GenerativeVerifier(
         _judge(engine, question, critiques, temperature, max_tokens, normalise, price), name=name
     )
+
+
+def own_wording(engine: Engine) -> dict[str, Any]:
+    """How a model that was trained as a judge is asked: the `metagen` entry of its config.json, of kind `judge`."""
+    directory = engine.directory
+    path = None if directory is None else directory / "config.json"
+    if path is None or not path.is_file():
+        return {}
+    entry = json.loads(path.read_text("utf-8")).get("metagen")
+    if not isinstance(entry, dict) or entry.get("kind") != "judge":
+        return {}
+    return {name: entry[name] for name in WORDING if name in entry}
 
 
 def tournament(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from metagen.errors import InputError
 from metagen.experiments.build import opened
 from metagen.experiments.schema import load
+from metagen.generators import tiny
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence
@@ -94,3 +96,27 @@ def test_an_experiment_file_may_name_a_judge(tmp_path: Path) -> None:
         problem = next(iter(setup.task.problems()))
         result = strategy.solve(problem.prompt)
     assert len(result.candidates) == 2 and all(offer.value is not None for offer in result.candidates)
+
+
+def test_a_model_that_was_trained_as_a_judge_is_asked_as_its_configuration_says(tmp_path: Path) -> None:
+    source = tiny.resolve("tiny-0.1m")
+    for path in source.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    words = {
+        "template": "{task}{candidate}C:\n",
+        "labels": {"R": 1.0, "W": 0.0},
+        "cue": "V:",
+        "join": "",
+        "chat": False,
+    }
+    (tmp_path / "config.json").write_text(
+        json.dumps({**config, "metagen": {"kind": "judge", **words}}), "utf-8"
+    )
+    with TorchEngine(tmp_path) as engine:
+        question = generative(engine).judge.question
+        assert (question.template, question.cue) == (words["template"], "V:")
+        assert dict(question.labels) == words["labels"]
+        assert (
+            generative(engine, cue="X:", chat=False, template="{task}{candidate}").judge.question.cue == "X:"
+        )
