@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import textwrap
 from pathlib import Path
 from string import Template
 from typing import Final, Literal, get_args
@@ -138,6 +139,9 @@ executor:
   concurrency: 64         # problems in work at a time
 """
 
+#: Letters of a line of comment.
+WIDTH = 110
+
 
 def write(
     file: Path, task: Task = "arithmetic", *, model: str = MODEL, data: Path | None = None
@@ -196,7 +200,15 @@ def text(file: Path, task: Task, *, model: str, data: str, prompt: str) -> str:
         "model": _quoted(model),
         "data": _quoted(data),
     }
-    return Template("".join(parts)).substitute(given | kinds, prompt=json.dumps(prompt))
+    written = Template("".join(parts)).substitute(given | kinds, prompt=json.dumps(prompt))
+    return "".join(_folded(line) for line in written.splitlines(keepends=True))
+
+
+def _folded(line: str) -> str:
+    """A comment of its own in lines that a terminal shows whole."""
+    if not line.startswith("# ") or len(line) <= WIDTH:
+        return line
+    return textwrap.fill(line[2:].strip(), WIDTH, initial_indent="# ", subsequent_indent="# ") + "\n"
 
 
 def _from(file: Path, model: str) -> str:
