@@ -21,10 +21,10 @@ from metagen.strategies.chain.function import strategy
 from metagen.strategies.chain.interleaved import Interleaved
 from metagen.strategies.chain.least_to_most import LeastToMost
 from metagen.strategies.chain.system_two_attention import system_two_attention
-from metagen.strategies.chain.tool import ToolError
 from metagen.strategies.sequential.budget_forcing import BudgetForcing
 from metagen.strategies.sequential.equal_compute import at_equal_compute
 from metagen.strategies.sequential.thinking import Thinking
+from metagen.strategies.tools import ToolError
 from metagen.tasks import arithmetic
 from metagen.verifiers.numbers import parse
 

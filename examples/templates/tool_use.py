@@ -10,8 +10,8 @@ from datetime import date
 from model import solve
 
 import metagen as mg
-from metagen.strategies.chain.tool import ToolError
 from metagen.strategies.chain.tool_use import ToolUse
+from metagen.strategies.tools import ToolError
 
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 

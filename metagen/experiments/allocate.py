@@ -22,6 +22,7 @@ from scipy.optimize import isotonic_regression
 
 from metagen.analysis.stopping import running_vote
 from metagen.errors import InputError
+from metagen.generators.base import is_count
 from metagen.strategies.adaptive.difficulty import PREDICTORS
 
 Floats = NDArray[np.float64]
@@ -34,7 +35,8 @@ SLACK = 1e-9
 class Difficulty:
     """How accurate the vote over n samples is expected to be, given what the first few say.
 
-    first: samples that the predictor looks at. edges: [groups − 1], ascending values of the predictor between groups.
+    first: samples that the predictor looks at. edges: [groups − 1], ascending: the value of the predictor at which each
+    group but the first begins.
     curves: [groups, most + 1], the accuracy at n = 0 … most. rows: problems × orders in each group.
     """
 
@@ -69,7 +71,8 @@ class Difficulty:
         classes, correct = np.asarray(classes, dtype=np.int64), np.asarray(correct, dtype=np.float64)
         heavy = np.ones(classes.shape) if weights is None else np.asarray(weights, dtype=np.float64)
         size = classes.shape[-1]
-        if not (1 <= first <= size and groups >= 1 and orders >= 1) or predictor not in PREDICTORS:
+        whole = is_count(first, 1) and is_count(groups, 1) and is_count(orders, 1)
+        if not whole or first > size or predictor not in PREDICTORS:
             raise InputError(
                 f"first={first!r}, groups={groups!r}, orders={orders!r}, predictor={predictor!r}: expected 1 … {size}, "
                 f"≥ 1, ≥ 1 and one of {', '.join(PREDICTORS)}"
@@ -81,7 +84,8 @@ class Difficulty:
         classes, correct, heavy = (np.take_along_axis(pool, order, axis=1) for pool in pools)
         accuracy = np.pad(running_vote(classes, correct, heavy), ((0, 0), (1, 0)))
         values = PREDICTORS[predictor](classes[:, :first], heavy[:, :first])
-        edges = np.unique(np.quantile(values, np.arange(1, groups) / groups)) if groups > 1 else np.zeros(0)
+        # Quantiles that are values of the pool, and not the least of them: no group is empty.
+        edges = np.unique(np.quantile(values, np.arange(1, groups) / groups, method="higher"))
         edges = edges[edges > values.min()]
         group = np.searchsorted(edges, values, side="right")
         rows = np.bincount(group, minlength=len(edges) + 1)

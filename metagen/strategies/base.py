@@ -132,7 +132,8 @@ class Strategy(Generator):
             child = scope.child(str(i))
             result = await self._anytime(prefix, until, child)
             # A run that the limit ended with nothing is no result, unless it is all that there is.
-            if not results or result.text != prefix.text or result.finish is not None:
+            nothing = result.text == prefix.text and result.finish is None
+            if not results or not (nothing and child.exhausted):
                 results.append(result)
             if child.exhausted:
                 break

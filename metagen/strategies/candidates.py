@@ -79,3 +79,13 @@ async def _scored(
 def offered(candidate: Candidate, scope: Scope) -> None:
     """Offer a candidate; what cannot be chosen has no value."""
     scope.offer(candidate.sequence, candidate.value if candidate.eligible else None, candidate.key)
+
+
+async def concluded(
+    sequence: Sequence, scope: Scope, answer: AnswerRule | None = None, score: Score | None = None
+) -> Sequence:
+    """The sequence that a strategy ends with, offered with its answer and score in place of all before it."""
+    (read,) = await answer.read([sequence]) if answer else (None,)
+    scope.offers.clear()
+    offered(Candidate(sequence, read, score), scope)
+    return sequence

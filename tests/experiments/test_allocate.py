@@ -147,12 +147,33 @@ def test_without_monotony_a_curve_is_the_plain_mean() -> None:
     classes = np.array([[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
     correct = np.array([[0] * 4, [0] * 4, [1, 1, 1, 1], [1, 1, 1, 1]])
     plain = Difficulty.learn(classes, correct, first=4, groups=2, orders=3, monotone=False)
-    assert plain.edges.tolist() == [0.75] and plain.rows.tolist() == [6, 6]
+    assert plain.edges.tolist() == [1.0] and plain.rows.tolist() == [6, 6]
     assert plain.curves.tolist() == [[0, 1, 1, 1, 1], [0, 0, 0, 0, 0]]
     smooth = Difficulty.learn(classes, correct, first=4, groups=2, orders=3, monotone=True)
     assert smooth.curves[:, 4].tolist() == [0.5, 0.5], (
         "an easier group cannot be less accurate: they are pooled"
     )
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 11), st.integers(1, 8), st.sampled_from([1, 2, 6]))
+def test_no_group_of_a_small_pool_is_empty(seed: int, problems: int, samples: int, groups: int) -> None:
+    rng = np.random.default_rng(seed)
+    classes, scores = rng.integers(-1, 4, (problems, samples)), rng.random((problems, samples))
+    for predictor in ("agreement", "mean_score"):
+        learned = Difficulty.learn(
+            classes, classes == 0, first=int(rng.integers(1, samples + 1)), weights=scores, predictor=predictor,
+            groups=groups, orders=3,
+        )  # fmt: skip
+        assert (learned.rows > 0).all() and learned.rows.sum() == 3 * problems
+        assert len(learned.rows) == len(learned.edges) + 1 <= groups
+        assert learned.curves.shape == (len(learned.rows), samples + 1) and np.isfinite(learned.curves).all()
+
+
+def test_where_all_agree_there_is_one_group() -> None:
+    learned = Difficulty.learn(np.zeros((5, 4)), np.ones((5, 4)), first=2, groups=4, orders=2)
+    assert learned.edges.tolist() == [] and learned.rows.tolist() == [10]
+    assert learned.expected(np.ones((1, 4))).tolist() == [[0, 1, 1, 1, 1]]
 
 
 def test_allocation_beats_uniform_and_is_near_the_optimum_on_other_problems() -> None:

@@ -22,7 +22,7 @@ from metagen.generators.torch import TorchEngine
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
-from metagen.strategies.adaptive.confidence import Confidence, groups, logprobs_of, top_k_confidence
+from metagen.strategies.adaptive.confidence import Confidence, groups, logprobs_of
 from metagen.strategies.adaptive.consistency import Beta
 from metagen.strategies.adaptive.filtered import Confident, ConfidentVote, confident_vote, threshold
 from metagen.strategies.adaptive.online import OnlineConfidence
@@ -70,12 +70,6 @@ def test_no_tokens_and_impossible_tokens_are_no_confidence() -> None:
             Confidence()(wrong)
 
 
-def test_top_k_confidence_is_equation_2() -> None:
-    assert top_k_confidence([[-0.1, -2.0, -6.0], [-1.0, -1.1, -1.2]]) == pytest.approx([2.7, 1.1])
-    with pytest.raises(InputError, match=r"shape \(2,\)"):
-        top_k_confidence([-0.1, -2.0])
-
-
 def test_log_probabilities_of_what_was_added_to_a_prefix() -> None:
     start = Sequence(PROMPT)
     first = start.extend("ab", logprob=-3.0, token_logprobs=(-1.0, -2.0))
@@ -94,7 +88,8 @@ def test_the_threshold_is_what_the_share_reaches() -> None:
     values = [0.5, 0.1, 0.4, 0.3, 0.2]
     reached = {0.01: 0.5, 0.2: 0.5, 0.21: 0.4, 0.4: 0.4, 0.9: 0.1, 1.0: 0.1}
     assert {keep: threshold(values, keep) for keep in reached} == reached
-    assert threshold([i / 30 for i in range(30)], 0.1) == 27 / 30
+    assert 0.07 * 100 > 7, "which rounds up to eight"
+    assert threshold([i / 100 for i in range(100)], 0.07) == 93 / 100
     for keep, values_ in ((0.0, [1.0]), (1.1, [1.0]), (0.5, [])):
         with pytest.raises(InputError, match="expected a share"):
             threshold(values_, keep)
@@ -214,6 +209,20 @@ def test_what_is_given_up_is_what_the_threshold_filters_out(unsure: EngineGenera
         assert result.text == texts[chosen.index]
         assert result.usage.generated is not None and whole.usage.generated is not None
         assert result.usage.generated < whole.usage.generated
+
+
+def test_a_sample_is_given_up_for_a_whole_group_only() -> None:
+    """Each begins with two tokens of a coin, and goes on sure: its groups of four are as good as the threshold."""
+
+    def table(prompt: str, done: tuple[str, ...]) -> list[float]:
+        if len(done) < 2:
+            return [0.5, 0.5, 0.0]
+        return [1.0, 0.0, 0.0] if len(done) < 8 else [0.0, 0.0, 1.0]
+
+    with EnumerableEngine(["s", "u", "$"], table, name="begins unsure") as engine:
+        generator = engine.generator(logprobs=True, max_tokens=20)
+        result = online(generator, 12, warmup=4, keep=1.0, window=4, block=2).solve(PROMPT)
+    assert [c.value for c in result.candidates] == pytest.approx([0.5**0.5] * 12)
 
 
 class Watched(OnlineConfidence):

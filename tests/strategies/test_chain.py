@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.budget import Budget
-from metagen.errors import InputError, MetagenError, UnsupportedError
+from metagen.errors import InputError, MetagenError, PromptError, UnsupportedError
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.replay import ReplayGenerator
@@ -27,11 +27,12 @@ from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
 from metagen.strategies.chain.function import FunctionStrategy, strategy
 from metagen.strategies.chain.go_on import Continue
-from metagen.strategies.chain.template import Template, escaped
-from metagen.strategies.chain.tool import Tool
+from metagen.strategies.chain.step import ChainStep
 from metagen.strategies.chain.use import Use
 from metagen.strategies.chain.verify import Verify
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample
+from metagen.strategies.template import Template, escaped
+from metagen.strategies.tools import Tool
 from metagen.tasks.embedded import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
@@ -231,12 +232,24 @@ def test_a_chain_generates_to_the_end_only() -> None:
         run(lambda s: Chain({"a": Ask(ECHO, "x")}).generate(Sequence(PROMPT), until=Step(), scope=s))
 
 
-def test_a_chain_continues_prefixes_if_its_steps_do() -> None:
+def test_a_chain_continues_prefixes_that_some_step_sees() -> None:
     replay = ReplayGenerator({"p": ["x"]})
-    assert Chain({"a": Ask(replay, "x")}).accepts_prefix and not Chain({"a": Continue(replay)}).accepts_prefix
+    sees: list[dict[str, ChainStep]] = [
+        {"a": Ask(replay, "{prefix}x")},
+        {"a": Continue(ECHO)},
+        {"a": Use(Tool(lambda text: text, name="same"), text="{prefix}"), "b": Ask(ECHO, "{a}")},
+        {"a": Continue(ECHO), "b": Continue(ECHO, "!", after="a")},
+    ]
+    blind: list[dict[str, ChainStep]] = [
+        {"a": Ask(ECHO, "{prompt}")},
+        {"a": Ask(ECHO, "{prompt}"), "b": Continue(ECHO, after="a")},
+        {"a": Continue(replay)},
+    ]
+    assert [Chain(steps).accepts_prefix for steps in (*sees, *blind)] == [True] * 4 + [False] * 3
     assert Chain({"a": Continue(replay)}).solve(PROMPT).text == "x"
-    with pytest.raises(UnsupportedError, match="cannot continue a partial sequence"):
-        run(lambda s: Chain({"a": Continue(replay)}).generate(Sequence(PROMPT).extend("so"), scope=s))
+    for steps in blind:
+        with pytest.raises(UnsupportedError, match="cannot continue a partial sequence"):
+            run(lambda s, given=steps: Chain(given).generate(Sequence(PROMPT).extend("so"), scope=s))  # type: ignore[misc]
 
 
 def test_fingerprints_tell_programs_apart_and_oracles_are_seen() -> None:
@@ -266,6 +279,44 @@ def test_templates_are_filled_in_one_pass() -> None:
     assert template.fill({"a": "{c_1}", "c_1": "!"}) == '{c_1} {b} {c_1}! {"k": {}} {0}'
     for text in ("{x} and {{y}}", "{{{z}}}", "none", '{"a": {b}}'):
         assert Template(escaped(text)).fill({}) == text
+
+
+# ----------------------------------------------------------------------------------------- steps that cannot be done
+
+
+def narrow(room: int, write: Callable[[str], str] = lambda text: text[-3:]) -> FunctionGenerator:
+    """A model with room for so many characters."""
+
+    def fits(text: str) -> str:
+        if len(text) > room:
+            raise PromptError(f"{len(text)} characters exceed the context of {room}")
+        return write(text)
+
+    return says(fits, f"narrow {room}")
+
+
+def test_a_step_that_others_leave_nothing_to_ask_has_no_vote() -> None:
+    """What the first step writes is nothing in every other sample; the answer to it is missing there."""
+    first = FunctionGenerator(lambda p, s, i: "" if s % 2 else "4", name="perhaps nothing")
+    chain = Chain({"a": Ask(first, "{prompt}"), "b": Ask(ECHO, "{a}"), "c": Continue(ECHO, "!", after="b")})
+    vote = MajorityVote(chain, 12, answer=FunctionRule(lambda text: text or None)).solve("2+2?")
+    texts = [(c.sequence.text, c.sequence.finish) for c in vote.candidates]
+    assert vote.text == "[4]![4[4]!]" and set(texts) == {("[4]![4[4]!]", "eos"), ("", None)}
+    assert not vote.exhausted
+
+
+def test_a_step_whose_prompt_outgrows_the_context_by_what_others_wrote_has_no_vote() -> None:
+    long = says(lambda text: "x" * 50, "long")
+    result = Chain({"a": Ask(long, "{prompt}"), "b": Ask(narrow(40), "{a}?")}).solve("q")
+    assert (result.text, result.sequence.finish, result.exhausted) == ("", None, False)
+    assert Chain({"a": Ask(ECHO, "{prompt}"), "b": Ask(narrow(40), "{a}?")}).solve("q").text == "q]?"
+
+
+def test_a_step_that_has_nothing_to_ask_from_the_start_is_an_error_that_names_it() -> None:
+    with pytest.raises(PromptError, match=r"step '0/rest' asks nothing about problem 'p' \('What is it\?'\)"):
+        Chain({"rest": Ask(ECHO, "{prefix}")}).solve(PROMPT)
+    with pytest.raises(PromptError, match="exceed the context of 5"):
+        Chain({"a": Ask(narrow(5), "{prompt}")}).solve(PROMPT)
 
 
 # ------------------------------------------------------------------------- budgets, faults, resume, cancellation
@@ -303,6 +354,14 @@ def test_an_output_that_cannot_be_scored_any_more_is_returned_all_the_same() -> 
     chain = Chain({"a": Ask(ECHO, "x"), "v": Verify(first_word, of="a")}, output="a")
     result = chain.solve("q", budget={"calls": 1})
     assert result.text == "[x]" and result.exhausted and not result.sequence.scores
+
+
+def test_a_finished_output_that_cannot_be_scored_any_more_stands_before_what_it_went_on_from() -> None:
+    thought, answer = thinking().steps.values()
+    checked = {"thought": thought, "answer": answer, "v": Verify(first_word, of="answer")}
+    result = Chain(checked, output="answer").solve("q", budget={"calls": 2})
+    assert result.text == "ab:xyz" and result.exhausted and not result.sequence.scores
+    assert [offer.sequence.text for offer in result.candidates] == ["ab:xyz"]
 
 
 def test_a_budget_that_ends_in_one_branch_lets_the_other_finish_and_nothing_hangs() -> None:

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from metagen.errors import InputError
+from metagen.errors import InputError, PromptError
+from metagen.generators.engine import SamplingParams
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.strategies.base import Strategy
 from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
 from metagen.strategies.chain.demonstrate import demonstrate
 from metagen.strategies.chain.draft_sketch_fill import DraftSketchFill
+from metagen.strategies.chain.go_on import Continue
 from metagen.strategies.chain.least_to_most import LeastToMost
 from metagen.strategies.chain.retriever import BM25
 from metagen.strategies.chain.search_predict import search_predict
+from metagen.strategies.chain.self_ask import self_ask
 from metagen.strategies.chain.system_two_attention import system_two_attention
 from metagen.strategies.chain.typed import TYPED, Typed, json_of
 from metagen.strategies.parallel import MajorityVote
+from metagen.strategies.sequential.budget_forcing import BudgetForcing
+from metagen.strategies.sequential.thinking import Thinking
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers, run
-from metagen.verifiers.function import FunctionVerifier
+from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.oracle import OracleVerifier
 
 
@@ -51,6 +57,28 @@ def test_a_thought_then_the_answer_with_a_thinker_of_its_own() -> None:
     assert direct(answers, cue=" So:").solve("123").text == " So: 7"
 
 
+class Told(FunctionGenerator):
+    """Keeps what it is told of stop texts, as generators over engines do."""
+
+    def __init__(self, params: SamplingParams) -> None:
+        super().__init__(lambda p, s, i: " x", name=repr(params))
+        self.params = params
+
+    def replace(self, **changes: Any) -> Told:
+        return Told(self.params.replace(**changes))
+
+
+def test_the_generators_own_stop_texts_stay() -> None:
+    told = Told(SamplingParams(stop=("\n\n", "So:"), max_tokens=50))
+    thought = chain_of_thought(told, cue="So:", thought=9).steps["thought"]
+    assert isinstance(thought, Continue) and isinstance(thought.generator, Told)
+    assert thought.generator.params == SamplingParams(stop=("\n\n", "So:"), max_tokens=9)
+    asking = self_ask(told, BM25(CORPUS).tool()).generator
+    assert isinstance(asking, Told) and asking.params.stop == ("\n\n", "So:", "Intermediate answer:")
+    forced = BudgetForcing(told, Thinking(), end="A:", count=len).thinker
+    assert isinstance(forced, Told) and forced.params.stop == ("\n\n", "So:", "A:")
+
+
 def test_system_two_attention_answers_what_was_written_again() -> None:
     seen: list[str] = []
     model = by_prompt(lambda t: "2+2?" if "again" in t else "4", seen)
@@ -60,6 +88,8 @@ def test_system_two_attention_answers_what_was_written_again() -> None:
         model, rewriter=by_prompt(lambda t: "3+3?", name="r"), ask="{prompt}/{rewritten}"
     )
     assert other.solve("x").text == "4" and seen[-1] == "x/3+3?"
+    nothing = system_two_attention(model, rewriter=by_prompt(lambda t: "", name="silent")).solve("2+2?")
+    assert (nothing.text, nothing.sequence.finish) == ("", None), "a problem written away has no answer"
 
 
 def test_smaller_questions_are_answered_with_the_answers_so_far() -> None:
@@ -79,9 +109,41 @@ def test_smaller_questions_are_answered_with_the_answers_so_far() -> None:
         by_prompt(lambda t: "" if "first" in t else t), decompose="{prompt} first", solve="{question}"
     )
     assert none.solve("Q").text == "Q", "with no questions, the problem itself is asked"
-    for wrong in ({"solve": "{prompt}"}, {"solve": "{question}{x}"}, {"decompose": "x"}, {"most": 0}):
+    for wrong in ({"solve": "{prompt}"}, {"solve": "{question}{x}"}, {"decompose": "x"},
+                  {"most": 0}, {"most": 2.5}, {"most": True}):  # fmt: skip
         with pytest.raises(InputError):
             LeastToMost(by_prompt(answer), **wrong)  # type: ignore[arg-type]
+
+
+def in_steps(room: int = 100) -> LeastToMost:
+    """Three questions, each answered by its letter; a question that is solved takes eight characters."""
+
+    def answer(text: str) -> str:
+        if len(text) > room:
+            raise PromptError(f"{len(text)} characters exceed the context of {room}")
+        return "a?\nb?\nc?" if "first" in text else text[-2]
+
+    return LeastToMost(by_prompt(answer), decompose="{prompt} first", solve="{solved}{question}",
+                       solved="{question}{reply};;;;;", answer=FunctionRule(lambda text: text or None))  # fmt: skip
+
+
+@pytest.mark.parametrize("calls", range(5))
+def test_the_last_reply_so_far_is_what_a_spent_budget_returns_and_has_no_vote(calls: int) -> None:
+    result = in_steps().solve("Q", budget={"calls": calls})
+    assert result.text == ["", "", "a", "b", "c"][calls] and result.exhausted == (calls < 4)
+    assert result.sequence.finish == ("eos" if calls == 4 else None)
+    assert [c.sequence.text for c in result.candidates] == [result.text] * (calls > 1)
+
+
+@pytest.mark.parametrize(("room", "text"), [(7, "a"), (9, "a"), (10, "b"), (17, "b"), (18, "c")])
+def test_the_last_reply_that_fits_is_returned_and_has_no_vote(room: int, text: str) -> None:
+    result = in_steps(room).solve("Q")
+    assert (result.text, result.sequence.finish) == (text, "eos" if text == "c" else None)
+
+
+def test_a_problem_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(PromptError, match="7 characters exceed the context of 6"):
+        in_steps(6).solve("Q")
 
 
 # ---------------------------------------------------------------------------------------- demonstrate, search, predict
@@ -131,6 +193,8 @@ def test_demonstrations_are_what_led_to_right_answers() -> None:
     async def never(prompt: Prompt, sequence: Sequence) -> bool:
         return False
 
+    with pytest.raises(InputError, match="most=0: expected how many examples"):
+        run(lambda s: demonstrate(chain, examples, accept, s, most=0))
     with pytest.raises(InputError, match="solved none"):
         run(lambda s: demonstrate(chain, examples, never, s))
 
@@ -170,9 +234,22 @@ def test_holes_are_filled_until_the_check_accepts_and_the_best_wins() -> None:
     assert solve(3) == "(11)+(21)", "the best, not the last"
     assert solve(9) == "(13)+(23)" and len(fills) == 8
     assert solve(9, accept=0.5) == "(11)+(21)" and len(fills) == 4
-    for wrong in ({"tries": 0}, {"hole": ""}, {"accept": 2.0}, {"fill": "{prompt}"}):
+    for wrong in ({"tries": 0}, {"tries": 1.5}, {"hole": ""}, {"accept": 2.0}, {"fill": "{prompt}"}):
         with pytest.raises(InputError):
             DraftSketchFill(by_prompt(sketching), verifier, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at", ["full form", "number 2"])
+def test_what_outgrows_the_context_leaves_no_whole(at: str) -> None:
+    def write(text: str) -> str:
+        if at in text:
+            raise PromptError("longer than the context")
+        return sketching(text)
+
+    result = DraftSketchFill(by_prompt(write), first_word).solve("q")
+    assert (result.text, result.sequence.finish, result.candidates) == ("", None, ())
+    with pytest.raises(PromptError):
+        DraftSketchFill(by_prompt(write), first_word, draft="{prompt} " + at).solve("q")
 
 
 def test_a_sketch_without_holes_is_checked_as_it_is() -> None:
@@ -265,6 +342,19 @@ def test_what_there_is_is_returned_when_calls_run_out(calls: int) -> None:
     assert result.text == ["", "no", "no", valid][calls] and result.exhausted == (calls < 3)
 
 
+def test_a_reply_that_leaves_no_room_to_ask_again_is_the_last() -> None:
+    def write(text: str) -> str:
+        if len(text) > 300:
+            raise PromptError("longer than the context")
+        return "no" * 100
+
+    result = Typed(by_prompt(lambda t: write(t)[:100]), Person).solve("Who?")
+    assert result.text == "no" * 50 and result.sequence.scores[TYPED].value == 0.0
+    assert result.usage.calls == 1
+    with pytest.raises(PromptError):
+        Typed(by_prompt(write), Person).solve("Who?" * 100)
+
+
 def test_a_vote_over_typed_answers() -> None:
     generator = FunctionGenerator(lambda p, s, i: f'{{"name": "x", "age": {s % 2}}}')
     result = MajorityVote(Typed(generator, Person), 5, answer=last_word).solve("q")
@@ -281,9 +371,13 @@ def test_json_is_found_in_what_models_write() -> None:
 
 
 def test_wrong_typed_parts_are_refused() -> None:
-    for wrong in ({"tries": 0}, {"ask": "{question}"}, {"again": "x"}):
+    for wrong in ({"tries": 0}, {"tries": 1.5}, {"ask": "{question}"}, {"again": "x"}):
         with pytest.raises(InputError):
             Typed(numbers(), Person, **wrong)  # type: ignore[arg-type]
+    assert (
+        Typed(numbers(), Person).accepts_prefix
+        and not Typed(numbers(), Person, ask="{schema}").accepts_prefix
+    )
     made = [Typed(numbers(), Person), Typed(numbers(), Other), Typed(numbers(), Person, tries=1)]
     assert len({typed.fingerprint for typed in made}) == 3
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator
+from datetime import date
 from fractions import Fraction
 from math import log
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from metagen.budget import Budget
-from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.errors import BudgetExhausted, InputError, PromptError, UnsupportedError
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
@@ -30,16 +31,18 @@ from metagen.strategies.chain.program_of_thought import program_of_thought, run_
 from metagen.strategies.chain.retriever import BM25
 from metagen.strategies.chain.retriever import words as words_of
 from metagen.strategies.chain.self_ask import self_ask
-from metagen.strategies.chain.tool import Tool, ToolError
-from metagen.strategies.chain.tool_use import ToolUse
+from metagen.strategies.chain.tool_use import ToolUse, described
 from metagen.strategies.chain.use import Use
-from metagen.strategies.parallel import Sample
+from metagen.strategies.chain.verify import Verify
+from metagen.strategies.parallel import MajorityVote, Sample
+from metagen.strategies.tools import Tool, ToolError
 from metagen.tasks import arithmetic
 from metagen.tasks.embedded import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, last_word, numbers, run
 from metagen.verifiers.code.isolation import IsolationError
 from metagen.verifiers.code.limits import MIB, Limits
 from metagen.verifiers.code.sandbox import Sandbox
+from metagen.verifiers.function import FunctionVerifier
 from metagen.verifiers.numbers import parse
 
 
@@ -192,14 +195,18 @@ def test_wrong_tools_are_refused() -> None:
         (lambda: Tool(lambda *x: x, name="t"), "'x' by place"),
         (lambda: Tool(add, timeout=0), "timeout=0"),
         (lambda: Tool(add, attempts=0), "attempts=0"),
+        (lambda: Tool(add, attempts=1.5), "attempts=1.5"),  # type: ignore[arg-type]
         (lambda: Use(add, c=1), "no argument 'c'; it takes a, b"),
+        (lambda: Use(add, b=date(2024, 2, 28)), r"'add' is given b=datetime\.date\(.*\), which is not JSON"),
+        (lambda: Use(add, b=float("nan")), "b=nan, which is not JSON"),
     ):
         with pytest.raises(InputError, match=words):
             make()
-    assert (
-        len({Tool(add).fingerprint, Tool(add, name="plus").fingerprint, Tool(add, version="2").fingerprint})
-        == 3
-    )
+    changes: list[dict[str, Any]] = [
+        {}, {"name": "plus"}, {"version": "2"}, {"timeout": 31}, {"timeout": None}, {"attempts": 2},
+    ]  # fmt: skip
+    assert len({Tool(add, **change).fingerprint for change in changes}) == len(changes)
+    assert Tool(add, timeout=30).fingerprint == Tool(add).fingerprint
 
 
 # --------------------------------------------------------------------------------------------------- in a chain's step
@@ -227,6 +234,40 @@ def test_an_error_becomes_text_or_ends_the_chain() -> None:
     assert Chain({"a": Use(refuse)}).solve("q").text == "cannot"
     with pytest.raises(ToolError, match="cannot"):
         Chain({"a": Use(refuse, tell=False)}).solve("q")
+
+
+def test_an_error_of_a_tool_is_no_answer() -> None:
+    """Two of three programs crash, on line 7; the answer of the third is the only one."""
+
+    def compute(program: str) -> str:
+        if program == "crash":
+            raise ToolError("raised: line 7")
+        return "5"
+
+    turns = iter(["crash", "fine", "crash"])
+    model = FunctionGenerator(lambda p, s, i: next(turns), name="coder")
+    chain = Chain({"program": Ask(model, "{prompt}"), "result": Use(compute)})
+    result = MajorityVote(chain, 3, answer=last_word).solve("2+3?")
+    assert result.text == "5" and result.answer is not None and result.answer.key == "5"
+    assert sorted((c.sequence.text, c.sequence.finish or "") for c in result.candidates) == [
+        ("5", "eos"), ("raised: line 7", ""), ("raised: line 7", ""),
+    ]  # fmt: skip
+    echo = FunctionGenerator(lambda p, s, i: f"[{p.prompt.text}]")
+    steps = {"result": Use(compute, program="crash"), "answer": Ask(echo, "{result}")}
+    told = Chain(steps).solve("q")
+    assert told.text == "[raised: line 7]" and told.sequence.finish == "eos", "but other steps may read it"
+
+
+def test_a_tool_reads_what_a_score_says() -> None:
+    def quote(score: str) -> str:
+        return f"<{score}>"
+
+    chain = Chain({
+        "draft": Ask(FunctionGenerator(lambda p, s, i: "x"), "{prompt}"),
+        "score": Verify(FunctionVerifier(lambda s: 0.5), of="draft"),
+        "told": Use(quote),
+    })  # fmt: skip
+    assert chain.solve("q").text == "<0.5>"
 
 
 # ----------------------------------------------------------------------------------------------------- inside of a text
@@ -471,9 +512,47 @@ def test_without_an_answer_the_last_turn_is_returned() -> None:
     generator = FunctionGenerator(lambda p, s, i: '{"tool": "add", "arguments": {"a": 1}}')
     result = ToolUse(generator, [Tool(add)], most=2).solve("q")
     assert json.loads(result.text)["tool"] == "add" and len(result.trace.rows) == 4
-    for tools, most in (([], 1), ([add, add], 1), ([add], 0)):
+    assert result.sequence.finish is None, "a call is no answer"
+    for tools, most in (([], 1), ([add, add], 1), ([add], 0), ([add], 1.5)):
         with pytest.raises(InputError, match="expected tools of different names"):
             ToolUse(generator, tools, most=most)
+
+
+def counting_up(room: int = 10_000) -> ToolUse:
+    """Adds one to the last result until it is 3, and answers; a model with room for so many characters."""
+
+    def write(prefix: Sequence, seed: int, index: int) -> str:
+        text = prefix.prompt.text or ""
+        if len(text) > room:
+            raise PromptError(f"{len(text)} characters exceed the context of {room}")
+        last = int((text.rpartition("Result: ")[2].split() or ["0"])[0]) if "Result: " in text else 0
+        return json.dumps(
+            {"answer": "three"} if last == 3 else {"tool": "add", "arguments": {"a": last, "b": 1}}
+        )
+
+    return ToolUse(FunctionGenerator(write), [add], ask="{prompt}{tools}", answer=last_word)
+
+
+@pytest.mark.parametrize("calls", range(8))
+def test_the_last_turn_is_what_a_spent_budget_returns(calls: int) -> None:
+    result = counting_up().solve("q", budget={"calls": calls})
+    assert result.exhausted == (calls < 7) and result.usage.calls == calls
+    if calls == 7:
+        assert (result.text, result.sequence.finish) == ("three", "eos")
+    elif calls:
+        assert json.loads(result.text)["arguments"]["a"] == (calls - 1) // 2
+        assert result.sequence.finish is None
+    else:
+        assert not result.text
+    assert [c.sequence.text for c in result.candidates] == [result.text] * (calls > 0)
+
+
+def test_the_last_turn_that_fits_is_returned_where_calls_outgrow_the_context() -> None:
+    first = len("q" + described([Tool(add)]))
+    result = counting_up(first + 80).solve("q")
+    assert json.loads(result.text)["arguments"] == {"a": 1, "b": 1} and result.sequence.finish is None
+    with pytest.raises(PromptError):
+        counting_up(first - 1).solve("q")
 
 
 class TestToolUse(StrategyLaws):

@@ -21,7 +21,6 @@ from metagen.generators.torch import TorchEngine
 from metagen.journal import MemoryJournal
 from metagen.sequence import Message, Prompt, Score, Sequence, Step
 from metagen.strategies.base import Result
-from metagen.strategies.chain.tool import Tool
 from metagen.strategies.parallel import BestOfN, Sample
 from metagen.strategies.refine.ask import FollowUp
 from metagen.strategies.refine.critique import Critique
@@ -29,6 +28,7 @@ from metagen.strategies.refine.feedback import Silence
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.tool import ToolFeedback
 from metagen.strategies.refine.trajectory import Trajectory, by_round, copies_of, texts_by_round
+from metagen.strategies.tools import Tool
 from metagen.tasks.programs.problems import Case
 from metagen.tasks.programs.repair import WRONG, ended, failure_of, repair_prompt
 from metagen.tasks.programs.task import ProgramTask, public_cases
@@ -446,6 +446,18 @@ def test_chats_go_on_with_turns_and_a_begun_turn_is_completed() -> None:
     assert follow(begun, "so.", None).messages == (
         user, Message("assistant", "It is so."), Message("user", "Mend:"),
     )  # fmt: skip
+
+
+def test_words_with_a_place_that_there_is_not_are_refused() -> None:
+    for make, words in (
+        (lambda: FollowUp("Mend: {feed_back}"), r"words='Mend: \{feed_back\}'.*expected \{feedback\}"),
+        (lambda: FollowUp("Mend it."), r"words='Mend it\.'.*expected \{feedback\}"),
+        (lambda: FollowUp("{feedback}", "{feedback}"), "unsaid=.*expected none"),
+    ):
+        with pytest.raises(InputError, match=words):
+            make()
+    braces = FollowUp('As {"a": {}} and {{feedback}}: {feedback}')(PROMPT, "x", "{feedback}!")
+    assert braces.text == 'Count:x\n\nAs {"a": {}} and {feedback}: {feedback}!\n\n'
 
 
 def test_a_form_of_ones_own_as_a_trained_corrector_wants_it() -> None:

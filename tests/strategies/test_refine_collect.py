@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from metagen.errors import DataError, EngineError, InputError
+from metagen.errors import DataError, EngineError, InputError, PromptError
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import SQLiteJournal
 from metagen.sequence import Message, Prompt, Score, Sequence
 from metagen.strategies.candidates import Candidate
-from metagen.strategies.chain.tool import Tool
 from metagen.strategies.refine.ask import FollowUp
 from metagen.strategies.refine.collect import Collected, acollect, collect
 from metagen.strategies.refine.feedback import Remark
@@ -26,6 +25,7 @@ from metagen.strategies.refine.pairs import Pair, Pairing
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.tool import ToolFeedback
 from metagen.strategies.refine.trajectory import Round
+from metagen.strategies.tools import Tool
 from metagen.testing import first_word, numbers, run
 from metagen.verifiers.function import FunctionVerifier
 from metagen.verifiers.utility.edit import EditSimilarity
@@ -42,12 +42,13 @@ def rounds(**scores: float | None) -> list[Round]:
     for text, value in scores.items():
         score = Score(value) if value is not None else Score(None, verdict="timeout")
         candidate = Candidate(Sequence(PROMPT, text, finish="eos"), None, score)
-        made.append(Round(candidate, "revision", Remark(f"on {text}")))
+        remark = Remark(f"on {text}")
+        made.append(Round(candidate, "revision", remark, LINE(PROMPT, text, remark.text)))
     return made
 
 
 def paired(pairing: Pairing, pool: list[Round]) -> list[Pair]:
-    return run(lambda s: pairing.pairs(PROMPT, LINE, pool, s))[0]
+    return run(lambda s: pairing.pairs(pool, s))[0]
 
 
 def test_all_pairs_that_gain_weighed_by_the_formula() -> None:
@@ -96,8 +97,8 @@ def test_what_may_be_bad_and_what_may_be_better() -> None:
         pool[0], candidate=replace(pool[0].candidate, sequence=Sequence(PROMPT, "a", finish="length"))
     )
     assert [(p.bad, p.better) for p in paired(Pairing(), pool)] == [("a", "b")], "but it may be mended"
-    pool[0] = replace(pool[0], remark=None)
-    assert paired(Pairing(), pool) == [], "without a remark its prompt is not known"
+    pool[0] = replace(pool[0], asked=None)
+    assert paired(Pairing(), pool) == [], "without a prompt there is nothing to learn from"
     assert paired(Pairing(), rounds(a=0.5, b=0.5)) == [] and paired(Pairing(), []) == []
     twice = [*rounds(a=0.0, b=1.0), *rounds(a=0.0)]
     assert len(paired(Pairing(), twice)) == 1
@@ -276,9 +277,42 @@ def test_feedback_that_was_not_asked_for_leaves_a_candidate_out(tmp_path: Path) 
         assert expected
 
 
+def test_a_pair_is_learned_under_the_prompt_that_the_corrector_has_seen(tmp_path: Path) -> None:
+    """With memory: the attempts before stand in it. The last candidate is asked about as the next round would be."""
+    asked: list[str] = []
+
+    def write(prefix: Sequence, seed: int, index: int) -> str:
+        asked.append(prefix.prompt.text or "")
+        return "3142"[len(asked) - 1]
+
+    verifier = FunctionVerifier(lambda s: Score(int(s.text) / 10, feedback=f"{s.text}?"))
+    made = Refinement(FunctionGenerator(write), verifier=verifier, rounds=3, ask=LINE, memory=1)
+    collect(made, PROBLEMS[:1], tmp_path / "pairs", n=1)
+    prompts = {r["bad"]: r["prompt"].replace("\n\n", "") for r in lines(tmp_path / "pairs")}
+    head = "Problem 0:"
+    assert prompts == {"3": f"{head}3|3?", "1": f"{head}3|3?1|1?", "2": f"{head}4|4?2|2?"}
+    assert [text.replace("\n\n", "") for text in asked[1:3]] == [prompts["3"], prompts["1"]]
+
+
+def test_a_prompt_is_the_one_that_fitted(tmp_path: Path) -> None:
+    def write(prefix: Sequence, seed: int, index: int) -> str:
+        text = prefix.prompt.text or ""
+        if text.count("|") > 1:
+            raise PromptError("longer than the context")
+        return "12"[":1" in text] if "|" in text else "0"
+
+    verifier = FunctionVerifier(lambda s: Score(int(s.text) / 10, feedback="more"))
+    made = Refinement(FunctionGenerator(write), verifier=verifier, rounds=2, ask=LINE, memory=5)
+    collect(made, PROBLEMS[:1], tmp_path / "pairs", n=1)
+    prompts = {
+        (r["bad"], r["completion"]): r["prompt"].replace("\n\n", "") for r in lines(tmp_path / "pairs")
+    }
+    assert prompts["1", "2"] == "Problem 0:1|more"
+
+
 def test_bad_options_are_refused(tmp_path: Path) -> None:
     bad: list[dict[str, Any]] = [
-        {"n": 0}, {"concurrency": 0}, {"most": 0}, {"alpha": math.inf}, {"beta": math.nan},
+        {"n": 0}, {"n": 1.5}, {"concurrency": 0}, {"most": 0}, {"alpha": math.inf}, {"beta": math.nan},
     ]  # fmt: skip
     for options in bad:
         with pytest.raises(InputError, match=f"{next(iter(options))}="):

@@ -13,14 +13,15 @@ from metagen.generators.engine import Sample as Drawn
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.primitive import EngineGenerator
+from metagen.generators.replay import ReplayGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Score, Sequence, TokenIds
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample
+from metagen.strategies.reopen import reopened
 from metagen.strategies.sequential.budget_forcing import BudgetForcing, budget_forcing
 from metagen.strategies.sequential.equal_compute import at_equal_compute
 from metagen.strategies.sequential.length_control import LengthControl
-from metagen.strategies.sequential.reopen import reopened
 from metagen.strategies.sequential.thinking import Thinking
 from metagen.tasks.embedded import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, last_word, numbers, run
@@ -168,8 +169,44 @@ def test_a_thought_that_ends_the_whole_sequence_is_answered_all_the_same() -> No
     assert strategy.solve("q").text == "hmWaithmA:42"
 
 
+def letters(text: str) -> int:
+    return len(text)
+
+
+class Whole(FunctionGenerator):
+    """Cannot be stopped inside of what it writes."""
+
+    accepts_until = False
+
+
+def test_a_thinker_that_cannot_be_cut_or_sent_on_is_refused_where_it_would_have_to_be(
+    generator: EngineGenerator,
+) -> None:
+    whole = Whole(lambda p, s, i: Drawn("t", None, 1, finish="eos"), count=len, max_tokens=9, name="whole")
+    for thinking in (Thinking(most=3), {"a": Thinking(), "b": Thinking(most=1)}):
+        with pytest.raises(UnsupportedError, match="cannot be stopped after a number of tokens"):
+            BudgetForcing(generator, thinking, end="/", thinker=whole)
+    for thinking in (Thinking(), Thinking(most=0), Thinking(least=3)):
+        BudgetForcing(generator, thinking, end="/", thinker=whole, wait="w").solve("q")
+    fresh = ReplayGenerator({"p": ["t"]})
+    with pytest.raises(UnsupportedError, match="cannot be sent on with 'w'"):
+        BudgetForcing(generator, Thinking(least=3), end="/", thinker=fresh, wait="w")
+    with pytest.raises(UnsupportedError, match="cannot go on from a thought"):
+        BudgetForcing(fresh, Thinking(), end="/", thinker=generator, count=len)
+    made = BudgetForcing(generator, Thinking(least=3, waits=0), end="/", thinker=fresh)
+    assert not made.accepts_prefix and made.solve(Prompt("p", text="q")).text == "t/1"
+
+
+def test_what_counts_is_part_of_the_fingerprint(generator: EngineGenerator) -> None:
+    counts = [None, len, letters, lambda text: len(text.split()), lambda text: len(text) // 4]
+    forcing = {BudgetForcing(generator, Thinking(), end="/", count=count).fingerprint for count in counts}
+    control = {LengthControl(generator, most=9, count=count).fingerprint for count in counts}
+    assert len(forcing) == len(control) == len(counts)
+
+
 def test_contradictions_are_refused_when_it_is_built(generator: EngineGenerator) -> None:
-    for thinking, words in (({"most": -1}, "most=-1"), ({"least": 5, "most": 4}, "least=5.*from 0 to most=4"),
+    for thinking, words in (({"most": -1}, "most=-1"), ({"most": 1.5}, "most=1.5"), ({"least": 1.5}, "least=1.5"),
+                            ({"waits": True}, "waits=True"), ({"least": 5, "most": 4}, "least=5.*from 0 to most=4"),
                             ({"waits": -1}, "waits=-1")):  # fmt: skip
         with pytest.raises(InputError, match=words):
             Thinking(**thinking)
@@ -249,7 +286,8 @@ def test_the_first_of_a_fitting_length_is_taken_else_the_closest() -> None:
     for calls in range(4):
         result = LengthControl(generator, least=5, most=7, count=len).solve("q", budget={"calls": calls})
         assert result.exhausted == (calls < 3) and len(result.text) == [0, 9, 9, 6][calls]
-    for wrong in ({"least": 3, "most": 2}, {"most": 2, "tries": 0}, {"least": -1, "most": 2}):
+    for wrong in ({"least": 3, "most": 2}, {"most": 2, "tries": 0}, {"least": -1, "most": 2}, {"most": 2.5},
+                  {"most": 2, "tries": 1.5}):  # fmt: skip
         with pytest.raises(InputError, match="expected 0 ≤ least ≤ most"):
             LengthControl(generator, count=len, **wrong)
 

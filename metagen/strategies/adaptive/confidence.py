@@ -1,9 +1,9 @@
 """How confident a model was while it wrote: DeepConf's measures, from log-probabilities of tokens (Fu et al. 2025).
 
 A group is a window of consecutive tokens; its confidence is the mean over it. The paper's token confidence is the
-negative mean log-probability of the k most probable tokens (`top_k_confidence`). Where an engine gives only the
-log-probability of the token it chose, that stands in, and exp of its mean is the geometric mean probability of the
-tokens: a number in (0, 1], larger for more confident, which is what weighs a vote.
+negative mean log-probability of the k most probable tokens. Engines here give the log-probability of the token they
+chose, which stands in, and exp of its mean is the geometric mean probability of the tokens: a number in (0, 1], larger
+for more confident, which is what weighs a vote.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.sequence import Sequence
 
 Floats = NDArray[np.float64]
@@ -38,7 +38,7 @@ class Confidence:
     def __post_init__(self) -> None:
         if self.measure not in get_args(Measure):
             raise InputError(f"measure={self.measure!r}: expected one of {', '.join(get_args(Measure))}")
-        if self.window < 1:
+        if not is_count(self.window, 1):
             raise InputError(f"window={self.window!r}: expected the tokens of a group, at least 1")
         if not 0.0 < self.share <= 1.0:
             raise InputError(f"share={self.share!r}: expected a share of the groups in (0, 1]")
@@ -70,14 +70,6 @@ def groups(values: Floats, window: int) -> Floats:
     if len(values) <= window:
         return np.array([values.mean()])
     return np.asarray(np.lib.stride_tricks.sliding_window_view(values, window).mean(axis=1))
-
-
-def top_k_confidence(logprobs: ArrayLike) -> Floats:
-    """DeepConf's token confidence, −(1/k) Σ_j log p_j over the k most probable tokens: [tokens, k] → [tokens]."""
-    values = np.asarray(logprobs, dtype=np.float64)
-    if values.ndim != 2 or not values.shape[1]:
-        raise InputError(f"log-probabilities of shape {values.shape}: expected [tokens, k], k at least 1")
-    return np.asarray(-values.mean(axis=1))
 
 
 def logprobs_of(sequence: Sequence, prefix: Sequence | None = None) -> tuple[float, ...]:

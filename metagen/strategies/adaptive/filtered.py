@@ -73,7 +73,7 @@ def threshold(confidences: Ordered[float], keep: float) -> float:
         raise InputError(
             f"keep={keep!r} of {len(confidences)} samples: expected a share in (0, 1] of at least one"
         )
-    # A little less than the product: 0.1 · 30 is 3.0000000000000004.
+    # A little less than the product: 0.07 · 100 is 7.000000000000001.
     count = max(1, math.ceil(keep * len(confidences) - 1e-9))
     return sorted(confidences, reverse=True)[count - 1]
 

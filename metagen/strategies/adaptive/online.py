@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Tokens, Until, digest
 from metagen.strategies.adaptive.adaptive import ballots
@@ -56,7 +56,7 @@ class OnlineConfidence(Strategy):
         batch: int | None = None,
     ) -> None:
         for name, value in (("n", n), ("warmup", warmup), ("block", block), ("batch", batch)):
-            if value is not None and value < 1:
+            if value is not None and not is_count(value, 1):
                 raise InputError(f"OnlineConfidence: {name}={value!r}; expected a number of at least 1")
         threshold([0.0], keep)
         check_logprobs(generator, "OnlineConfidence")

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+from metagen.errors import PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Sequence, digest
-from metagen.strategies.chain.step import ChainStep, Inputs, Output
-from metagen.strategies.chain.template import Template
+from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
+from metagen.strategies.template import Template
+from metagen.verifiers.generative.question import in_words
 
 
-def posed(prefix: Sequence, *said: str, chat: bool = False) -> Sequence:
+def posed(prefix: Sequence, *said: str, step: str, chat: bool = False) -> Sequence:
     """The beginning of an answer to what was `said` about the problem of `prefix`: its id and public data go along.
 
     said: by turns, the asker first. chat: as messages of user and assistant; else as one text, a line after the other.
+    step: who asks, for the PromptError that is raised where nothing is said.
     """
     given, public = prefix.prompt, prefix.prompt.public
+    if not any(said):
+        raise PromptError(
+            f"the step {step!r} asks nothing about problem {given.problem_id!r} ({in_words(given)!r:.60}): its "
+            "template, filled, is empty; give it words of its own"
+        )
     if chat:
         turns = tuple(Message("assistant" if i % 2 else "user", text) for i, text in enumerate(said))
         return Sequence(Prompt(given.problem_id, messages=turns, public=public))
     return Sequence(Prompt(given.problem_id, text="\n".join(said), public=public))
 
 
+async def reply_to(
+    prefix: Sequence, *said: str, generator: Generator, scope: Scope, chat: bool = False, start: int = 0
+) -> Sequence:
+    """What a generator replies, under `scope`, to what was said about the problem of `prefix` (`posed`)."""
+    asked = posed(prefix, *said, step=scope.path, chat=chat)
+    (reply,) = await generator.generate(asked, start=start, scope=scope)
+    return reply
+
+
 class Ask(ChainStep):
     r"""Asks a generator, or a strategy, under a prompt made of a template: `Ask(model, "{prompt}\nFirst, a plan:")`.
 
     Its places are steps, `{prompt}` (the problem in words) and `{prefix}`. chat: the prompt is a message of the user.
+    Where other steps have written nothing to ask about, or more than the model's context holds, it fails: its text is
+    empty, and as the result of the chain it is unfinished, and has no vote.
     """
 
     def __init__(self, generator: Generator, template: str, *, chat: bool = False) -> None:
@@ -39,6 +58,13 @@ class Ask(ChainStep):
         return digest("ask", self.generator.fingerprint, self.template.text, str(self.chat)).hex()
 
     async def perform(self, inputs: Inputs, scope: Scope) -> Output:
-        asked = posed(inputs.prefix, self.template.fill(inputs.texts), chat=self.chat)
-        (sequence,) = await self.generator.generate(asked, scope=scope)
+        said = self.template.fill(inputs.texts)
+        try:
+            sequence = await reply_to(
+                inputs.prefix, said, generator=self.generator, scope=scope, chat=self.chat
+            )
+        except PromptError:
+            if set(self.needs) <= {PROMPT, PREFIX}:
+                raise
+            return Output("", failed=True)
         return Output(sequence.text, sequence)

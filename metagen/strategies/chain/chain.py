@@ -13,6 +13,7 @@ from metagen.errors import BudgetExhausted, InputError
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Strategy
+from metagen.strategies.candidates import concluded
 from metagen.strategies.chain.go_on import Continue
 from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
 from metagen.strategies.chain.verify import Verify
@@ -31,6 +32,8 @@ class Chain(Strategy):
     theirs. output: the step whose sequence is returned, as a completion of the problem; by default the last one given.
     graph: the program, a networkx digraph with an edge from each step to those that need it.
 
+    A partial answer can be continued where some step reads `{prefix}` or goes on from it.
+
     When a budget ends, what there is of the sequence that the output would have continued is returned, as far as no
     other step ran beside it.
     Raises InputError for a cycle, a name that is missing or not a word, and a step that nothing needs.
@@ -46,8 +49,10 @@ class Chain(Strategy):
         self.steps = _named(steps)
         self.output = next(reversed(self.steps)) if output is None else output
         self.answer = answer
-        self.accepts_prefix = all(
-            step.generator.accepts_prefix for step in self.steps.values() if isinstance(step, Continue)
+        going_on = [step for step in self.steps.values() if isinstance(step, Continue)]
+        self.accepts_prefix = all(step.generator.accepts_prefix for step in going_on) and (
+            any(step.after is None for step in going_on)
+            or any(PREFIX in step.needs for step in self.steps.values())
         )
         self.graph = _graph(self.steps)
         _check(self.graph, self.steps, self.output)
@@ -65,15 +70,12 @@ class Chain(Strategy):
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         outputs = await self.outputs(prefix, scope)
         sequence = Inputs(prefix, outputs).sequence(self.output)
-        value = None
+        scored = None
         for name, step in self.steps.items():
             score = outputs[name].value
             if isinstance(step, Verify) and step.of == self.output and isinstance(score, Score):
-                sequence, value = sequence.scored(step.verifier.name, score), score.value
-        (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
-        scope.offers.clear()
-        scope.offer(sequence, value, answer.key if answer else None)
-        return sequence
+                sequence, scored = sequence.scored(step.verifier.name, score), score
+        return await concluded(sequence, scope, self.answer, scored)
 
     async def outputs(self, prefix: Sequence, scope: Scope) -> dict[str, Output]:
         """What every step has made. Independent steps run side by side, each under the child scope of its name."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from metagen.generators.base import Generator
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.go_on import Continue
+from metagen.strategies.stop_text import also_stopping
 from metagen.verifiers.base import AnswerRule
 
 
@@ -22,14 +23,15 @@ def chain_of_thought(
     """Goes on from the problem until the model would write `cue`, and from there with the cue to the answer.
 
     thought: max_tokens of the thought. The generator's own bound thought and answer together: only a thought that is
-    cut before leaves room for an answer. thinker: writes the thought; by default the generator, stopped at the cue.
+    cut before leaves room for an answer. thinker: writes the thought; by default the generator, stopped at the cue as
+    well as at its own stop texts.
     """
-    limits = {} if thought is None else {"max_tokens": thought}
-    steps = {
-        "thought": Continue(thinker or generator.replace(stop=(cue,), **limits)),
-        "answer": Continue(generator, cue, after="thought"),
-    }
-    return Chain(steps, answer=answer)
+    if thinker is None:
+        thinker = also_stopping(generator, cue)
+        thinker = thinker if thought is None else thinker.replace(max_tokens=thought)
+    return Chain(
+        {"thought": Continue(thinker), "answer": Continue(generator, cue, after="thought")}, answer=answer
+    )
 
 
 def direct(generator: Generator, *, cue: str = "", answer: AnswerRule | None = None) -> Chain:

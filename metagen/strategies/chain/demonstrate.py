@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 
 from metagen.errors import InputError
+from metagen.generators.base import is_count
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.step import Inputs
-from metagen.strategies.chain.template import escaped
+from metagen.strategies.template import escaped
 
 #: (problem, result) → whether the result is right: the caller knows the answers of the examples.
 Accept = Callable[[Prompt, Sequence], Awaitable[bool]]
@@ -29,8 +30,10 @@ async def demonstrate(
 
     Examples are solved one after the other, under `scope`, until `most` were right. The steps in between need no
     labels: that the result is right vouches for them. Steps that ask in chat form stay as they are. Raises
-    InputError if no example was solved.
+    InputError for most < 1, and if no example was solved.
     """
+    if not is_count(most, 1):
+        raise InputError(f"most={most!r}: expected how many examples are shown, at least 1")
     shots: dict[str, list[str]] = {name: [] for name in chain.steps}
     solved = 0
     for i, example in enumerate(examples):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
+from metagen.errors import InputError, PromptError
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.ask import posed
-from metagen.strategies.chain.template import Template
+from metagen.strategies.chain.ask import reply_to
+from metagen.strategies.template import Template
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.question import in_words
 
@@ -28,7 +29,8 @@ class DraftSketchFill(Strategy):
     """An informal draft, a sketch with holes, the holes filled side by side, and a verifier's check of the whole.
 
     If the check is below `accept`, all holes are filled anew, at most `tries` times in all; the best whole wins. A
-    sketch without holes is checked as it is. hole: how a hole is written.
+    sketch without holes is checked as it is. hole: how a hole is written. What the model has written may outgrow its
+    context: then there is no whole, and the prefix is returned as it was.
 
     draft: has the place {prompt}. sketch: {prompt}, {draft}, {hole}. fill: {prompt}, {sketch}, {hole}, {number}.
     """
@@ -47,7 +49,7 @@ class DraftSketchFill(Strategy):
         fill: str = FILL,
         chat: bool = False,
     ) -> None:
-        if tries < 1 or not hole or not 0 <= accept <= 1:
+        if not is_count(tries, 1) or not hole or not 0 <= accept <= 1:
             raise InputError(
                 f"tries={tries!r}, hole={hole!r}, accept={accept!r}: expected at least 1 try, a text, "
                 "and a score in [0, 1]"
@@ -66,10 +68,17 @@ class DraftSketchFill(Strategy):
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         values = {"prompt": in_words(prefix.prompt) + prefix.text, "hole": self.hole}
-        for name, template in (("draft", self.draft), ("sketch", self.sketch)):
-            asked = posed(prefix, template.fill(values), chat=self.chat)
-            (written,) = await self.generator.generate(asked, scope=scope.child(name))
-            values[name] = written.text
+        drafting = scope.child("draft")
+        values["draft"] = await self._written(self.generator, self.draft, values, prefix, drafting)
+        try:
+            return await self._whole(values, prefix, scope)
+        except PromptError:  # longer than the context, by what was drafted and sketched
+            return scope.best_offer() or prefix
+
+    async def _whole(self, values: dict[str, str], prefix: Sequence, scope: Scope) -> Sequence:
+        """The best of what the sketch is filled to; PromptError where it cannot be."""
+        sketching = scope.child("sketch")
+        values["sketch"] = await self._written(self.generator, self.sketch, values, prefix, sketching)
         parts = values["sketch"].split(self.hole)
         places = [scope.child(f"fill/{i}") for i in range(len(parts) - 1)]
         checking = scope.child("check")
@@ -90,6 +99,18 @@ class DraftSketchFill(Strategy):
     async def _fill(
         self, i: int, attempt: int, values: dict[str, str], prefix: Sequence, scope: Scope
     ) -> str:
-        asked = posed(prefix, self.fill.fill({**values, "number": str(i + 1)}), chat=self.chat)
-        (written,) = await self.filler.generate(asked, start=attempt, scope=scope)
-        return written.text.strip()
+        numbered = {**values, "number": str(i + 1)}
+        return (await self._written(self.filler, self.fill, numbered, prefix, scope, attempt)).strip()
+
+    async def _written(
+        self,
+        generator: Generator,
+        template: Template,
+        values: Mapping[str, str],
+        prefix: Sequence,
+        scope: Scope,
+        start: int = 0,
+    ) -> str:
+        said = template.fill(values)
+        reply = await reply_to(prefix, said, generator=generator, scope=scope, chat=self.chat, start=start)
+        return reply.text

@@ -12,6 +12,7 @@ from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
+from metagen.strategies.candidates import Candidate, offered
 from metagen.verifiers.base import AnswerRule
 
 #: (prefix, scope) → the sequence, under whatever prompt, or the text that answers.
@@ -63,7 +64,7 @@ class FunctionStrategy(Strategy):
             prefix.extend(written, finish="eos") if isinstance(written, str) else written.rooted(prefix)
         )
         (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
-        scope.offer(sequence, key=answer.key if answer else None)
+        offered(Candidate(sequence, answer), scope)  # beside what the program has offered
         return sequence
 
 

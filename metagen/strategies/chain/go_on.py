@@ -9,15 +9,16 @@ from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import digest
 from metagen.strategies.chain.step import ChainStep, Inputs, Output
-from metagen.strategies.chain.template import Template
-from metagen.strategies.sequential.reopen import reopened
+from metagen.strategies.reopen import reopened
+from metagen.strategies.template import Template
 
 
 class Continue(ChainStep):
     r"""Continues the problem's own sequence, or that of the step `after`, with the text `cue` put at its end first.
 
     `Continue(model, "\nSo the answer is", after="thought")`. The cue may have places for steps. What had ended the
-    sequence no longer does (`reopened`). The text of the output is what is new, the cue not included.
+    sequence no longer does (`reopened`). The text of the output is what is new, the cue not included. Where the step
+    `after` has failed, so does this one.
     """
 
     def __init__(self, generator: Generator, cue: str = "", *, after: str | None = None) -> None:
@@ -48,7 +49,8 @@ class Continue(ChainStep):
 
     async def perform(self, inputs: Inputs, scope: Scope) -> Output:
         base = inputs.prefix if self.after is None else inputs.outputs[self.after].sequence
-        assert base is not None  # `fault` has seen to it
+        if base is None:  # it has failed: that it generates, `fault` has seen to
+            return Output("", failed=True)
         opened = reopened(base, self.cue.fill(inputs.texts))
         (sequence,) = await self.generator.generate(opened, scope=scope)
         return Output(sequence.text[len(opened.text) :], sequence)

@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.template import Template
-from metagen.strategies.chain.tool import Function, Tool, ToolError, as_tool
+from metagen.strategies.candidates import concluded
 from metagen.strategies.chain.use import shown
-from metagen.strategies.sequential.reopen import reopened
+from metagen.strategies.reopen import reopened
+from metagen.strategies.template import Template
+from metagen.strategies.tools import Function, Tool, ToolError, as_tool
 from metagen.verifiers.base import AnswerRule
 
 
@@ -43,7 +44,7 @@ class Interleaved(Strategy):
         self.generator, self.tool, self.answer = generator, as_tool(tool), answer
         self.until, self.most = until, most
         self.result = Template(result).expecting("result", name="result")
-        if most < 1:
+        if not is_count(most, 1):
             raise InputError(f"most={most!r}: expected how many calls there may be, at least 1")
         if not generator.accepts_prefix or (until is not None and not generator.accepts_until):
             raise UnsupportedError(f"{generator!r} cannot be stopped and sent on; Interleaved needs both")
@@ -78,10 +79,7 @@ class Interleaved(Strategy):
             scope.offer(text)
         else:
             (text,) = await self.generator.generate(text, scope=scope.child("rest"))
-        (answer,) = await self.answer.read([text]) if self.answer else (None,)
-        scope.offers.clear()
-        scope.offer(text, key=answer.key if answer else None)
-        return text
+        return await concluded(text, scope, self.answer)
 
     async def _told(self, arguments: Mapping[str, str | None], scope: Scope) -> str:
         given = {name: value for name, value in arguments.items() if value is not None}

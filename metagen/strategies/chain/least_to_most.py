@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
+from metagen.errors import InputError, PromptError
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.ask import posed
-from metagen.strategies.chain.template import Template
+from metagen.strategies.candidates import concluded
+from metagen.strategies.chain.ask import reply_to
+from metagen.strategies.template import Template
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.question import in_words
 
@@ -27,7 +29,9 @@ class LeastToMost(Strategy):
 
     decompose: has the place {prompt}. solve: may have {prompt}, {question} and {solved}, the earlier questions with
     their answers, each written as `solved`. solver: answers the questions; by default the generator itself. At most
-    `most` questions are asked: of more, the first, and the last in any case.
+    `most` questions are asked: of more, the first, and the last in any case. If the budget ends before the last
+    question, or what is solved outgrows the model's context, the last reply is returned, unfinished: it answers
+    another question.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class LeastToMost(Strategy):
         chat: bool = False,
         answer: AnswerRule | None = None,
     ) -> None:
-        if most < 1:
+        if not is_count(most, 1):
             raise InputError(f"most={most!r}: expected how many questions are asked, at least 1")
         self.generator, self.solver, self.answer = generator, solver or generator, answer
         self.decomposing = Template(decompose).expecting("prompt", name="decompose")
@@ -60,17 +64,25 @@ class LeastToMost(Strategy):
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         values = {"prompt": in_words(prefix.prompt) + prefix.text, "solved": ""}
-        asked = posed(prefix, self.decomposing.fill(values), chat=self.chat)
-        (plan,) = await self.generator.generate(asked, scope=scope.child("decompose"))
+        plan = await reply_to(
+            prefix, self.decomposing.fill(values), generator=self.generator, scope=scope.child("decompose"),
+            chat=self.chat,
+        )  # fmt: skip
+        questions = self._questions(plan.text) or [values["prompt"]]
         sequence = prefix
-        for i, question in enumerate(self._questions(plan.text) or [values["prompt"]]):
-            asked = posed(prefix, self.asking.fill({**values, "question": question}), chat=self.chat)
-            (reply,) = await self.solver.generate(asked, scope=scope.child(f"solve/{i}"))
+        for i, question in enumerate(questions):
+            said, below = self.asking.fill({**values, "question": question}), scope.child(f"solve/{i}")
+            try:
+                reply = await reply_to(prefix, said, generator=self.solver, scope=below, chat=self.chat)
+            except PromptError:  # longer than the context, by what was planned and solved
+                break
             values["solved"] += self.telling.fill({"question": question, "reply": reply.text.strip()})
             sequence = reply.rooted(prefix)
-        (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
-        scope.offer(sequence, key=answer.key if answer else None)
-        return sequence
+            if i + 1 < len(questions):
+                sequence = replace(sequence, finish=None)
+                scope.offers.clear()
+                scope.offer(sequence)
+        return await concluded(sequence, scope, self.answer)
 
     def _questions(self, plan: str) -> list[str]:
         lines = [line.strip() for line in plan.splitlines() if line.strip()]

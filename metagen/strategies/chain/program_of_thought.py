@@ -8,8 +8,8 @@ from metagen.generators.base import Generator
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.tool import Tool, ToolError
 from metagen.strategies.chain.use import Use
+from metagen.strategies.tools import Tool, ToolError
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from metagen.errors import InputError, UnsupportedError
 from metagen.sequence import digest
-from metagen.strategies.chain.tool import Tool
+from metagen.strategies.tools import Tool
 
 _WORD: Final = re.compile(r"\w+")
 _SAY_NOTHING: Final = """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from metagen.errors import InputError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.step import ChainStep
-from metagen.strategies.chain.tool import Function, Tool
 from metagen.strategies.chain.use import Use
+from metagen.strategies.tools import Function, Tool
 from metagen.verifiers.base import AnswerRule
 
 
@@ -19,7 +19,7 @@ def search_predict(
 
     search: takes a `query`. `demonstrate` puts worked examples before the queries and the answer.
     """
-    if hops < 1:
+    if not is_count(hops, 1):
         raise InputError(f"hops={hops!r}: expected how often to search, at least 1")
     steps: dict[str, ChainStep] = {}
     context = ""

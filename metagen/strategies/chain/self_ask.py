@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from metagen.generators.base import Generator
 from metagen.strategies.chain.interleaved import Interleaved
-from metagen.strategies.chain.tool import Function, Tool
+from metagen.strategies.stop_text import also_stopping
+from metagen.strategies.tools import Function, Tool
 from metagen.verifiers.base import AnswerRule
 
 FOLLOW_UP = "Follow up:"
@@ -16,11 +17,11 @@ def self_ask(
 ) -> Interleaved:
     """Puts "Intermediate answer: …" of `search(query)` after each "Follow up: …" of the model, until it answers.
 
-    generator: stops before "Intermediate answer:"; one that can be told so, is. Its prompts should show the form
-    by worked examples, which models without training for it need.
+    generator: is told to stop before "Intermediate answer:" too. Its prompts should show the form by worked examples,
+    which models without training for it need.
     """
     return Interleaved(
-        generator.replace(stop=(INTERMEDIATE,)),
+        also_stopping(generator, INTERMEDIATE),
         search,
         call=rf"{FOLLOW_UP}[ \t]*(?P<query>[^\n]+)\s*",
         result=INTERMEDIATE + " {result}\n",

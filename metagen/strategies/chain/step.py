@@ -18,11 +18,15 @@ PREFIX: Final = "prefix"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a step has made. text: what `{name}` stands for. sequence: of a generator. value: of a tool, as JSON."""
+    """What a step has made. text: what `{name}` stands for. sequence: of a generator. value: of a tool, as JSON.
+
+    failed: it could not be done, and the text says at most why. No answer to the problem: it is never finished.
+    """
 
     text: str
     sequence: Sequence | None = None
     value: Any = None
+    failed: bool = False
 
 
 class Inputs:
@@ -38,7 +42,7 @@ class Inputs:
         output = self.outputs[name]
         if output.sequence is not None:
             return output.sequence.rooted(self.prefix)
-        return self.prefix.extend(output.text, finish="eos")
+        return self.prefix.extend(output.text, finish=None if output.failed else "eos")
 
 
 class ChainStep(ABC):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
+from metagen.errors import InputError, PromptError
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.ask import posed
-from metagen.strategies.chain.template import Template
-from metagen.strategies.chain.tool import Function, Tool, ToolError, as_tool, faults
+from metagen.strategies.candidates import concluded
+from metagen.strategies.chain.ask import reply_to
 from metagen.strategies.chain.typed import json_of
 from metagen.strategies.chain.use import shown
+from metagen.strategies.template import Template
+from metagen.strategies.tools import Function, Tool, ToolError, as_tool, faults
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.question import in_words
 
@@ -52,7 +54,8 @@ class ToolUse(Strategy):
     """Lets a generator call tools by JSON, for at most `most` turns; its answer is the result.
 
     A turn that is no JSON, names no tool, or has arguments that do not fit the tool, is answered with what was wrong.
-    If no turn answers, the last one is returned as it was written.
+    If no turn answers before `most`, the budget or the model's context ends, the last one is returned as it was
+    written, unfinished: a call has no vote.
 
     ask: has the places {prompt} and {tools}. turn: has {result}; it follows what the model has written, as a text, or
     with `chat` as a turn of its own.
@@ -72,7 +75,7 @@ class ToolUse(Strategy):
         made = [as_tool(tool) for tool in tools]
         self.generator, self.answer, self.most, self.chat = generator, answer, most, chat
         self.tools = {tool.name: tool for tool in made}
-        if not made or len(self.tools) < len(made) or most < 1:
+        if not made or len(self.tools) < len(made) or not is_count(most, 1):
             raise InputError(
                 f"tools={[tool.name for tool in made]!r}, most={most!r}: "
                 "expected tools of different names, and at least one turn"
@@ -93,9 +96,17 @@ class ToolUse(Strategy):
         turns = [self.ask.fill({"prompt": words, "tools": self._described})]
         sequence = prefix
         for i in range(self.most):
-            asked = posed(prefix, *turns, chat=self.chat)
-            (said,) = await self.generator.generate(asked, scope=scope.child(f"turn/{i}"))
-            sequence = said.rooted(prefix)
+            try:
+                said = await reply_to(
+                    prefix, *turns, generator=self.generator, scope=scope.child(f"turn/{i}"), chat=self.chat
+                )
+            except PromptError:  # longer than the context, by what was called and told
+                if i == 0:
+                    raise
+                break
+            sequence = replace(said.rooted(prefix), finish=None)
+            scope.offers.clear()
+            scope.offer(sequence)
             try:
                 move = self._read(said.text)
                 if isinstance(move, Conclusion):
@@ -106,9 +117,7 @@ class ToolUse(Strategy):
             except ToolError as error:
                 result = str(error)
             turns += [said.text, self.turn.fill({"result": result})]
-        (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
-        scope.offer(sequence, key=answer.key if answer else None)
-        return sequence
+        return await concluded(sequence, scope, self.answer)
 
     def _read(self, text: str) -> Call | Conclusion:
         """What a turn does; ToolError for what cannot be done."""

@@ -8,16 +8,16 @@ from typing import Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
+from metagen.errors import InputError, PromptError
+from metagen.generators.base import Generator, is_count
 from metagen.generators.grammar import Grammar
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Result, Strategy
-from metagen.strategies.chain.ask import posed
+from metagen.strategies.chain.ask import reply_to
 from metagen.strategies.chain.step import PROMPT
-from metagen.strategies.chain.template import Template
-from metagen.strategies.chain.tool import faults
+from metagen.strategies.template import Template
+from metagen.strategies.tools import faults
 from metagen.verifiers.generative.question import in_words
 
 M = TypeVar("M", bound=BaseModel)
@@ -38,7 +38,8 @@ class Typed(Strategy, Generic[M]):
     A generator that supports grammars is held to the schema, and writes nothing else. Asks at most `tries` times; each
     time after the first with the last reply, and what pydantic found wrong with it. The first reply that is valid is
     returned, else the last one, with the score 0 and the faults as its feedback under `typed`. A reply may have words
-    or a code fence around the JSON.
+    or a code fence around the JSON. Where reply and faults are more than the model's context holds, it is not asked
+    again.
 
     ask: may have the places {prompt} and {schema}. again: has {error}; it follows what was asked and replied, as a
     text, or with `chat` as a turn of its own.
@@ -54,7 +55,7 @@ class Typed(Strategy, Generic[M]):
         again: str = AGAIN,
         chat: bool = False,
     ) -> None:
-        if tries < 1:
+        if not is_count(tries, 1):
             raise InputError(f"tries={tries!r}: expected how often to ask, at least 1")
         held = "grammar" in getattr(generator, "supports", ())
         self.generator = generator.replace(grammar=Grammar.json(model)) if held else generator
@@ -62,6 +63,7 @@ class Typed(Strategy, Generic[M]):
         self.schema = json.dumps(model.model_json_schema(), ensure_ascii=False)
         self.ask = Template(ask).expecting(optional=(PROMPT, "schema"), name="ask")
         self.again = Template(again).expecting("error", name="again")
+        self.accepts_prefix = PROMPT in self.ask.places  # where a partial answer is shown as well
 
     @property
     def fingerprint(self) -> str:
@@ -70,15 +72,22 @@ class Typed(Strategy, Generic[M]):
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         first = self.ask.fill({PROMPT: in_words(prefix.prompt) + prefix.text, "schema": self.schema})
-        asked, reply = posed(prefix, first, chat=self.chat), prefix
+        turns, reply = [first], prefix
         for i in range(self.tries):
-            (said,) = await self.generator.generate(asked, scope=scope.child(f"try/{i}"))
+            try:
+                said = await reply_to(
+                    prefix, *turns, generator=self.generator, scope=scope.child(f"try/{i}"), chat=self.chat
+                )
+            except PromptError:
+                if i == 0:
+                    raise
+                break
             fault = self.fault(said.text)
             reply = said.rooted(prefix).scored(TYPED, Score(float(fault is None), feedback=fault))
             scope.offer(reply, float(fault is None))
             if fault is None:
                 break
-            asked = posed(prefix, first, said.text, self.again.fill({"error": fault}), chat=self.chat)
+            turns = [first, said.text, self.again.fill({"error": fault})]
         return reply
 
     def fault(self, text: str) -> str | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from metagen.errors import InputError
 from metagen.scope import Scope
-from metagen.sequence import digest
+from metagen.sequence import Score, digest
 from metagen.strategies.chain.step import ChainStep, Inputs, Output
-from metagen.strategies.chain.template import Template
-from metagen.strategies.chain.tool import Function, Tool, ToolError, as_tool
+from metagen.strategies.template import Template
+from metagen.strategies.tools import Function, Tool, ToolError, as_tool
 
 
 class Use(ChainStep):
@@ -19,7 +19,9 @@ class Use(ChainStep):
 
     An argument is a template, or a JSON value as it is. Arguments of the tool that are not given, and have no default,
     are read from the steps of their names; from a tool's step they get its value, from others the text.
-    tell: an error that the tool reports becomes the text of the output; False lets it end the chain.
+    tell: an error that the tool reports becomes the text of the output, for other steps to read; as the result of the
+    chain it is unfinished, and has no vote. False lets it end the chain.
+    Raises InputError for arguments that the tool does not take, or that are no JSON.
     """
 
     def __init__(self, tool: Tool | Function, /, *, tell: bool = True, **given: Any) -> None:
@@ -29,6 +31,14 @@ class Use(ChainStep):
             raise InputError(
                 f"the tool {self.tool.name!r} has no argument {unknown[0]!r}; it takes {', '.join(known) or 'none'}"
             )
+        for name, value in given.items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise InputError(
+                    f"the tool {self.tool.name!r} is given {name}={value!r:.60}, which is not JSON ({error}); "
+                    "give texts, numbers, lists and dictionaries of these"
+                ) from None
         self.given = {name: Template(v) if isinstance(v, str) else v for name, v in given.items()}
         self.read = tuple(name for name in self.tool.required if name not in given)
 
@@ -48,7 +58,7 @@ class Use(ChainStep):
         except ToolError as error:
             if not self.tell:
                 raise
-            return Output(str(error))
+            return Output(str(error), failed=True)
         return Output(shown(value), value=value)
 
     def _arguments(self, inputs: Inputs) -> Mapping[str, Any]:
@@ -58,7 +68,9 @@ class Use(ChainStep):
 
 def _read(inputs: Inputs, name: str) -> Any:
     output = inputs.outputs.get(name)
-    return inputs.texts[name] if output is None or output.value is None else output.value
+    if output is None or output.value is None or isinstance(output.value, Score):
+        return inputs.texts[name]
+    return output.value
 
 
 def shown(value: Any) -> str:

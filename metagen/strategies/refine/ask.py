@@ -8,9 +8,11 @@ from typing import Final
 
 from metagen.errors import InputError
 from metagen.sequence import Message, Prompt, Sequence
+from metagen.strategies.template import Template
+from metagen.verifiers.naming import name_of
 
 #: From the task, a candidate's text and what was said of it (None: nothing) to the prompt of its revision. A corrector
-#: that was trained on a form of its own takes a function that writes this form.
+#: that was trained on a form of its own takes a function that writes this form; fingerprints hold its name (`name_of`).
 Ask = Callable[[Prompt, str, str | None], Prompt]
 
 
@@ -18,18 +20,22 @@ Ask = Callable[[Prompt, str, str | None], Prompt]
 class FollowUp:
     """Goes on with the conversation: the task, the candidate as its answer, then a turn of ours.
 
-    words: our turn, with {feedback} in it. unsaid: our turn where there is no feedback; `words` without it by default.
-    A task of messages gets two more of them; a task of text is one text still. What a strategy may see of the
-    task (`Prompt.public`) stays with it.
+    words: our turn, with a place for {feedback} (as in every template, {{feedback}} is the word in braces). unsaid: our
+    turn where there is no feedback; `words` without it by default. A task of messages gets two more of them; a task
+    of text is one text still. What a strategy may see of the task (`Prompt.public`) stays with it. Raises InputError
+    for words without that place, or with others.
     """
 
     words: str
     unsaid: str | None = None
 
+    def __post_init__(self) -> None:
+        Template(self.words).expecting("feedback", name="words")
+        Template(self.unsaid or "").expecting(name="unsaid")
+
     def __call__(self, task: Prompt, candidate: str, feedback: str | None) -> Prompt:
         turn = self.words if feedback is not None or self.unsaid is None else self.unsaid
-        # A feedback's own braces are no places.
-        turn = turn.replace("{feedback}", feedback or "").strip()
+        turn = Template(turn).fill({"feedback": feedback or ""}).strip()
         if task.text is not None:
             return replace(task, text=f"{task.text}{candidate.rstrip()}\n\n{turn}\n\n")
         *before, last = task.messages
@@ -64,9 +70,3 @@ def begun(prefix: Sequence, prompt: Prompt) -> Sequence:
     if not prefix.text:
         return Sequence.of(prompt)
     return replace(prefix, prompt=prompt, logprob=None, token_logprobs=None, scores={})
-
-
-def name_of(ask: Ask) -> str:
-    """Names a form in fingerprints: what it holds if it is a value, else the function's name, so name them apart."""
-    name = getattr(ask, "__qualname__", None)
-    return f"{ask.__module__}.{name}" if name else repr(ask)

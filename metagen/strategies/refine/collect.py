@@ -6,12 +6,14 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from metagen.budget import Budget
 from metagen.errors import InputError
+from metagen.generators.base import is_count
 from metagen.journal import Journal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, digest
@@ -78,8 +80,8 @@ class _Collecting:
         chains = await scope.gather(
             *(strategy.trajectory(prefix, scope.child(str(i))) for i in range(self.n))
         )
-        rounds = [_remarked(strategy, one) for chain in chains for one in chain.rounds]
-        pairs = await self.pairing.pairs(prompt, strategy.ask, rounds, scope)
+        rounds = [one for chain in chains for one in _asked(strategy, prompt, chain.rounds)]
+        pairs = await self.pairing.pairs(rounds, scope)
         return pairs, {
             "revisions": sum(max(0, len(chain.rounds) - 1) for chain in chains),
             "copies": sum(chain.copies for chain in chains),
@@ -124,7 +126,7 @@ async def acollect(
     if strategy.verifier is None:
         raise InputError("collecting pairs: the strategy has no verifier, and pairs need values; give it one")
     for name, value in (("n", n), ("concurrency", concurrency), ("most", 1 if most is None else most)):
-        if value < 1:
+        if not is_count(value, 1):
             raise InputError(f"collecting pairs: {name}={value!r}; expected at least 1")
     if not (math.isfinite(alpha) and math.isfinite(beta)):
         raise InputError(f"collecting pairs: alpha={alpha!r}, beta={beta!r}; expected finite numbers")
@@ -160,11 +162,19 @@ async def _in_order(work: _Collecting, prompts: Iterator[Prompt], file: PairFile
         raise errors.exceptions[0] from None
 
 
-def _remarked(strategy: Refinement, one: Round) -> Round:
-    """With what would have been said of a candidate that was not revised, where the score says it."""
-    if one.remark is None and isinstance(strategy.feedback, OwnWords):
-        return replace(one, remark=Remark(words(one.candidate.score)))
-    return one
+def _asked(strategy: Refinement, task: Prompt, rounds: Ordered[Round]) -> Iterator[Round]:
+    """The rounds of a chain with the prompts of their revisions.
+
+    Of a candidate that was not revised it is the one that would have been asked, where what would have been said of it
+    is known: because it was said, or because the score says it.
+    """
+    told: list[Round] = []
+    for one in rounds:
+        if one.remark is None and isinstance(strategy.feedback, OwnWords):
+            one = replace(one, remark=Remark(words(one.candidate.score)))
+        told.append(one)
+        known = one.asked is not None or one.remark is None
+        yield one if known else replace(one, asked=strategy.question(task, told, strategy.memory))
 
 
 def _collected(strategy: Refinement, file: PairFile) -> Collected:

@@ -10,7 +10,6 @@ import numpy as np
 
 from metagen.scope import Scope
 from metagen.sequence import Prompt
-from metagen.strategies.refine.ask import Ask, asked
 from metagen.strategies.refine.trajectory import Round
 from metagen.verifiers.utility.base import Utility
 
@@ -59,11 +58,11 @@ class Pairing:
     utility: Utility | None = None
     most: int | None = None
 
-    async def pairs(self, task: Prompt, ask: Ask, rounds: Ordered[Round], scope: Scope) -> list[Pair]:
+    async def pairs(self, rounds: Ordered[Round], scope: Scope) -> list[Pair]:
         """All pairs with v(bad) < v(better), grouped by the bad one, the heaviest first.
 
         rounds: of one problem, from any number of chains. What is cut or has no answer is never a better one. A
-        candidate that nobody was asked to remark on is never a bad one: its corrector's prompt is not known.
+        candidate without a prompt for its revision (`Round.asked`) is never a bad one.
         """
         pool = _distinct(rounds)
         near = None
@@ -73,17 +72,16 @@ class Pairing:
         found: list[Pair] = []
         for i, bad in enumerate(pool):
             better = [j for j, one in enumerate(pool) if one.candidate.eligible and _value(one) > _value(bad)]
-            if not better or bad.remark is None:
+            if not better or bad.asked is None:
                 continue
             gains = np.array([_value(pool[j]) - _value(bad) for j in better])
             likeness = None if near is None else np.asarray(near[better, i], dtype=np.float64)
             weights = self._weights(gains, likeness)
-            said = bad.remark.text
-            prompt = asked(ask, task, bad.candidate.sequence.text, said)
+            said = bad.remark.text if bad.remark else None
             ranked = sorted(range(len(better)), key=lambda k: (-weights[k], _text(pool[better[k]])))
             found += [
                 Pair(
-                    prompt,
+                    bad.asked,
                     _text(bad),
                     _text(pool[better[k]]),
                     said,
@@ -105,11 +103,11 @@ class Pairing:
 
 
 def _distinct(rounds: Ordered[Round]) -> list[Round]:
-    """One round for each text that has a value; one that was remarked on, if any was."""
+    """One round for each text that has a value; one with a prompt for its revision, if any has."""
     by_text: dict[str, Round] = {}
     for one in rounds:
         known = by_text.get(_text(one))
-        if one.candidate.value is not None and (known is None or known.remark is None):
+        if one.candidate.value is not None and (known is None or known.asked is None):
             by_text[_text(one)] = one
     return list(by_text.values())
 

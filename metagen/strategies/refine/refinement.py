@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
 from metagen.errors import BudgetExhausted, InputError, PromptError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Prompt, Sequence, Until, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged, offered
-from metagen.strategies.refine.ask import REVISE, Ask, asked, begun, name_of
+from metagen.strategies.refine.ask import REVISE, Ask, asked, begun
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.refine.trajectory import Ending, Made, Round, Trajectory
 from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
+from metagen.verifiers.naming import name_of
 
 
 class Refinement(Strategy):
@@ -49,8 +51,8 @@ class Refinement(Strategy):
     ) -> None:
         name = type(self).__name__
         for option, value in (("rounds", rounds), ("memory", memory)):
-            if value < 0:
-                raise InputError(f"{name}: {option}={value!r}; expected a number ≥ 0")
+            if not is_count(value, 0):
+                raise InputError(f"{name}: {option}={value!r}; expected a whole number ≥ 0")
         if not 0.0 <= accept <= 1.0:
             raise InputError(f"{name}: accept={accept!r}; expected a score in [0, 1]")
         if verifier is None and feedback is None and rounds:
@@ -146,19 +148,27 @@ class Refinement(Strategy):
         self, prefix: Sequence, rounds: list[Round], role: str, scope: Scope
     ) -> Sequence | None:
         """What the corrector writes, under another prompt. The earliest attempts are forgotten until it fits."""
-        attempts = {one.candidate.sequence.text: one.remark for one in reversed(rounds)}
-        most = min(self.memory, len(attempts) - 1)
+        most = min(self.memory, len({one.candidate.sequence.text for one in rounds}) - 1)
         for memory in range(most, -1, -1):
-            task, place = prefix.prompt, role if memory == most else f"{role}/memory/{memory}"
-            # x, y_{k−memory}, f, …, y_k, f: the last different candidates, each put by `ask`.
-            for text, remark in reversed(list(attempts.items())[: memory + 1]):
-                task = asked(self.ask, task, text, remark.text if remark else None)
+            place = role if memory == most else f"{role}/memory/{memory}"
+            question = self.question(prefix.prompt, rounds, memory)
             try:
-                (written,) = await self.corrector.generate(begun(prefix, task), scope=scope.child(place))
+                (written,) = await self.corrector.generate(begun(prefix, question), scope=scope.child(place))
             except PromptError:  # longer than the context, by what this strategy has put in
                 continue
+            rounds[-1] = replace(rounds[-1], asked=question)
             return written
         return None
+
+    def question(self, task: Prompt, rounds: Ordered[Round], memory: int) -> Prompt:
+        """What the corrector is asked after these rounds: x, y_{k−memory}, f, …, y_k, f, each put by `ask`.
+
+        The attempts are the last different ones, with what was first said of each.
+        """
+        attempts = {one.candidate.sequence.text: one.remark for one in reversed(rounds)}
+        for text, remark in reversed(list(attempts.items())[: memory + 1]):
+            task = asked(self.ask, task, text, remark.text if remark else None)
+        return task
 
     def _best(self, rounds: list[Round]) -> int:
         """The highest value, the first of equals; without a verifier the last. The eligible come before the rest."""

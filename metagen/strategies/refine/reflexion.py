@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from metagen.errors import InputError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.strategies.refine.ask import Ask, FollowUp
 from metagen.strategies.refine.critique import REFLECT, Critique
 from metagen.strategies.refine.refinement import Refinement
@@ -36,7 +36,7 @@ class Reflexion(Refinement):
         memory: int = 3,
         answer: AnswerRule | None = None,
     ) -> None:
-        if memory < 1:
+        if not is_count(memory, 1):
             raise InputError(
                 f"Reflexion: memory={memory!r}; expected how many attempts it remembers, at least 1"
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
-from metagen.strategies.chain.tool import Function, Tool, ToolError, as_tool
 from metagen.strategies.refine.feedback import Feedback, Remark
+from metagen.strategies.tools import Function, Tool, ToolError, as_tool
 from metagen.verifiers.generative.question import in_words
 
 TAKEN = ("candidate", "task", "public")

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from metagen.sequence import Prompt
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.refine.feedback import Remark
 from metagen.trace import Trace
@@ -24,11 +25,15 @@ Ending = Literal["accepted", "content", "room", "rounds", "budget"]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round. candidate: what there is after it. remark: what was said of that; None if nobody was asked."""
+    """One round. candidate: what there is after it. remark: what was said of that; None if nobody was asked.
+
+    asked: the prompt under which the candidate was revised, earlier attempts included; None if it was not.
+    """
 
     candidate: Candidate
     made: Made
     remark: Remark | None = None
+    asked: Prompt | None = None
 
 
 @dataclass(frozen=True, slots=True)

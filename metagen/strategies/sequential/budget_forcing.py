@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from metagen.errors import InputError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Tokens, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.sequential.length import Count, counter, written
-from metagen.strategies.sequential.reopen import reopened
+from metagen.strategies.candidates import concluded
+from metagen.strategies.reopen import reopened
+from metagen.strategies.sequential.length import Count, counter, counting, written
 from metagen.strategies.sequential.thinking import Thinking, thinking_of
+from metagen.strategies.stop_text import also_stopping
 from metagen.verifiers.base import AnswerRule
 
 
@@ -25,7 +27,8 @@ class BudgetForcing(Strategy):
 
     thinker: writes the thought, and stops before `end`; by default the generator with `end` as a further stop text.
     Its max_tokens counts the thought alone, the generator's thought and answer. count: tokens of a text, for
-    generators without ids. Raises InputError where max_tokens leaves no room for the thought and an answer.
+    generators without ids. Raises InputError where max_tokens leaves no room for the thought and an answer, and
+    UnsupportedError for a generator that cannot go on from a thought, or a thinker that cannot be cut or sent on.
     """
 
     def __init__(
@@ -46,11 +49,26 @@ class BudgetForcing(Strategy):
             )
         params: Any = getattr(generator, "params", None)
         self.generator, self.answer = generator, answer
-        self.thinker = thinker or generator.replace(stop=(*(params.stop if params else ()), end))
+        self.thinker = thinker or also_stopping(generator, end)
         self.thinking, self.end, self.wait, self.cue = thinking, end, wait, cue
-        self._count = counter(generator, count, type(self).__name__)
+        self._count, self._counting = counter(generator, count, type(self).__name__), counting(count)
+        self.accepts_prefix = self.thinker.accepts_prefix
         room = params.max_tokens if params else None
-        budgets = [thinking] if isinstance(thinking, Thinking) else thinking.values()
+        budgets = [thinking] if isinstance(thinking, Thinking) else list(thinking.values())
+        if not generator.accepts_prefix:
+            raise UnsupportedError(
+                f"{generator!r} cannot go on from a thought to an answer; BudgetForcing needs that"
+            )
+        if any(t.most for t in budgets) and not self.thinker.accepts_until:
+            raise UnsupportedError(
+                f"{self.thinker!r} cannot be stopped after a number of tokens, which most= needs; give a thinker that "
+                "can, such as a generator over an engine, or Thinking(most=None)"
+            )
+        if any(t.least and t.waits for t in budgets) and not self.thinker.accepts_prefix:
+            raise UnsupportedError(
+                f"{self.thinker!r} cannot be sent on with {wait!r}, which least= needs; give a thinker that continues "
+                "partial sequences, or Thinking(waits=0)"
+            )
         longest = max((t.most for t in budgets if t.most is not None), default=None)
         if room is not None and longest is not None and room <= longest + self._count(end + cue):
             raise InputError(
@@ -69,6 +87,7 @@ class BudgetForcing(Strategy):
             self.end,
             self.wait,
             self.cue,
+            self._counting,
         )
         return digest("budget forcing", *parts, rule).hex()
 
@@ -77,9 +96,7 @@ class BudgetForcing(Strategy):
         (sequence,) = await self.generator.generate(
             reopened(thought, self.end + self.cue), scope=scope.child("answer")
         )
-        (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
-        _offer_only(sequence, scope, answer.key if answer else None)
-        return sequence
+        return await concluded(sequence, scope, self.answer)
 
     async def _think(self, prefix: Sequence, budget: Thinking, scope: Scope) -> Sequence:
         """A thought without its end: of at least `least` tokens as far as `waits` goes, and of at most `most`."""
@@ -90,7 +107,7 @@ class BudgetForcing(Strategy):
                 break
             before, until = thought, None if room is None else Tokens(room)
             (thought,) = await self.thinker.generate(before, until=until, scope=scope.child(f"thought/{i}"))
-            _offer_only(reopened(thought), scope)
+            await concluded(reopened(thought), scope)
             tokens += written(before, thought, self._count)
             if thought.finish in (None, "length") or tokens >= budget.least or i == budget.waits:
                 break
@@ -99,12 +116,6 @@ class BudgetForcing(Strategy):
                 break
             thought = reopened(thought, self.wait)
         return thought
-
-
-def _offer_only(sequence: Sequence, scope: Scope, key: str | None = None) -> None:
-    """Offer the latest of a line of thought, which takes the place of those before."""
-    scope.offers.clear()
-    scope.offer(sequence, key=key)
 
 
 def budget_forcing(

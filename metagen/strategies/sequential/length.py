@@ -8,6 +8,7 @@ from typing import Any
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
 from metagen.sequence import Sequence
+from metagen.verifiers.naming import name_of
 
 #: Tokens of a text.
 Count = Callable[[str], int]
@@ -24,6 +25,11 @@ def counter(generator: Generator, count: Count | None, what: str) -> Count:
             "lambda text: len(text.split()), or a generator over an engine with ids"
         )
     return lambda text: len(encode(text))
+
+
+def counting(count: Count | None) -> str:
+    """Names in a fingerprint what counts; nothing where the generator's own ids do, which its fingerprint names."""
+    return "" if count is None else name_of(count)
 
 
 def written(before: Sequence, after: Sequence, count: Count) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.sequential.length import Count, counter, written
+from metagen.strategies.sequential.length import Count, counter, counting, written
 from metagen.verifiers.base import AnswerRule
 
 
@@ -30,7 +30,7 @@ class LengthControl(Strategy):
         answer: AnswerRule | None = None,
         count: Count | None = None,
     ) -> None:
-        if not 0 <= least <= most or tries < 1:
+        if not (is_count(least, 0) and is_count(most, least) and is_count(tries, 1)):
             raise InputError(
                 f"least={least!r}, most={most!r}, tries={tries!r}: expected 0 ≤ least ≤ most, and at least 1 try"
             )
@@ -38,13 +38,13 @@ class LengthControl(Strategy):
             raise UnsupportedError(f"LengthControl draws until one fits; {generator!r} draws jointly")
         self.generator, self.answer = generator, answer
         self.least, self.most, self.tries = least, most, tries
-        self._count = counter(generator, count, type(self).__name__)
+        self._count, self._counting = counter(generator, count, type(self).__name__), counting(count)
 
     @property
     def fingerprint(self) -> str:
         rule = self.answer.fingerprint if self.answer else ""
         sizes = (str(self.least), str(self.most), str(self.tries))
-        return digest("length control", self.generator.fingerprint, *sizes, rule).hex()
+        return digest("length control", self.generator.fingerprint, *sizes, rule, self._counting).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         drawing, best, least_off = scope.child("sample"), prefix, float("inf")

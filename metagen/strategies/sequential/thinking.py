@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from metagen.errors import InputError
+from metagen.generators.base import is_count
 from metagen.sequence import Prompt
 
 
@@ -22,15 +23,15 @@ class Thinking:
     waits: int = 1
 
     def __post_init__(self) -> None:
-        if self.most is not None and self.most < 0:
+        if self.most is not None and not is_count(self.most, 0):
             raise InputError(
                 f"most={self.most!r}: expected tokens of thought, at least 0, or None for no limit"
             )
-        if self.least < 0 or (self.most is not None and self.least > self.most):
+        if not is_count(self.least, 0) or (self.most is not None and self.least > self.most):
             raise InputError(
                 f"least={self.least!r}: expected tokens of thought, from 0 to most={self.most!r}"
             )
-        if self.waits < 0:
+        if not is_count(self.waits, 0):
             raise InputError(f"waits={self.waits!r}: expected how often a thought is sent on, at least 0")
 
 

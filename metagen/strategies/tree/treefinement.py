@@ -19,12 +19,13 @@ from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, Until, digest
 from metagen.strategies.base import Strategy, wait
 from metagen.strategies.candidates import Candidate, offered
-from metagen.strategies.refine.ask import REVISE, Ask, asked, begun, name_of
+from metagen.strategies.refine.ask import REVISE, Ask, asked, begun
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.rebase import allocate
 from metagen.strategies.tree.search import at_least_one
 from metagen.verifiers.base import UNSCORED, Answer, AnswerRule, Verifier
+from metagen.verifiers.naming import name_of
 
 Select = Literal["rebase", "best-first"]
 

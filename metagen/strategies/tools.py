@@ -16,6 +16,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError, MetagenError
+from metagen.generators.base import is_count
 from metagen.scope import Scope
 from metagen.sequence import digest
 
@@ -35,7 +36,8 @@ class Tool:
 
     name: as models call it; by default the function's. version: names what the function depends on, such as a corpus;
     both are part of the fingerprint: change one when the function changes its mind.
-    timeout: seconds of one attempt, of an async function; when the last attempt takes longer, that is recorded too.
+    timeout: seconds of one attempt, of an async function; when the last attempt takes longer, that is recorded too, so
+    timeout and attempts are part of the fingerprint as well.
     attempts: of calls that raise one of `retry_on`, or take too long, with waits of `wait` seconds, doubled each
     time up to a minute and shifted at random. What is still raised after the last is raised, and not recorded, so
     that a resumed run tries again; every other error is raised at once.
@@ -59,7 +61,7 @@ class Tool:
             raise InputError(
                 f"a tool is called {name!r}; give it name=, a word without spaces, such as 'search'"
             )
-        if (timeout is not None and timeout <= 0) or attempts < 1 or wait < 0:
+        if (timeout is not None and timeout <= 0) or not is_count(attempts, 1) or wait < 0:
             raise InputError(
                 f"the tool {name!r} has timeout={timeout!r}, attempts={attempts!r}, wait={wait!r}: expected seconds "
                 "above 0 or None, at least 1 attempt, and seconds from 0"
@@ -81,7 +83,8 @@ class Tool:
 
     @property
     def fingerprint(self) -> str:
-        return digest("tool", self.name, self.version, *self._taken).hex()
+        patience = (repr(self.timeout and float(self.timeout)), str(self.attempts))
+        return digest("tool", self.name, self.version, *patience, *self._taken).hex()
 
     @property
     def required(self) -> tuple[str, ...]:

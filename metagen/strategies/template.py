@@ -39,7 +39,7 @@ class Template:
             more = ", ".join(f"{{{place}}}" for place in optional)
             raise InputError(
                 f"{name}={self.text!r:.80}: it has places for {list(self.places)!r}; expected "
-                f"{wanted}{' and perhaps ' if wanted and more else ''}{more}"
+                f"{wanted}{' and perhaps ' if wanted and more else ''}{more or ('' if wanted else 'none')}"
             )
         return self
 

@@ -8,8 +8,8 @@ from typing import Any
 import networkx
 import pytest
 
+from metagen.analysis.chains import layout, program_diagram
 from metagen.analysis.figures import save
-from metagen.analysis.programs import layout, program_diagram
 from metagen.errors import InputError
 
 
