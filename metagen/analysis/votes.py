@@ -11,13 +11,13 @@ from metagen.errors import InputError
 
 #: Answers that are drawn; the others are one bar.
 MOST = 8
-RIGHT, WRONG, OTHERS = STYLES[2][0], "#9A9A9A", "#D5D5D5"
+RIGHT, WRONG, OTHERS, INK = STYLES[2][0], "#9A9A9A", "#D5D5D5", "#111111"
 
 
 def vote_bars(
     counts: Mapping[str, Mapping[str, float]], *, right: Sequence[str] = (), title: str = ""
 ) -> Figure:
-    """What each answer has gathered, the winner bold.
+    """What each answer has gathered; the winner has an edge.
 
     counts: title of the panel, such as a strategy → answer → votes or weight. right: the answers that are right, in
     another colour. Answers stand in the order of the first panel, the heaviest first; beyond `MOST` they are one bar.
@@ -37,10 +37,9 @@ def vote_bars(
                 bars[f"{len(order) - MOST} others"] = sum(panel.get(answer, 0.0) for answer in order[MOST:])
             places = range(len(bars))
             looks = [RIGHT if a in right else WRONG if a in shown else OTHERS for a in bars]
-            axes.barh(places, list(bars.values()), color=looks, height=0.72)
+            edges = [1.6 if answer == winner else 0.0 for answer in bars]
+            axes.barh(places, list(bars.values()), color=looks, height=0.72, edgecolor=INK, linewidth=edges)
             axes.set_yticks(places, list(bars))
-            for label in axes.get_yticklabels():
-                label.set_fontweight("bold" if label.get_text() == winner else "normal")
             if not axes.yaxis_inverted():  # the panels share it
                 axes.invert_yaxis()
             axes.grid(axis="y", visible=False)

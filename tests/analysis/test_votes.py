@@ -1,4 +1,4 @@
-"""Votes as bars: the heaviest first, the winner bold, the right ones in their colour."""
+"""Votes as bars: the heaviest first, the winner with an edge, the right ones in their colour."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from metagen.analysis.votes import MOST, RIGHT, WRONG, vote_bars
 from metagen.errors import InputError
 
 
-def test_answers_stand_in_one_order_and_the_winner_of_each_panel_is_bold() -> None:
+def test_answers_stand_in_one_order_and_the_winner_of_each_panel_has_an_edge() -> None:
     counts = {"majority": {"7": 3.0, "9": 5.0, "1": 1.0}, "weighted": {"7": 2.4, "9": 1.1, "1": 0.2}}
     figure = vote_bars(counts, right=["7"], title="one problem")
     left, right = figure.axes
+    order = [t.get_text() for t in left.get_yticklabels()]
+    assert order == ["9", "7", "1"]
     for axes, winner, values in ((left, "9", [5, 3, 1]), (right, "7", [1.1, 2.4, 0.2])):
-        labels = axes.get_yticklabels()
-        assert [t.get_text() for t in labels] == ["9", "7", "1"]
-        assert [t.get_text() for t in labels if t.get_fontweight() == "bold"] == [winner]
+        edges = [bar.get_linewidth() > 0 for bar in axes.patches]
+        assert [answer for answer, edge in zip(order, edges, strict=True) if edge] == [winner]
         assert [bar.get_width() for bar in axes.patches] == values
         colours = [matplotlib_hex(bar.get_facecolor()) for bar in axes.patches]
         assert colours == [WRONG.lower(), RIGHT.lower(), WRONG.lower()]
