@@ -29,7 +29,7 @@ from metagen.verifiers.utility.edit import EditSimilarity
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a file of pairs holds, earlier sessions included.
+    """What a file of pairs holds, those of earlier calls included.
 
     revisions: of all chains; copies: those that were equal to what they were to mend. exhausted: problems whose budget
     ended first. oracle: the verifier knows the reference answers, as it may on problems to train on.
