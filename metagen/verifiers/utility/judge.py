@@ -60,11 +60,16 @@ class JudgeUtility(PairUtility):
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         question = self._judge.question
-        honest = [(y, z) for y, z in pairs if not question.forged(y.text)]
+        forged = {s.digest for pair in pairs for s in pair if self._judge.forged(s.text)}
+        honest = [(y, z) for y, z in pairs if not {y.digest, z.digest} & forged]
         asked = [
             Asked(digest(z.digest, y.digest), question.prompt(y.prompt, first=z.text, second=y.text))
             for y, z in honest
         ]
         scores = iter(await self._judge.ask(asked, scope))
-        values = [0.0 if question.forged(y.text) else next(scores).value for y, _ in pairs]
+        # A forger is worth nothing, and nothing is known of who would be measured by one.
+        values = [
+            0.0 if y.digest in forged else None if z.digest in forged else next(scores).value
+            for y, z in pairs
+        ]
         return [math.nan if value is None else value for value in values]
