@@ -68,7 +68,7 @@ def assigned(path: Path, value: object) -> str:
 
 def nearest(name: object, known: Container[str]) -> str:
     """`; did you mean 'x'?` when one of the known names is near, else nothing."""
-    found = get_close_matches(str(name), list(known), n=1, cutoff=0.6)  # type: ignore[call-overload]
+    found = get_close_matches(str(name), list(known), n=1, cutoff=0.6)  # type: ignore[call-overload]  # any container of names
     return f"; did you mean {found[0]!r}?" if found else ""
 
 

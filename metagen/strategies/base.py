@@ -151,6 +151,20 @@ class Strategy(Generator):
             )
         return replace(result, exhausted=True) if scope.exhausted else result
 
+    def opened(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        budget: Budget | int | dict[str, Any] | None,
+        seed: int,
+        journal: Journal | None,
+        emit: Callable[[Sequence], None] | None = None,
+    ) -> tuple[Sequence, Scope]:
+        """The prefix and the root scope of a call on one prompt; in the event loop that will use them."""
+        prefix = Sequence.of(Prompt.of(prompt))
+        name, limit = prefix.prompt.problem_id, Budget.of(budget)
+        root = Scope.root(name, seed=seed, journal=journal, budget=limit, label=self.fingerprint, emit=emit)
+        return prefix, root
+
     async def asolve(
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
@@ -161,15 +175,7 @@ class Strategy(Generator):
         emit: Callable[[Sequence], None] | None = None,
     ) -> Result:
         """`solve` for code that runs in an event loop of its own."""
-        prefix = Sequence.of(Prompt.of(prompt))
-        scope = Scope.root(
-            prefix.prompt.problem_id,
-            seed=seed,
-            journal=journal,
-            budget=Budget.of(budget),
-            label=self.fingerprint,
-            emit=emit,
-        )
+        prefix, scope = self.opened(prompt, budget, seed, journal, emit)
         child = scope.child("0")
         sequence = await self._anytime(prefix, None, child)
         answer = (await self.answer.read([sequence]))[0] if self.answer is not None else None

@@ -68,7 +68,7 @@ def brute(classes: Sequence[int], weights: Sequence[float], correct: Sequence[fl
     votes: Counter[int] = Counter()
     for name, weight in zip(classes, weights, strict=True):
         if name >= 0:
-            votes[name] += 0.0 if np.isnan(weight) else weight  # type: ignore[assignment]
+            votes[name] += 0.0 if np.isnan(weight) else weight  # type: ignore[assignment]  # a Counter of floats
     leaders = [name for name, total in votes.items() if total == max(votes.values())]
     return float(np.mean([correct[name] for name in leaders])) if leaders else 0.0
 
@@ -83,7 +83,7 @@ def test_the_running_vote_is_the_vote_over_each_prefix(
     found = running_vote(classes, correct, weights)
     for i, (row, heavy) in enumerate(zip(classes, weights, strict=True)):
         for n in range(1, len(row) + 1):
-            assert found[i, n - 1] == pytest.approx(brute(row[:n], heavy[:n], right))  # type: ignore[arg-type]
+            assert found[i, n - 1] == pytest.approx(brute(row[:n], heavy[:n], right))  # type: ignore[arg-type]  # rows of arrays
 
 
 def test_a_rule_that_never_stops_is_the_full_vote() -> None:
@@ -165,4 +165,4 @@ def test_weights_weigh() -> None:
 def test_what_cannot_be_replayed_is_refused(change: dict[str, object], words: str) -> None:
     given = {"classes": np.zeros((2, 4)), "correct": np.ones((2, 4))} | change
     with pytest.raises(InputError, match=words):
-        replay(Beta(), **given)  # type: ignore[arg-type]
+        replay(Beta(), **given)  # type: ignore[arg-type]  # that is what is tested

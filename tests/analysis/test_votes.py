@@ -27,7 +27,7 @@ def test_answers_stand_in_one_order_and_the_winner_of_each_panel_has_an_edge() -
 def matplotlib_hex(colour: object) -> str:
     from matplotlib.colors import to_hex
 
-    return to_hex(colour)  # type: ignore[arg-type]
+    return to_hex(colour)  # type: ignore[arg-type]  # whatever matplotlib gives
 
 
 def test_many_answers_are_one_bar_beyond_the_first() -> None:

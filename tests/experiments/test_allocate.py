@@ -102,7 +102,7 @@ def test_floors_ceilings_and_ties() -> None:
 )  # fmt: skip
 def test_what_cannot_be_allocated_is_refused(change: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        allocate(**({"curves": np.zeros((2, 4)), "budget": 5} | change))  # type: ignore[arg-type]
+        allocate(**({"curves": np.zeros((2, 4)), "budget": 5} | change))  # type: ignore[arg-type]  # that is what is tested
 
 
 # -------------------------------------------------------------------------------- a pool that is known
@@ -285,4 +285,4 @@ def test_accuracy_between_whole_numbers_is_in_proportion() -> None:
 def test_plans_that_cannot_be_are_refused(make: object, words: str) -> None:
     difficulty = Difficulty.learn(np.zeros((2, 4)), np.zeros((2, 4)), first=2)
     with pytest.raises(InputError, match=words):
-        make(difficulty)  # type: ignore[operator]
+        make(difficulty)  # type: ignore[operator]  # one of several classes

@@ -42,7 +42,7 @@ def test_masking_is_local_and_exact() -> None:
     texts: Counter[str] = Counter()
     for tokens, p in found.items():
         assert tokens[-1] == "<end>"
-        texts["".join(tokens[:-1])] += p  # type: ignore[assignment]
+        texts["".join(tokens[:-1])] += p  # type: ignore[assignment]  # a Counter of floats
     # By a, then a or b: .4/.5 each in proportion 2 to 1; by ab at once: .1/.5.
     assert texts["aa"] == pytest.approx(0.8 * 2 / 3) and texts["ab"] == pytest.approx(0.8 / 3 + 0.2)
     # The model given that its text is in the grammar is another distribution.
@@ -107,11 +107,11 @@ def test_values_and_combinations_that_say_nothing_are_refused() -> None:
         with pytest.raises(InputError):
             wrong()
     with pytest.raises(InputError, match="kind='bnf'"):
-        Grammar("bnf", "x")  # type: ignore[arg-type]
+        Grammar("bnf", "x")  # type: ignore[arg-type]  # that is what is tested
     with pytest.raises(InputError, match="leave ignore_eos off"):
         SamplingParams(grammar=Grammar.regex("a"), ignore_eos=True)
     with pytest.raises(InputError, match=r"grammar='a\+'"):
-        SamplingParams(grammar="a+")  # type: ignore[arg-type]
+        SamplingParams(grammar="a+")  # type: ignore[arg-type]  # likewise
 
 
 def test_an_engine_that_cannot_is_refused_when_the_generator_is_made() -> None:

@@ -278,14 +278,7 @@ class ParticleFilter(TreeSearch):
         journal: Journal | None = None,
     ) -> Cloud:
         """`cloud` for code that runs in an event loop of its own."""
-        prefix = Sequence.of(Prompt.of(prompt))
-        root = Scope.root(
-            prefix.prompt.problem_id,
-            seed=seed,
-            journal=journal,
-            budget=Budget.of(budget),
-            label=self.fingerprint,
-        )
+        prefix, root = self.opened(prompt, budget, seed, journal)
         clouds = await self._clouds(prefix, root.child("0"))
         for i, cloud in enumerate(clouds):
             cloud.tree.charge(root.trace.rows, f"0/iteration/{i}/node" if i else "0/node")

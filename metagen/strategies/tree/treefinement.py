@@ -224,14 +224,7 @@ class Treefinement(Strategy):
         journal: Journal | None = None,
     ) -> Tree:
         """`tree` for code that runs in an event loop of its own."""
-        prefix = Sequence.of(Prompt.of(prompt))
-        root = Scope.root(
-            prefix.prompt.problem_id,
-            seed=seed,
-            journal=journal,
-            budget=Budget.of(budget),
-            label=self.fingerprint,
-        )
+        prefix, root = self.opened(prompt, budget, seed, journal)
         tree = await self._searched(prefix, root.child("0"))
         tree.charge(root.trace.rows, "0/node")
         return tree

@@ -10,6 +10,7 @@ import pytest
 
 from metagen.errors import InputError
 from metagen.generators.grammar import Grammar
+from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step
@@ -33,10 +34,10 @@ def test_all_samples_are_in_the_grammar_and_neighbours_are_as_they_were(engine: 
         engine.generator(max_tokens=64, grammar=Grammar.regex(LINES)),
     )
 
-    async def ask(*generators: object) -> list[list[Sequence]]:
+    async def ask(*generators: EngineGenerator) -> list[list[Sequence]]:
         return await asyncio.gather(
             *(
-                g.generate(Sequence.of(prompt), n=8, scope=Scope.root(f"{prompt.problem_id}{i}"))  # type: ignore[attr-defined]
+                g.generate(Sequence.of(prompt), n=8, scope=Scope.root(f"{prompt.problem_id}{i}"))
                 for prompt in PROMPTS
                 for i, g in enumerate(generators)
             )
