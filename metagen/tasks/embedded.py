@@ -12,7 +12,7 @@ from metagen.sequence import Prompt
 from metagen.tasks import arithmetic
 from metagen.tasks.arithmetic import DELIMITER, LEVELS, Form, Split
 from metagen.tasks.base import Problem, Task
-from metagen.verifiers.numeric import ANSWER_LINE, NumberRule
+from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
 
 E = TypeVar("E", Split, Form)
 #: The first line is the answer, when it is asked for directly.

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from metagen.tasks.arithmetic import Split
 from metagen.tasks.countdown import notation
 from metagen.tasks.countdown.game import table
+from metagen.tasks.split import Split
 
 PROPOSER, VALUE = "tiny-countdown", "tiny-countdown-value"
 SCRIPT = "countdown/countdown_family.py"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metagen.tasks import arithmetic
-from metagen.tasks.arithmetic import Definition, Form, Problem, Split, check, problems
+from metagen.tasks.arithmetic import Definition, Form, Problem, Split, check, drawing, problems
 from metagen.verifiers.numbers import parse
 
 PROBLEM = Problem(
@@ -116,6 +117,13 @@ def test_splits_are_disjoint_and_seeds_decide() -> None:
     assert problems(Split.TEST, 5, 40, seed=1) != problems(Split.TEST, 5, 40, seed=2)
 
 
+def test_the_problems_of_a_seed_stay_what_they_are() -> None:
+    """Runs name them, models were trained and measured on them."""
+    drawn = [p for split in Split for level in arithmetic.LEVELS for p in problems(split, level, 20, seed=7)]
+    written = "\n".join(arithmetic.prompt(p) + arithmetic.reference_solution(p) for p in drawn)
+    assert hashlib.sha256(written.encode()).hexdigest()[:16] == "07c6030ddae85acc"
+
+
 def test_the_split_ignores_names_and_order() -> None:
     renamed = Problem(
         (Definition("h", "f", "-", "g"), Definition("g", "12", "+", "7"), Definition("f", "g", "/", "2")), "h"
@@ -146,8 +154,8 @@ def test_levels_differ_and_unknown_ones_are_refused() -> None:
 
 
 def test_more_problems_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arithmetic, "_LARGEST_INTEGER", 6)
-    monkeypatch.setattr(arithmetic, "_IN_VAIN", 50)
+    monkeypatch.setattr(drawing, "LARGEST_INTEGER", 6)
+    monkeypatch.setattr(drawing, "_IN_VAIN", 50)
     with pytest.raises(ValueError, match=r"level 1 has hardly more than \d+ different validation problems"):
         problems(Split.VALIDATION, 1, 100_000)
 

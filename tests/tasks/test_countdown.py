@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from metagen.errors import DataError, InputError
 from metagen.sequence import Prompt, Sequence
-from metagen.tasks.arithmetic import Split
 from metagen.tasks.countdown import expressions, notation, problems
 from metagen.tasks.countdown.game import (
     COUNTDOWN,
@@ -30,6 +29,7 @@ from metagen.tasks.countdown.game import (
     table,
 )
 from metagen.tasks.countdown.task import CountdownTask, Game24Task, solves
+from metagen.tasks.split import Split
 
 PROMPT = Prompt("p", text="Q:3 5 7 2=24\nS:\n", public={"numbers": [3, 5, 7, 2], "target": 24})
 RIGHT = "7*3=21;2 5 21\n5-2=3;3 21\n21+3=24;24\n"

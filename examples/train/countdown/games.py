@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import parts
-from metagen.tasks.arithmetic import Split
 from metagen.tasks.countdown.problems import Problem, random_problem, solution, split_of
+from metagen.tasks.split import Split
 
 SHARD = 5_000
 """Problems of a whole shard."""

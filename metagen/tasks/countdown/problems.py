@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from metagen.tasks.arithmetic import Split
 from metagen.tasks.countdown.game import COUNTDOWN, Move, Table, after, good_moves, moves, table
 from metagen.tasks.countdown.notation import prompt, step
+from metagen.tasks.split import Split
 
 LEVELS: Final = (1, 2, 3, 4)
 #: Of each level: how many numbers, and the share of first moves that are good: from, below.

@@ -12,11 +12,11 @@ from typing import Literal
 
 from metagen.errors import DataError, InputError
 from metagen.sequence import Prompt, Sequence
-from metagen.tasks.arithmetic import Split
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.countdown import expressions, notation, problems
 from metagen.tasks.countdown.game import COUNTDOWN, RATIONALS, Move, Number, Rules, Table, after, table
 from metagen.tasks.countdown.problems import LEVELS
+from metagen.tasks.split import Split
 from metagen.verifiers.base import Answer, AnswerRule
 
 
