@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from metagen.tasks.arithmetic import Split
 from metagen.tasks.programs import grammar
+from metagen.tasks.programs.cases import Case, read_prompt
 from metagen.tasks.programs.grammar import Program
 from metagen.tasks.programs.interpreter import outputs
 from metagen.tasks.programs.problems import (
@@ -16,16 +16,16 @@ from metagen.tasks.programs.problems import (
     LEVELS,
     PUBLIC,
     UNLABELLED,
-    Case,
     Problem,
     agrees,
     behaviour,
     draw,
     problems,
-    read_prompt,
     split_of,
 )
 from metagen.tasks.programs.repair import WRONG, Failure, failure_of, repair_prompt
+from metagen.tasks.programs.trace import traced, untraced
+from metagen.tasks.split import Split
 
 VALIDATION = [p for level in LEVELS for p in problems(Split.VALIDATION, level, 12)]
 
@@ -62,6 +62,8 @@ def test_a_problem_keeps_its_promises(problem: Problem) -> None:
     got = outputs(problem.source, "f", [c.plain[0] for c in (*problem.public, *problem.hidden)])
     assert all(o.equals(c.plain[1]) for o, c in zip(got, (*problem.public, *problem.hidden), strict=True))
     assert read_prompt(problem.prompt) == problem.public
+    assert outputs(problem.solution, "f", [c.plain[0] for c in problem.public]) == got[:PUBLIC]
+    assert untraced(problem.solution) == problem.source
     # What similar programs do elsewhere, the examples rule out.
     for rival in (
         *grammar.single(),
@@ -108,6 +110,26 @@ def test_prompts_are_written_as_documented() -> None:
     assert read_prompt(problem.prompt) == cases
 
 
+def test_a_solution_shows_how_far_the_examples_have_come() -> None:
+    program = Program(("[a for a in x if a>4]", "sorted(x)", "sum(x)"))
+    cases = (Case((7, 1, 5), 12), Case((3,), 0))
+    assert traced(program, cases) == (
+        "def f(x):\n"
+        " x=[a for a in x if a>4] # 7 5 = 12 ; = 0\n"
+        " x=sorted(x) # 5 7 = 12 ; = 0\n"
+        " return sum(x)\n"
+    )
+
+
+def test_after_each_line_the_rest_of_the_program_is_a_problem_of_the_same_kind() -> None:
+    """Each comment reads as a prompt, which the lines below it solve."""
+    for problem in VALIDATION:
+        lines = problem.solution.splitlines()[1:]
+        for done, line in enumerate(lines[:-1], 1):
+            cases = read_prompt("".join(f"{case}\n" for case in line.split(" #")[1].split(" ;")))
+            assert agrees(Program(problem.program.operations[done:]), cases)
+
+
 CASES = (Case((3, 1), (1, 3)), Case((5, 4), (4, 5)))
 
 
@@ -132,6 +154,14 @@ def test_a_corrector_is_told_the_first_case_that_fails(line: str, words: str) ->
 
 def test_a_right_program_has_no_failure() -> None:
     assert failure_of("def f(x):\n return sorted(x)\n", CASES) is None
+
+
+def test_a_corrector_is_not_told_the_comments_of_a_program() -> None:
+    shown = "def f(x):\n x=x[1:] # 1 > 1 3 ; 4 > 4 5\n return x\n"
+    plain = "def f(x):\n x=x[1:]\n return x\n"
+    failed = failure_of(shown, CASES)
+    assert failed == failure_of(plain, CASES)
+    assert repair_prompt("", shown, failed) == repair_prompt("", plain, failed)
 
 
 def test_what_execution_has_shown_can_be_withheld() -> None:

@@ -1,6 +1,6 @@
 """The tokenizer of this family: characters, the numbers of the examples, and the fragments that programs are made of.
 
-A program of a hundred characters is about 35 tokens, so that a small model learns from three times as many. Text is cut
+An operation is about four tokens, so that a small model learns from many more programs in the same time. Text is cut
 from left to right into the longest pieces that are known; any printable ASCII comes back as it was.
 """
 
@@ -16,10 +16,15 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from tokenizer import ALPHABET, BOS, SPECIAL
 
 FRAGMENTS = (
-    "def f(x):\n", " return ", " x=", " for a in x", " for a,b in zip(x,x[", " for i,a in enumerate(x)",
-    " for i in range(len(x))", " if ", " else ", " else a for a in x]", " not in x[", "sorted(", "set(", "abs(",
-    "sum(", "len(x)", "max(", "min(", "max(x", "min(x", "sum(x", ",default=0)", "x.count(", "[::-1]", "[::", "[1:",
-    " >", " =", "]\n", ")\n", "==", "!=", "//", "%2", "x[", "+1", "-1", "not",
+    "def f(x):\n", " return ", " x=", " #", " ;", " >", " =", ")\n", "]\n", "[a for a in x if ",
+    " for a in x]", " for a in x)", "[a for i,a in enumerate(x) if a", " for i,a in enumerate(x)]",
+    " for a,b in zip(x,x[1:])", " for a,b in zip(x,x[::-1])]", " for i in range(len(x))]", "[0 if ", "[9 if ",
+    "[-a if ", " if ", " else a for a in x]", " if x else 0", " if sum(x)", " else x", " else sorted(x)",
+    "sorted(x)", "sorted(", "set(x)", "sum(x", "sum(", "max(x", "min(x", "max(a,", "min(a,", "[abs(a)",
+    "len(x)", "len(", ",default=0)", "x.count(a)", "x+x", "x[", "x[::-1]", "1:]", "2:]", ":-1]", ":2]", ":3]",
+    "-2:]", "-1:]", "::2]", "1::2]", "[::-1]", "[::2]", "[:2]", ":1]", ":i+1])", "[:i]]", "a>", "a<",
+    "a%2==0", "a%2==1", "[a+", "[a-", "[a*", "[a*a", "[a*2", "[a//2", "[a%2", "[a%3", "[a+b", "[b-a", "b)",
+    "[a+i", "[a*i", "a*a", ">i]", " not in x", "==", "!=", "%2", "%10", "*2", "+1",
 )  # fmt: skip
 NUMBERS = tuple(f" {n}" for n in range(-99, 100))
 

@@ -13,11 +13,12 @@ from train_corrector import NAME, START
 from wrong import LONGEST
 
 from llama import load
-from metagen.tasks.arithmetic import Split
+from metagen.tasks.programs.cases import Case
 from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import outputs
-from metagen.tasks.programs.problems import LEVELS, Case, Problem, problems
+from metagen.tasks.programs.problems import LEVELS, Problem, problems
 from metagen.tasks.programs.repair import failure_of, repair_prompt
+from metagen.tasks.split import Split
 from parts import Record, made
 from sample import sample
 from setting import Setting

@@ -44,8 +44,8 @@ def stages(run: Setting) -> list[Stage]:
     write = partial(specs.write, run.corpus, run.seed, specs.SHARDS, size, run.workers)
     found = [making("corpus", f"{examples:,} examples", COST["example"] * examples, write)]
     for name, plan in generators.PLANS.items():
-        steps = sum(run.share(recipe.steps) for recipe in plan.lessons)
         train = partial(generators.generator, name, plan, run)
+        steps = run.share(plan.recipe.steps)
         found.append(training(name, steps, COST[name], train, done=run.finished(name)))
     count = run.share(wrong.CHUNK) * wrong.count(run)
     each = sum(n * COST[f"sample {name}"] for name, n in wrong.SAMPLES.items())

@@ -1,4 +1,4 @@
-"""Training text for the generators: examples of what a program does, then the program.
+"""Training text for the generators: examples of what a program does, then the program, which shows its work.
 
 Shards of JSON lines, `[prompt, completion]`; shard i depends on the seed and on i alone.
 """
@@ -17,35 +17,24 @@ from metagen.tasks.programs.problems import Problem, draw
 
 SHARD = 10_000
 """Examples of a whole shard."""
-SHARDS = 40
-LENGTHS = {1: 20, 2: 40, 3: 32, 4: 8}
+SHARDS = 32
+LENGTHS = {1: 20, 2: 45, 3: 35}
 """Operations of a program, and how often they are drawn."""
 EASY = 0.5
 """Share of the programs that have operations of the easy kinds only."""
-SINGLE, PAIRS = 10, 10
-"""Shards of the first lesson and of the second; the rest are the third."""
 
 
 def any_problem(rng: random.Random) -> Problem:
-    """A problem as all levels have them, and more, so that levels can be set after training."""
+    """A problem as all levels have them, and simpler ones."""
     (length,) = rng.choices(list(LENGTHS), list(LENGTHS.values()))
     return draw(rng, length, easy=rng.random() < EASY)
-
-
-def lesson(index: int, rng: random.Random) -> Problem:
-    """A problem of a shard. A model that can't tell single operations learns next to nothing from several."""
-    if index < SINGLE:
-        return draw(rng, 1)
-    if index < SINGLE + PAIRS:
-        return draw(rng, 1) if rng.random() < 0.3 else draw(rng, 2, easy=rng.random() < EASY)
-    return any_problem(rng)
 
 
 def shard(seed: int, size: int, index: int) -> list[tuple[str, str]]:
     """One shard of training examples."""
     rng = random.Random(f"programs/corpus/{seed}/{index}")
-    problems = [lesson(index, rng) for _ in range(size)]
-    return [(problem.prompt, problem.source) for problem in problems]
+    problems = [any_problem(rng) for _ in range(size)]
+    return [(problem.prompt, problem.solution) for problem in problems]
 
 
 def write(folder: Path, seed: int, shards: int, size: int = SHARD, workers: int = 2) -> list[Path]:

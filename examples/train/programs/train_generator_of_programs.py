@@ -30,24 +30,12 @@ class Plan:
     hidden: int
     layers: int
     feed_forward: int
-    lessons: tuple[Recipe, ...]
-    """For single operations, then with pairs, then for all."""
+    recipe: Recipe
 
 
 PLANS = {
-    "tiny-code-0.5m": Plan(
-        128, 3, 256, (Recipe(800, tokens=4096), Recipe(800, tokens=4096), Recipe(800, tokens=4096))
-    ),
-    "tiny-code-2m": Plan(
-        192,
-        5,
-        512,
-        (
-            Recipe(1200, rate=3e-3, tokens=4096),
-            Recipe(1200, rate=3e-3, tokens=4096),
-            Recipe(2200, rate=3e-3, tokens=4096),
-        ),
-    ),
+    "tiny-code-0.5m": Plan(128, 4, 256, Recipe(3000)),
+    "tiny-code-2m": Plan(192, 6, 512, Recipe(2500, rate=3e-3)),
 }
 
 
@@ -59,9 +47,8 @@ def generator(name: str, plan: Plan, run: Setting) -> None:
     paths = specs.write(run.corpus, run.seed, specs.SHARDS, run.share(specs.SHARD), run.workers)
     torch.manual_seed(run.seed)
     model = Llama(Shape(text.get_vocab_size(), plan.hidden, plan.layers, plan.feed_forward))
-    shards = paths[: specs.SINGLE], paths[specs.SINGLE :][: specs.PAIRS], paths[specs.SINGLE + specs.PAIRS :]
-    lessons = [Lesson(parts.read(p), run.recipe(r)) for p, r in zip(shards, plan.lessons, strict=True)]
-    learn(name, model, text, lessons, run, {"kind": "generator", "steps_delimiter": "\n"})
+    lesson = Lesson(parts.read(paths), run.recipe(plan.recipe))
+    learn(name, model, text, [lesson], run, {"kind": "generator", "steps_delimiter": "\n"})
 
 
 if __name__ == "__main__":

@@ -24,12 +24,13 @@ from setting import Setting
 
 CHUNK = 500
 """Problems of one part."""
-PROBLEMS = 8000
+PROBLEMS = 4000
 SAMPLES = {"tiny-code-0.5m": 3, "tiny-code-2m": 5}
 """Samples of each generator for a problem, at temperature 1."""
 NEAR = 2
 """Near misses of a problem: another operation of the same kind, or one line less."""
-LONGEST = 96
+LONGEST = 192
+"""Tokens of a sample."""
 
 
 def wrong(run: Setting) -> list[Record]:
@@ -60,7 +61,7 @@ def records(problem: Problem, texts: list[str]) -> list[Record]:
     """One record for each distinct text that fails a public example."""
     failures = [(text, failure_of(text, problem.public)) for text in dict.fromkeys(texts) if text.strip()]
     return [
-        {"prompt": problem.prompt, "wrong": text, "failure": str(failed), "right": problem.source}
+        {"prompt": problem.prompt, "wrong": text, "failure": str(failed), "right": problem.solution}
         for text, failed in failures
         if failed is not None
     ]

@@ -12,7 +12,7 @@ give a number. Operations belong to *kinds*, such as "keep the elements greater 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -88,9 +88,15 @@ class Program:
 
     def __call__(self, x: list[int]) -> Any:
         """What the source returns. Raises KeyError for an operation that is not of this module."""
+        *_, value = self.values(x)
+        return value
+
+    def values(self, x: list[int]) -> Iterator[Any]:
+        """What each line comes to, in order. Raises KeyError for an operation that is not of this module."""
+        value: Any = x
         for operation in self.operations:
-            x = _functions()[operation](x)
-        return x
+            value = _functions()[operation](value)
+            yield value
 
 
 @cache

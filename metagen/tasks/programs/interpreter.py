@@ -17,7 +17,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-MAX_SOURCE: Final = 1_000
+MAX_SOURCE: Final = 2_000
 """Characters of a program."""
 MAX_TURNS: Final = 2_000
 """Turns of all comprehensions of one call together."""

@@ -7,25 +7,26 @@ that does the same to other lists:
      3 9 > 9
 
     def f(x):
-     x=[a for a in x if a>3]
+     x=[a for a in x if a>3] # 5 7 > 7 5 ; 9 > 9
      return sorted(x)[::-1]
 
-`DIFFICULTY` says what a level is made of. Everything follows from a seed.
+A solution may show its work in comments (`trace`). `DIFFICULTY` says what a level is made of. Everything follows
+from a seed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from metagen.tasks.arithmetic import Split
 from metagen.tasks.programs import grammar
+from metagen.tasks.programs.cases import Case, prompt
 from metagen.tasks.programs.grammar import Program
+from metagen.tasks.programs.trace import traced
+from metagen.tasks.split import Split
 
 DELIMITER: Final = "\n"
 LEVELS: Final = (1, 2, 3, 4)
@@ -36,23 +37,6 @@ _LARGEST: Final = 99
 _LONGEST: Final = 10
 #: Draws of examples for one program, and draws without a new problem after which a level counts as exhausted.
 _TRIES, _IN_VAIN = 6, 3_000
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A list that goes in, and what must come out."""
-
-    x: tuple[int, ...]
-    expected: int | tuple[int, ...]
-
-    def __str__(self) -> str:
-        """As in prompts: ` 3 1 > 1 3`."""
-        return shown(self.x) + came_to(self.expected)
-
-    @property
-    def plain(self) -> tuple[list[list[int]], Any]:
-        """Arguments and expected value as JSON has them."""
-        return [list(self.x)], list(self.expected) if isinstance(self.expected, tuple) else self.expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,45 +59,10 @@ class Problem:
         """A right answer."""
         return str(self.program)
 
-
-def shown(x: Iterable[int]) -> str:
-    """A list as prompts have it: a blank before each number, so that a number is the same token everywhere."""
-    return "".join(f" {v}" for v in x)
-
-
-def came_to(value: int | Iterable[int]) -> str:
-    """What comes out, as prompts have it."""
-    return f" = {value}" if isinstance(value, int) else " >" + shown(value)
-
-
-def prompt(public: tuple[Case, ...]) -> str:
-    """The public examples, one a line."""
-    return "".join(f"{case}\n" for case in public)
-
-
-_NUMBERS: Final = r"(?: -?[0-9]+)*"
-_CASE: Final = re.compile(rf"({_NUMBERS}) (?:>({_NUMBERS})|= (-?[0-9]+))")
-
-
-def read_prompt(text: str) -> tuple[Case, ...]:
-    """The public examples that a prompt shows; ValueError when it is not one of ours."""
-    parts = [_CASE.fullmatch(line) for line in text.splitlines()]
-    if not parts or None in parts:
-        raise ValueError(f"not a prompt of this task: {text!r}")
-    return tuple(
-        Case(_read(part[1]), int(part[3]) if part[3] is not None else _read(part[2]))
-        for part in parts
-        if part
-    )
-
-
-def _read(numbers: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in numbers.split())
-
-
-def case(x: list[int], expected: Any) -> Case:
-    """From JSON."""
-    return Case(tuple(x), tuple(expected) if isinstance(expected, list) else expected)
+    @property
+    def solution(self) -> str:
+        """A right answer that shows its work: what generators learn to write."""
+        return traced(self.program, self.public)
 
 
 # ---------------------------------------------------------------------------------------------------- the three spaces
@@ -230,10 +179,10 @@ def _examples(
     seen: dict[tuple[int, ...], Any] = {}
     for length in lengths:
         x = _list(rng, length, low, 9)
-        value = program(x)
-        if tuple(x) in seen or not _small(value):
+        values = list(program.values(x))
+        if tuple(x) in seen or not all(map(_small, values)):
             return None
-        seen[tuple(x)] = tuple(value) if isinstance(value, list) else value
+        seen[tuple(x)] = tuple(values[-1]) if isinstance(values[-1], list) else values[-1]
     cases = [Case(x, value) for x, value in seen.items()]
     public, rest = tuple(cases[:PUBLIC]), cases[PUBLIC:]
     if not _telling(public) or any(agrees(p, public) for p in grammar.without_one(program)):

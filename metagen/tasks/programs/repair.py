@@ -6,7 +6,8 @@
      return x
     # 3 1 > 1 3 not > 3 1
 
-It answers with a whole program. Only public examples are ever told.
+It answers with a whole program, which may show its work; what it is told of one has no comments. Only public examples
+are ever told.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
+from metagen.tasks.programs.cases import Case, came_to
 from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import Output, outputs
-from metagen.tasks.programs.problems import Case, came_to
+from metagen.tasks.programs.trace import untraced
 
 #: In place of a failing case: something is wrong, and nothing was executed.
 WRONG = "#wrong\n"
@@ -53,8 +55,9 @@ def repair_prompt(prompt: str, source: str, failed: Failure | None) -> str:
 
 
 def ended(source: str) -> str:
-    """The program, its last line ended, so that nothing is written onto it."""
-    return source if source.endswith("\n") else source + "\n"
+    """The program without comments, its last line ended, so that nothing is written onto it."""
+    plain = untraced(source)
+    return plain if plain.endswith("\n") else plain + "\n"
 
 
 def _got(output: Output) -> str:

@@ -11,12 +11,13 @@ from typing import Any, Final, Literal
 
 from metagen.errors import DataError, InputError
 from metagen.sequence import Prompt, Sequence, digest
-from metagen.tasks.arithmetic import Split
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.programs import problems
+from metagen.tasks.programs.cases import Case, case
 from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import Output, outputs
-from metagen.tasks.programs.problems import DELIMITER, LEVELS, Case, case
+from metagen.tasks.programs.problems import DELIMITER, LEVELS
+from metagen.tasks.split import Split
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.outputs import output_classes, public_inputs
