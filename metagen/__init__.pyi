@@ -123,7 +123,7 @@ from metagen.verifiers.function import FunctionRule as FunctionRule
 from metagen.verifiers.function import FunctionVerifier as FunctionVerifier
 from metagen.verifiers.implicit import ImplicitProcessRewardModel as ImplicitProcessRewardModel
 from metagen.verifiers.math.rule import MathRule as MathRule
-from metagen.verifiers.numeric import NumberRule as NumberRule
+from metagen.verifiers.numbers import NumberRule as NumberRule
 from metagen.verifiers.oracle import OracleVerifier as OracleVerifier
 from metagen.verifiers.recorded import RecordedVerifier as RecordedVerifier
 from metagen.verifiers.reward import OutcomeRewardModel as OutcomeRewardModel

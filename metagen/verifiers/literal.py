@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
-from metagen.verifiers.numeric import one_group
+from metagen.verifiers.pattern import last_match, one_group
 from metagen.verifiers.source import parsed
 
 #: Longer texts are no answer; the bound keeps the syntax tree, and so the work, small.
@@ -58,12 +58,8 @@ class LiteralRule(AnswerRule):
         return None if key is None or _SOURCE in key else _call_of(answer.strip())
 
     def _answer(self, sequence: Sequence) -> Answer:
-        whole = sequence.finish in ("eos", "stop")
-        text = None
-        for match in self._pattern.finditer(sequence.text):
-            if whole or match.end() < len(sequence.text):
-                text = match[1].strip().strip("`").strip()
-        if not text:
+        found = last_match(self._pattern, sequence.text, ended=sequence.finish in ("eos", "stop"))
+        if not found or not (text := found.strip().strip("`").strip()):
             return Answer(verdict="missing")
         key = self.canonical(text)
         return Answer(text, key, None if key is not None else "unparsable")

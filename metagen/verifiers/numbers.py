@@ -1,15 +1,20 @@
-"""Numbers as people write them, read exactly.
+"""Numbers as people write them, read exactly, and the answer rule for tasks whose answers are such numbers.
 
 `parse` understands integers, fractions (reduced or not), decimals and percentages, and nothing else: no
 expressions, no evaluation, no locale. Work is bounded before any arithmetic happens, so that a hostile answer
-costs no more than a short one.
+costs no more than a short one. Answers of any other kind are for `metagen.verifiers.math`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence as Ordered
 from fractions import Fraction
 from typing import Final
+
+from metagen.sequence import Sequence, digest
+from metagen.verifiers.base import Answer, AnswerRule
+from metagen.verifiers.pattern import last_match, one_group
 
 MAX_CHARACTERS: Final = 256
 """Longer texts are no number; the bound keeps the integers, and so the work, small."""
@@ -23,6 +28,10 @@ _NUMBER: Final = re.compile(
         (?P<percent>%?)""",
     re.VERBOSE | re.ASCII,
 )
+#: A line that begins with `A:`; the last such line counts.
+ANSWER_LINE: Final = r"^A:(.*)$"
+_CURRENCY: Final = re.compile(r"^([+-]?)[$€£]")
+_THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 
 def parse(text: str) -> Fraction | None:
@@ -55,7 +64,39 @@ def canonical(text: str) -> str | None:
     return None if value is None else str(value)
 
 
-def equivalent(left: str, right: str) -> bool:
-    """Whether both are numbers and the same one."""
-    value = parse(left)
-    return value is not None and value == parse(right)
+class NumberRule(AnswerRule):
+    """Reads a number: `6/4`, `1.5` and `150%` have the same key.
+
+    pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; its last
+    match is the answer. A match that reaches the end of a text that was cut off does not count: more might
+    have followed. prose: `$1,200.` is 1200.
+    Verdicts: `missing` without a match (or an empty one), `unparsable` if what stands there is no number.
+    """
+
+    def __init__(self, pattern: str = ANSWER_LINE, *, prose: bool = False) -> None:
+        self._pattern = one_group("pattern", pattern)
+        self._prose = prose
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("number rule", self._pattern.pattern, str(self._prose)).hex()
+
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        return [self._answer(sequence) for sequence in sequences]
+
+    async def key(self, answer: str) -> str | None:
+        return self.canonical(answer)
+
+    def canonical(self, answer: str) -> str | None:
+        """The key of an answer that stands by itself; None if it is no number."""
+        if self._prose:
+            answer = _CURRENCY.sub(r"\1", answer.strip().removesuffix("."))
+            answer = _THOUSANDS.sub("", answer)
+        return canonical(answer)
+
+    def _answer(self, sequence: Sequence) -> Answer:
+        found = last_match(self._pattern, sequence.text, ended=sequence.finish in ("eos", "stop"))
+        if not found or not (text := found.strip()):
+            return Answer(verdict="missing")
+        key = self.canonical(text)
+        return Answer(text, key, None if key is not None else "unparsable")

@@ -23,7 +23,7 @@ from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.code.isolation import IsolationError
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.function import FunctionRule
-from metagen.verifiers.numeric import NumberRule
+from metagen.verifiers.numbers import NumberRule
 
 EXCERPTS = Path(__file__).parent / "public"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "problems"

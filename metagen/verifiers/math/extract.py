@@ -9,6 +9,7 @@ from metagen.errors import InputError
 from metagen.verifiers.math.grammar import parse
 from metagen.verifiers.math.tokens import clean, tokens, unwrap
 from metagen.verifiers.math.tree import Unreadable
+from metagen.verifiers.pattern import last_match
 
 Source = Literal["pattern", "boxed", "phrase", "whole", "last"]
 #: Where an answer is looked for, in this order.
@@ -78,7 +79,7 @@ def find(
     for source in sources:
         match source:
             case "pattern":
-                found = _pattern(text, pattern, ended) if pattern is not None else None
+                found = last_match(pattern, text, ended=ended) if pattern is not None else None
             case "boxed":
                 found = _boxed(text)
             case "phrase":
@@ -90,14 +91,6 @@ def find(
         if found and found.strip():
             return found.strip()
     return None
-
-
-def _pattern(text: str, pattern: re.Pattern[str], ended: bool) -> str | None:
-    found = None
-    for match in pattern.finditer(text):
-        if ended or match.end() < len(text):
-            found = match[1]
-    return found
 
 
 def _boxed(text: str) -> str | None:
