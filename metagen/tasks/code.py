@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Sequence as Ordered
 from typing import Any, TypeAlias
 
+from metagen.errors import DataError
 from metagen.sequence import Sequence, digest
 from metagen.tasks.base import Problem
 from metagen.tasks.records import RecordTask, Source
@@ -59,7 +60,10 @@ class CodeTask(RecordTask):
         return {problem.id: json.loads(problem.reference) for problem in self.problems()}
 
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
-        """The grader's verdicts. Equal programs are run once, and a verdict is remembered."""
+        """The grader's verdicts. Equal programs are run once, and a verdict is remembered.
+
+        Raises BrokenTests (of `metagen.verifiers.code.hidden`) where the problem's own tests cannot run.
+        """
         if self._grader is None:
             self._grader = sandboxed(self.hidden(), self.program)
         names = [digest(problem.digest, repr(self.program.read(sequence))) for sequence in sequences]
@@ -76,15 +80,27 @@ class CodeTask(RecordTask):
 
 
 def sandboxed(hidden: Mapping[str, Mapping[str, Any]], program: ProgramRule) -> Grader:
-    """Runs hidden tests, by problem id, in a sandbox of its own. Raises IsolationError where there can be none."""
+    """Runs hidden tests, by problem id, in a sandbox of its own. Raises IsolationError where there can be none.
+
+    The grader raises BrokenTests for a problem whose tests are no Python, or fail whatever the program does.
+    """
     from metagen.verifiers.code.check import Suite
-    from metagen.verifiers.code.hidden import HiddenTests
+    from metagen.verifiers.code.hidden import BrokenTests, HiddenTests
     from metagen.verifiers.code.sandbox import Sandbox
 
-    known = {name: tests for name, data in hidden.items() if (tests := Suite.of(data)) is not None}
+    known, faulty = dict[str, Suite](), dict[str, str]()
+    for name, data in hidden.items():
+        try:
+            tests = Suite.of(data)
+        except DataError as error:  # the fault of this problem, and of no other
+            faulty[name] = str(error)
+        else:
+            known |= {} if tests is None else {name: tests}
     verifier = HiddenTests(Sandbox(), known, program=program)
 
     async def grade(problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+        if problem.id in faulty:
+            raise BrokenTests(problem.id, faulty[problem.id])
         return [score.value or 0.0 for score in await verifier.grade(sequences)]
 
     return grade

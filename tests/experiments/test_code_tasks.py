@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from metagen.cli import app
+from metagen.experiments.directory import RunDirectory
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -54,3 +55,29 @@ def test_public_tests_choose_and_hidden_tests_grade(tmp_path: Path) -> None:
     }
     assert found["recorded/single"] == 0.25 and found["recorded/bound@4"] == 1.0
     assert found["recorded/tested@4"] == 0.5  # two programs pass the public test; one of them is right
+
+
+def test_broken_hidden_tests_are_nobodys_fault_and_end_nothing(tmp_path: Path) -> None:
+    """One problem's tests are no Python, another's need a package that is missing; the third is graded as ever."""
+    faults = {
+        "cut": {"test_list": ["assert double(1 == 2"]},
+        "bare": {"test_setup_code": "import no_such_package"},
+    }
+    records = [PROBLEM, *(PROBLEM | {"task_id": name} | fault for name, fault in faults.items())]
+    (tmp_path / "problems.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), "utf-8")
+    pool = [{"id": f"mbpp/{record['task_id']}", "samples": SAMPLES} for record in records]
+    (tmp_path / "pool.jsonl").write_text("".join(json.dumps(r) + "\n" for r in pool), "utf-8")
+    run, task = tmp_path / "run", f"{{kind: mbpp, path: {tmp_path}/problems.jsonl, shown: 1}}"
+    result = CliRunner().invoke(
+        app, ["grade", str(tmp_path / "pool.jsonl"), "--task", task, "--out", str(run)]
+    )
+    assert result.exit_code == 2, result.output
+    assert "The tests of 2 of 3 problems are broken: they are left out" in " ".join(result.output.split())
+    rows = pq.read_table(run / "configurations.parquet").to_pylist()
+    found = {r["configuration"]: (r["accuracy"], r["problems"]) for r in rows}
+    assert found["recorded/single"] == (0.25, 1) and found["recorded/pass@4"] == (1.0, 1)
+    state = RunDirectory(run).state()
+    assert state.status == "complete"
+    assert {f.problem: f.kind for f in state.failures} == dict.fromkeys(
+        ("mbpp/cut", "mbpp/bare"), "BrokenTests"
+    )

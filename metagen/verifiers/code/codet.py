@@ -41,7 +41,7 @@ class DualAgreement(Verifier):
     ask: the prompt for tests, made of the problem's; `ask_for_tests` by default. Of its `n` samples, the assertions
     that call an entry point (the prompt's public `entry_points`; any function, if none is named) are taken in their
     order, `most` at most. Each program is executed once, as a leaf call. Verdicts: `missing` without a program,
-    `untested` if there is not one assertion.
+    `untested` if there is not one assertion. Raises InputError for n or most below 1.
     """
 
     def __init__(
@@ -118,7 +118,9 @@ def dual_agreement(passed: ArrayLike) -> NDArray[np.float64]:
     """CodeT's score of each program, in [0, 1]; passed[i, k] says whether program i passes test k.
 
     Programs that pass the same tests form a consensus set with these tests; its score is the number of
-    programs times the number of tests (Chen et al. 2022, CodeT), here divided by all of both.
+    programs times the number of tests (Chen et al. 2022, CodeT), here divided by all of both. passed: bool,
+    [programs, tests]; the result is [programs]. Raises InputError for a table of another shape, or without rows or
+    columns.
     """
     table = np.asarray(passed, dtype=bool)
     if table.ndim != 2 or not table.size:

@@ -16,11 +16,24 @@ from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.code.tested import Tested
 
 
+class BrokenTests(DataError):
+    """The hidden tests of a problem cannot run, or fail whatever the program does: nothing is known of its programs.
+
+    In a run it is a failure of this problem alone, under this name: no program is graded by such tests, neither as
+    right nor as wrong, and the other problems go on. why: what a person has to mend.
+    """
+
+    def __init__(self, problem: str, why: str) -> None:
+        super().__init__(
+            f"the hidden tests of the problem {problem!r} are broken, so nothing is graded by them: {why}"
+        )
+
+
 class HiddenTests(Tested):
     """1 if all tests of the sequence's problem pass, else 0 and the verdict of the first that does not.
 
     tests: by problem id. As a verifier it is an oracle, marked as such in every score; a task grades by `grade`.
-    Raises DataError for a problem without tests, and for tests that fail whatever the program does.
+    Raises DataError for a problem without tests, BrokenTests for tests that fail whatever the program does.
     """
 
     oracle: ClassVar[bool] = True
@@ -55,10 +68,11 @@ class HiddenTests(Tested):
         if report is None:
             return Score(0.0, verdict="missing", oracle=True)
         if (broken := report.broken) is not None:
-            raise DataError(
-                f"a hidden test of the problem {problem!r} fails whatever the program does ({broken.detail}): "
-                f"{broken.test.strip()!r:.200}; import in its setup what it uses, name in `names` what else it uses of "
-                "the program, and give the sandbox a judge=Python(packages=…) that has its packages"
+            raise BrokenTests(
+                problem,
+                f"{broken.test.strip()!r:.200} fails whatever the program does ({broken.detail}); import in the setup "
+                "what it uses, name in `names` what else it uses of the program, and give the sandbox a "
+                "judge=Python(packages=…) that has its packages",
             )
         if report.verdict == "passed":
             return Score(1.0, oracle=True)

@@ -57,7 +57,7 @@ def found(program: str) -> str | None:
 def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
     """A prefix that sets the limits of the kernel on each process, and starts what follows.
 
-    beside: processes of ours that the kernel counts with the candidate's.
+    beside: processes of ours that the kernel counts with the candidate's. Raises IsolationError without `prlimit`.
     """
     prlimit = found("prlimit")
     if prlimit is None:

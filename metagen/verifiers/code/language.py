@@ -55,7 +55,8 @@ class Python:
 
     interpreter: its executable; by default the one that runs this, outside of its virtual environment.
     packages: directories of packages that candidates may import; they see all that lies in them. Everybody must
-    be allowed to read them: a candidate is nobody in particular.
+    be allowed to read them: a candidate is nobody in particular. Raises InputError for a path that is relative, or
+    not there.
     """
 
     interpreter: Path = field(default_factory=lambda: _base_interpreter())

@@ -20,7 +20,8 @@ class Limits:
     processes: processes and threads alive at once, the interpreter included.
     output: bytes of standard output and error together. answer: bytes of all values returned in one run, together;
     a list, a tuple, an item of a dict and so on counts as 16.
-    file: bytes of one file; disk: bytes of all files.
+    file: bytes of one file; disk: bytes of all files. Raises InputError for a limit that is not positive, or not
+    whole where it counts.
     """
 
     wall: float = 10.0

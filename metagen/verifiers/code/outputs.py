@@ -109,7 +109,10 @@ def one_prompt(sequences: Ordered[Sequence]) -> Prompt:
 
 
 def public_inputs(prompt: Prompt) -> tuple[str, ...]:
-    """Expressions to evaluate: the prompt's public `inputs`, or else the calls of entry points in its public tests."""
+    """Expressions to evaluate: the prompt's public `inputs`, or else the calls of entry points in its public tests.
+
+    Raises DataError if there is neither.
+    """
     given = tuple(prompt.public.get("inputs", ()))
     points = tuple(prompt.public.get("entry_points", ()))
     found = given or [call for test in prompt.public.get("tests", ()) for call in calls(test, points)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metagen.errors import DataError
 from metagen.sequence import Score, Sequence
 from metagen.verifiers.code.check import Suite
 from metagen.verifiers.code.feedback import feedback
@@ -17,7 +18,7 @@ class PublicTests(Tested):
     The tests are the prompt's public data, under the names of the fields of `Suite`: `tests`, a list of code such as
     `assert f(2) == 4`, and optionally `setup`, `entry_points` and so on. The verdict is that of the first test that
     does not pass; `missing` for a sequence without a program. `untested`, without a value, where the prompt has no
-    tests, or they fail whatever the program does.
+    tests, or they are no Python, or fail whatever the program does.
     """
 
     stop = False
@@ -34,7 +35,10 @@ class PublicTests(Tested):
         self.name = name
 
     async def judged(self, sequence: Sequence) -> Score:
-        tests = Suite.of(sequence.prompt.public)
+        try:
+            tests = Suite.of(sequence.prompt.public)
+        except DataError:  # no Python: as broken as a test that fails whatever the program does
+            tests = None
         if tests is None:
             return Score(None, verdict="untested")
         report = await self.report(sequence, tests)

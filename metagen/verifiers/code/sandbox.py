@@ -68,7 +68,8 @@ class Sandbox:
     control_groups: use them, where they can be made.
 
     Raises IsolationError when the machine can isolate nothing. With `run_untrusted_programs_without_isolation`
-    programs then run with the rights of the user, who should have written them.
+    programs then run with the rights of the user, who should have written them. InputError for a concurrency below
+    1.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from metagen.testing import VerifierLaws
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.code.check import Suite
 from metagen.verifiers.code.codet import DualAgreement, ask_for_tests, assertions, dual_agreement
-from metagen.verifiers.code.hidden import HiddenTests
+from metagen.verifiers.code.hidden import BrokenTests, HiddenTests
 from metagen.verifiers.code.outputs import ProgramOutputs, output_classes, public_inputs
 from metagen.verifiers.code.public import PublicTests
 from metagen.verifiers.code.sandbox import Sandbox
@@ -105,7 +105,9 @@ def test_hidden_tests_grade_and_say_nothing(sandbox: Sandbox) -> None:
 
 def test_broken_tests_are_no_grade(sandbox: Sandbox) -> None:
     broken = {"square": Suite(("assert f(5) == 25",), setup="import nowhere")}
-    with pytest.raises(DataError, match=r"problem 'square' fails whatever the program does.*'nowhere'"):
+    with pytest.raises(
+        BrokenTests, match=r"problem 'square' are broken.* fails whatever .*'nowhere'.*import in"
+    ):
         asyncio.run(HiddenTests(sandbox, broken).grade(candidates(SQUARE)))
     public = {"tests": ["assert f(5) == np.int64(25)"], "entry_points": ["f"]}
     (nothing,) = score(
@@ -113,6 +115,11 @@ def test_broken_tests_are_no_grade(sandbox: Sandbox) -> None:
     )
     assert (nothing.value, nothing.verdict) == (None, "untested")
     assert nothing.feedback is not None and "name 'np' is not defined" in nothing.feedback
+    public = {"tests": ["assert f(5 == 25"], "entry_points": ["f"]}
+    (nothing,) = score(
+        PublicTests(sandbox), candidates(SQUARE, prompt=Prompt("square", text="?", public=public))
+    )
+    assert (nothing.value, nothing.verdict) == (None, "untested")
 
 
 def test_fingerprints_name_the_data(sandbox: Sandbox) -> None:
