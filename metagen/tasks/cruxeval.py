@@ -66,7 +66,8 @@ class CRUXEvalTask(RecordTask):
 
     mode: `output` asks what f(input) returns. `input` asks for arguments: those of the data set are right, and any
     others with which f returns the same; those are run, by `grader`, which makes a sandbox by default.
-    form, shots (`code`, `input` or `output`, `solution`): as of GSM8KTask.
+    form, shots (`code`, `input` or `output`, `solution`): as of GSM8KTask. Raises DataError as RecordTask does,
+    InputError for an unknown mode or form.
     """
 
     name = "cruxeval"

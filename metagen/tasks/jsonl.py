@@ -13,7 +13,8 @@ from metagen.sequence import Prompt
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, asked, found, jsonl
 from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.numeric import ANSWER_LINE, NumberRule, one_group
+from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
+from metagen.verifiers.pattern import one_group
 
 FIELDS: Final = ("id", "question", "answer", "level")
 #: Files of other forms; whatever else a file is called, it is read as JSONL.
@@ -32,6 +33,7 @@ class JsonlTask(RecordTask):
 
     Raises DataError for a file that is missing, empty or not of its form, an id that occurs twice, a field that is
     missing, and a reference that the answer rule cannot read; all faulty lines (rows, counted from 1) are named.
+    InputError for unknown `fields`, a prompt without {question}, and a pattern without one group.
     """
 
     one: ClassVar[str] = "one JSON object a line, or one problem a row"

@@ -51,7 +51,8 @@ class MBPPTask(CodeTask):
 
     shown: how many of the assertions the prompt shows, as public tests; all are hidden tests. The published protocol
     shows three of three, which makes a verifier that runs public tests an oracle in all but name: with 1, it is honest.
-    challenge: test by `challenge_test_list` as well. form, shots (`question`, `tests`, `solution`): as of GSM8KTask.
+    challenge: test by `challenge_test_list` as well. form, shots (`question`, `tests`, `solution`): as of
+    GSM8KTask. Raises DataError as RecordTask does, InputError for a negative `shown` or an unknown form.
     """
 
     name = "mbpp"

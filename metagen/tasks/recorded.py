@@ -12,7 +12,7 @@ from metagen.sequence import Prompt, Sequence
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Record, RecordTask, as_text, field, jsonl
 from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.numeric import ANSWER_LINE, NumberRule
+from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
 
 FIELDS: Final = ("id", "question", "reference")
 
@@ -23,7 +23,8 @@ class RecordedTask(RecordTask):
     fields: names in the file for `id`, and for `question` and `reference` where there are any; who has no question
     asks nothing, and its samples are graded all the same. verdicts: the name of a recorded score that says whether a
     sample is right, which is then the grader, and no reference is looked at. answer, pattern: how answers are read for
-    votes: as mathematics, or as numbers. Raises DataError as RecordTask does.
+    votes: as mathematics, or as numbers. Raises DataError as RecordTask does. InputError for unknown `fields`, and
+    without reference and verdicts.
     """
 
     name = "recorded"

@@ -58,7 +58,10 @@ def records(source: Source) -> Iterator[tuple[int, Record]]:
 
 
 def found(source: Source) -> Iterator[tuple[int, Record | DataError]]:
-    """The same, with what is wrong with a line of JSONL in the place of its record, so that the rest can be read."""
+    """The same, with what is wrong with a line of JSONL in the place of its record, so that the rest can be read.
+
+    Raises DataError for a file of another form, and for one that cannot be read at all.
+    """
     if isinstance(source, Hub):
         return _hub(source)
     path = Path(source)
@@ -155,7 +158,7 @@ class RecordTask(Task):
 
     source: None takes the published data set, which `datasets` fetches. limit: the first problems only.
     Raises DataError that lists all faulty records: a field that is missing or wrong, an id that occurs twice,
-    a reference that the answer rule cannot read.
+    a reference that the answer rule cannot read. InputError for a limit below 1.
     """
 
     #: Where the data set is published.

@@ -11,7 +11,10 @@ from metagen.tasks.records import Hub, Source
 
 
 class TableTask(JsonlTask):
-    """JsonlTask, with its options, for a file whose name says what it is, and for the hub."""
+    """JsonlTask, with its options, for a file whose name says what it is, and for the hub.
+
+    Raises DataError for a file whose name ends otherwise.
+    """
 
     def __init__(self, source: Source, **options: Any) -> None:
         known = (".jsonl", *TABLES)

@@ -13,7 +13,10 @@ AGGREGATIONS: tuple[Aggregation, ...] = ("last", "min", "mean", "product")
 
 
 def aggregate(steps: Ordered[float], how: Aggregation) -> float:
-    """One value from the values of the steps; 0 for no steps at all."""
+    """One value from the values of the steps; 0 for no steps at all.
+
+    Raises InputError for an unknown aggregation.
+    """
     if not steps:
         return 0.0
     match how:

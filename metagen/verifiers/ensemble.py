@@ -27,7 +27,8 @@ class Ensemble(Verifier):
     Steps are combined one by one where all members have as many. A sequence without a value from some member
     has none, and the verdict of the first such member; a verdict beside a value (`forged`) is kept. Members
     record and charge themselves, in the scope given: what one of them has scored there by itself is not paid
-    for again.
+    for again. Raises InputError for too few members (an uncertainty needs two), an unknown `combine`, a negative
+    penalty, and weights that do not fit the members.
     """
 
     def __init__(

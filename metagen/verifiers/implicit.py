@@ -57,7 +57,9 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
     A completion without a step, such as a blank one, scores 0. Verdicts: `too long` beyond the context of either model,
     `impossible` for a token that a model rules out, `unparsable` where the prompt's only token merges with the text.
 
-    Both models read each token once: tokens that candidates share are not read again.
+    Both models read each token once: tokens that candidates share are not read again. Raises InputError for β ≤ 0,
+    an empty delimiter, or a model that is its own reference; UnsupportedError for engines without token ids, or
+    with different tokenizers.
     """
 
     def __init__(

@@ -71,7 +71,10 @@ def layout_of(model: str | Path, kind: Kind | None = None) -> Layout:
 
 
 def named(name: str, model: str | Path | None = None) -> Layout:
-    """The published layout of that name, with what the model's directory has to say."""
+    """The published layout of that name, with what the model's directory has to say.
+
+    Raises InputError for an unknown name.
+    """
     if name not in LAYOUTS:
         raise InputError(f"layout={name!r}: expected one of {', '.join(LAYOUTS)}, or a Layout")
     layout, directory = LAYOUTS[name], None if model is None else Path(model)

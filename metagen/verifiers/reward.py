@@ -249,7 +249,8 @@ class RewardModel(PrimitiveVerifier):
 class ProcessRewardModel(RewardModel):
     """Scores each step; the value of the sequence is an aggregation of the steps.
 
-    A trailing piece without delimiter is a step as well (a completion that ended there, or was cut).
+    A trailing piece without delimiter is a step as well (a completion that ended there, or was cut). Raises
+    ModelError for a layout that reads whole solutions.
     """
 
     kind = "prm"

@@ -84,7 +84,8 @@ class ProbabilityJudge(Judge):
     cue itself is cut there, and one that a budget cut counts for nothing. The critic needs not be the same model.
 
     normalise: p is the share among the labels; False takes the probability as it is, what lies beside all labels
-    being worth as much as the worst. Needs an engine with token ids, and for a question in chat form with a template.
+    being worth as much as the worst. Needs an engine with token ids, and for a question in chat form with a
+    template. Raises InputError for critiques without a critic, or the other way round.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class CountingJudge(Judge):
     For generators whose probabilities cannot be read: servers, functions, strategies. The last label that
     follows the cue counts, or a label that is all there is; the rest is the critique. Upper and lower case are one,
     unless two labels differ in nothing else; a number below zero is no label. Samples without a label count for
-    nothing, and if none has one the verdict is `unparsable`.
+    nothing, and if none has one the verdict is `unparsable`. Raises InputError for samples below 1.
     """
 
     def __init__(self, generator: Generator, question: Question = CORRECT, *, samples: int = 1) -> None:

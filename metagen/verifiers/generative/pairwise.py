@@ -138,7 +138,8 @@ class TournamentVerifier(Verifier):
     the opponents; a function of the matrix of wins gives strengths θ in log-odds, such as `bradley_terry(wins,
     prior=0.5).theta` from `metagen.analysis.preference`, which also takes into account whom one has met; the
     value is then σ(θ), raw θ. Completions of different prompts do not meet. One without a known comparison has
-    the verdict `unscored`; one by itself scores ½. One that is `forged` meets nobody, and scores 0.
+    the verdict `unscored`; one by itself scores ½. One that is `forged` meets nobody, and scores 0. Raises
+    InputError for meetings below 1.
     """
 
     def __init__(

@@ -60,11 +60,6 @@ class Pool:
             self._come.notify()
         return job.verdict
 
-    def forget(self) -> None:
-        """Ask anew for all that has been judged: for measurements."""
-        with self._lock:
-            self._known.clear()
-
     def _serve(self) -> None:
         worker: Worker | None = None
         while (job := self._next()) is not None:

@@ -14,7 +14,7 @@ from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.math.canonical import TIMEOUT, Percent, Verdict, narrow
 from metagen.verifiers.math.extract import SOURCES, Source, check, find
 from metagen.verifiers.math.pool import Pool, shared
-from metagen.verifiers.numeric import one_group
+from metagen.verifiers.pattern import one_group
 
 #: Changes whenever a key does, so that what was recorded under other keys is not mixed with it.
 EDITION = "2"
@@ -48,7 +48,8 @@ class MathRule(AnswerRule):
     (`hundredths`), or 50, for data whose references leave the sign out (`dropped`). deadline: seconds of an answer,
     from when a worker takes it up; within: seconds of all answers of one call, from when it is made, after which those
     that are still open are `timeout`. pool: its workers; by default those that all rules of the process share.
-    Verdicts: `missing`, `unparsable`, and `timeout` for what could not be judged in time.
+    Verdicts: `missing`, `unparsable`, and `timeout` for what could not be judged in time. Raises InputError for a
+    pattern without one group, an unknown source or percent, and seconds that are not positive and finite.
     """
 
     def __init__(

@@ -16,7 +16,8 @@ class BLEU(AggregatingUtility):
 
     effective_order: orders for which a candidate is too short are left out, as is right for sentences; without, they
     make it 0. aggregate: `expected` compares with the mean n-gram counts and the mean length of the references, as
-    ChrF does; `matrix` is the same. Needs sacrebleu, whose `tokenize` names a tokenizer.
+    ChrF does; `matrix` is the same. Needs sacrebleu, whose `tokenize` names a tokenizer. Raises InputError for an
+    unknown tokenizer, or max_order below 1.
     """
 
     name = "bleu"

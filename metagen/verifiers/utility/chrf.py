@@ -27,7 +27,8 @@ class ChrF(AggregatingUtility):
     too short, it is (1 + β²)PR / (β²P + R). 0 where a text is empty.
 
     aggregate: `expected` compares each candidate with the *mean bag* of the references instead of with each of them
-    (reference aggregation, Vamvas & Sennrich 2024): linear in n, and an approximation. `matrix` is the same.
+    (reference aggregation, Vamvas & Sennrich 2024): linear in n, and an approximation. `matrix` is the same. Raises
+    InputError for char_order below 1, word_order below 0, or beta ≤ 0.
     """
 
     name = "chrf"

@@ -30,7 +30,7 @@ class ExecutionAgreement(Utility):
     program is run once, not once per pair.
     outputs: runs programs (such as ProgramOutputs, in a sandbox), or recorded outputs by the program's text.
     name: tells utilities apart whose `outputs` has no fingerprint of its own.
-    Raises DataError where outputs are missing, or are not equally many.
+    Raises DataError where outputs are missing, or are not equally many. InputError for an unknown agreement.
     """
 
     symmetric = True

@@ -22,7 +22,8 @@ class MeanPooling(Embedder):
     """The mean over tokens of a model's last hidden states, from a Hugging Face directory. Needs transformers.
 
     prefix: put before each text, where a model wants one (such as `query: `). Longer texts than the model's context
-    are cut. device: of torch. The model is loaded when this is made; ModelError if it cannot be.
+    are cut. device: of torch. The model is loaded when this is made; ModelError if it cannot be. InputError for a
+    batch below 1.
     """
 
     def __init__(

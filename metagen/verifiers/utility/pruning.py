@@ -48,7 +48,8 @@ class ConfidencePruning(Utility):
     1 − alpha of them (alpha = 1: all stay). It ends with one candidate, or with all references.
 
     `expected` is NaN for the dropped, so only the best is meant to be used; `matrix` is the utility's own.
-    The order of references is drawn from the scope's seed and their texts: that of the pool plays no part.
+    The order of references is drawn from the scope's seed and their texts: that of the pool plays no part. Raises
+    InputError for alpha outside (0, 1], and for first or resamples below 1.
     """
 
     def __init__(

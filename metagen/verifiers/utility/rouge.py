@@ -16,7 +16,8 @@ class RougeL(TextUtility):
     r"""2PR / (P + R) with P and R the share of the longest common subsequence in either text. Needs rapidfuzz.
 
     token: a regular expression for a word of the lower-cased text. The default is the published one and sees nothing
-    but ASCII; `\\w+` suits other scripts. 0 where a text has no words. No stemming.
+    but ASCII; `\\w+` suits other scripts. 0 where a text has no words. No stemming. Raises InputError for a token
+    that is no regular expression.
     """
 
     name = "rouge-l"
