@@ -14,7 +14,7 @@ from metagen.verifiers.base import AnswerRule, Verifier
 
 
 class BestFirst(TreeSearch):
-    """Extends the best open node by m children, again and again, until n leaves have finished.
+    """Extends the best open node by m children, again and again, until n leaves have ended, not counting cut ones.
 
     in_flight: nodes extended side by side. Their results count in the order in which they were chosen, so that the
     tree does not depend on who is fast; with 1 it is the textbook's search. expansions: nodes extended at most;
@@ -60,7 +60,7 @@ class BestFirst(TreeSearch):
 
         def applied(parent: Node, children: list[Node]) -> None:
             for child in dict.fromkeys(children):
-                if child.finished:
+                if child.complete:
                     leaves.add(child)
                 elif child.open:
                     heapq.heappush(heap, (rank(child), child))

@@ -12,10 +12,12 @@ from itertools import count
 from metagen.errors import BudgetExhausted, InputError, MetagenError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Step, Tokens, Until, digest
+from metagen.sequence import Score, Sequence, Tokens, Until, digest
 from metagen.strategies.aggregate import best_of
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged
+from metagen.strategies.tree.search import check_generator
+from metagen.strategies.tree.split import Steps, steps
 from metagen.verifiers.base import AnswerRule, Verifier
 
 
@@ -24,9 +26,10 @@ class Blockwise(Strategy):
 
         z* = argmax_{z_1 … z_n ~ p(· | x, y)} v(x, y z),  y ← y z*,  until y ends.
 
-    block: Tokens(m), an integer m for the same, or Step(delimiter); None is the whole sequence at once, which is
-    best-of-n: the same samples, the same choice. n = 1 is plain sampling. verifier: scores prefixes (a process reward
-    model, a value model). Each block is streamed in the moment in which it is committed to.
+    block: Tokens(m), an integer m for the same, Step(delimiter) or Split(find, name); None is the whole sequence at
+    once, which is best-of-n: the same samples, the same choice. n = 1 is plain sampling. verifier: scores prefixes (a
+    process reward model, a value model); an end that adds nothing has the score of what it ends. Each block is
+    streamed in the moment in which it is committed to.
 
     Each block moves the policy away from the generator by at most log n − (n − 1)/n nats: see `kl_bound`.
 
@@ -44,7 +47,7 @@ class Blockwise(Strategy):
         n: int,
         *,
         verifier: Verifier,
-        block: Until | int = None,
+        block: Steps | int | None = None,
         answer: AnswerRule | None = None,
     ) -> None:
         name = type(self).__name__
@@ -52,13 +55,10 @@ class Blockwise(Strategy):
             raise InputError(f"{name}: n={n!r}; expected the number of candidates for a block, at least 1")
         if not generator.independent:
             raise UnsupportedError(f"{name} pools independent draws; {generator!r} draws jointly")
-        if block is not None and not (generator.accepts_until and generator.accepts_prefix):
-            raise UnsupportedError(
-                f"{name}: {generator!r} cannot stop after block={block!r} and go on from there; give a generator that "
-                "can, or block=None for whole sequences"
-            )
+        self.block = Tokens(block) if isinstance(block, int) else block
+        if self.block is not None:
+            check_generator(name, generator, self.block)
         self.generator, self.n, self.verifier, self.answer = generator, n, verifier, answer
-        self.block: Step | Tokens | None = Tokens(block) if isinstance(block, int) else block
         self.accepts_prefix = generator.accepts_prefix
 
     @property
@@ -67,11 +67,12 @@ class Blockwise(Strategy):
         return digest("blockwise", str(self.n), repr(self.block), *parts).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        known: dict[bytes, Score] = {}
         for number in count():
             # The first block's candidates stand where those of parallel strategies do.
             place = scope.child(f"block/{number}") if number else scope
             try:
-                chosen = self._best(await self._drawn(prefix, place, scope), prefix)
+                chosen = self._best(await self._drawn(prefix, place, scope, known), prefix)
             except BudgetExhausted:
                 return replace(prefix, exhausted=True)
             scope.emit(chosen)
@@ -85,12 +86,18 @@ class Blockwise(Strategy):
             prefix = chosen
         raise AssertionError("blocks are counted without end")
 
-    async def _drawn(self, prefix: Sequence, place: Scope, scope: Scope) -> list[Candidate]:
-        """The candidates of one block, scored; if scores are refused, as they are, and marked as exhausted."""
-        drawn = await self.generator.generate(prefix, n=self.n, until=self.block, scope=place.child("sample"))
+    async def _drawn(
+        self, prefix: Sequence, place: Scope, scope: Scope, known: dict[bytes, Score]
+    ) -> list[Candidate]:
+        """The candidates of one block, scored; if scores are refused, as they are, and marked as exhausted.
+
+        known: the scores so far, by digest.
+        """
+        drawn = await steps(self.generator, prefix, self.block, n=self.n, scope=place.child("sample"))
+        scoring = place.child("score")
         try:
             return await judged(
-                drawn, scope, answer=self.answer, verifier=self.verifier, scoring=place.child("score")
+                drawn, scope, answer=self.answer, verifier=self.verifier, scoring=scoring, known=known
             )
         except BudgetExhausted:
             answers = await self.answer.read(drawn) if self.answer else [None] * len(drawn)

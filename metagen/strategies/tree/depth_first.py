@@ -16,7 +16,8 @@ class DepthFirst(TreeSearch):
     """Goes on from the best of m children, and back where none reaches `threshold`, until n leaves that do have ended.
 
     What is below the threshold is pruned; a finished leaf below it is a candidate still, if nothing better comes. As
-    long as nothing has finished and nothing is left to go on from, the best of what was pruned is taken up again.
+    long as nothing has ended and nothing is left to go on from, the best of what was pruned is taken up again. What
+    `max_tokens` has cut is worth 0, and has not ended.
     expansions: nodes extended at most; n · m · max_depth by default.
     """
 
@@ -46,18 +47,18 @@ class DepthFirst(TreeSearch):
         at_least_one(name, expansions=self.expansions)
 
     def options(self) -> str:
-        return f"{self.n} {self.m} {self.threshold!r} {self.expansions}"
+        return f"{self.n} {self.m} {float(self.threshold)!r} {self.expansions}"
 
     async def explore(self, growth: Growth) -> None:
         stack, found = [growth.tree.root], 0
         for _ in range(self.expansions):
-            if not stack and not growth.tree.finished():
+            if not stack and not growth.tree.complete():
                 stack = self._taken_up(growth)
             if not stack or found >= self.n:
                 return
             children = best_first(await growth.level([(stack.pop(), self.m)]))
             good = [child for child in children if self._reaches(child)]
-            found += sum(child.finished for child in good)
+            found += sum(child.complete for child in good)
             for child in children:
                 if child not in good:
                     child.prune()

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
+from metagen.budget import Budget
+from metagen.cost import Usage
 from metagen.errors import BudgetExhausted
 from metagen.generators.base import Generator
+from metagen.generators.primitive import Primitive
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
-from metagen.strategies.drawing import SHARED
 from metagen.strategies.tree.node import Node, Tree, distinct, merged
-from metagen.strategies.tree.split import Split, Steps
+from metagen.strategies.tree.split import Split, Steps, steps
 from metagen.verifiers.base import PrimitiveVerifier, Verifier
 
 #: A node, and how many draws it gets.
@@ -48,25 +51,21 @@ class Expansion:
     refusal: BudgetExhausted | None = None
 
     async def draw(self, generator: Generator, until: Steps | None) -> None:
-        prefix = self.node.sequence
+        prefix, start = self.node.sequence, self.start
         try:
-            if isinstance(until, Split):
-                self.sequences = await until.generate(
-                    generator, prefix, n=self.n, start=self.start, scope=self.drawing
-                )
-            else:
-                self.sequences = await generator.generate(
-                    prefix, n=self.n, start=self.start, until=until, scope=self.drawing
-                )
+            self.sequences = await steps(generator, prefix, until, n=self.n, start=start, scope=self.drawing)
         except BudgetExhausted as refusal:
             self.refusal = refusal
         self.scores = [None] * len(self.sequences)
 
-    async def score(self, verifier: Verifier | None) -> None:
-        """Score what is new and not empty, once each."""
+    def unscored(self) -> list[Sequence]:
+        """What is new and not empty, each once."""
         before = len(self.node.sequence.text)
         new = {merged(s): s for s in self.sequences if s.text[before:].strip()}
-        wanted = [s for key, s in new.items() if key not in self.known]
+        return [s for key, s in new.items() if key not in self.known]
+
+    async def score(self, verifier: Verifier | None) -> None:
+        wanted = self.unscored()
         if verifier is None or not wanted:
             return
         try:
@@ -78,11 +77,19 @@ class Expansion:
         self.scores = [found.get(merged(s)) for s in self.sequences]
 
 
+def fit(worst: Iterable[Usage], left: Budget) -> bool:
+    """Whether there is room for all of them at once, so that none waits for what another leaves."""
+    total = Usage.sum(worst)
+    needs = {name: getattr(total, name) for name in left.divisible}
+    return all(need is not None and need <= getattr(left, name) for name, need in needs.items())
+
+
 class Growth:
     """One search under way: its tree, and the calls by which it grows.
 
     limited: a budget binds what is drawn, so that the calls of a round are asked for together, and end before the next
-    are: what fits then does not depend on what arrives first.
+    are. Where there is not room for all of them at once they are made in turn. So what fits does not depend on what
+    arrives first.
     """
 
     def __init__(
@@ -99,22 +106,11 @@ class Growth:
         self._generator, self._verifier = generator, verifier
         self._until, self._max_depth = until, max_depth
         self._scopes: dict[Node, tuple[Scope, Scope]] = {}
-        left = scope.left()
-        limits = {f.name for f in fields(left) if getattr(left, f.name) is not None} - {"seconds"}
+        limits = scope.left().divisible
         self.limited = bool(limits)
         # A primitive verifier generates nothing: a limit of generated tokens does not bind it.
-        self._apart = not limits.isdisjoint(SHARED) or (
-            self.limited and not isinstance(verifier, PrimitiveVerifier)
-        )
-
-    async def expand(self, node: Node, n: int) -> list[Node]:
-        """Draw n times more from a node: its child for each draw, in order. BudgetExhausted once the budget ends."""
-        expansion = self._asked(node, n)
-        await self._round([expansion])
-        children = self._applied(expansion)
-        if expansion.refusal:
-            raise expansion.refusal
-        return children
+        primitive = verifier is None or isinstance(verifier, PrimitiveVerifier)
+        self._apart = self.limited and not (primitive and limits == ("generated",))
 
     async def level(self, wanted: Iterable[Wanted]) -> list[Node]:
         """Extend nodes side by side; the distinct children drawn now, by position of the parent in `wanted`.
@@ -208,20 +204,59 @@ class Growth:
         return expansion
 
     async def _round(self, expansions: list[Expansion]) -> None:
-        if not self._apart:
-            await self.scope.gather(*(self._whole(one) for one in expansions))
+        if not self.limited or (not self._apart and self._draws_fit(expansions)):
+            await self.scope.gather(*map(self._whole, expansions))
             return
         # What generating leaves of a limit that both sides draw on is known before anything is scored.
-        await self.scope.gather(*(self._draw(one) for one in expansions))
-        await self.scope.gather(*(one.score(self._verifier) for one in expansions))
+        await self._stage(self._draw, expansions, at_once=self._draws_fit(expansions))
+        await self._stage(self._score, expansions, at_once=self._scores_fit(expansions))
+
+    async def _stage(
+        self,
+        work: Callable[[Expansion], Coroutine[Any, Any, None]],
+        expansions: list[Expansion],
+        *,
+        at_once: bool,
+    ) -> None:
+        if at_once:
+            await self.scope.gather(*map(work, expansions))
+            return
+        for one in expansions:
+            await work(one)
+
+    def _draws_fit(self, expansions: list[Expansion]) -> bool:
+        """False also where nobody can say, because a draw is several calls."""
+        generator = self._generator
+        worst = []
+        for one in expansions:
+            prefix, end = one.node.sequence, self._end(one.node)
+            if not isinstance(generator, Primitive) or isinstance(end, Split):
+                return False
+            most = generator.most(prefix, end)
+            if most is None or most > 0:  # otherwise it has ended without a call
+                worst.append(generator.worst(prefix, one.n, most, one.drawing))
+        return fit(worst, self.scope.left())
+
+    def _scores_fit(self, expansions: list[Expansion]) -> bool:
+        verifier = self._verifier
+        if not isinstance(verifier, PrimitiveVerifier):
+            return verifier is None
+        scored = [(one.unscored(), one.scoring) for one in expansions]
+        return fit((verifier.worst(new, scope) for new, scope in scored if new), self.scope.left())
 
     async def _whole(self, expansion: Expansion) -> None:
         await self._draw(expansion)
+        await self._score(expansion)
+
+    async def _score(self, expansion: Expansion) -> None:
         await expansion.score(self._verifier)
 
     async def _draw(self, expansion: Expansion) -> None:
-        last = expansion.node.depth + 1 >= self._max_depth
-        await expansion.draw(self._generator, None if last else self._until)
+        await expansion.draw(self._generator, self._end(expansion.node))
+
+    def _end(self, node: Node) -> Steps | None:
+        """Where a node's children end: at the last depth, where they will."""
+        return None if node.depth + 1 >= self._max_depth else self._until
 
     def _applied(self, expansion: Expansion) -> list[Node]:
         children = self.tree.add(expansion.node, expansion.start, expansion.sequences, expansion.scores)

@@ -15,7 +15,7 @@ from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, _check_generator
+from metagen.strategies.tree.search import MAX_DEPTH, STEP, check_generator
 from metagen.strategies.tree.split import Steps
 from metagen.verifiers.base import AnswerRule, Verifier
 
@@ -55,7 +55,7 @@ class Lookahead(BeamSearch):
             max_depth=max_depth,
         )  # fmt: skip
         if rollout is not None:
-            _check_generator(name, rollout, until)
+            check_generator(name, rollout, until)
         self.ahead, self.rollout = ahead, rollout
 
     def options(self) -> str:
@@ -80,14 +80,7 @@ class Lookahead(BeamSearch):
         """Growth of continuations: the search's own, where its generator writes them."""
         if self.rollout is None:
             return growth
-        return Growth(
-            growth.tree,
-            growth.scope.child("ahead"),
-            generator=self.rollout,
-            verifier=self.verifier,
-            until=self.until,
-            max_depth=self.max_depth,
-        )
+        return self._growth(growth.tree, growth.scope.child("ahead"), generator=self.rollout)
 
     async def _look(self, growth: Growth, nodes: Iterable[Node]) -> None:
         """Write each node's continuation to its length; none waits for another."""

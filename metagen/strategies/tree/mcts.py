@@ -6,11 +6,11 @@ the mix of values and rollouts is that of Silver et al. 2016.
 
 from __future__ import annotations
 
-import asyncio
 import math
+from collections.abc import Container
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
@@ -44,7 +44,7 @@ class MCTS(TreeSearch):
     in_flight: leaves extended side by side. A leaf under way counts as visits that brought nothing (virtual loss), and
     results are applied in the order of selection, so that the tree does not depend on who is fast.
 
-    If nothing has finished after n simulations, the most visited path is written to its end. See `TreeSearch` for the
+    If nothing has ended after n simulations, the most visited path is written to its end. See `TreeSearch` for the
     rest.
     Raises InputError for numbers < 1 or out of range, and where nothing would value a sequence; UnsupportedError for a
     verifier that scores candidates relative to each other.
@@ -107,7 +107,6 @@ class MCTS(TreeSearch):
 
     async def explore(self, growth: Growth) -> None:
         tree = growth.tree
-        growth = self._growth(tree, growth.scope)
         pending: set[Node] = set()
         left = self.n
 
@@ -127,35 +126,26 @@ class MCTS(TreeSearch):
             for node in leaf.path():
                 node.visits -= self.width
             for child in children:
-                value = 0.0 if child.sequence.finish == "length" else child.value or 0.0
                 for node in child.path():
                     node.visits += 1
-                    node.worth += value
+                    node.worth += child.value or 0.0
             for child in dict.fromkeys(children):
                 _settle(tree, child)
 
         await growth.steady(self.in_flight, choose, applied)
-        if not tree.finished():
+        if not tree.complete() and tree.frontier():
             rest = self._growth(tree, growth.scope.child("rest"), max_depth=1)
-            await rest.expand(_most_visited(tree.root), self.width)
+            await rest.level([(_most_visited(tree), self.width)])
 
-    def _growth(self, tree: Tree, scope: Scope, *, max_depth: int | None = None) -> Growth:
-        """Growth whose children are valued; below max_depth they are written to their ends."""
-        simple = self.process is self.verifier and not self.rollouts
-        return Growth(
-            tree,
-            scope,
-            generator=self.generator,
-            verifier=self.verifier if simple else _Values(self),
-            until=self.until,
-            max_depth=max_depth or self.max_depth,
-        )
+    def _growth(self, tree: Tree, scope: Scope, **other: Any) -> Growth:
+        """Growth whose children are valued."""
+        if self.rollouts or self.process is not self.verifier:
+            other["verifier"] = _Values(self)
+        return super()._growth(tree, scope, **other)
 
     def _selected(self, tree: Tree, pending: set[Node]) -> Node | None:
         """The leaf that PUCT leads to; None while there is none that can be extended."""
-        able = [node for node in tree.frontier() if node not in pending and node.depth < self.max_depth]
-        live = {above for node in able for above in node.path()}
-        node = tree.root
+        live, node = _live(tree, pending), tree.root
         while inside := [child for child in node.children if child in live]:
             priors = self._priors(node)
             # Of equals the first drawn.
@@ -200,20 +190,12 @@ class _Values(Verifier):
         assert search.verifier is not None
         self.generator, self.process, self.outcome = search.generator, search.process, search.verifier
         self.rollouts, self.mix, self._fingerprint = search.rollouts, search.mix, search.fingerprint
-        self._turn = asyncio.Lock()
 
     @property
     def fingerprint(self) -> str:
         return self._fingerprint
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
-        if not scope.left():
-            return await self._score(sequences, scope)
-        # Of a limit that all of it draws on, each gets what the one before has left: not what comes first.
-        async with self._turn:
-            return await self._score(sequences, scope)
-
-    async def _score(self, sequences: Ordered[Sequence], scope: Scope) -> list[Score]:
         going = [s for s in sequences if s.finish is None]
         gone = [s for s in sequences if s.finish is not None]
         scores = dict(
@@ -241,7 +223,10 @@ class _Values(Verifier):
                 return []
 
         places = [scope.child(str(k)) for k in range(len(going))]
-        ended = await scope.gather(*map(completed, going, places))
+        if scope.left().divisible:  # what fits does not depend on who is faster
+            ended = [await completed(*one) for one in zip(going, places, strict=True)]
+        else:
+            ended = await scope.gather(*map(completed, going, places))
         flat = [one for some in ended for one in some]
         scores = iter(await _scores(self.outcome, flat, scope.child("score")))
         return [tuple((one, next(scores)) for one in some) for some in ended]
@@ -249,7 +234,9 @@ class _Values(Verifier):
     def _mixed(self, value: Score | None, ended: tuple[tuple[Sequence, Score], ...]) -> Score:
         """(1 − λ) · verifier + λ · rollouts, or what there is of the two."""
         good = [
-            (v.value or 0.0) if s.finish in ("eos", "stop") else 0.0 for s, v in ended if v is not UNSCORED
+            (v.value or 0.0) if s.finish in ("eos", "stop") else 0.0
+            for s, v in ended
+            if v.verdict != UNSCORED.verdict
         ]
         mean = math.fsum(good) / len(good) if good else None
         process = value.value if value else None
@@ -278,8 +265,14 @@ def _settle(tree: Tree, node: Node) -> None:
         node.score = Score(node.score.value, verdict=node.score.verdict)
 
 
-def _most_visited(node: Node) -> Node:
-    """The leaf at the end of the most visited path; of equals, the first drawn."""
-    while children := node.children:
-        node = max(children, key=lambda child: child.visits)
+def _live(tree: Tree, without: Container[Node] = ()) -> set[Node]:
+    """The open nodes, and all above them."""
+    return {above for node in tree.frontier() if node not in without for above in node.path()}
+
+
+def _most_visited(tree: Tree) -> Node:
+    """The open node at the end of the most visited path; of equals, the first drawn."""
+    live, node = _live(tree), tree.root
+    while inside := [child for child in node.children if child in live]:
+        node = max(inside, key=lambda child: child.visits)
     return node

@@ -62,7 +62,9 @@ class Node:
 
     @property
     def value(self) -> float | None:
-        return self.score.value if self.score else None
+        """Of the last step; 0 for what was cut, however good it looks; None where nothing was scored."""
+        value = self.score.value if self.score else None
+        return 0.0 if value is not None and self.finished and not self.complete else value
 
     @property
     def step(self) -> str:
@@ -76,8 +78,13 @@ class Node:
 
     @property
     def finished(self) -> bool:
-        """The sequence has ended; a step that was merely cut by its length has not."""
+        """The sequence cannot be extended; that of a step which was merely cut by its length can."""
         return self.sequence.finish is not None
+
+    @property
+    def complete(self) -> bool:
+        """It has ended by itself. What `max_tokens` or a budget has cut is finished, but not complete."""
+        return self.sequence.finish in ("eos", "stop")
 
     @property
     def open(self) -> bool:
@@ -146,6 +153,10 @@ class Tree:
         """The finished leaves, by position."""
         return [node for node in self if node.state == "finished"]
 
+    def complete(self) -> list[Node]:
+        """The finished leaves that were not cut, by position."""
+        return [node for node in self.finished() if node.complete]
+
     def frontier(self) -> list[Node]:
         """The open nodes, by position."""
         return [node for node in self if node.state == "open"]
@@ -155,13 +166,15 @@ class Tree:
         return [node for node in self if not node.draws and node.parent]
 
     def charge(self, rows: Iterable[Row], place: str) -> None:
-        """Tell each node what its children cost: of these rows, those below `place/<position>`."""
-        spent: dict[str, list[Usage]] = {}
+        """Tell each node what its children cost: of these rows, those below `place/<position>` or a role in between."""
+        spent: dict[str, list[Usage]] = {node.name: [] for node in self}
         for row in rows:
             if row.path.startswith(f"{place}/"):
-                spent.setdefault(row.path[len(place) + 1 :].partition("/")[0], []).append(row.usage)
+                parts = row.path[len(place) + 1 :].split("/")
+                if name := next((part for part in parts if part in spent), None):
+                    spent[name].append(row.usage)
         for node in self:
-            node.cost = Usage.sum(spent.get(node.name, ()))
+            node.cost = Usage.sum(spent[node.name])
 
     def graph(self) -> networkx.DiGraph:
         """The tree for networkx: edges point to children, nodes are positions such as `0.3.1`.

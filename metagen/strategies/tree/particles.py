@@ -22,13 +22,14 @@ from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.base import wait
-from metagen.strategies.candidates import Candidate, offered
+from metagen.strategies.candidates import Candidate
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, Tree, merged
 from metagen.strategies.tree.resampling import Resampling, effective_size, log_mean, normalised, resample
 from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
 from metagen.strategies.tree.split import Steps
 from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.odds import logit
 
 #: What the particles are draws of, in the limit: see `ParticleFilter`.
 Target = Literal["steps", "final"]
@@ -172,9 +173,7 @@ class ParticleFilter(TreeSearch):
 
     def _log_potential(self, node: Node) -> float:
         """The log of φ: logit(v)/temperature."""
-        value = 0.0 if node.value is None or node.sequence.finish == "length" else node.value
-        value = min(max(value, EDGE), 1.0 - EDGE)
-        return (math.log(value) - math.log1p(-value)) / self.temperature
+        return logit(node.value or 0.0, EDGE) / self.temperature
 
     def _resampled(
         self, weights: Mapping[Node, float], scope: Scope, role: str, kept: Node | None = None
@@ -204,16 +203,7 @@ class ParticleFilter(TreeSearch):
     async def _filtered(self, prefix: Sequence, scope: Scope, reference: Reference) -> Cloud:
         """One filter, to its end or that of the budget."""
         cloud = Cloud(Tree(prefix))
-        parts = 1 if self.by_weight else 1 + (self._judge is not None) + self.aggregator.spends
-        share = scope.left().share(parts)[0] if parts > 1 else None
-        growth = Growth(
-            cloud.tree,
-            scope.child("node", budget=share),
-            generator=self.generator,
-            verifier=self.verifier,
-            until=self.until,
-            max_depth=self.max_depth,
-        )
+        growth = self._growth(cloud.tree, scope.child("node", budget=self._share(scope)))
         with contextlib.suppress(BudgetExhausted):
             await self._filter(growth, cloud, reference)
         cloud.exhausted = growth.scope.exhausted
@@ -222,7 +212,7 @@ class ParticleFilter(TreeSearch):
     async def _chosen_of(self, clouds: Ordered[Cloud], prefix: Sequence, scope: Scope) -> Sequence:
         """What the particles of all filters decide for, each filter with the same share."""
         weights = {node: weight / len(clouds) for cloud in clouds for node, weight in cloud.weights.items()}
-        leaves = {node: w for node, w in weights.items() if node.finished} or weights
+        leaves = {node: w for node, w in weights.items() if node.complete} or weights
         if not leaves:
             return replace(prefix, exhausted=True)
         decide = self._by_weight if self.by_weight else self._by_aggregator
@@ -242,9 +232,7 @@ class ParticleFilter(TreeSearch):
             Candidate(node.sequence, answer, Score(min(1.0, share)))
             for (node, share), answer in zip(shares.items(), answers, strict=True)
         ]
-        for candidate in pool:
-            offered(candidate, scope)
-        leaf = first[merged(await self.aggregator.aggregate(pool, prefix, scope))]
+        leaf = first[merged(await self._decided(pool, prefix, scope))]
         assert self.verifier is not None
         return leaf.sequence.scored(self.verifier.name, leaf.score) if leaf.score else leaf.sequence
 
@@ -253,9 +241,7 @@ class ParticleFilter(TreeSearch):
         counts = self._resampled(leaves, scope, "end")
         found = {id(c.sequence): c for c in await self._candidates(list(counts), scope)}
         pool = [found[id(leaf.sequence)] for leaf, count in counts.items() for _ in range(count)]
-        for candidate in pool:
-            offered(candidate, scope)
-        return await self.aggregator.aggregate(pool, prefix, scope)
+        return await self._decided(pool, prefix, scope)
 
     # -- for studies -----------------------------------------------------------------------------
 

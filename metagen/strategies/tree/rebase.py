@@ -96,7 +96,7 @@ class Rebase(TreeSearch):
         self.n, self.temperature, self.rounding = n, temperature, rounding
 
     def options(self) -> str:
-        return f"{self.n} {self.temperature!r} {self.rounding}"
+        return f"{self.n} {float(self.temperature)!r} {self.rounding}"
 
     async def explore(self, growth: Growth) -> None:
         tree = growth.tree

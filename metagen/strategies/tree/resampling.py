@@ -37,11 +37,15 @@ def resample(weights: Ordered[float], draws: Ordered[float], how: Resampling = "
     """How often each of the weights is taken, in len(draws) draws.
 
     draws: uniform in [0, 1). `multinomial`: each picks one by the cumulative weights. `systematic`: the first of them
-    shifts a comb of equal distances, so that of n draws weight w (of a sum of 1) is taken ⌊nw⌋ or ⌈nw⌉ times.
+    shifts a comb of equal distances, so that of n draws weight w (of a sum of 1) is taken ⌊nw⌋ or ⌈nw⌉ times. Where
+    nothing weighs anything, all weigh the same.
     """
     if not draws:
         return [0] * len(weights)
-    n, edges = len(draws), np.cumsum(np.asarray(weights, np.float64))
+    n, edges = (
+        len(draws),
+        np.cumsum(np.asarray(weights if any(weights) else [1.0] * len(weights), np.float64)),
+    )
     at = np.asarray(draws, np.float64) if how == "multinomial" else (np.arange(n) + draws[0]) / n
     goals = np.minimum(at * edges[-1], np.nextafter(edges[-1], 0.0))
     picked = np.searchsorted(edges, goals, side="right")

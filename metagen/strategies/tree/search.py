@@ -30,65 +30,15 @@ MAX_DEPTH = 25
 STEP = Step("\n", 256)
 
 
-class TreeSearch(Strategy):
-    """A search in the tree of steps. Authors write `explore`: which nodes are extended, and by how many children.
-
-    verifier: scores partial sequences; a node's value is that of its last step, if the verifier's aggregation is
-    `last`. until: what a step is. answer: reads answers for a vote. aggregator: chooses among the finished leaves,
-    each of which counts as often as it was drawn; by default the vote weighted by the value of the last step, the
-    best value without an answer rule, and a plain vote without a verifier. max_depth: steps of a sequence; the last
-    of them is the whole rest.
-
-    A step that is cut by its length is not finished. A step of nothing but blanks is never scored: it has its
-    parent's score. If its delimiter never comes, a step is the whole rest, or is cut by its length. Equal children of
-    a node are one, with their multiplicity. When the budget ends, the finished leaves that there are decide; if there
-    are none, the best of the others is returned.
-
-    Raises InputError for numbers < 1 and for a delimiter that the generator's stop strings keep from coming;
-    UnsupportedError for a generator that draws jointly or cannot go on from a step, and for a verifier that
-    cannot score steps one by one.
-    """
-
-    #: Whether the rule of selection needs the scores of steps.
-    needs_scores = True
-
-    def __init__(
-        self,
-        generator: Generator,
-        verifier: Verifier | None = None,
-        *,
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
-        name = type(self).__name__
-        at_least_one(name, max_depth=max_depth)
-        _check_generator(name, generator, until)
-        if self.needs_scores or verifier is not None:
-            _check_verifier(name, verifier)
-        self.generator, self.verifier, self.until, self.max_depth = generator, verifier, until, max_depth
-        self.aggregator = aggregator or _aggregator(name, verifier, answer)
-        self.answer = answer or self.aggregator.answer
-
-    @property
-    def fingerprint(self) -> str:
-        verifier = self.verifier.fingerprint if self.verifier else ""
-        parts = (self.generator.fingerprint, verifier, self.aggregator.fingerprint)
-        own = (repr(self.until), str(self.max_depth), self.options())
-        return digest(type(self).__qualname__, *parts, *own).hex()
-
-    def options(self) -> str:
-        """What tells two searches of this class apart, beside their parts, steps and depth."""
-        return ""
+class TreeStrategy(Strategy):
+    """A strategy that grows a tree, which `tree` shows."""
 
     @abstractmethod
-    async def explore(self, growth: Growth) -> None:
-        """Grow the tree. It may end by BudgetExhausted: the leaves that there are decide then."""
+    async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
+        """The tree that was grown in `scope`, its calls below `node`, with what is chosen."""
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        tree = await self._searched(prefix, scope)
-        return tree.chosen or prefix
+        return (await self._searched(prefix, scope)).chosen or prefix
 
     async def atree(
         self,
@@ -115,35 +65,98 @@ class TreeSearch(Strategy):
         """Like `solve`, and returns the tree that was searched. The journal of a `solve` answers it at no cost."""
         return wait(self.atree(prompt, budget=budget, seed=seed, journal=journal))
 
+
+class TreeSearch(TreeStrategy):
+    """A search in the tree of steps. Authors write `explore`: which nodes are extended, and by how many children.
+
+    verifier: scores partial sequences; a node's value is that of its last step, if the verifier's aggregation is
+    `last`. until: what a step is. answer: reads answers for a vote. aggregator: chooses among the finished leaves,
+    each of which counts as often as it was drawn; by default the vote weighted by the value of the last step, the
+    best value without an answer rule, and a plain vote without a verifier. max_depth: steps of a sequence; the last
+    of them is the whole rest.
+
+    A step that is cut by its length is not finished. A step of nothing but blanks is never scored: it has its
+    parent's score. If its delimiter never comes, a step is the whole rest, or is cut by its length. Equal children of
+    a node are one, with their multiplicity. When the budget ends, the leaves that have ended decide; if there are
+    none, the best open node is returned. A leaf that `max_tokens` or a budget has cut is worth 0, and loses to both.
+
+    Raises InputError for numbers < 1 and for a delimiter that the generator's stop strings keep from coming;
+    UnsupportedError for a generator that draws jointly or cannot go on from a step, and for a verifier that
+    cannot score steps one by one.
+    """
+
+    #: Whether the rule of selection needs the scores of steps.
+    needs_scores = True
+
+    def __init__(
+        self,
+        generator: Generator,
+        verifier: Verifier | None = None,
+        *,
+        until: Steps = STEP,
+        answer: AnswerRule | None = None,
+        aggregator: Aggregator | None = None,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        name = type(self).__name__
+        at_least_one(name, max_depth=max_depth)
+        check_generator(name, generator, until)
+        if self.needs_scores or verifier is not None:
+            _check_verifier(name, verifier)
+        self.generator, self.verifier, self.until, self.max_depth = generator, verifier, until, max_depth
+        self.aggregator = aggregator or _aggregator(name, verifier, answer)
+        self.answer = answer or self.aggregator.answer
+
+    @property
+    def fingerprint(self) -> str:
+        verifier = self.verifier.fingerprint if self.verifier else ""
+        parts = (self.generator.fingerprint, verifier, self.aggregator.fingerprint)
+        own = (repr(self.until), str(self.max_depth), self.options())
+        return digest(type(self).__qualname__, *parts, *own).hex()
+
+    def options(self) -> str:
+        """What tells two searches of this class apart, beside their parts, steps and depth."""
+        return ""
+
+    @abstractmethod
+    async def explore(self, growth: Growth) -> None:
+        """Grow the tree. It may end by BudgetExhausted: the leaves that there are decide then."""
+
     async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Tree(prefix)
-        # What comes after the search, a judge of the leaves and an aggregator that calls models, has its part too.
-        parts = 1 + (self._judge is not None) + self.aggregator.spends
-        share = scope.left().share(parts)[0] if parts > 1 else None
-        growth = Growth(
-            tree,
-            scope.child("node", budget=share),
-            generator=self.generator,
-            verifier=self.verifier,
-            until=self.until,
-            max_depth=self.max_depth,
-        )
+        growth = self._growth(tree, scope.child("node", budget=self._share(scope)))
         with contextlib.suppress(BudgetExhausted):
             await self.explore(growth)
         tree.chosen = await self._chosen(tree, scope)
-        if growth.scope.exhausted:
+        if growth.scope.exhausted or scope.exhausted:
             tree.chosen = replace(tree.chosen, exhausted=True)
         return tree
 
+    def _growth(self, tree: Tree, scope: Scope, **other: Any) -> Growth:
+        """How this search grows a tree; `other` parts than its own, by name."""
+        own = {"generator": self.generator, "verifier": self.verifier, "until": self.until}
+        return Growth(tree, scope, **{**own, "max_depth": self.max_depth, **other})
+
+    def _share(self, scope: Scope) -> Budget | None:
+        """The search's own part of a budget, where what comes after it spends as well."""
+        parts = 1 + (self._judge is not None) + self.aggregator.spends
+        return scope.left().share(parts)[0] if parts > 1 else None
+
     async def _chosen(self, tree: Tree, scope: Scope) -> Sequence:
-        """What the aggregator makes of the finished leaves; of those that there are, if none has finished."""
-        leaves = tree.finished() or tree.frontier() or tree.leaves()
+        """What the aggregator makes of the leaves that have ended; of those that there are, if none has."""
+        leaves = tree.complete() or tree.frontier() or tree.leaves()
         if leaves == [tree.root]:
             return tree.root.sequence
-        candidates = await self._candidates(leaves, scope)
-        for candidate in candidates:
+        return await self._decided(await self._candidates(leaves, scope), tree.root.sequence, scope)
+
+    async def _decided(self, pool: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
+        """The aggregator's choice; where a budget ends before it has made one, the best of what is offered to it."""
+        for candidate in pool:
             offered(candidate, scope)
-        return await self.aggregator.aggregate(candidates, tree.root.sequence, scope)
+        try:
+            return await self.aggregator.aggregate(pool, prefix, scope)
+        except BudgetExhausted:
+            return replace(scope.best_offer() or prefix, exhausted=True)
 
     async def _candidates(self, leaves: list[Node], scope: Scope) -> list[Candidate]:
         """Each leaf as often as it was drawn, with what the aggregator wants to know of it."""
@@ -173,7 +186,8 @@ def at_least_one(name: str, **numbers: int) -> None:
             raise InputError(f"{name}: {what}={value!r}; expected an integer, at least 1")
 
 
-def _check_generator(name: str, generator: Generator, until: Steps) -> None:
+def check_generator(name: str, generator: Generator, until: Steps) -> None:
+    """The errors of a generator that cannot write such steps one by one."""
     if not generator.independent:
         raise UnsupportedError(f"{name} pools independent draws; {generator!r} draws jointly")
     if not (generator.accepts_prefix and generator.accepts_until):
@@ -184,7 +198,7 @@ def _check_generator(name: str, generator: Generator, until: Steps) -> None:
         )
     if not isinstance(until, Step | Tokens | Split):
         raise InputError(
-            f"{name}: until={until!r}; expected Step(delimiter), Tokens(count) or Split(find, name)"
+            f"{name}: {until!r} is no step; expected Step(delimiter), Tokens(count) or Split(find, name)"
         )
     stops = getattr(getattr(generator, "params", None), "stop", ())
     delimiter = until.delimiter if isinstance(until, Step) else ""

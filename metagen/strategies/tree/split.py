@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from metagen.errors import BudgetExhausted, InputError
-from metagen.generators.base import Generator
+from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, Tokens
 
@@ -30,7 +30,7 @@ class Split:
 
     def __post_init__(self) -> None:
         for field in ("block", "blocks"):
-            if getattr(self, field) < 1:
+            if not is_count(getattr(self, field), 1):
                 raise InputError(f"Split: {field}={getattr(self, field)!r}; expected an integer, at least 1")
 
     def __repr__(self) -> str:
@@ -41,14 +41,20 @@ class Split:
     ) -> list[Sequence]:
         """Steps number start … start + n − 1 that continue `prefix`; what `Generator.generate` says holds here too."""
         begun = await generator.generate(prefix, n=n, start=start, until=Tokens(self.block), scope=scope)
+        before, steps = len(prefix.text), enumerate(begun, start)
+        if scope.left().divisible:
+            # Side by side, what each may spend would hang on who is faster.
+            return [await self._whole(generator, one, before, scope, number) for number, one in steps]
         return await scope.gather(
-            *(self._whole(generator, one, scope, number) for number, one in enumerate(begun, start))
+            *(self._whole(generator, one, before, scope, number) for number, one in steps)
         )
 
-    async def _whole(self, generator: Generator, begun: Sequence, scope: Scope, number: int) -> Sequence:
-        """The step that has begun, to its end. A budget that ends on the way leaves it open."""
+    async def _whole(
+        self, generator: Generator, begun: Sequence, before: int, scope: Scope, number: int
+    ) -> Sequence:
+        """The step that begins after `before` characters, to its end. A budget that ends on the way leaves it open."""
         for block in range(1, self.blocks + 1):
-            if (ended := self._ended(begun)) is not None:
+            if (ended := self._ended(begun)).steps and ended.steps[-1] > before:
                 return ended
             if begun.finish is not None:
                 return begun
@@ -61,8 +67,8 @@ class Split:
                 return begun
         return replace(begun, cut=True)
 
-    def _ended(self, sequence: Sequence) -> Sequence | None:
-        """The sequence with the ends of the steps that it now has; None if no step has ended."""
+    def _ended(self, sequence: Sequence) -> Sequence:
+        """The sequence with the ends of the steps that it now has."""
         ends, start = list(sequence.steps), max(sequence.steps, default=0)
         while start < len(sequence.text) and (length := self.find(sequence.text[start:])) is not None:
             if not 0 < length <= len(sequence.text) - start:
@@ -72,8 +78,17 @@ class Split:
                 )
             start += length
             ends.append(start)
-        return replace(sequence, steps=tuple(ends)) if len(ends) > len(sequence.steps) else None
+        return replace(sequence, steps=tuple(ends))
 
 
 #: How a search cuts sequences into steps: by a delimiter, by a number of tokens, or by a function.
 Steps = Step | Tokens | Split
+
+
+async def steps(
+    generator: Generator, prefix: Sequence, until: Steps | None, *, n: int, start: int = 0, scope: Scope
+) -> list[Sequence]:
+    """`Generator.generate`, for steps of any kind."""
+    if isinstance(until, Split):
+        return await until.generate(generator, prefix, n=n, start=start, scope=scope)
+    return await generator.generate(prefix, n=n, start=start, until=until, scope=scope)

@@ -6,24 +6,21 @@ Aggarwal et al. 2024, AlphaVerus: bootstrapping formally verified code generatio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, PromptError, UnsupportedError
 from metagen.generators.base import Generator, is_count
-from metagen.journal import Journal
 from metagen.scope import Scope
-from metagen.sequence import Message, Prompt, Score, Sequence, Until, digest
-from metagen.strategies.base import Strategy, wait
+from metagen.sequence import Score, Sequence, digest
 from metagen.strategies.candidates import Candidate, offered
-from metagen.strategies.refine.ask import REVISE, Ask, asked, begun
+from metagen.strategies.prompts import REVISE, Form, asked, begun
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.rebase import allocate
-from metagen.strategies.tree.search import at_least_one
+from metagen.strategies.tree.search import TreeStrategy, at_least_one
 from metagen.verifiers.base import UNSCORED, Answer, AnswerRule, Verifier
 from metagen.verifiers.naming import name_of
 
@@ -46,7 +43,7 @@ class Program(Node):
         return Candidate(self.sequence, self.answer, self.score)
 
 
-class Treefinement(Strategy):
+class Treefinement(TreeStrategy):
     """n drafts, then n revisions a round, shared among the candidates by what the verifier says of them, until one is
     accepted.
 
@@ -74,7 +71,7 @@ class Treefinement(Strategy):
         verifier: Verifier,
         corrector: Generator | None = None,
         feedback: Feedback | Verifier | None = None,
-        ask: Ask = REVISE,
+        ask: Form[str, str | None] = REVISE,
         rounds: int = 3,
         accept: float = 1.0,
         select: Select = "rebase",
@@ -114,9 +111,6 @@ class Treefinement(Strategy):
         parts = (self.generator, self.corrector, self.verifier, self.feedback, self.answer)
         names = (part.fingerprint if part else "" for part in parts)
         return digest("treefinement", numbers, self.select, name_of(self.ask), *names).hex()
-
-    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        return (await self._searched(prefix, scope)).chosen or prefix
 
     async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Programs(prefix, scope.child("node"))
@@ -160,10 +154,12 @@ class Treefinement(Strategy):
             await self._draw(one)
             await self._score(one, known)
 
-        if scope.left():
-            # What fits is known before the first is scored, whatever arrives first.
-            await scope.gather(*map(self._draw, revising))
-            await scope.gather(*(self._score(one, known) for one in revising))
+        if scope.left().divisible:
+            # In turn, the draws before the scores: what fits does not depend on who is faster.
+            for one in revising:
+                await self._draw(one)
+            for one in revising:
+                await self._score(one, known)
         else:
             await scope.gather(*map(whole, revising))
         fresh: list[Program] = []
@@ -212,33 +208,6 @@ class Treefinement(Strategy):
             except BudgetExhausted as refusal:
                 one.refusal = refusal
         one.scores = [found.get(s.text, UNSCORED) for s in one.sequences]
-
-    # -- for studies -----------------------------------------------------------------------------
-
-    async def atree(
-        self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
-        *,
-        budget: Budget | int | dict[str, Any] | None = None,
-        seed: int = 0,
-        journal: Journal | None = None,
-    ) -> Tree:
-        """`tree` for code that runs in an event loop of its own."""
-        prefix, root = self.opened(prompt, budget, seed, journal)
-        tree = await self._searched(prefix, root.child("0"))
-        tree.charge(root.trace.rows, "0/node")
-        return tree
-
-    def tree(
-        self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
-        *,
-        budget: Budget | int | dict[str, Any] | None = None,
-        seed: int = 0,
-        journal: Journal | None = None,
-    ) -> Tree:
-        """Like `solve`, and returns the tree of drafts and revisions."""
-        return wait(self.atree(prompt, budget=budget, seed=seed, journal=journal))
 
 
 class Programs(Tree):

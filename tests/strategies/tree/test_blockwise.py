@@ -22,6 +22,7 @@ from metagen.sequence import Prompt, Score, Sequence, Step, Tokens, Until, diges
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, Sample
 from metagen.strategies.tree.blockwise import Blockwise, kl_bound
+from metagen.strategies.tree.split import Split
 from metagen.tasks.embedded import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionVerifier
@@ -182,6 +183,32 @@ def test_by_hand_the_best_of_each_block_is_continued() -> None:
     assert result.usage.calls == 18
 
 
+def test_blocks_may_end_where_a_function_says() -> None:
+    generator = written(("x|y", "z|"), ("a|", "b|"), ("u.", "v."))
+    verifier = FunctionVerifier(lambda s: {"|y": 0.9, "z|": 0.1, "a|": 0.2, "b|": 0.8}.get(s.text[-2:], 0.5))
+    bars = Split(lambda text: text.find("|") + 1 or None, "bars", 4)
+    result = Blockwise(generator, 2, verifier=verifier, block=bars).solve(PROMPT)
+    assert result.text.startswith("x|yb|") and result.sequence.steps == (2, 5)
+
+
+def test_an_end_that_adds_nothing_is_not_scored_again() -> None:
+    seen: list[str] = []
+    steps = {"": ["a;", "b;"], "a;": ["", "c."]}
+
+    def write(prefix: Sequence, seed: int, index: int) -> Drawn:
+        text = steps[prefix.text][index]
+        return Drawn(text, None, 1, finish=None if text.endswith(";") else "eos")
+
+    def look(sequence: Sequence) -> float:
+        seen.append(sequence.text)
+        return {"a;": 0.8, "b;": 0.2, "a;c.": 0.1}[sequence.text]
+
+    generator = FunctionGenerator(write, count=lambda text: 1, max_tokens=1)
+    result = Blockwise(generator, 2, verifier=FunctionVerifier(look), block=Step(";")).solve(PROMPT)
+    assert (result.text, result.sequence.finish) == ("a;", "eos")
+    assert result.sequence.scores["function"].value == 0.8 and sorted(seen) == ["a;", "a;c.", "b;"]
+
+
 def test_what_breaks_off_or_has_no_answer_loses_to_what_goes_on_and_to_what_has_ended_well() -> None:
     verifier = FunctionVerifier(lambda s: {"x": 0.9, "y": 0.2, "z": 0.1}[s.text[-2]])
     for texts, chosen in ((("x…", "y|"), "y|z."), (("x…", "y."), "y."), (("x.", "y|"), "x.")):
@@ -259,7 +286,7 @@ def test_it_nests_in_best_of_n_and_best_of_n_in_it(letters: EnumerableEngine) ->
     assert outer.sequence.scores["share of a"].value == max(c.value or 0 for c in outer.candidates)
     reverse = Blockwise(BestOfN(letters.generator(max_tokens=8), 2, verifier=VALUES), 2, verifier=VALUES)
     assert reverse.solve(PROMPT).text
-    with pytest.raises(UnsupportedError, match="cannot stop after block=Tokens"):
+    with pytest.raises(UnsupportedError, match="cannot stop at the end of a step"):
         Blockwise(BestOfN(numbers(), 2, verifier=VALUES), 2, verifier=VALUES, block=Tokens(4))
 
 
@@ -268,7 +295,9 @@ def test_what_cannot_work_is_refused_when_it_is_built() -> None:
         Blockwise(numbers(), 0, verifier=VALUES)
     with pytest.raises(InputError, match="at least 1 token, got 0"):
         Blockwise(numbers(), 2, verifier=VALUES, block=0)
-    with pytest.raises(UnsupportedError, match="cannot stop"):
+    with pytest.raises(InputError, match="no step; expected Step"):
+        Blockwise(numbers(), 2, verifier=VALUES, block="|")  # type: ignore[arg-type]  # that is the mistake
+    with pytest.raises(UnsupportedError, match="cannot continue a partial sequence"):
         Blockwise(ReplayGenerator({"p": ["x"]}), 2, verifier=VALUES, block=3)
     beams = numbers()
     beams.independent = False

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
 import pytest
 
 from metagen.budget import Budget
-from metagen.call import Outcome
+from metagen.call import Item, Outcome
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, digest
 from metagen.strategies.base import Result, Strategy
+from metagen.strategies.parallel import Sample
+from metagen.strategies.refine.feedback import WordsOf
+from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.blockwise import Blockwise
 from metagen.strategies.tree.gibbs import ParticleGibbs
 from metagen.strategies.tree.lookahead import Lookahead
 from metagen.strategies.tree.mcts import MCTS
 from metagen.strategies.tree.particles import ParticleFilter
+from metagen.strategies.tree.rebase import Rebase
+from metagen.strategies.tree.search import TreeStrategy
+from metagen.strategies.tree.split import Split
 from metagen.strategies.tree.treefinement import Treefinement
 from metagen.testing import CountingJournal
+from metagen.verifiers.ensemble import Ensemble
 from metagen.verifiers.function import FunctionVerifier
 from tests.strategies.tree.checks import PROMPT
+from tests.strategies.tree.toys import Jittery, Shape, step
 
 STEP = Step("|")
 
@@ -126,6 +134,86 @@ def test_what_takes_how_long_changes_nothing(name: str) -> None:
             again = paced.solve(PROMPT, budget=budget, journal=journal)
             assert (again.sequence, again.candidates) == (found.sequence, found.candidates)
             assert journal.recorded == paid
+
+
+def words(moods: random.Random) -> FunctionGenerator:
+    """Letters one by one: a step is several calls."""
+
+    def write(prefix: Sequence, seed: int, index: int) -> Drawn:
+        if len(prefix.text) > 8:
+            return Drawn("=1", None, 2, finish="eos")
+        return Drawn(random.Random(seed).choice("abc;"), None, 1)
+
+    return Moody(write, moods)
+
+
+class Moody(FunctionGenerator):
+    """Takes its time, by chance, and may always write more than it does."""
+
+    def __init__(self, write: Callable[[Sequence, int, int], str | Drawn], moods: random.Random) -> None:
+        super().__init__(write, name="moody", count=len, max_tokens=7)
+        self.moods = moods
+
+    async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
+        for _ in range(self.moods.randrange(9)):
+            await asyncio.sleep(0)
+        return await super()._one(prefix, item, scope)
+
+
+def mended(prefix: Sequence, seed: int, index: int) -> str:
+    return (prefix.prompt.text or "")[-1] + random.Random(seed).choice("abcd")
+
+
+#: Each with the limits under which its tree hung on who was faster.
+CONTENDED: dict[str, tuple[Callable[[random.Random], TreeStrategy], list[Budget]]] = {
+    "calls of a step": (
+        lambda m: Rebase(words(m), 3, verifier=Jittery(m), until=Split(semicolon, "semicolon", 1, 4)),
+        [Budget(calls=n) for n in (16, 18, 28, 31)],
+    ),
+    "members of a verifier": (
+        lambda m: Rebase(Moody(step, m), 6, verifier=Ensemble([Named("a", m), Named("b", m)])),
+        [Budget(calls=n) for n in (26, 32, 38)],
+    ),
+    "a strategy that writes the steps": (
+        lambda m: Rebase(Sample(Moody(step, m)), 6, verifier=Jittery(m)),
+        [Budget(calls=12), Budget(calls=13), Budget(generated=23)],
+    ),
+    "tokens kept for what may be written": (
+        lambda m: BeamSearch(Moody(step, m), 6, m=2, verifier=Jittery(m)),
+        [Budget(generated=n) for n in (35, 36, 37, 45, 46, 49)],
+    ),
+    "words of another verifier": (
+        lambda m: Treefinement(
+            Moody(mended, m), 4, verifier=Named("c", m), feedback=WordsOf(Named("d", m)), rounds=3
+        ),
+        [Budget(calls=n) for n in (10, 12, 18, 21)],
+    ),
+}  # fmt: skip
+
+
+def semicolon(text: str) -> int | None:
+    return text.find(";") + 1 or None
+
+
+class Named(Jittery):
+    """Each has an opinion of its own."""
+
+    def __init__(self, name: str, moods: random.Random) -> None:
+        super().__init__(moods)
+        self.name = name
+        self._function = lambda s: int.from_bytes(digest(name, s.text)[:2], "little") / 65536
+
+
+@pytest.mark.parametrize("name", CONTENDED)
+def test_what_draws_on_one_limit_does_not_depend_on_who_is_faster(name: str) -> None:
+    make, limits = CONTENDED[name]
+    for budget in limits:
+        shapes = set()
+        for seed in range(8):
+            tree = make(random.Random(seed)).tree(PROMPT, seed=2, budget=budget)
+            assert tree.chosen is not None and tree.chosen.exhausted
+            shapes.add(Shape.of(tree))
+        assert len(shapes) == 1, budget
 
 
 @pytest.mark.parametrize("name", NAMES)

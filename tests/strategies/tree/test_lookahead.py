@@ -123,6 +123,9 @@ def test_continuations_may_have_a_generator_of_their_own(coins: EnumerableEngine
         f"0/node/ahead/{node.name}" for node in tree
     }
     assert result.sequence.finish == "eos"
+    assert sum(node.cost.calls for node in tree) == result.usage.calls, (
+        "what is written ahead has its node's cost"
+    )
 
 
 def test_a_candidate_without_a_value_comes_last() -> None:

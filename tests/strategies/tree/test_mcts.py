@@ -308,6 +308,7 @@ def test_if_nothing_has_finished_the_most_visited_path_is_written_to_its_end(coi
         if not any(child.finished for child in tree.root.children):
             (chosen,) = [child for child in tree.root.children if child.draws]
             assert rest == {f"0/node/rest/{chosen.name}"} and len(chosen.draws) == 2
+            assert sum(node.cost.calls for node in tree) == result.usage.calls
         else:
             assert not rest
 

@@ -385,6 +385,20 @@ def test_under_every_number_of_calls_the_particles_at_hand_decide(letters: Enume
         assert with_finished and all(r.sequence.finish == "eos" for r in with_finished)
 
 
+def test_a_leaf_that_weighs_nothing_is_taken_if_it_is_all_that_has_ended() -> None:
+    """One of two open particles goes on to a value of 1, beside which e^(-1612) is nothing; then tokens end."""
+    generator = written({"": ["x.", "y|", "w|"], "y|": ["z|"], "w|": ["z|"]})
+    verifier = scored({"x.": 0.0, "y|": 0.0, "w|": 0.0, "y|z|": 1.0, "w|z|": 1.0})
+    strategy = ParticleFilter(
+        generator, 3, verifier=verifier, until=STEP, temperature=0.02, resampling="systematic",
+        aggregator=Majority(FunctionRule(lambda text: text)),
+    )  # fmt: skip
+    cloud = strategy.cloud(PROMPT, budget=Budget(generated=4))
+    assert {node.sequence.text: weight for node, weight in cloud.weights.items()}["x."] == 0.0
+    assert cloud.tree.chosen is not None
+    assert (cloud.tree.chosen.text, cloud.tree.chosen.exhausted) == ("x.", True)
+
+
 def test_no_filter_begins_after_the_one_in_which_the_budget_ended(letters: EnumerableEngine) -> None:
     strategy = gibbs(letters, n=3, iterations=3)
     first = make(letters, 3).solve(PROMPT).usage.calls

@@ -65,3 +65,10 @@ def test_the_ends_of_the_interval_and_no_draws() -> None:
     assert resample([0.25, 0.75], [0.0, 0.2499, 0.25, almost]) == [2, 2]
     assert resample([1.0, 0.0], [almost]) == [1, 0]
     assert resample([0.5, 0.5], []) == [0, 0]
+
+
+@pytest.mark.parametrize("how", ["multinomial", "systematic"])
+def test_where_nothing_weighs_anything_all_weigh_the_same(how: str) -> None:
+    """Weights underflow where values are sure and the temperature is low."""
+    assert resample([0.0], [0.7, 0.7], how) == [2]  # type: ignore[arg-type]  # one of the two
+    assert resample([0.0, 0.0], [0.2, 0.8], how) == [1, 1]  # type: ignore[arg-type]

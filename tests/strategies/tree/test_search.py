@@ -17,6 +17,7 @@ from metagen.generators.function import FunctionGenerator
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Step, Tokens
+from metagen.strategies.aggregate import Selection
 from metagen.strategies.aggregators import Best, Majority, Weighted
 from metagen.strategies.parallel import MajorityVote, Sample
 from metagen.strategies.tree.growth import Growth, Wanted
@@ -143,8 +144,24 @@ def test_a_function_that_ends_nothing_or_too_much_is_refused() -> None:
         strategy = Levels(generator, 1, HALF, until=Split(lambda t, length=length: length, f"{length}"))  # type: ignore[misc]
         with pytest.raises(InputError, match=f"a step of 2 characters ends after {length}"):
             strategy.solve(PROMPT)
-    with pytest.raises(InputError, match="block=0"):
-        Split(lambda t: None, "none", block=0)
+    for block in (0, 2.5):
+        with pytest.raises(InputError, match=f"block={block}"):
+            Split(lambda t: None, "none", block=block)  # type: ignore[arg-type]  # that is the mistake
+
+
+def test_what_a_prefix_holds_already_ends_no_step_of_a_function() -> None:
+    """A step begins where the prefix ends, whoever wrote it."""
+    generator = FunctionGenerator(
+        lambda p, s, i: Drawn("x;"[len(p.text) % 2], None, 1), count=len, max_tokens=1
+    )
+    semicolon = Split(lambda t: t.find(";") + 1 or None, "semicolon", 1)
+    strategy = Levels(generator, 1, HALF, until=semicolon, max_depth=2)
+
+    async def main() -> list[str]:
+        tree = await strategy._searched(Sequence(PROMPT, "from;elsewhere;x"), Scope.root("p"))
+        return [node.step for node in tree]
+
+    assert asyncio.run(main())[1] == "x;"
 
 
 def test_a_step_cut_by_its_length_goes_on() -> None:
@@ -266,6 +283,33 @@ def test_when_the_budget_ends_before_anything_has_finished_the_best_open_node_is
     assert strategy.solve(PROMPT, budget={"calls": 0}).text == ""
 
 
+@pytest.mark.parametrize("tokens", [24, 28])
+def test_what_a_budget_cut_in_the_middle_of_a_step_loses_to_an_open_node(tokens: int) -> None:
+    """However good it looks: here, the more there is of it the better."""
+    verifier = FunctionVerifier(lambda s: 1 - 0.9 ** (1 + len(s.text)))
+    engine = EnumerableEngine(tuple("ab;$"), lambda p, done: (0.4, 0.4, 0.15, 0.05), name="long steps")
+    with engine:
+        tree = Rebase(engine.generator(max_tokens=60), 4, verifier=verifier, until=Step(";", 8)).tree(
+            PROMPT, seed=1, budget=tokens
+        )
+    cut, best = [n for n in tree.finished() if not n.complete], max(n.value or 0.0 for n in tree.frontier())
+    assert cut and all(not n.value for n in cut) and not tree.complete()
+    assert tree.chosen is not None and tree.chosen.exhausted
+    assert tree.chosen.finish is None and tree.chosen.scores["function"].value == best
+
+
+def test_an_aggregator_whose_budget_ends_leaves_the_best_that_it_was_offered() -> None:
+    """In `tree` as in `solve`."""
+
+    class Spent(Best):
+        async def choose(self, pool: object, salt: str, scope: Scope) -> Selection:
+            raise BudgetExhausted("calls", 1.0, 1.0, 0.0, "somebody")
+
+    strategy = Levels(table(STEPS), 4, values(SCORES), aggregator=Spent(values(SCORES)))
+    for chosen in (strategy.solve(PROMPT).sequence, strategy.tree(PROMPT).chosen):
+        assert chosen is not None and (chosen.text, chosen.exhausted) == ("a=1", True)
+
+
 def test_a_budget_of_its_own_for_an_aggregator_that_spends() -> None:
     class Spends(Majority):
         @property
@@ -379,7 +423,7 @@ def test_more_draws_of_a_node_are_its_next_ones_and_known_children_are_not_score
             until=Step(";"),
             max_depth=9,
         )
-        return [[n.name for n in await growth.expand(growth.tree.root, n)] for n in (2, 1, 1)]
+        return [[n.name for n in await growth.level([(growth.tree.root, n)])] for n in (2, 1, 1)]
 
     assert asyncio.run(main()) == [["0.0", "0.1"], ["0.0"], ["0.3"]]
     assert seen == ["a;", "b;", "c;"]

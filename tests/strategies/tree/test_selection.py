@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from metagen.generators.engine import Sample
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.best_first import BestFirst
 from metagen.strategies.tree.depth_first import DepthFirst
 from metagen.strategies.tree.dvts import DVTS
+from metagen.strategies.tree.lookahead import Lookahead
+from metagen.strategies.tree.mcts import MCTS
 from metagen.strategies.tree.node import Tree
 from metagen.strategies.tree.rebase import Rebase
 from metagen.verifiers.function import FunctionVerifier
@@ -158,6 +161,31 @@ def test_depth_first_expands_no_more_nodes_than_allowed(most: int) -> None:
         PROMPT
     )
     assert sum(n.state == "expanded" for n in tree) == most
+
+
+def cut(text: str) -> Sample:
+    return Sample(text, None, len(text), finish="length")
+
+
+def test_what_was_cut_is_no_end_however_good_it_looks() -> None:
+    steps = {"": [cut("x"), "a;"], "a;": ["=1$"]}
+    verifier = values({"x": 0.99, "a;": 0.6, "a;=1": 0.7})
+    for rule in (
+        DepthFirst(table(steps), m=2, verifier=verifier),
+        BestFirst(table(steps), 1, m=2, in_flight=1, verifier=verifier),
+        MCTS(table(steps), 1, width=2, verifier=verifier),
+    ):
+        tree = rule.tree(PROMPT)
+        assert tree["0.0"].finished and tree["0.0"].value == 0.0
+        assert tree.chosen is not None and (tree.chosen.text, tree.chosen.finish) == ("a;=1", "eos")
+
+
+def test_a_continuation_that_was_cut_is_worth_nothing() -> None:
+    steps = {"": ["a;", "b;"], "a;": [cut("x"), "=1$"], "b;": ["c;", "=2$"], "b;c;": ["=3$"]}
+    given = {"a;": 0.5, "b;": 0.5, "a;x": 0.99, "a;=1": 0.1, "b;c;": 0.6, "b;=2": 0.7, "b;c;=3": 0.8}
+    tree = Lookahead(table(steps), 2, m=2, verifier=values(given)).tree(PROMPT)
+    assert tree["0.0"].asked == 1, "not kept"
+    assert tree.chosen is not None and tree.chosen.text == "b;c;=3"
 
 
 def test_with_width_one_all_rules_are_one_sample_step_by_step() -> None:
