@@ -13,12 +13,13 @@ from metagen.generators.base import Generator
 from metagen.strategies.adaptive.consistency import Beta
 from metagen.strategies.adaptive.online import OnlineConfidence
 from metagen.strategies.knockout import KnockOutTournament
-from metagen.strategies.mixture import MixtureOfAgents
+from metagen.strategies.mixture import SYNTHESIS, MixtureOfAgents
 from metagen.strategies.parallel import MBR, BestOfN
-from metagen.strategies.refine.ask import REVISE, Ask, FollowUp
+from metagen.strategies.prompts import REVISE, FollowUp, Form, Listing
 from metagen.strategies.refine.feedback import Silence
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.tree.treefinement import Treefinement
+from metagen.strategies.universal import MOST_CONSISTENT, UniversalSelfConsistency
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, TournamentVerifier
 from metagen.verifiers.recorded import RecordedVerifier
@@ -50,11 +51,32 @@ def knockout(
     return KnockOutTournament(generator, n, judge=_pairwise(judge), answer=answer)
 
 
+def universal(
+    generator: Generator,
+    n: int,
+    *,
+    judge: Generator | None = None,
+    votes: int = 1,
+    words: str | None = None,
+    chat: bool | None = None,
+    answer: AnswerRule | None = None,
+) -> UniversalSelfConsistency:
+    """Universal self-consistency; words, chat: of what the judge is asked, as in `Listing`."""
+    ask = _listing(MOST_CONSISTENT, words, chat)
+    return UniversalSelfConsistency(generator, n, judge=judge, votes=votes, ask=ask, answer=answer)
+
+
 def mixture(
-    generator: Generator, agents: Ordered[Generator], *, layers: int = 1, answer: AnswerRule | None = None
+    generator: Generator,
+    agents: Ordered[Generator],
+    *,
+    layers: int = 1,
+    words: str | None = None,
+    chat: bool | None = None,
+    answer: AnswerRule | None = None,
 ) -> MixtureOfAgents:
-    """So many layers of the same agents; the generator has the last word."""
-    return MixtureOfAgents([agents] * layers, generator, answer=answer)
+    """So many layers of the same agents; the generator has the last word. words, chat: as in `Listing`."""
+    return MixtureOfAgents([agents] * layers, generator, ask=_listing(SYNTHESIS, words, chat), answer=answer)
 
 
 def deepconf(
@@ -113,7 +135,11 @@ def treefinement(
     )  # fmt: skip
 
 
-def _ask(spec: AskSpec | None) -> Ask:
+def _listing(default: Listing, words: str | None, chat: bool | None) -> Listing:
+    return Listing(default.words if words is None else words, default.chat if chat is None else chat)
+
+
+def _ask(spec: AskSpec | None) -> Form[str, str | None]:
     if spec is None:
         return REVISE
     if spec.form is not None:
@@ -121,11 +147,11 @@ def _ask(spec: AskSpec | None) -> Ask:
     return FollowUp(spec.words or REVISE.words, spec.unsaid)
 
 
-def _function(name: str) -> Ask:
+def _function(name: str) -> Form[str, str | None]:
     """The function `package.module:function`."""
     module, _, attribute = name.partition(":")
     try:
-        found: Ask = getattr(import_module(module), attribute)
+        found: Form[str, str | None] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"ask.form = {name!r}: {error}; expected package.module:function") from error
     return found

@@ -154,19 +154,6 @@ def majority_vote(classes: Sequence[str | None], members: Sequence[str], salt: s
     return weighted_vote(classes, [1.0] * len(classes), members, salt)
 
 
-def minimum_bayes_risk(
-    utilities: Sequence[Sequence[float]], weights: Sequence[float | None], members: Sequence[str], salt: str
-) -> Selection:
-    """argmax_i Σ_j w_j u(y_i, y_j): `utilities[i][j]` is how good candidate i is if j were right.
-
-    Weighted voting is the case u(y, y') = 1[same class].
-    """
-    _same_length(utilities, members)
-    _same_length(weights, members)
-    expected = [math.fsum(u * (w or 0.0) for u, w in zip(row, weights, strict=True)) for row in utilities]
-    return highest_expected_utility(expected, weights, [None] * len(members), members, salt)
-
-
 def highest_expected_utility(
     expected: Sequence[float],
     weights: Sequence[float | None],

@@ -19,6 +19,7 @@ from metagen.strategies.aggregate import (
     best_of,
     borda_weights,
     highest_expected_utility,
+    majority_vote,
     ranked_vote,
     soft_best_of,
     weighted_vote,
@@ -98,7 +99,7 @@ class Majority(Aggregator):
         self.answer = answer
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
-        return weighted_vote([c.key for c in pool], [1.0] * len(pool), texts(pool), salt)
+        return majority_vote([c.key for c in pool], texts(pool), salt)
 
 
 class Weighted(Aggregator):

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Sequence as Ordered
+from typing import Final
 
 from metagen.errors import BudgetExhausted, InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
-from metagen.sequence import Message, Prompt, Sequence, Until, digest
+from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
+from metagen.strategies.prompts import Form, Listing, asked
 from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.generative.question import in_words
 from metagen.verifiers.naming import name_of
 
-#: From the task and the responses of a layer, what an agent of the next one is asked.
-Ask = Callable[[Prompt, Ordered[str]], Prompt]
-
-
-def synthesis(task: Prompt, responses: Ordered[str]) -> Prompt:
-    """The question in words of our own: write one answer from several."""
-    listed = "\n\n".join(f"Response {i}:\n{text}" for i, text in enumerate(responses, 1))
-    said = (
-        f"Here are a task and {len(responses)} responses to it by others. Some of what they say may be wrong.\n\n"
-        f"Task:\n{in_words(task)}\n\n{listed}\n\n"
-        "Weigh what they say, keep what is right, mend what is not, and answer the task yourself."
-    )
-    return Prompt(task.problem_id, messages=(Message("user", said),), public=task.public)
+#: Write one answer from several.
+SYNTHESIS: Final = Listing(
+    "Here are a task and {count} responses to it by others. Some of what they say may be wrong.\n\n"
+    "Task:\n{task}\n\n{responses}\n\n"
+    "Weigh what they say, keep what is right, mend what is not, and answer the task yourself."
+)
 
 
 class MixtureOfAgents(Strategy):
     """Layers of agents; all of a layer read the responses of the layer before (Wang et al. 2024).
 
     layers: the generators of each layer, the first of which answer the task itself; an agent that stands twice is asked
-    twice. aggregator: reads the last layer and writes the answer. ask: from task and responses to a prompt; a chat by
-    default. Responses are handed on in the order of their agents, but for those that were cut, and offered when they
-    are there. If the budget ends, or the responses do not fit a context, the first whole one of the layer before is
-    returned. Raises InputError for no layers, and for a layer without agents.
+    twice. aggregator: reads the last layer and writes the answer. ask: from task and responses to a prompt; by default
+    a chat where the task is one, and else a text. Responses are handed on in the order of their agents, but for those
+    that were cut, and offered when they are there. If the budget ends, or the responses do not fit a context, the first
+    whole one of the layer before is returned. Raises InputError for no layers, and for a layer without agents.
     """
 
     accepts_prefix = False
@@ -46,7 +39,7 @@ class MixtureOfAgents(Strategy):
         layers: Ordered[Ordered[Generator]],
         aggregator: Generator,
         *,
-        ask: Ask = synthesis,
+        ask: Form[Ordered[str]] = SYNTHESIS,
         answer: AnswerRule | None = None,
     ) -> None:
         if not layers or not all(layers):
@@ -71,12 +64,12 @@ class MixtureOfAgents(Strategy):
         ).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        asked = prefix
+        question = prefix
         for i, layer in enumerate(self.layers):
             below = scope.child(f"layer/{i}")
             written = await scope.gather(
                 *(
-                    self._respond(agent, asked, below.child(str(j)), own=i > 0)
+                    self._respond(agent, question, below.child(str(j)), own=i > 0)
                     for j, agent in enumerate(layer)
                 )
             )
@@ -87,8 +80,8 @@ class MixtureOfAgents(Strategy):
             scope.offers.clear()
             for one in responses:
                 scope.offer(one.rooted(prefix), key=await self._key(one.rooted(prefix)))
-            asked = Sequence.of(self.ask(prefix.prompt, [one.text for one in responses]))
-        answer = await self._respond(self.aggregator, asked, scope.child("aggregate"), own=True)
+            question = Sequence.of(asked(self.ask, prefix.prompt, [one.text for one in responses]))
+        answer = await self._respond(self.aggregator, question, scope.child("aggregate"), own=True)
         if answer is None or answer.finish not in ("eos", "stop"):
             return self._best([answer], prefix, scope)
         final = answer.rooted(prefix)
@@ -101,14 +94,14 @@ class MixtureOfAgents(Strategy):
         return scope.best_offer() or cut
 
     async def _respond(
-        self, agent: Generator, asked: Sequence, scope: Scope, *, own: bool
+        self, agent: Generator, question: Sequence, scope: Scope, *, own: bool
     ) -> Sequence | None:
         """None where the budget left nothing for this one, or what it is to read does not fit its context.
 
         own: the prompt is of our making, and not the task.
         """
         try:
-            (response,) = await agent.generate(asked, scope=scope)
+            (response,) = await agent.generate(question, scope=scope)
         except BudgetExhausted:
             return None
         except PromptError:

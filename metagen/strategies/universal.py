@@ -4,45 +4,38 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from typing import Final
 
 from metagen.errors import BudgetExhausted, InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
-from metagen.sequence import Message, Prompt, Sequence, digest
+from metagen.sequence import Sequence, digest
 from metagen.strategies.aggregate import Selection, best_of
 from metagen.strategies.aggregators import Aggregator, texts
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.parallel import Parallel
+from metagen.strategies.prompts import Form, Listing, asked
 from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.generative.question import in_words
 from metagen.verifiers.naming import name_of
 
-#: From the task and the candidates in their order, what the model is asked.
-Ask = Callable[[Prompt, Ordered[str]], Prompt]
+#: Which response is the most consistent with all of them?
+MOST_CONSISTENT: Final = Listing(
+    "Here are a task and {count} responses to it.\n\nTask:\n{task}\n\n{responses}\n\n"
+    "Compare the responses and name the one that most of the others agree with in what they conclude. "
+    'End with its name alone on a line, such as "Response 1".'
+)
 NUMBER: Final = re.compile(r"\bresponse\s*#?\s*(\d+)", re.IGNORECASE)
-
-
-def most_consistent(task: Prompt, candidates: Ordered[str]) -> Prompt:
-    """The question in words of our own: which response is the most consistent with all of them?"""
-    listed = "\n\n".join(f"Response {i}:\n{text}" for i, text in enumerate(candidates, 1))
-    said = (
-        f"Here are a task and {len(candidates)} responses to it.\n\nTask:\n{in_words(task)}\n\n{listed}\n\n"
-        "Compare the responses and name the one that most of the others agree with in what they conclude. "
-        'End with its name alone on a line, such as "Response 1".'
-    )
-    return Prompt(task.problem_id, messages=(Message("user", said),))
 
 
 class Consistent(Aggregator):
     """The candidate that a model names when it is shown all of them (Chen et al. 2023, universal self-consistency).
 
     judge: the model; of its `votes` samples the most frequent choice counts, and the last number in a sample that
-    `reads` finds is its choice. ask: from task and candidates to the judge's prompt; a chat by default. Candidates
-    are shown in an order of their digests, so that it does not depend on that of the pool. Where nothing that can be
-    read is said, the budget ends before, or the candidates do not fit the judge's context, the tie rule decides.
+    `reads` finds is its choice. ask: from task and candidates, in the order of their numbers, to the judge's prompt;
+    by default a chat where the task is one, and else a text. Candidates are shown in an
+    order of their digests, so that it does not depend on that of the pool. Where nothing that can be read is said, the
+    budget ends before, or the candidates do not fit the judge's context, the tie rule decides.
     """
 
     def __init__(
@@ -50,7 +43,7 @@ class Consistent(Aggregator):
         judge: Generator,
         *,
         votes: int = 1,
-        ask: Ask = most_consistent,
+        ask: Form[Ordered[str]] = MOST_CONSISTENT,
         reads: re.Pattern[str] = NUMBER,
         answer: AnswerRule | None = None,
     ) -> None:
@@ -74,7 +67,7 @@ class Consistent(Aggregator):
         order = sorted(range(len(pool)), key=lambda i: digest(salt, members[i]))
         if len(set(members)) == 1:
             return Selection(order[0], {})
-        prompt = self.ask(pool[0].sequence.prompt, [members[i] for i in order])
+        prompt = asked(self.ask, pool[0].sequence.prompt, [members[i] for i in order])
         try:
             said = await self.judge.generate(
                 Sequence.of(prompt), n=self.votes, scope=scope.child("consistent")
@@ -105,7 +98,7 @@ class UniversalSelfConsistency(Parallel):
         *,
         judge: Generator | None = None,
         votes: int = 1,
-        ask: Ask = most_consistent,
+        ask: Form[Ordered[str]] = MOST_CONSISTENT,
         answer: AnswerRule | None = None,
     ) -> None:
         super().__init__(generator, n, Consistent(judge or generator, votes=votes, ask=ask, answer=answer))

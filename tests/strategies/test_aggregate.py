@@ -18,7 +18,6 @@ from metagen.strategies.aggregate import (
     borda_weights,
     highest_expected_utility,
     majority_vote,
-    minimum_bayes_risk,
     ranked_vote,
     soft_best_of,
     weighted_vote,
@@ -48,7 +47,7 @@ def test_permuting_the_candidates_changes_nothing(
         lambda c, w, m: best_of(w, m, SALT),
         lambda c, w, m: weighted_vote(c, w, m, SALT),
         lambda c, w, m: majority_vote(c, m, SALT),
-        lambda c, w, m: minimum_bayes_risk([[float(a == b) for b in m] for a in m], w, m, SALT),
+        lambda c, w, m: highest_expected_utility([x or 0.0 for x in w], w, c, m, SALT),
     ):
         assert names[choose(*here).index] == there[2][choose(*there).index]
     assert weighted_vote(*here, SALT).totals == weighted_vote(*there, SALT).totals
@@ -83,9 +82,9 @@ def test_a_weighted_vote_is_minimum_bayes_risk_with_class_equality_as_utility(
     if not pool:
         return
     classes, weights, names = [c for c, _ in pool], [w for _, w in pool], members(len(pool))
-    utilities = [[float(a == b) for b in classes] for a in classes]
+    expected = [math.fsum(w or 0.0 for c, w in pool if c == own) for own in classes]
     vote = weighted_vote(classes, weights, names, SALT)
-    risk = minimum_bayes_risk(utilities, weights, names, SALT)
+    risk = highest_expected_utility(expected, weights, [None] * len(names), names, SALT)
     chosen = classes[risk.index]
     assert chosen is not None and vote.totals[chosen] == max(vote.totals.values())
 

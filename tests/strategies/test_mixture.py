@@ -10,9 +10,10 @@ from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
+from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.base import Strategy
-from metagen.strategies.mixture import MixtureOfAgents, synthesis
+from metagen.strategies.mixture import SYNTHESIS, MixtureOfAgents
 from metagen.strategies.parallel import MajorityVote
 from metagen.testing import StrategyLaws, last_word, numbers
 from metagen.verifiers.function import FunctionRule
@@ -29,8 +30,7 @@ def adder(name: str = "adder") -> FunctionGenerator:
     """Adds the numbers of the responses that it reads, and 1; a plain task is 1."""
 
     def add(prefix: Sequence, seed: int, index: int) -> str:
-        asked = "".join(m.content for m in prefix.prompt.messages)
-        read = re.findall(r"Response \d+:\n(\d+)", asked)
+        read = re.findall(r"Response \d+:\n(\d+)", prefix.prompt.text or "")
         return str(1 + sum(map(int, read)))
 
     return FunctionGenerator(add, count=len, max_tokens=8, name=name)
@@ -83,20 +83,22 @@ def test_a_whole_response_beats_one_that_was_cut() -> None:
 
 def test_responses_that_do_not_fit_a_context_are_not_lost() -> None:
     def short(prefix: Sequence, seed: int, index: int) -> str:
-        if prefix.prompt.messages:
+        if "Response 1" in (prefix.prompt.text or ""):
             raise PromptError("longer than the context")
         return "w"
 
     agent = FunctionGenerator(short, name="short")
     assert MixtureOfAgents([[agent]], agent).solve(PROMPT).text == "w"
     with pytest.raises(PromptError):
-        MixtureOfAgents([[agent]], agent).solve(Prompt("chat", messages=synthesis(PROMPT, ["a"]).messages))
+        MixtureOfAgents([[agent]], agent).solve(SYNTHESIS(PROMPT, ["a"]))
 
 
-def test_the_prompt_carries_the_public_data_and_the_task() -> None:
-    asked = synthesis(PROMPT, ["one", "two"])
-    assert asked.public == PROMPT.public and asked.problem_id == "p"
-    assert "Sum?" in asked.messages[0].content and "Response 2:\ntwo" in asked.messages[0].content
+def test_models_without_a_chat_template_are_asked_by_text() -> None:
+    with TorchEngine("tiny-0.1m", threads=1) as engine:
+        agent = engine.generator(max_tokens=24)
+        result = MixtureOfAgents([[agent, agent]], agent).solve("Q:a=3+4;a?\nS:\n")
+    assert {row.path for row in result.trace.rows} == {"0/layer/0/0", "0/layer/0/1", "0/aggregate"}
+    assert all(row.payload is not None and row.usage.generated for row in result.trace.rows)
 
 
 def test_layers_without_agents_are_refused() -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from metagen.errors import InputError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.function import FunctionGenerator
-from metagen.sequence import Message, Prompt, Sequence
+from metagen.generators.torch import TorchEngine
+from metagen.sequence import Prompt, Sequence
 from metagen.strategies.base import Strategy
-from metagen.strategies.universal import UniversalSelfConsistency, most_consistent
+from metagen.strategies.universal import MOST_CONSISTENT, UniversalSelfConsistency
 from metagen.testing import StrategyLaws, numbers
 
 PROMPT = Prompt("p", text="What is it?")
+QUESTION = Prompt("q", text="Q:a=36/8;b=a+3;c=b*4;d=c-11;d?\nS:\n")
 
 
 def writes(*texts: str) -> FunctionGenerator:
@@ -24,8 +28,7 @@ def judge(says: str = "", *, names: str | None = None) -> FunctionGenerator:
     """Says the same always, or names the response that is `names`."""
 
     def answer(prefix: Sequence, seed: int, index: int) -> str:
-        asked = prefix.prompt.messages[0].content
-        found = dict(re.findall(r"Response (\d+):\n(\w+)", asked))
+        found = dict(re.findall(r"Response (\d+):\n(\w+)", prefix.prompt.text or ""))
         return says or next(f"It is\nResponse {number}" for number, text in found.items() if text == names)
 
     return FunctionGenerator(answer, count=len, max_tokens=40, name=f"judge {says} {names}")
@@ -47,7 +50,7 @@ def test_candidates_are_shown_in_one_order_whatever_that_of_the_pool() -> None:
 
     for texts in (("a", "b", "c"), ("c", "b", "a")):
         UniversalSelfConsistency(writes(*texts), 3, judge=FunctionGenerator(look)).solve(PROMPT)
-    assert seen[0] == seen[1] and "What is it?" in seen[0].messages[0].content
+    assert seen[0] == seen[1] and "What is it?" in (seen[0].text or "")
 
 
 @pytest.mark.parametrize("says", ["no idea", "Response 9", "Response 0", "response"])
@@ -66,7 +69,7 @@ def test_the_last_name_counts_and_the_most_frequent_of_several_votes() -> None:
 
     def shown(task: Prompt, candidates: list[str]) -> Prompt:
         asked.append(list(candidates))
-        return most_consistent(task, candidates)
+        return MOST_CONSISTENT(task, candidates)
 
     for n, place in ((1, 0), (4, 1)):
         strategy = UniversalSelfConsistency(writes("a", "b", "c"), 3, judge=votes, votes=n, ask=shown)
@@ -86,10 +89,27 @@ def test_a_part_of_the_budget_is_kept_for_the_judge() -> None:
         assert result.usage.calls <= calls and result.exhausted == (calls < 5 or calls // 2 < 4)
 
 
-def test_the_prompt_shows_the_messages_of_a_chat() -> None:
-    chat = Prompt("c", messages=(Message("system", "be brief"), Message("user", "2 + 2?")))
-    text = most_consistent(chat, ["4", "5"]).messages[0].content
-    assert "2 + 2?" in text and "be brief" not in text and "Response 2:\n5" in text
+def test_a_form_that_gives_no_prompt_is_told() -> None:
+    wrong: Any = lambda task, candidates: "Which?"  # noqa: E731
+    strategy = UniversalSelfConsistency(writes("a", "b"), 2, judge=judge("Response 1"), ask=wrong)
+    with pytest.raises(InputError, match="returned 'Which\\?' for problem 'p'; expected a Prompt"):
+        strategy.solve(PROMPT)
+
+
+def test_a_model_without_a_chat_template_is_asked_by_text() -> None:
+    """The embedded model reads English as little as any base model, but it is asked, and it replies."""
+    with TorchEngine("tiny-0.1m", threads=1) as engine:
+        strategy = UniversalSelfConsistency(
+            engine.generator(max_tokens=80), 3, judge=engine.generator(max_tokens=4)
+        )
+        result = strategy.solve(QUESTION)
+        assert result.text in [c.sequence.text for c in result.candidates]
+        (asked,) = [row for row in result.trace.rows if row.path == "0/consistent"]
+        assert asked.payload is not None and asked.usage.generated
+        with pytest.raises(UnsupportedError, match="no chat template"):
+            UniversalSelfConsistency(
+                engine.generator(max_tokens=24), 3, ask=replace(MOST_CONSISTENT, chat=True)
+            ).solve(QUESTION)
 
 
 def test_bad_arguments_are_refused() -> None:

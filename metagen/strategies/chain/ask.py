@@ -5,36 +5,27 @@ from __future__ import annotations
 from metagen.errors import PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
-from metagen.sequence import Message, Prompt, Sequence, digest
+from metagen.sequence import Sequence, digest
 from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
+from metagen.strategies.prompts import posed
 from metagen.strategies.template import Template
 from metagen.verifiers.generative.question import in_words
-
-
-def posed(prefix: Sequence, *said: str, step: str, chat: bool = False) -> Sequence:
-    """The beginning of an answer to what was `said` about the problem of `prefix`: its id and public data go along.
-
-    said: by turns, the asker first. chat: as messages of user and assistant; else as one text, a line after the other.
-    step: who asks, for the PromptError that is raised where nothing is said.
-    """
-    given, public = prefix.prompt, prefix.prompt.public
-    if not any(said):
-        raise PromptError(
-            f"the step {step!r} asks nothing about problem {given.problem_id!r} ({in_words(given)!r:.60}): its "
-            "template, filled, is empty; give it words of its own"
-        )
-    if chat:
-        turns = tuple(Message("assistant" if i % 2 else "user", text) for i, text in enumerate(said))
-        return Sequence(Prompt(given.problem_id, messages=turns, public=public))
-    return Sequence(Prompt(given.problem_id, text="\n".join(said), public=public))
 
 
 async def reply_to(
     prefix: Sequence, *said: str, generator: Generator, scope: Scope, chat: bool = False, start: int = 0
 ) -> Sequence:
-    """What a generator replies, under `scope`, to what was said about the problem of `prefix` (`posed`)."""
-    asked = posed(prefix, *said, step=scope.path, chat=chat)
-    (reply,) = await generator.generate(asked, start=start, scope=scope)
+    """What a generator replies, under `scope`, to what was said about the problem of `prefix` (`posed`).
+
+    Raises PromptError where nothing is said.
+    """
+    task = prefix.prompt
+    if not any(said):
+        raise PromptError(
+            f"the step {scope.path!r} asks nothing about problem {task.problem_id!r} ({in_words(task)!r:.60}): its "
+            "template, filled, is empty; give it words of its own"
+        )
+    (reply,) = await generator.generate(Sequence(posed(task, *said, chat=chat)), start=start, scope=scope)
     return reply
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator, is_count
@@ -18,6 +18,7 @@ from metagen.strategies.candidates import concluded
 from metagen.strategies.chain.ask import reply_to
 from metagen.strategies.chain.typed import json_of
 from metagen.strategies.chain.use import shown
+from metagen.strategies.held import held
 from metagen.strategies.template import Template
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool, faults
 from metagen.verifiers.base import AnswerRule
@@ -29,32 +30,37 @@ ASK: Final = """\
 There are these tools, each with a JSON schema of its arguments:
 {tools}
 
-In each turn write one JSON object and nothing else: {"tool": name, "arguments": {…}} to call a tool, or
+In each turn write one JSON object and nothing else: {"tool": name, "arguments": {...}} to call a tool, or
 {"answer": text} when you know the answer.
 """
 TURN: Final = "Result: {result}\n"
 
 
-class Call(BaseModel):
-    """A turn that calls a tool."""
+class Turn(BaseModel):
+    """What the model writes in a turn, and nothing beside."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Call(Turn):
+    """A turn that calls a tool."""
+
     tool: str
     arguments: dict[str, Any] = {}
 
 
-class Conclusion(BaseModel):
+class Conclusion(Turn):
     """A turn that answers."""
 
-    model_config = ConfigDict(extra="forbid")
     answer: str
 
 
 class ToolUse(Strategy):
     """Lets a generator call tools by JSON, for at most `most` turns; its answer is the result.
 
-    A turn that is no JSON, names no tool, or has arguments that do not fit the tool, is answered with what was wrong.
-    If no turn answers before `most`, the budget or the model's context ends, the last one is returned as it was
+    A generator that supports grammars is held to answers, and to calls of these tools with arguments that fit. Of
+    others, a turn that is no JSON, names no tool, or has arguments that do not fit the tool, is answered with what was
+    wrong. If no turn answers before `most`, the budget or the model's context ends, the last one is returned as it was
     written, unfinished: a call has no vote.
 
     ask: has the places {prompt} and {tools}. turn: has {result}; it follows what the model has written, as a text, or
@@ -73,7 +79,7 @@ class ToolUse(Strategy):
         answer: AnswerRule | None = None,
     ) -> None:
         made = [as_tool(tool) for tool in tools]
-        self.generator, self.answer, self.most, self.chat = generator, answer, most, chat
+        self.answer, self.most, self.chat = answer, most, chat
         self.tools = {tool.name: tool for tool in made}
         if not made or len(self.tools) < len(made) or not is_count(most, 1):
             raise InputError(
@@ -81,7 +87,7 @@ class ToolUse(Strategy):
                 "expected tools of different names, and at least one turn"
             )
         self.ask = Template(ask).expecting("prompt", "tools", name="ask")
-        self._described = described(made)
+        self.generator, self._described = held(generator, turns_of(made)), described(made)
         self.turn = Template(turn).expecting("result", name="turn")
 
     @property
@@ -132,6 +138,15 @@ class ToolUse(Strategy):
         if isinstance(move, Call) and move.tool not in self.tools:
             raise ToolError(f"no tool is called {move.tool!r}; there are {', '.join(self.tools)}")
         return move
+
+
+def turns_of(tools: Iterable[Tool]) -> dict[str, Any]:
+    """The JSON schema of a turn: an answer, or a call of one of the tools with arguments that fit."""
+    turns: Any = Conclusion
+    for tool in tools:
+        fields: dict[str, Any] = {"tool": Literal[tool.name], "arguments": tool.arguments}
+        turns = turns | create_model(f"call_{tool.name}", __base__=Turn, **fields)
+    return TypeAdapter(turns).json_schema()
 
 
 def described(tools: Iterable[Tool]) -> str:

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ValidationError
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator, is_count
-from metagen.generators.grammar import Grammar
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Result, Strategy
 from metagen.strategies.chain.ask import reply_to
 from metagen.strategies.chain.step import PROMPT
+from metagen.strategies.held import held
 from metagen.strategies.template import Template
 from metagen.strategies.tools import faults
 from metagen.verifiers.generative.question import in_words
@@ -57,8 +57,7 @@ class Typed(Strategy, Generic[M]):
     ) -> None:
         if not is_count(tries, 1):
             raise InputError(f"tries={tries!r}: expected how often to ask, at least 1")
-        held = "grammar" in getattr(generator, "supports", ())
-        self.generator = generator.replace(grammar=Grammar.json(model)) if held else generator
+        self.generator = held(generator, model.model_json_schema())
         self.model, self.tries, self.chat = model, tries, chat
         self.schema = json.dumps(model.model_json_schema(), ensure_ascii=False)
         self.ask = Template(ask).expecting(optional=(PROMPT, "schema"), name="ask")

@@ -9,7 +9,7 @@ from metagen.errors import PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
-from metagen.strategies.refine.ask import Ask, FollowUp, asked
+from metagen.strategies.prompts import FollowUp, Form, asked
 from metagen.strategies.refine.feedback import Feedback, Remark, words
 from metagen.verifiers.naming import name_of
 
@@ -41,7 +41,9 @@ class Critique(Feedback):
     What does not fit the critic's context gets no words.
     """
 
-    def __init__(self, generator: Generator, *, ask: Ask = CRITIQUE, stop: str | None = STOP) -> None:
+    def __init__(
+        self, generator: Generator, *, ask: Form[str, str | None] = CRITIQUE, stop: str | None = STOP
+    ) -> None:
         self.generator, self.ask, self.stop = generator, ask, stop
 
     @property

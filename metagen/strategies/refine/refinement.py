@@ -11,7 +11,7 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Until, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged, offered
-from metagen.strategies.refine.ask import REVISE, Ask, asked, begun
+from metagen.strategies.prompts import REVISE, Form, asked, begun
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.refine.trajectory import Ending, Made, Round, Trajectory
 from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
@@ -45,7 +45,7 @@ class Refinement(Strategy):
         feedback: Feedback | Verifier | None = None,
         rounds: int = 3,
         accept: float = 1.0,
-        ask: Ask = REVISE,
+        ask: Form[str, str | None] = REVISE,
         memory: int = 0,
         answer: AnswerRule | None = None,
     ) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from metagen.errors import InputError
 from metagen.generators.base import Generator, is_count
-from metagen.strategies.refine.ask import Ask, FollowUp
+from metagen.strategies.prompts import FollowUp, Form
 from metagen.strategies.refine.critique import REFLECT, Critique
 from metagen.strategies.refine.refinement import Refinement
 from metagen.verifiers.base import AnswerRule, Verifier
@@ -31,8 +31,8 @@ class Reflexion(Refinement):
         reflector: Generator | None = None,
         rounds: int = 3,
         accept: float = 1.0,
-        reflect: Ask = REFLECT,
-        ask: Ask = RETRY,
+        reflect: Form[str, str | None] = REFLECT,
+        ask: Form[str, str | None] = RETRY,
         memory: int = 3,
         answer: AnswerRule | None = None,
     ) -> None:

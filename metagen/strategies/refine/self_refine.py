@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metagen.generators.base import Generator
-from metagen.strategies.refine.ask import REVISE, Ask
+from metagen.strategies.prompts import REVISE, Form
 from metagen.strategies.refine.critique import CRITIQUE, STOP, Critique
 from metagen.strategies.refine.refinement import Refinement
 from metagen.verifiers.base import AnswerRule, Verifier
@@ -24,8 +24,8 @@ class SelfRefine(Refinement):
         verifier: Verifier | None = None,
         rounds: int = 3,
         accept: float = 1.0,
-        critique: Ask = CRITIQUE,
-        ask: Ask = REVISE,
+        critique: Form[str, str | None] = CRITIQUE,
+        ask: Form[str, str | None] = REVISE,
         stop: str | None = STOP,
         memory: int | None = None,
         answer: AnswerRule | None = None,

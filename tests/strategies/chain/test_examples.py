@@ -14,7 +14,7 @@ from metagen.generators.enumerable import EnumerableEngine
 from metagen.strategies.base import Strategy
 from metagen.verifiers.code.isolation import IsolationError
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 TEMPLATES = sorted(path for path in (EXAMPLES / "templates").glob("*.py") if path.stem != "model")
 
 

@@ -17,7 +17,7 @@ from metagen.generators.function import FunctionGenerator
 from metagen.journal import SQLiteJournal
 from metagen.sequence import Message, Prompt, Score, Sequence
 from metagen.strategies.candidates import Candidate
-from metagen.strategies.refine.ask import FollowUp
+from metagen.strategies.prompts import FollowUp
 from metagen.strategies.refine.collect import Collected, acollect, collect
 from metagen.strategies.refine.feedback import Remark
 from metagen.strategies.refine.pair_file import PairFile

@@ -1,58 +1,38 @@
-"""Chains: what they compute, what they refuse, and that they resume, end and nest as strategies do."""
+"""Chains: what they compute and refuse, and steps that cannot be done."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metagen.budget import Budget
-from metagen.errors import InputError, MetagenError, PromptError, UnsupportedError
+from metagen.errors import InputError, PromptError, UnsupportedError
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.replay import ReplayGenerator
-from metagen.generators.torch import TorchEngine
-from metagen.journal import MemoryJournal
-from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, Step
 from metagen.strategies.base import Strategy
 from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
-from metagen.strategies.chain.function import FunctionStrategy, strategy
 from metagen.strategies.chain.go_on import Continue
 from metagen.strategies.chain.step import ChainStep
 from metagen.strategies.chain.use import Use
 from metagen.strategies.chain.verify import Verify
-from metagen.strategies.parallel import BestOfN, MajorityVote, Sample
+from metagen.strategies.parallel import MajorityVote
 from metagen.strategies.template import Template, escaped
 from metagen.strategies.tools import Tool
-from metagen.tasks.embedded import ArithmeticTask
-from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers, run
+from metagen.testing import StrategyLaws, first_word, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.oracle import OracleVerifier
+from tests.strategies.chain.toys import ECHO, PROMPT, says
 
 T = TypeVar("T")
-PROMPT = Prompt("p", text="What is it?", public={"hint": 1})
-
-
-def says(write: Callable[[str], str | Drawn], name: str = "says") -> FunctionGenerator:
-    """A generator that writes by what it reads: prompt and completion so far, as one text."""
-
-    def function(prefix: Sequence, seed: int, index: int) -> str | Drawn:
-        words = prefix.prompt.text or "".join(f"<{m.role}>{m.content}" for m in prefix.prompt.messages)
-        return write(words + prefix.text)
-
-    return FunctionGenerator(function, name=name, count=len, max_tokens=2000)
-
-
-ECHO = says(lambda text: f"[{text}]", "echo")
 
 
 # ------------------------------------------------------------------------------------------------ what they compute
@@ -319,243 +299,7 @@ def test_a_step_that_has_nothing_to_ask_from_the_start_is_an_error_that_names_it
         Chain({"a": Ask(narrow(5), "{prompt}")}).solve(PROMPT)
 
 
-# ------------------------------------------------------------------------- budgets, faults, resume, cancellation
-
-
-def thinking() -> Chain:
-    """Two tokens of thought, three of an answer: five in all, and two calls."""
-
-    def write(prefix: Sequence, seed: int, index: int) -> str:
-        return "ab" if not prefix.text else "xyz"
-
-    generator = FunctionGenerator(write, count=len, max_tokens=3)
-    thinker = FunctionGenerator(write, count=len, max_tokens=2, name="thinker")
-    return Chain({"thought": Continue(thinker), "answer": Continue(generator, ":", after="thought")})
-
-
-@pytest.mark.parametrize(("tokens", "text"), [(0, ""), (1, ""), (2, "ab"), (4, "ab"), (5, "ab:xyz")])
-def test_when_tokens_run_out_there_is_what_the_answer_would_have_gone_on_from(tokens: int, text: str) -> None:
-    result = thinking().solve("q", budget=tokens)
-    assert (result.text, result.exhausted) == (text, tokens < 5)
-    assert result.usage.generated == min(tokens, 5) - (tokens in (1, 4)) - (tokens == 4)
-
-
-@pytest.mark.parametrize("calls", range(3))
-def test_when_calls_run_out_too(calls: int) -> None:
-    result = thinking().solve("q", budget={"calls": calls})
-    assert (result.text, result.exhausted, result.usage.calls) == (
-        ["", "ab", "ab:xyz"][calls],
-        calls < 2,
-        calls,
-    )
-
-
-def test_an_output_that_cannot_be_scored_any_more_is_returned_all_the_same() -> None:
-    chain = Chain({"a": Ask(ECHO, "x"), "v": Verify(first_word, of="a")}, output="a")
-    result = chain.solve("q", budget={"calls": 1})
-    assert result.text == "[x]" and result.exhausted and not result.sequence.scores
-
-
-def test_a_finished_output_that_cannot_be_scored_any_more_stands_before_what_it_went_on_from() -> None:
-    thought, answer = thinking().steps.values()
-    checked = {"thought": thought, "answer": answer, "v": Verify(first_word, of="answer")}
-    result = Chain(checked, output="answer").solve("q", budget={"calls": 2})
-    assert result.text == "ab:xyz" and result.exhausted and not result.sequence.scores
-    assert [offer.sequence.text for offer in result.candidates] == ["ab:xyz"]
-
-
-def test_a_budget_that_ends_in_one_branch_lets_the_other_finish_and_nothing_hangs() -> None:
-    chain = Chain({
-        "a": Ask(says(lambda t: "aa", "a"), "x"), "b": Ask(says(lambda t: "bb", "b"), "x"),
-        "c": Ask(ECHO, "{a}"), "d": Ask(ECHO, "{b}"), "answer": Ask(ECHO, "{c}{d}"),
-    })  # fmt: skip
-    for calls in range(5):
-        result = chain.solve("q", budget={"calls": calls})
-        assert result.exhausted and result.usage.calls == calls and result.text == ""
-    assert chain.solve("q", budget={"calls": 5}).text == "[[aa][bb]]"
-
-
-@pytest.mark.parametrize("calls", range(6))
-def test_under_a_limit_the_result_is_the_same_whichever_branch_is_faster(calls: int) -> None:
-    def solved(slow: str) -> tuple[str, bool, int]:
-        async def write(prefix: Sequence, seed: int, index: int) -> str:
-            await asyncio.sleep(0.03 if slow in (prefix.prompt.text or "") + prefix.text else 0)
-            return f"<{(prefix.prompt.text or '')[-3:]}>"
-
-        model = FunctionGenerator(write)
-        result = Chain({
-            "begin": Continue(model), "more": Continue(model, "m", after="begin"),
-            "note": Ask(model, "n{begin}"), "other": Ask(model, "n{note}"),
-            "answer": Continue(model, "{other}", after="more"),
-        }).solve("q", budget={"calls": calls})  # fmt: skip
-        return result.text, result.exhausted, result.usage.calls
-
-    first, second = solved("m"), solved("n")
-    assert first == second == (first[0], calls < 5, calls)
-    assert (first[0] == "<q>") == (0 < calls < 5), "what was begun before the branches part"
-
-
-def test_a_verifier_that_fails_ends_the_chain_with_its_error_and_a_resumed_run_pays_for_the_rest_only() -> (
-    None
-):
-    broken = True
-
-    def look(sequence: Sequence) -> float:
-        if broken:
-            raise ZeroDivisionError("the verifier broke")
-        return 0.5
-
-    chain = Chain(
-        {"a": Ask(ECHO, "x"), "v": Verify(FunctionVerifier(look), of="a"), "b": Ask(ECHO, "{a}{v}")},
-        output="b",
-    )
-    journal = CountingJournal()
-    with pytest.raises(ZeroDivisionError):
-        chain.solve("q", journal=journal)
-    assert journal.recorded == 1
-    broken = False
-    result = chain.solve("q", journal=journal)
-    assert result.text == "[[x]0.5]" and journal.recorded == 3
-    again = chain.solve("q", journal=journal)
-    assert (again.text, again.usage) == (result.text, result.usage) and journal.recorded == 3
-
-
-def test_a_journal_that_ends_in_the_middle_is_gone_on_from() -> None:
-    chain = Chain({"a": Ask(numbers(), "{prompt}"), "b": Ask(ECHO, "{a}"), "c": Ask(ECHO, "{b}{a}")})
-    journal = MemoryJournal()
-    whole = chain.solve("q", journal=journal)
-    rows = list(whole.trace.rows)
-    for kept in range(len(rows) + 1):
-        cut = CountingJournal()
-        asyncio.run(cut.record(rows[:kept]))
-        again = chain.solve("q", journal=cut)
-        assert again.text == whole.text and cut.recorded == len(rows)
-
-
-def test_cancellation_stops_all_steps() -> None:
-    stopped: list[str] = []
-
-    def slow(name: str) -> FunctionGenerator:
-        async def write(prefix: Sequence, seed: int, index: int) -> str:
-            try:
-                await asyncio.sleep(60)
-            finally:
-                stopped.append(name)
-            return name
-
-        return FunctionGenerator(write, name=name)
-
-    chain = Chain({"a": Ask(slow("a"), "x"), "b": Ask(slow("b"), "x"), "c": Ask(ECHO, "{a}{b}")})
-
-    async def main() -> None:
-        task = asyncio.create_task(chain.asolve("q"))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert sorted(stopped) == ["a", "b"]
-
-
-def test_an_error_in_one_step_cancels_the_others() -> None:
-    stopped: list[str] = []
-
-    async def hang(prefix: Sequence, seed: int, index: int) -> str:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            stopped.append("a")
-        return ""
-
-    async def fail(prefix: Sequence, seed: int, index: int) -> str:
-        await asyncio.sleep(0.02)
-        raise ZeroDivisionError
-
-    steps = {"a": Ask(FunctionGenerator(hang), "x"), "b": Ask(FunctionGenerator(fail, name="f"), "x"),
-             "c": Ask(ECHO, "{a}{b}"), "d": Ask(ECHO, "{a}{c}")}  # fmt: skip
-    with pytest.raises(ZeroDivisionError):
-        Chain(steps).solve("q")
-    assert stopped == ["a"]
-
-
-# ------------------------------------------------------------------------------------------------ plain functions
-
-
-def test_a_function_is_a_strategy() -> None:
-    generator = numbers()
-
-    async def twice(prefix: Sequence, scope: Scope) -> Sequence:
-        (first,) = await generator.generate(prefix, scope=scope.child("first"))
-        (second,) = await generator.generate(prefix, scope=scope.child("second"))
-        return max(first, second, key=lambda s: s.text)
-
-    made = FunctionStrategy(twice, answer=last_word)
-    result = made.solve(PROMPT)
-    assert {row.path for row in result.trace.rows} == {"0/first", "0/second"}
-    assert result.text == max(row.payload["text"] for row in result.trace.rows if row.payload)
-    assert result.answer is not None and result.answer.key == result.text.split()[-1]
-
-
-def test_what_a_function_returns_is_rooted_or_is_the_answer_itself() -> None:
-    @strategy()
-    async def constant(prefix: Sequence, scope: Scope) -> str:
-        return "42"
-
-    @strategy(name="elsewhere", uses=[ECHO])
-    async def other(prefix: Sequence, scope: Scope) -> Sequence:
-        (got,) = await ECHO.generate(Sequence.of("another prompt"), scope=scope.child("ask"))
-        return got
-
-    prefix = Sequence(PROMPT).extend("so: ")
-    texts, _ = run(lambda s: _both(constant, other, prefix, s))
-    assert texts == ["so: 42", "so: [another prompt]"]
-
-
-async def _both(a: Strategy, b: Strategy, prefix: Sequence, scope: Scope) -> list[str]:
-    results = [(await s.generate(prefix, scope=scope.child(str(i))))[0] for i, s in enumerate((a, b))]
-    assert all(r.extends(prefix) and r.finish == "eos" for r in results)
-    return [r.text for r in results]
-
-
-def test_the_parts_of_a_function_are_known() -> None:
-    async def grade(sequence: Sequence) -> float:
-        return 1.0
-
-    def made(generator: object, verifier: object) -> FunctionStrategy:
-        async def program(prefix: Sequence, scope: Scope) -> Sequence:
-            (got,) = await generator.generate(prefix, scope=scope.child("x"))  # type: ignore[attr-defined]
-            await verifier.score([got], scope=scope.child("y"))  # type: ignore[attr-defined]
-            return got  # type: ignore[no-any-return]
-
-        return FunctionStrategy(program)
-
-    plain, seeing = made(ECHO, first_word), made(ECHO, OracleVerifier(grade))
-    assert not plain.oracle and seeing.oracle
-    assert len({plain.fingerprint, seeing.fingerprint, made(numbers(), first_word).fingerprint}) == 3
-    assert plain.fingerprint == made(ECHO, first_word).fingerprint
-
-    async def inside(prefix: Sequence, scope: Scope) -> str:
-        works = [ECHO.generate(prefix, scope=scope.child(str(i))) for i in range(2)]
-        return str(len(await scope.gather(*works)))
-
-    assert FunctionStrategy(inside).uses == (ECHO,), "also what a comprehension names"
-
-    @strategy()
-    async def itself(prefix: Sequence, scope: Scope) -> str:
-        return itself.name
-
-    assert itself.solve("q").text == "itself"
-
-    async def nothing(prefix: Sequence, scope: Scope) -> str:
-        return ""
-
-    assert FunctionStrategy(nothing, uses=[OracleVerifier(grade)]).oracle
-    with pytest.raises(InputError, match="no async function"):
-        FunctionStrategy(lambda prefix, scope: "x")  # type: ignore[arg-type, return-value]
-
-
-# ------------------------------------------------------------------------------------------------ the laws, a model
+# -------------------------------------------------------------------------------------------------------- the laws
 
 
 class TestChainOfTwo(StrategyLaws):
@@ -582,76 +326,6 @@ class TestChainWithAll(StrategyLaws):
         }, output="b")  # fmt: skip
 
 
-class TestFunctionStrategy(StrategyLaws):
-    def make(self) -> Strategy:
-        generator = numbers()
-
-        async def program(prefix: Sequence, scope: Scope) -> Sequence:
-            (got,) = await generator.generate(prefix, scope=scope.child("one"))
-            (other,) = await generator.generate(prefix, scope=scope.child("two"))
-            return max(got, other, key=lambda s: s.text)
-
-        return FunctionStrategy(program)
-
-
 def test_the_graph_is_a_networkx_digraph() -> None:
     graph = TestChainWithAll().make().graph  # type: ignore[attr-defined]
     assert next(iter(nx.topological_sort(graph))) == "a" and set(graph.predecessors("b")) == {"loud", "view"}
-
-
-@pytest.fixture(scope="module")
-def small() -> Iterator[TorchEngine]:
-    with TorchEngine("tiny-0.5m", threads=1) as engine:
-        yield engine
-
-
-def test_thought_then_answer_on_the_embedded_model(small: TorchEngine) -> None:
-    """Greedy decoding that is cut before the answer, and gone on with, is greedy decoding in one go."""
-    task = ArithmeticTask("validation", levels=(1, 2), per_level=4)
-    greedy = small.generator(temperature=0.0, max_tokens=120)
-    thinking = chain_of_thought(greedy, cue="A:", answer=task.answer)
-    at_once = direct(greedy, cue="A:", answer=task.answer)
-
-    async def both(scope: Scope) -> list[int]:
-        problems = list(task.problems())
-        right = []
-        for chain in (thinking, at_once):
-            work: list[Coroutine[Any, Any, Any]] = [chain.asolve(problem.prompt) for problem in problems]
-            results = await asyncio.gather(*work)
-            grades = [(await task.grade(p, [r.sequence]))[0] for p, r in zip(problems, results, strict=True)]
-            right.append(int(sum(grades)))
-            if chain is thinking:
-                whole = await asyncio.gather(*(Sample(greedy).asolve(p.prompt) for p in problems))
-                assert [r.text for r in results] == [w.text for w in whole]
-                assert all(r.sequence.finish == "eos" for r in results)
-        return right
-
-    (stepwise, straight), _ = run(both)
-    cut = chain_of_thought(greedy, cue="A:", thought=8).solve(next(task.problems()).prompt)
-    assert cut.text.index("A:") == 8 and cut.sequence.finish == "eos", (
-        "a thought that is cut is answered all the same"
-    )
-    assert stepwise >= 5 > straight
-
-
-def test_a_stop_that_cuts_a_token_loses_nothing() -> None:
-    """Tokens of this model span characters, and the cue begins inside of some: the text is read anew behind it."""
-    problems = [p.prompt for p in ArithmeticTask("validation", levels=(1, 3), per_level=3).problems()]
-    with TorchEngine("tiny-bpe", threads=1) as engine:
-        greedy = engine.generator(temperature=0.0, max_tokens=120)
-        chain = chain_of_thought(greedy, cue="A:")
-        for prompt in problems:
-            assert chain.solve(prompt).text == Sample(greedy).solve(prompt).text
-
-
-def test_best_of_chains_on_the_embedded_model(small: TorchEngine) -> None:
-    task = ArithmeticTask("validation", levels=(1,), per_level=1)
-    (problem,) = task.problems()
-    chain = chain_of_thought(small.generator(max_tokens=120), cue="A:", answer=task.answer)
-    verifier = FunctionVerifier(lambda s: min(1.0, len(s.text) / 100))
-    result = BestOfN(chain, 3, verifier=verifier, answer=task.answer).solve(
-        problem.prompt, budget=Budget(calls=7)
-    )
-    assert result.usage.calls <= 7 and result.text
-    with pytest.raises(MetagenError):
-        chain_of_thought(numbers(), cue="A:")

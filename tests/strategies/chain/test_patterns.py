@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from metagen.errors import InputError, PromptError
 from metagen.generators.engine import SamplingParams
 from metagen.generators.function import FunctionGenerator
+from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.strategies.base import Strategy
 from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
@@ -368,6 +369,19 @@ def test_json_is_found_in_what_models_write() -> None:
     for text in ("", "{", "{x}", "[" * 100_000, '{"a":' * 50_000):
         with pytest.raises(ValueError, match="no JSON"):
             json_of(text)
+
+
+class Total(BaseModel):
+    left: int = Field(ge=0, le=99)
+    sign: Literal["+", "-"]
+
+
+def test_an_engine_that_knows_grammars_writes_what_fits() -> None:
+    with TorchEngine("tiny-0.5m", threads=1) as engine:
+        typed = Typed(engine.generator(max_tokens=160), Total, tries=1, ask="{prompt}")
+        results = [typed.solve("Q:a=1+2;a?\nS:\n", seed=seed) for seed in range(3)]
+    whole = [result for result in results if result.sequence.finish == "eos"]
+    assert whole and all(result.sequence.scores["typed"].value == 1.0 for result in whole)
 
 
 def test_wrong_typed_parts_are_refused() -> None:

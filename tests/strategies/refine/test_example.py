@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "refinement.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "refinement.py"
 
 
 def test_the_toy_follows_theory_and_draws_its_curve(
