@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from metagen.cost import Usage
 from metagen.errors import MetagenError
 from metagen.experiments import costs
-from metagen.journal import Journal, Limit, Row
+from metagen.journal import Journal, Row
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.tasks.base import Problem
@@ -41,7 +41,7 @@ class Recorded:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.inflight: dict[bytes, asyncio.Future[None]] = Closed()
-        self.version, self.limits = journal.version, set[Limit]()
+        self.version, self.limits = journal.version, journal.limits
 
     def find(self, keys: Ordered[bytes]) -> dict[bytes, Row]:
         return self._journal.find(keys)

@@ -13,15 +13,21 @@ from typing import Any, Self
 from metagen.budget import DIMENSIONS, Budget
 from metagen.errors import DataError, UnsupportedError
 from metagen.experiments import registry
+from metagen.experiments.allocate import Difficulty
 from metagen.experiments.asked import Asked
+from metagen.experiments.held_out import learned
 from metagen.experiments.registry import Section
+from metagen.experiments.shares import Shares
 from metagen.experiments.specs import (
+    ByDifficultySpec,
     Experiment,
+    OptionSpec,
     OrmSpec,
     PartSpec,
     PrmSpec,
 )
 from metagen.experiments.survey import survey
+from metagen.experiments.work import POOLABLE
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
 from metagen.generators.primitive import Primitive
@@ -74,7 +80,8 @@ class Setup:
     """An experiment ready to run, while its engines are open.
 
     engines, generators, verifiers: those that a configuration uses, by name. problems: how many the task holds.
-    asked: those that are being worked on, which verifiers that know the reference look up.
+    asked: those that are being worked on, which verifiers that know the reference look up. difficulties: by the name of
+    a configuration whose shares of the total go by them, what was learned on held-out problems.
     """
 
     experiment: Experiment
@@ -85,6 +92,7 @@ class Setup:
     configurations: tuple[Configuration, ...]
     problems: int
     asked: Asked
+    difficulties: Mapping[str, Difficulty]
 
     def strategy(self, configuration: Configuration) -> Strategy:
         """A configuration's strategy, with its generator, n, other parts and the task's answer rule filled in."""
@@ -101,6 +109,8 @@ class Setup:
         }  # fmt: skip
         if n is not None:
             parts["n"] = n
+        if isinstance(spec, ByDifficultySpec):
+            parts["options"] = [self._option(one, generator) for one in spec.then]
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
         for field, section in spec.uses.items():
             named = getattr(spec, field)
@@ -110,6 +120,14 @@ class Setup:
         options = {name: value for name, value in spec.options().items() if name != "n"}
         strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
         return strategy
+
+    def _option(self, option: int | OptionSpec, generator: Generator) -> int | Generator:
+        if isinstance(option, int):
+            return option
+        below = generator if option.generator is None else self.generators[option.generator]
+        if option.strategy is None:
+            return below
+        return self._strategy(option.strategy, below, self._own_n(option.strategy))
 
     def _own_n(self, name: str) -> int | None:
         return getattr(self.experiment.strategies[name], "n", None)
@@ -159,19 +177,23 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
 
     The data are read and checked first, then the engines open, one after the other; on the way out, and
     after an error, all that are open are closed. Raises InputError for data, models and combinations
-    that do not fit, and for a budget that a generator cannot keep.
+    that do not fit, for a budget that a generator cannot keep, and for held-out problems that are not.
     """
     cells = configurations(experiment)
     task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
     found, asked = survey(task), Asked(task)
+    difficulties = learned(experiment, cells, task)
     with ExitStack() as stack:
         needed = Needed.of(experiment, cells)
         engines = _engines(experiment, needed, stack)
         generators = {name: _generator(experiment, name, engines) for name in needed.generators}
-        _enough(generators, cells, task)
-        _bounded(generators, experiment.budget, found.first)
+        limits = Shares(experiment, found.problems).largest
+        _enough(generators, cells, task, alone=limits is not None)
+        _bounded(generators, limits, found.first)
         verifiers = _verifiers(experiment, needed, engines, generators, task, _grade(task, asked))
-        setup = Setup(experiment, task, engines, generators, verifiers, cells, found.problems, asked)
+        setup = Setup(
+            experiment, task, engines, generators, verifiers, cells, found.problems, asked, difficulties
+        )
         for cell in cells:
             setup.strategy(cell)
         yield setup
@@ -248,16 +270,29 @@ def _sandbox() -> Any:
     return Sandbox()
 
 
-def _enough(generators: Mapping[str, Generator], cells: tuple[Configuration, ...], task: Task) -> None:
-    """Recorded pools hold as many samples of every problem as some configuration asks for."""
+def _enough(
+    generators: Mapping[str, Generator], cells: tuple[Configuration, ...], task: Task, *, alone: bool
+) -> None:
+    """Recorded pools hold as many samples as configurations ask for.
+
+    What only samples and aggregates needs them of some problem, since it is measured at n over the problems that have
+    n; what runs by itself needs them of every problem. alone: everything does.
+    """
     for name, generator in generators.items():
         if not isinstance(generator, ReplayGenerator):
             continue
-        n = max(cell.n or 1 for cell in cells if cell.generator == name)
-        for problem in task.problems():
-            if generator.size(problem.id) < n:
+        ours = [cell for cell in cells if cell.generator == name]
+        sizes = {problem.id: generator.size(problem.id) for problem in task.problems()}
+        least, most = (pick(sizes, key=sizes.__getitem__) for pick in (min, max))
+        # What no configuration names by itself, a strategy asks for one sample.
+        strict = [cell.n or 1 for cell in ours if alone or cell.kind not in POOLABLE]
+        for problem, n in (
+            (least, max([1, *strict])),
+            (most, max((cell.n or 1 for cell in ours), default=1)),
+        ):
+            if sizes[problem] < n:
                 raise DataError(
-                    f"generator {name!r} holds {generator.size(problem.id)} samples of problem {problem.id!r}, "
+                    f"generator {name!r} holds {sizes[problem]} samples of problem {problem!r}, "
                     f"the grid asks for {n}; ask for at most that many, or give a larger pool"
                 )
 

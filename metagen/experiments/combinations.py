@@ -16,6 +16,7 @@ from metagen.experiments.registry import Section
 from metagen.experiments.source import Fault, Path, Source, assigned, dotted, nearest
 from metagen.experiments.specs import (
     UNIONS,
+    AllocationSpec,
     Context,
     OrmSpec,
     PartSpec,
@@ -28,6 +29,9 @@ from metagen.experiments.specs import (
 )
 from metagen.generators import tiny
 from metagen.verifiers.published import layout_of
+
+#: Kinds whose accuracy at any number of samples a pool tells, by what the first of them say.
+VOTES = ("majority", "weighted")
 
 
 class Combinations:
@@ -45,6 +49,7 @@ class Combinations:
         yield from self._reward_models()
         yield from self._circles()
         yield from self._numbers()
+        yield from self._allocated()
         for generator, strategy in product(self._chosen("generators"), self._chosen("strategies")):
             yield from self._pair(generator, strategy)
 
@@ -146,10 +151,12 @@ class Combinations:
     def _numbers(self) -> Iterator[Fault]:
         """Strategies over n samples have their n."""
         for name in self._chosen("strategies"):
-            over = getattr(self.strategies[name], "over", None)
-            if over in self.strategies and self._takes(over, "n") and not self._own_n(over):
-                reason = f"missing; {name!r} stands over it, and the n of the grid are its own"
-                yield self._fault(("strategies", over, "n"), reason)
+            for below in self.strategies[name].named("strategies"):
+                if below in self.strategies and self._takes(below, "n") and not self._own_n(below):
+                    over = getattr(self.strategies[name], "over", None)
+                    how = "stands over it" if below == over else "goes on with it"
+                    reason = f"missing; {name!r} {how}, and the n of the grid are its own"
+                    yield self._fault(("strategies", below, "n"), reason)
         grid = self.source.data.get("grid")
         if isinstance(grid, dict) and grid.get("n"):
             return
@@ -161,6 +168,27 @@ class Combinations:
                 ("grid", "n"),
                 f"missing; {', '.join(over_n)} need a list of integers ≥ 1, such as n: [1, 4, 16]",
             )
+
+    def _allocated(self) -> Iterator[Fault]:
+        """Shares by difficulty are for plain votes over at least the first samples."""
+        section, grid = self.source.data.get("allocation"), self.source.data.get("grid")
+        try:
+            allocation = AllocationSpec.model_validate_json(json.dumps(section), context=self.context)
+        except ValidationError:
+            return
+        of_grid = (grid.get("n") if isinstance(grid, dict) else None) or ()
+        for place, name in enumerate(allocation.strategies):
+            spec = self.strategies.get(name)
+            if spec is None:
+                continue
+            if spec.kind not in VOTES or getattr(spec, "over", None) is not None:
+                reason = f"expected a strategy of kind {' or '.join(VOTES)}, over no other: their curves can be learned"
+                yield self._fault(("allocation", "strategies", place), reason, value=name)
+                continue
+            sizes = [own] if (own := getattr(spec, "n", None)) is not None else of_grid
+            if few := [n for n in sizes if isinstance(n, int) and n < allocation.first]:
+                reason = f"{name!r} draws {few[0]} at most; expected that or fewer first samples"
+                yield self._fault(("allocation", "first"), reason, value=allocation.first)
 
     def _own_n(self, strategy: str) -> bool:
         return getattr(self.strategies[strategy], "n", None) is not None

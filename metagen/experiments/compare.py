@@ -171,7 +171,8 @@ def solved(directory: RunDirectory, lines: Iterable[Line]) -> dict[str, dict[str
         ids = table.filter(pc.equal(table["sample"], 0)).sort_by("place")["problem"].to_pylist()
         ours = [line for line in lines if line.pooled and line.generator == generator]
         for name, solved in Pool.of(directory, generator).solved(ours).items():
-            found[name] = dict(zip(ids, solved.accuracy.tolist(), strict=True))
+            measured = [ids[row] for row in solved.rows]
+            found[name] = dict(zip(measured, solved.accuracy.tolist(), strict=True))
     for line in lines:
         if not line.pooled:
             table = read(directory.table("outcomes"), ["problem", "correct"], configuration=line.name)

@@ -41,6 +41,7 @@ from metagen.experiments.judging import FIGURES, Judging, Length, Sums
 from metagen.experiments.offline import closed
 from metagen.experiments.pace import Pace
 from metagen.experiments.probe import PROBE, probed
+from metagen.experiments.shares import Shares
 from metagen.experiments.specs import Experiment
 from metagen.experiments.work import POOLABLE
 from metagen.generators.base import Generator
@@ -176,7 +177,7 @@ class _Estimator:
     ) -> None:
         self.setup, self.book, self.books, self.hardware = setup, book, books, hardware
         self.problems = list(setup.task.problems())
-        self.budget = setup.experiment.budget
+        self.budget = Shares(setup.experiment, setup.problems).largest
         self.missing: list[str] = []
         self.bound = False
         self.made: dict[str, Sums] = {}

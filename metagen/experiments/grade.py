@@ -76,7 +76,8 @@ def grading(
     in the pool's own records, and `answer` holds options for reading answers: `answer` and `pattern`.
     scores: fields that hold a number for each sample, each a verifier of its own. correct: a field that says of each
     sample whether it is right, which is then the grader. partial: grade the problems that pool and task both have.
-    n: numbers of candidates, besides the size of the smallest pool; by default powers of two. sets: overrides.
+    n: numbers of candidates, besides the size of the largest pool; by default powers of two. A figure at n is over the
+    problems that have n samples. sets: overrides.
 
     Raises DataError for a file that is no pool, or not one of this task, InputError for options that contradict each
     other, ConfigError that lists what is wrong with the rest.
@@ -279,9 +280,9 @@ def _first(file: Path) -> dict[str, Any]:
 def _sizes(
     file: Path, recorded: ReplayGenerator, problems: Ordered[str], asked: Ordered[int]
 ) -> tuple[list[int], list[str]]:
-    """The numbers asked for, else 1, 2, 4, …, and the number of samples that every problem has; and what is left out.
+    """The numbers asked for, else 1, 2, 4, … and what every problem has; and what to know of problems that have more.
 
-    That number is always among them: all samples make the estimates at smaller numbers.
+    The size of the largest pool is always among them: all samples make the estimates at smaller numbers.
     """
     sizes = {problem: recorded.size(problem) for problem in problems}
     least = min(sizes, key=lambda problem: sizes[problem])
@@ -289,11 +290,11 @@ def _sizes(
         raise DataError(
             f"{str(file)!r}: problem {least!r} has no samples; give it at least one, or remove it"
         )
-    used, notes = sizes[least] * len(sizes), []
-    if (total := sum(sizes.values())) > used:
+    most, notes = max(sizes.values()), []
+    if most > sizes[least]:
         notes.append(
-            f"{total:,} samples recorded, {used:,} used: problem {least!r} has only {sizes[least]:,}, and every "
-            "problem is measured with as many"
+            f"the problems have from {sizes[least]:,} ({least!r}) to {most:,} samples; figures at an n above "
+            f"{sizes[least]:,} are over the problems that have as many"
         )
-    usual = [1 << i for i in range(sizes[least].bit_length())]
-    return sorted({*(asked or usual), sizes[least]}), notes
+    usual = [1 << i for i in range(most.bit_length())]
+    return sorted({*(asked or [*usual, sizes[least]]), most}), notes

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from rich.text import Text
 from metagen.analysis import diagrams, figures
 from metagen.analysis.calibration import fit_temperature, log_loss, reliability
 from metagen.analysis.first_error import NONE
+from metagen.analysis.ragged import Bools, Floats
 from metagen.analysis.verifier_quality import FEW, VerifierQuality, verifier_quality
 from metagen.errors import InputError
 from metagen.experiments import registry, schema, unfinished
@@ -41,14 +41,15 @@ Accepted: a random one of what scores at least the threshold, which is chosen on
 class Report:
     """One verifier on the pool of one generator; `wanting` says why there is none.
 
-    note: what else is to be said. calibration: as an experiment file has it.
+    scores, correct: an array for each problem, as long as its pool. note: what else is to be said. calibration: as an
+    experiment file has it.
     """
 
     generator: str
     verifier: str
     quality: VerifierQuality | None
-    scores: np.ndarray[Any, Any]
-    correct: np.ndarray[Any, Any]
+    scores: list[Floats]
+    correct: list[Bools]
     wanting: str = ""
     note: str = ""
     calibration: str = ""
@@ -150,21 +151,21 @@ def _calibration(report: Report) -> str:
 
 
 def _report(pool: pa.Table, generator: str, verifier: str, checker: StepChecker | None) -> Report:
-    samples = int(pc.max(pool["sample"]).as_py()) + 1
+    first = np.flatnonzero(pool["sample"].to_numpy() == 0)
 
-    def array(name: str) -> np.ndarray[Any, Any]:
+    def rows(name: str) -> list[Floats]:
         values = pc.cast(pool[name], pa.float64()).to_numpy()
-        return np.asarray(values, dtype=np.float64).reshape(-1, samples)
+        return np.split(np.asarray(values, dtype=np.float64), first[1:])
 
-    scores, correct = array(f"score.{verifier}"), array("correct") > 0.5
-    lengths = array("generated")
-    levels = np.asarray(pc.fill_null(pool["level"], -1).to_numpy()).reshape(-1, samples)[:, 0]
+    scores, correct = rows(f"score.{verifier}"), [row > 0.5 for row in rows("correct")]
+    lengths = rows("generated")
+    levels = pc.fill_null(pool["level"], -1).to_numpy()[first]
     steps, places = checker.first_errors(pool, verifier) if checker else ([], [])
     try:
         quality = verifier_quality(
             scores,
             correct,
-            lengths=None if np.isnan(lengths).any() else lengths,
+            lengths=None if any(np.isnan(row).any() for row in lengths) else lengths,
             steps=steps or None,
             first_errors=places or None,
             groups=levels if len(set(levels.tolist())) > 1 else None,

@@ -51,7 +51,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "borda": "metagen.strategies.parallel:BordaVote",
         "rejection": "metagen.strategies.rejection:RejectionSampling",
         "mbr": "metagen.experiments.composed:mbr",
-        "universal": "metagen.strategies.universal:UniversalSelfConsistency",
+        "universal": "metagen.experiments.composed:universal",
         "knockout": "metagen.experiments.composed:knockout",
         "mixture": "metagen.experiments.composed:mixture",
         "refinement": "metagen.experiments.composed:refinement",
@@ -79,6 +79,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "until_sure": "metagen.strategies.adaptive.sure:WeightedUntilSure",
         "confident": "metagen.strategies.adaptive.filtered:ConfidentVote",
         "deepconf": "metagen.experiments.composed:deepconf",
+        "by_difficulty": "metagen.experiments.by_difficulty:by_difficulty",
         "reflexion": "metagen.strategies.refine.reflexion:Reflexion",
     },
     "task": {

@@ -326,11 +326,29 @@ def _notes(results: Results) -> Text:
     lines.append(
         "A best of many is picked on the same problems that it is measured on, so its accuracy flatters a little."
     )
+    lines += [
+        f"{n}: over {few} of {all_of} problems, those that have as many samples."
+        for n, few, all_of in _carried(measured)
+    ]
     if too_few(results):
         lines.append(f"Of fewer than {FEW} problems there are no intervals: too few problems.")
     if any(m.oracle for m in measured):
         lines.append("(oracle): chosen by the reference answer; an upper bound, never a method.")
     return Text("\n".join(lines), "dim")
+
+
+def _carried(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int]]:
+    """What only some problems have samples for: n, how many of them, of how many; of each generator by itself."""
+    pools: dict[str, dict[int, int]] = {}
+    for m in measured:
+        if m.how != "direct":
+            pools.setdefault(m.generator, {})[m.n or 1] = m.problems
+    for generator, sizes in pools.items():
+        most = max(sizes.values())
+        name = f"{generator}, n" if len(pools) > 1 else "n"
+        yield from (
+            (f"{name} = {n}", problems, most) for n, problems in sorted(sizes.items()) if problems < most
+        )
 
 
 def too_few(results: Results) -> bool:
@@ -348,6 +366,11 @@ def _failures(state: State) -> Iterator[RenderableType]:
         found.setdefault(failure.message, []).append(f"{failure.problem} ({failure.part})")
     rest = "" if state.status == "failed" else "; the rest is unharmed"
     text = Text(f"{len(state.failures)} parts of the work failed{rest}:", "bold red")
+    if broken := {failure.problem for failure in state.failures if failure.kind == "BrokenTests"}:
+        text.append(
+            f"\n  The tests of {len(broken)} of {state.problems} problems are broken: they are left out of all figures",
+            "default",
+        )
     for message, where in list(found.items())[:5]:
         more = f" and {len(where) - 1} more" if len(where) > 1 else ""
         text.append(f"\n  {where[0]}{more}: ", "default").append(message, "not bold default")

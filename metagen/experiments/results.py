@@ -177,12 +177,16 @@ def derive(directory: RunDirectory, lines: Iterable[Line]) -> Results:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """One configuration, problem by problem: accuracies, their Monte-Carlo errors, levels, mean costs."""
+    """One configuration, problem by problem: accuracies, their Monte-Carlo errors, levels, mean costs.
+
+    rows: which of the problems in its tables these are, in the order of the task.
+    """
 
     accuracy: Floats
     error: Floats
     levels: NDArray[np.int64]
     cost: dict[str, float | None]
+    rows: NDArray[np.int64]
 
     def by_level(self) -> Iterator[tuple[int, Floats]]:
         """The accuracies of each level; −1 stands for no level and is left out."""
@@ -233,7 +237,8 @@ class Pool:
     """The candidates of one generator as arrays [problems, samples], and what n of them cost.
 
     classes: of the answer; −1 for a candidate that is not eligible. What is not eligible (cut, or without a
-    readable answer) loses to whatever is, as in the strategies.
+    readable answer) loses to whatever is, as in the strategies. sizes: samples of each problem; what lies behind them
+    in a row is nothing.
     """
 
     classes: NDArray[np.int64]
@@ -242,6 +247,7 @@ class Pool:
     scores: dict[str, Floats]
     levels: NDArray[np.int64]
     costs: pa.Table
+    sizes: NDArray[np.int64]
 
     @classmethod
     def of(cls, directory: RunDirectory, generator: str) -> Pool:
@@ -255,23 +261,33 @@ class Pool:
         table = read(path, columns, generator=generator).sort_by(
             [("place", "ascending"), ("sample", "ascending")]
         )
-        samples = int(pc.max(table["sample"]).as_py() or 0) + 1
+        sample = np.asarray(table["sample"].to_numpy(), dtype=np.int64)
+        row = np.cumsum(sample == 0) - 1
+        sizes = np.bincount(row)
+        there = np.arange(max(sizes, default=1)) < sizes[:, None]
 
         def array(values: Any, missing: Any) -> NDArray[Any]:
-            return np.asarray(pc.fill_null(values, missing).to_numpy()).reshape(-1, samples)
+            flat = np.asarray(pc.fill_null(values, missing).to_numpy())
+            found = np.full(there.shape, missing, flat.dtype)
+            found[row, sample] = flat
+            return found
 
         keys = pc.dictionary_encode(table["key"]).combine_chunks().indices
         eligible = array(table["eligible"], False)
         # As for a strategy: where nothing is eligible, everything is.
-        eligible = eligible | ~eligible.any(axis=1, keepdims=True)
+        eligible = eligible | (there & ~eligible.any(axis=1, keepdims=True))
         scores = {v: array(table[f"score.{v}"], np.nan) for v in verifiers}
         classes = np.where(eligible, array(keys, -1), -1)
         levels = array(table["level"], -1)[:, 0] if len(table) else np.zeros(0)
         costs = read(directory.table("costs"), generator=generator)
-        return cls(classes, eligible, array(table["correct"], False), scores, levels.astype(np.int64), costs)
+        correct = array(table["correct"], False)
+        return cls(classes, eligible, correct, scores, levels.astype(np.int64), costs, sizes)
 
     def solved(self, lines: Iterable[Line]) -> dict[str, Solved]:
-        """By configuration; nothing if the pool is empty. Those that differ in n alone are measured at once."""
+        """By configuration, over the problems that have n samples; what no problem has is left out.
+
+        Those that differ in n alone are measured at once.
+        """
         found: dict[str, Solved] = {}
         alike: dict[tuple[str, str | None], list[Line]] = {}
         for line in lines if len(self.classes) else ():
@@ -282,7 +298,11 @@ class Pool:
             for line in ours:
                 n = line.n or 1
                 at = sizes.index(n)
-                found[line.name] = Solved(accuracy[at], error[at], self.levels, self._cost(n, verifier))
+                if (rows := np.flatnonzero(self.sizes >= n)).size:
+                    cost = self._cost(n, verifier)
+                    found[line.name] = Solved(
+                        accuracy[at, rows], error[at, rows], self.levels[rows], cost, rows
+                    )
         return found
 
     def accuracy(self, kind: str, n: int, verifier: str | None = None) -> tuple[Floats, Floats]:
@@ -291,7 +311,33 @@ class Pool:
         return accuracy[0], error[0]
 
     def curve(self, kind: str, ns: Ordered[int], verifier: str | None = None) -> tuple[Floats, Floats]:
-        """`accuracy` for several n, [len(ns), problems] each; the same numbers, in less time."""
+        """`accuracy` for several n, [len(ns), problems] each; the same numbers, in less time.
+
+        NaN where a problem has fewer than n samples: every estimate is over all subsets of its problem's own pool.
+        """
+        accuracy = np.full((len(ns), len(self.sizes)), np.nan)
+        error = accuracy.copy()
+        for size in np.unique(self.sizes):
+            rows, held = np.flatnonzero(self.sizes == size), np.flatnonzero(np.asarray(ns) <= size)
+            if held.size:
+                found = self._equal(rows, size)._curve(kind, [n for n in ns if n <= size], verifier)
+                accuracy[np.ix_(held, rows)], error[np.ix_(held, rows)] = found
+        return accuracy, error
+
+    def _equal(self, rows: NDArray[np.int64], size: int) -> Pool:
+        """The problems in these rows, which have `size` samples each."""
+        return Pool(
+            self.classes[rows, :size],
+            self.eligible[rows, :size],
+            self.correct[rows, :size],
+            {name: values[rows, :size] for name, values in self.scores.items()},
+            self.levels[rows],
+            self.costs,
+            self.sizes[rows],
+        )
+
+    def _curve(self, kind: str, ns: Ordered[int], verifier: str | None) -> tuple[Floats, Floats]:
+        """`curve` where every problem has as many samples as the arrays are wide, and no n is more."""
         rng = np.random.default_rng(0)
         match kind:
             case "sample":
@@ -356,7 +402,8 @@ def _outcomes(directory: RunDirectory, line: Line) -> Solved | None:
     judged, scored = _mean(table["verifier_flops"]), _mean(table["verifier_prefilled"])
     made = {**total, "prefilled": _plus(total["prefilled"], None if scored is None else -scored)}
     levels = np.asarray(pc.fill_null(table["level"], -1).to_numpy(), dtype=np.int64)
-    return Solved(correct, np.zeros(len(correct)), levels, _cost_columns(made, total, judged))
+    rows = np.arange(len(correct))
+    return Solved(correct, np.zeros(len(correct)), levels, _cost_columns(made, total, judged), rows)
 
 
 def _cost_columns(

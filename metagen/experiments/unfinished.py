@@ -14,11 +14,10 @@ from pathlib import Path
 
 from metagen.errors import InputError
 from metagen.experiments import build, offline, schema
-from metagen.experiments.attempts import Closed
+from metagen.experiments.attempts import Recorded
 from metagen.experiments.directory import RunDirectory, State, nearest
 from metagen.experiments.makers import Makers
 from metagen.experiments.progress import Meter
-from metagen.experiments.subset import Subset
 from metagen.experiments.work import Work
 from metagen.journal import SQLiteJournal
 from metagen.strategies.base import wait
@@ -53,18 +52,11 @@ def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) ->
     noted = Makers.recorded(directory).engines
     experiment = offline.closed(schema.load(directory.experiment), fingerprints=True, noted=noted)
     with build.opened(experiment) as setup, SQLiteJournal(directory.journal, read_only=True) as journal:
-        journal.inflight = Closed()
-        work = Work(_only(setup, problem, directory) if problem else setup, into, journal, Meter())
+        if problem is not None and all(one.id != problem for one in setup.task.problems()):
+            raise unknown(directory, problem, [one.id for one in setup.task.problems()])
+        work = Work(setup, into, Recorded(journal), Meter(), only=problem)
         wait(work.all())
     return work
-
-
-def _only(setup: build.Setup, problem: str, directory: RunDirectory) -> build.Setup:
-    """The experiment with one of its problems."""
-    found = [one for one in setup.task.problems() if one.id == problem]
-    if not found:
-        raise unknown(directory, problem, [one.id for one in setup.task.problems()])
-    return replace(setup, task=Subset(setup.task, found), problems=1)
 
 
 def unknown(directory: RunDirectory, problem: str, known: list[str]) -> InputError:

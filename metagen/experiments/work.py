@@ -4,29 +4,34 @@
 generator: as many samples as the largest of them wants, scored by every verifier that one of them needs.
 The pool lies under the paths that the strategies use, so a strategy that runs later finds it in the journal.
 *Direct*. With a budget, and for every other strategy, each configuration runs by itself; what the largest of each
-strategy drew is read back from its records, to be looked at.
+strategy drew is read back from its records, to be looked at. Where shares of a total go by difficulty, the first
+samples of all problems are drawn before anything else.
 
 Problems never wait for each other, and only a window of them is in memory.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from metagen.budget import Budget
 from metagen.errors import InputError, JournalError, MetagenError
 from metagen.experiments import attempts, costs
 from metagen.experiments.attempts import Recorded, Unrecorded
 from metagen.experiments.directory import Failure, Line, RunDirectory, State, Status
+from metagen.experiments.look import looks
 from metagen.experiments.progress import Meter
+from metagen.experiments.shares import Shares
 from metagen.experiments.tables import ProblemRows, TableWriter
+from metagen.experiments.together import together
 from metagen.experiments.window import shuffled
 from metagen.generators.base import Generator
-from metagen.journal import Row, SQLiteJournal
+from metagen.generators.replay import ReplayGenerator
+from metagen.journal import Journal, Row
 from metagen.logs import logger
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
@@ -50,18 +55,32 @@ class Pool:
     sizes: tuple[int, ...]
     verifiers: tuple[str, ...]
 
+    def size(self, problem: Problem) -> int:
+        """Samples of a problem: as many as the largest configuration wants, or as a recorded pool has of it."""
+        if isinstance(self.generator, ReplayGenerator):
+            return min(self.sizes[-1], self.generator.size(problem.id))
+        return self.sizes[-1]
+
 
 class Work:
     """All problems and configurations of an experiment, over one journal, once.
 
     delivered: samples and direct solutions that are there. failures: parts that ended in an error; a part that is
-    `Unrecorded` is neither.
+    `Unrecorded` is neither. only: the id of the one problem that is worked on; all by default.
     """
 
-    def __init__(self, setup: Setup, directory: RunDirectory, journal: SQLiteJournal, meter: Meter) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        directory: RunDirectory,
+        journal: Journal,
+        meter: Meter,
+        *,
+        only: str | None = None,
+    ) -> None:
         self.setup, self.directory, self.journal, self.meter = setup, directory, journal, meter
         self.experiment, self.task = setup.experiment, setup.task
-        self.budget = self.experiment.budget
+        self.shares, self.only = Shares(self.experiment, setup.problems, setup.difficulties), only
         self.pools = list(self._pools())
         self.direct = [c for c in setup.configurations if not self._pooled(c)]
         largest = {(c.generator, c.strategy): c for c in sorted(self.direct, key=lambda c: c.n or 1)}
@@ -78,7 +97,7 @@ class Work:
         verifier = configuration.verifier
         relative = verifier is not None and self.setup.verifiers[verifier].relative
         shared = plain and not relative and generator.independent
-        return not self.budget and configuration.kind in POOLABLE and shared
+        return not self.shares.largest and configuration.kind in POOLABLE and shared
 
     def _pools(self) -> Iterator[Pool]:
         for name, generator in self.setup.generators.items():
@@ -119,15 +138,28 @@ class Work:
         """All problems, a bounded number at a time; tables appear when all is done."""
         each = sum(pool.sizes[-1] for pool in self.pools) + len(self.direct)
         self.meter.begin(each * self.setup.problems, self.setup.problems)
+        await self._share()
+        problems = (one for one in enumerate(self.task.problems()) if self.only in (None, one[1].id))
         # In random order, so that what is done at any moment is like what is left: the estimate of time is honest.
-        waiting = shuffled(enumerate(self.task.problems()))
+        waiting = shuffled(problems)
         pooled = [v for v in self.setup.verifiers if any(v in pool.verifiers for pool in self.pools)]
         tried = [v for v in self.setup.verifiers if any(v == c.verifier for c in self.direct)]
         with TableWriter(self.directory.root, pooled, tried) as tables:
-            await _together(
-                self._worker(waiting, tables)
-                for _ in range(min(self.experiment.executor.concurrency, self.setup.problems))
-            )
+            await together(self._worker(waiting, tables) for _ in range(self._workers))
+
+    @property
+    def _workers(self) -> int:
+        return min(self.experiment.executor.concurrency, self.setup.problems)
+
+    async def _share(self) -> None:
+        """Decide what each problem may spend where that goes by difficulty."""
+        sizes = {c.name: c.n or 1 for c in self.setup.configurations}
+        try:
+            seen = await looks(self.setup, self.shares, self.journal, workers=self._workers)
+        except Unrecorded:
+            return  # what waits for the decision is `Unrecorded` too
+        for name, problems in seen.items():
+            self.shares.decide(name, problems, sizes[name])
 
     async def _worker(self, waiting: Iterator[tuple[int, Problem]], tables: TableWriter) -> None:
         for place, problem in waiting:
@@ -137,9 +169,11 @@ class Work:
 
     async def _problem(self, out: ProblemRows) -> None:
         out.asked()
-        pools = (self._guarded(out.problem, p.name, p.sizes[-1], self._pool(p, out)) for p in self.pools)
+        pools = (
+            self._guarded(out.problem, p.name, p.size(out.problem), self._pool(p, out)) for p in self.pools
+        )
         direct = (self._guarded(out.problem, c.name, 1, self._direct(c, out)) for c in self.direct)
-        await _together((*pools, *direct))
+        await together((*pools, *direct))
 
     async def _guarded(
         self, problem: Problem, part: str, samples: int, work: Coroutine[Any, Any, int]
@@ -175,7 +209,7 @@ class Work:
 
     async def _pool(self, pool: Pool, out: ProblemRows) -> int:
         """Sample, read, grade, score; returns how many samples were made now."""
-        size = pool.sizes[-1]
+        size = pool.size(out.problem)
         root = self._root(out.problem, pool.name)
         sampling = root.child(costs.POOL).child(costs.SAMPLING)
         sequences = await pool.generator.generate(Sequence.of(out.problem.prompt), n=size, scope=sampling)
@@ -193,13 +227,13 @@ class Work:
             parts.append(costs.scoring(name, alone.trace.rows, sequences, verifier))
         judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
         out.candidates(pool.name, judged, grades, usages, scores)
-        out.costs(pool.name, parts, pool.sizes)
+        out.costs(pool.name, parts, [n for n in pool.sizes if n <= size])
         return sum(self._is_fresh(row) for row in rows if row.path == sampling.path)
 
     async def _direct(self, configuration: Configuration, out: ProblemRows) -> int:
         """Run the strategy by itself; returns 1 if any of it was made now."""
         strategy = self.setup.strategy(configuration)
-        root = self._root(out.problem, configuration.name)
+        root = self._root(out.problem, configuration.name, self.shares.of(configuration.name, out.place))
         (sequence,) = await strategy.generate(Sequence.of(out.problem.prompt), scope=root)
         (answer,) = await self.task.answer.read([sequence])
         (grade,) = await self.task.grade(out.problem, [sequence])
@@ -229,21 +263,11 @@ class Work:
         journal = Recorded(self.journal)
         return Scope.root(problem.id, seed=self.experiment.seed, journal=journal, label=label)
 
-    def _root(self, problem: Problem, label: str) -> Scope:
+    def _root(self, problem: Problem, label: str, budget: Budget | None = None) -> Scope:
         """A scope of the problem for one pool or configuration, with a limit of its own."""
         seed = self.experiment.seed
-        return Scope.root(problem.id, seed=seed, journal=self.journal, budget=self.budget, label=label)
+        return Scope.root(problem.id, seed=seed, journal=self.journal, budget=budget, label=label)
 
     def _is_fresh(self, row: Row) -> bool:
         """Whether a row was paid for now; a refusal costs nothing and is met again by every replay."""
         return row.status != "refused" and row.started >= self.began
-
-
-async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Side by side; the first error cancels the others and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None

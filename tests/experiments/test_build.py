@@ -191,11 +191,14 @@ def test_a_recorded_pool_runs_without_an_engine(pool: Path) -> None:
 
 
 def test_a_pool_too_small_is_refused_before_anything_runs(pool: Path) -> None:
-    experiment = load(pool, sets=["grid.n=[3]"])
-    with pytest.raises(
-        DataError, match="generator 'pool' holds 2 samples of problem 'p1', the grid asks for 3; "
-    ):
-        opened(experiment).__enter__()
+    """n = 3 is measured on the problem that has as many; what no problem has, or runs by itself, is refused."""
+    with opened(load(pool, sets=["grid.n=[3]"])) as setup:
+        assert [cell.n for cell in setup.configurations] == [3]
+    alone = "strategies={esc: {kind: esc, window: 1}}"
+    for sets, n, size, problem in ((["grid.n=[4]"], 4, 3, "p0"), (["grid.n=[3]", alone], 3, 2, "p1")):
+        message = f"generator 'pool' holds {size} samples of problem {problem!r}, the grid asks for {n}; "
+        with pytest.raises(DataError, match=message):
+            opened(load(pool, sets=sets)).__enter__()
 
 
 @pytest.mark.parametrize("dimension", ["generated", "prefilled", "flops"])

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from metagen.cli import app
 from metagen.errors import ConfigError, DataError, InputError
-from metagen.experiments import grade
+from metagen.experiments import grade, quality
+from metagen.experiments.directory import RunDirectory
 
 RECORDS: list[dict[str, Any]] = [
     {
@@ -89,8 +90,35 @@ def test_sizes_are_powers_of_two_and_the_smallest_pool(tmp_path: Path) -> None:
     sizes = [7, 5]
     pool = written(tmp_path / "p.jsonl", *({"id": str(k), "gold": 1, "samples": ["1"] * k} for k in sizes))
     found = grade.grading(pool)
-    assert found.experiment.grid.n == (1, 2, 4, 5)
-    assert "12 samples recorded, 10 used: problem '5' has only 5" in found.notes[0]
+    assert found.experiment.grid.n == (1, 2, 4, 5, 7)
+    assert "from 5 ('5') to 7 samples; figures at an n above 5 are over the problems that" in found.notes[0]
+
+
+def test_every_problem_is_measured_with_all_its_samples_and_figures_say_how_many_carry_them(
+    tmp_path: Path,
+) -> None:
+    """Unbiased at each problem's own n: 2 right of 3, 1 right of 2, 4 right of 4 with a vote."""
+    rights = {"a": [1, 1, 0], "b": [0, 1], "c": [1, 1, 1, 1]}
+    records = ({"id": i, "gold": 1, "samples": [str(r) for r in of], "sure": of} for i, of in rights.items())
+    pool = written(tmp_path / "p.jsonl", *records)
+    run = tmp_path / "run"
+    sizes = [part for n in "123" for part in ("-n", n)]
+    asked = ["grade", str(pool), "--pattern", "^(.*)$", "--score", "sure", *sizes, "--out", str(run)]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    rows = pq.read_table(run / "configurations.parquet").to_pylist()
+    found = {r["configuration"].removeprefix("recorded/"): (r["accuracy"], r["problems"]) for r in rows}
+    assert found["single"] == (pytest.approx((2 / 3 + 1 / 2 + 1) / 3), 3)
+    assert found["pass@2"] == (pytest.approx(1.0), 3) and found["pass@1"] == (pytest.approx(13 / 18), 3)
+    assert found["majority@2"] == (pytest.approx(((1 + 0.5 + 0.5) / 3 + 0.5 + 1) / 3), 3)
+    assert found["majority@3"] == (1.0, 2) and found["majority@4"] == (1.0, 1)
+    assert "n = 4: over 1 of 3 problems" in " ".join(result.output.split())
+    state = RunDirectory(run).state()
+    assert (state.samples, state.failures) == (9, ())
+    (report,) = quality.examine(RunDirectory(run), RunDirectory(run))
+    assert report.quality is not None and report.quality.samples == 9
+    again = CliRunner().invoke(app, ["compare", str(run), str(run)])
+    assert again.exit_code == 0, again.output
 
 
 @pytest.mark.parametrize(
@@ -183,7 +211,7 @@ def test_a_pool_of_other_problems_is_refused_or_graded_in_part(tmp_path: Path, d
     with pytest.raises(DataError, match=message):
         grade.grading(pool, task=lent(data))
     found = grade.grading(pool, task=lent(data), partial=True)
-    assert found.experiment.grid.n == (1, 2, 4), "the pool's other problem has one sample, and does not count"
+    assert found.experiment.grid.n == (1, 2, 4) and not found.notes, "the pool's other problem does not count"
     strange = written(tmp_path / "strange.jsonl", {"id": "y", "samples": ["1"]})
     with pytest.raises(DataError, match=r"0 are in both.*give the pool's ids as the task names them"):
         grade.grading(strange, task=lent(data), partial=True)

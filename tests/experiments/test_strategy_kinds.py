@@ -11,16 +11,19 @@ from typer.testing import CliRunner
 from metagen.cli import app
 from metagen.errors import ConfigError, InputError
 from metagen.experiments import build, schema
+from metagen.generators.replay import ReplayGenerator
 from metagen.sequence import Step, Tokens
+from metagen.strategies.adaptive.by_difficulty import ByDifficulty
 from metagen.strategies.adaptive.consistency import AdaptiveConsistency
 from metagen.strategies.adaptive.filtered import ConfidentVote
 from metagen.strategies.adaptive.online import OnlineConfidence
 from metagen.strategies.adaptive.sure import WeightedUntilSure
 from metagen.strategies.adaptive.window import EarlyStopping
+from metagen.strategies.aggregators import Majority, Weighted
 from metagen.strategies.base import Strategy
 from metagen.strategies.mixture import MixtureOfAgents
 from metagen.strategies.parallel import MBR, BestOfN, BordaVote, MajorityVote, SoftBestOfN
-from metagen.strategies.refine.ask import FollowUp
+from metagen.strategies.prompts import FollowUp, Listing
 from metagen.strategies.refine.feedback import Silence
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.reflexion import Reflexion
@@ -38,7 +41,7 @@ from metagen.strategies.tree.particles import ParticleFilter
 from metagen.strategies.tree.rebase import AsyncRebase, Rebase
 from metagen.strategies.tree.search import TreeSearch
 from metagen.strategies.tree.treefinement import Treefinement
-from metagen.strategies.universal import UniversalSelfConsistency
+from metagen.strategies.universal import Consistent, UniversalSelfConsistency
 from metagen.tasks.programs.verifier import corrector_prompt
 from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.utility.chrf import ChrF
@@ -101,6 +104,61 @@ def test_a_strategy_stands_over_another_with_an_n_of_its_own(file: Path) -> None
     best = found["small/best@4"]
     assert isinstance(best, BestOfN) and best.n == 4
     assert isinstance(best.generator, MajorityVote) and best.generator.n == 3
+
+
+def test_a_table_says_how_to_go_on(file: Path, tmp_path: Path) -> None:
+    table = "{kind: by_difficulty, first: 2, edges: [0.6], then: [%s, 2]}"
+    ways = {
+        "{generator: judge}": lambda option: option.params.max_tokens == 8,
+        "{strategy: vote}": lambda option: isinstance(option, MajorityVote) and option.n == 3,
+        "{strategy: vote, generator: judge}": lambda option: option.generator.params.max_tokens == 8,
+        "5": lambda option: option == 5,
+    }
+    for way, fits in ways.items():
+        (found,) = made(file, f"strategies.best={table % way}", "grid.strategies=[best]").values()
+        assert isinstance(found, ByDifficulty) and (found.first, found.edges) == (2, (0.6,))
+        assert fits(found.options[0]) and found.options[1] == 2
+        assert isinstance(found.aggregator, Majority)
+    pool = "".join(f'{{"id": "arithmetic/validation/1/{i}", "texts": ["x"]}}\n' for i in range(2))
+    (tmp_path / "pool.jsonl").write_text(pool, "utf-8")
+    recorded = ("generators.recorded={kind: replay, path: pool.jsonl}", "grid.generators=[small]")
+    way = table % "{generator: recorded}"
+    (found,) = made(file, *recorded, f"strategies.best={way}", "grid.strategies=[best]").values()
+    assert isinstance(found, ByDifficulty) and isinstance(found.options[0], ReplayGenerator)
+    scored = "{kind: by_difficulty, first: 2, edges: [], then: [3], verifier: prm, predictor: mean_score}"
+    (found,) = made(file, f"strategies.best={scored}", "grid.strategies=[best]").values()
+    assert isinstance(found, ByDifficulty) and isinstance(found.aggregator, Weighted)
+    asked = ["run", str(file), "--out", str(tmp_path / "run"), "--set", "grid.strategies=[best]"]
+    asked += [
+        "--set",
+        f"strategies.best={table % '{strategy: soft, generator: judge}'}",
+        "--set",
+        "strategies.soft.n=2",
+    ]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    rows = pq.read_table(tmp_path / "run" / "outcomes.parquet").to_pylist()
+    assert [row["configuration"] for row in rows] == ["small/best"] * 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        ("{kind: by_difficulty, edges: [0.5], then: [{}, 4]}", "expected a generator, a strategy, or both"),
+        ("{kind: by_difficulty, edges: [0.5], then: [{strategy: voet}, 4]}", "did you mean 'vote'?"),
+        ("{kind: by_difficulty, edges: [0.5], then: [{strategy: best}, 4]}", "'best' is made of itself"),
+        (
+            "{kind: by_difficulty, edges: [0.5], then: [{strategy: soft}, 4]}",
+            "strategies.soft.n: missing; 'best' goes on with it",
+        ),
+        ("{kind: by_difficulty, edges: [0.5], then: [16]}", "1 options for edges=(0.5,)"),
+        ("{kind: by_difficulty, edges: [0.5], then: [2, 16]}", "an option of 2 samples, after first=4"),
+    ],
+)
+def test_tables_that_do_not_fit_are_named(file: Path, spec: str, fault: str) -> None:
+    with pytest.raises(InputError) as error:
+        made(file, f"strategies.best={spec}", "grid.strategies=[best]")
+    assert fault in str(error.value)
 
 
 def test_refinement_is_made_of_what_it_names(file: Path) -> None:
@@ -207,6 +265,19 @@ def test_only_what_is_needed_is_opened(file: Path) -> None:
     with build.opened(schema.load(file, sets=["grid.strategies=[vote, named]"])) as setup:
         assert list(setup.engines) == ["small"] and list(setup.generators) == ["small", "judge"]
         assert not setup.verifiers
+
+
+def test_models_without_a_chat_template_are_asked_by_text(file: Path, tmp_path: Path) -> None:
+    named = "{kind: universal, words: '{task} {responses} Which of {count}? Response', chat: false}"
+    sets = [f"strategies.named={named}", "grid.strategies=[named, mixed]", "grid.n=[3]"]
+    strategy = made(file, *sets)["small/named@3"]
+    assert isinstance(strategy, UniversalSelfConsistency) and isinstance(strategy.aggregator, Consistent)
+    assert strategy.aggregator.ask == Listing("{task} {responses} Which of {count}? Response", chat=False)
+    asked = [word for one in sets for word in ("--set", one)]
+    result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
+    assert result.exit_code == 0, result.output
+    with pytest.raises(InputError, match=r"expected \{task\}, \{responses\} and perhaps \{count\}"):
+        made(file, "strategies.mixed.words='{task}'", "grid.strategies=[mixed]")
 
 
 def test_they_run_and_are_reported(file: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from metagen.experiments.specs.engines import TorchSpec
 from metagen.experiments.specs.experiment import (
     SECTIONS,
     UNIONS,
+    AllocationSpec,
     BudgetSpec,
     ExecutorSpec,
     Experiment,
@@ -12,7 +13,13 @@ from metagen.experiments.specs.experiment import (
 from metagen.experiments.specs.fields import Context, Expects
 from metagen.experiments.specs.generators import EngineGeneratorSpec, PluginGeneratorSpec, ReplaySpec
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec
-from metagen.experiments.specs.strategies import PlainStrategySpec, PluginStrategySpec, ScoredStrategySpec
+from metagen.experiments.specs.strategies import (
+    ByDifficultySpec,
+    OptionSpec,
+    PlainStrategySpec,
+    PluginStrategySpec,
+    ScoredStrategySpec,
+)
 from metagen.experiments.specs.tasks import ArithmeticSpec, JsonlSpec
 from metagen.experiments.specs.verifiers import (
     CalibratedSpec,
@@ -26,8 +33,10 @@ from metagen.experiments.specs.verifiers import (
 __all__ = [
     "SECTIONS",
     "UNIONS",
+    "AllocationSpec",
     "ArithmeticSpec",
     "BudgetSpec",
+    "ByDifficultySpec",
     "CalibratedSpec",
     "Context",
     "EngineGeneratorSpec",
@@ -37,6 +46,7 @@ __all__ = [
     "Experiment",
     "GridSpec",
     "JsonlSpec",
+    "OptionSpec",
     "OrmSpec",
     "PartSpec",
     "PlainStrategySpec",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from metagen.budget import Budget
 from metagen.experiments import registry
@@ -19,6 +19,7 @@ from metagen.experiments.specs.fields import (
     Integer,
     Name,
     Quantity,
+    RunName,
     StrategyName,
     distinct,
     some,
@@ -32,6 +33,7 @@ from metagen.experiments.specs.strategies import (
     BlockwiseSpec,
     BordaSpec,
     BudgetForcingSpec,
+    ByDifficultySpec,
     ChainOfThoughtSpec,
     ConfidentSpec,
     DeepConfSpec,
@@ -157,6 +159,7 @@ AnyStrategySpec = Annotated[
     | Annotated[UntilSureSpec, Tag("until_sure")]
     | Annotated[ConfidentSpec, Tag("confident")]
     | Annotated[DeepConfSpec, Tag("deepconf")]
+    | Annotated[ByDifficultySpec, Tag("by_difficulty")]
     | Annotated[RebaseSpec, Tag("rebase")]
     | Annotated[RebaseSpec, Tag("async_rebase")]
     | Annotated[BeamSpec, Tag("beam")]
@@ -224,8 +227,47 @@ class BudgetSpec(Budget):
     seconds: Quantity | None = None
 
 
+def _divided(total: BudgetSpec) -> BudgetSpec:
+    if total.seconds is not None:
+        raise ValueError("a deadline is not divided; give seconds under budget, for each problem")
+    if not total.divisible:
+        raise ValueError("expected at least one limit, such as {generated: 200000}")
+    return total
+
+
+class AllocationSpec(Spec):
+    """What each configuration may spend on all problems together.
+
+    Equal shares; of these strategies larger ones where more is expected to be gained, going by the `first` samples of
+    each problem and by what the problems of another run, in so many `groups`, gained from more.
+    """
+
+    total: Annotated[BudgetSpec, AfterValidator(_divided)]
+    strategies: Annotated[tuple[StrategyName, ...], AfterValidator(distinct)] = ()
+    held_out: RunName | None = None
+    first: Count = 4
+    groups: Count = 6
+
+    @model_validator(mode="after")
+    def _learned(self) -> Self:
+        if bool(self.strategies) != (self.held_out is not None):
+            raise ValueError(
+                "strategies and held_out go together: the run on other problems that these strategies' shares are "
+                "learned from; without both, all shares are equal"
+            )
+        if self.strategies and len(self.total.divisible) > 1:
+            limits = ", ".join(self.total.divisible)
+            raise ValueError(
+                f"gains are compared by what they cost in one unit, total limits {limits}; keep one"
+            )
+        return self
+
+
 class Experiment(Spec):
-    """One experiment: what is asked, of what, how, and at which cost. `budget` is for each problem."""
+    """One experiment: what is asked, of what, how, and at which cost.
+
+    budget: for each problem and configuration. allocation: for each configuration, over all problems.
+    """
 
     name: Name
     seed: Integer = 0
@@ -236,4 +278,5 @@ class Experiment(Spec):
     strategies: Annotated[dict[Name, AnyStrategySpec], AfterValidator(some)]
     grid: GridSpec
     budget: BudgetSpec | None = None
+    allocation: AllocationSpec | None = None
     executor: ExecutorSpec = ExecutorSpec()

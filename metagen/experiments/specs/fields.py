@@ -11,6 +11,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
+from metagen.errors import InputError
+from metagen.experiments.directory import RunDirectory
 from metagen.experiments.source import nearest
 from metagen.generators import tiny
 
@@ -72,6 +74,17 @@ def _file(path: str, info: ValidationInfo) -> str:
     return str(file)
 
 
+def _run(path: str, info: ValidationInfo) -> str:
+    """A run as an absolute path: relative to the file, or as commands find it."""
+    base = info.context.base if isinstance(info.context, Context) else File()
+    beside = base / File(path).expanduser()
+    try:
+        found = beside if (beside / "experiment.yaml").is_file() else RunDirectory.find(path).root
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return str(found.resolve())
+
+
 T = TypeVar("T", tuple[Any, ...], dict[str, Any])
 
 
@@ -128,6 +141,7 @@ ModelName = Annotated[
     str, Expects("a model directory, or the name of an embedded model"), AfterValidator(_model)
 ]
 FileName = Annotated[str, Expects("the path of a file"), AfterValidator(_file)]
+RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidator(_run)]
 Pattern = Annotated[str, Expects("a regular expression with one group"), AfterValidator(_regex)]
 Text = Annotated[str, Expects("a text")]
 Integer = Annotated[int, Expects("an integer")]

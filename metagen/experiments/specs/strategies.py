@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from metagen.experiments.registry import Section
 from metagen.experiments.specs.fields import (
     Amount,
     Count,
@@ -109,12 +110,17 @@ class MBRSpec(ParallelSpec):
 
 
 class UniversalSpec(ParallelSpec):
-    """A model names the most consistent candidate; by default the generator itself."""
+    """A model names the most consistent candidate; by default the generator itself.
+
+    words: what it is asked, with places for {task} and {responses}. chat: as a message; by default as the task is.
+    """
 
     uses = naming(over="strategies", judge="generators")
     kind: Literal["universal"]
     judge: GeneratorName | None = None
     votes: Count = 1
+    words: Text | None = None
+    chat: Switch | None = None
 
 
 class KnockOutSpec(ParallelSpec):
@@ -126,12 +132,17 @@ class KnockOutSpec(ParallelSpec):
 
 
 class MixtureSpec(StrategySpec):
-    """Layers of agents that read what the layer before has written; the generator of the grid has the last word."""
+    """Layers of agents that read what the layer before has written; the generator of the grid has the last word.
+
+    words: what they are asked, with places for {task} and {responses}. chat: as a message; by default as the task is.
+    """
 
     uses = naming(over="strategies", agents="generators")
     kind: Literal["mixture"]
     agents: Annotated[tuple[GeneratorName, ...], Field(min_length=1)]
     layers: Count = 1
+    words: Text | None = None
+    chat: Switch | None = None
 
 
 class AskSpec(Spec):
@@ -279,6 +290,40 @@ class UntilSureSpec(ScoredSpec):
     share: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.9
     mass: Positive = 2.0
     batch: Count = 1
+
+
+class OptionSpec(Spec):
+    """Another generator, another strategy over the generator of the grid, or that strategy over that generator."""
+
+    generator: GeneratorName | None = None
+    strategy: StrategyName | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.generator is None and self.strategy is None:
+            raise ValueError("expected a generator, a strategy, or both")
+        return self
+
+
+class ByDifficultySpec(StrategySpec):
+    """The agreement of the first samples, or the verifier's mean score, says how to go on.
+
+    then: one more than edges, hardest first; each is a number of samples in all, or something else that answers.
+    """
+
+    uses = naming(over="strategies", verifier="verifiers", then="strategies")
+    kind: Literal["by_difficulty"]
+    first: Count = 4
+    edges: tuple[Annotated[float, Expects("a number")], ...]
+    then: tuple[Count | OptionSpec, ...]
+    predictor: Literal["agreement", "mean_score"] = "agreement"
+    verifier: VerifierName | None = None
+
+    def named(self, section: Section) -> tuple[str, ...]:
+        plain = {"strategies": (self.over,), "verifiers": (self.verifier,)}.get(section, ())
+        field = {"strategies": "strategy", "generators": "generator"}.get(section, "")
+        ways = (getattr(option, field, None) for option in self.then)
+        return tuple(name for name in (*plain, *ways) if name is not None)
 
 
 class ConfidentSpec(ParallelSpec):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from metagen.experiments.specs.fields import (
     Amount,
+    Context,
     Count,
     EngineName,
     Expects,
@@ -176,15 +178,52 @@ class EnsembleSpec(PartSpec):
     weights: tuple[Quantity, ...] | None = None
 
 
+def _points(path: str, info: ValidationInfo) -> str:
+    """The file itself, or the table of samples of a run's directory, as an absolute path."""
+    base = info.context.base if isinstance(info.context, Context) else Path()
+    given = (base / Path(path).expanduser()).resolve()
+    file = given / "candidates.parquet" if given.is_dir() else given
+    if not file.is_file():
+        raise ValueError(
+            f"there is no file {str(file)!r}; expected the directory of a finished run with pools, or a file, relative "
+            "to the experiment file"
+        )
+    return str(file)
+
+
 class CalibratedSpec(PartSpec):
-    """A verifier whose scores p become σ(logit(p) / temperature + bias)."""
+    """A verifier whose scores are mapped monotonically.
+
+    Either by what is given, p ↦ σ(logit(p) / temperature + bias), or by what is fitted on `points`: samples of other
+    problems, of a run or in a file, with their scores and whether they are right. fit: a temperature with a bias, or an
+    isotonic map. score: what the points call the score; by default the name of the verifier.
+    """
 
     uses = naming(verifier="verifiers")
     kind: Literal["calibrated"]
     verifier: VerifierName
     temperature: Annotated[float, Field(gt=0), Expects("a number > 0")] = 1.0
     bias: Annotated[float, Expects("a number")] = 0.0
+    points: Annotated[str, Expects("the path of a run or a file"), AfterValidator(_points)] | None = None
+    fit: Literal["temperature", "isotonic"] = "temperature"
+    score: Text | None = None
     steps: Switch = False
+
+    def options(self) -> dict[str, Any]:
+        given = super().options()
+        names = ("temperature", "bias") if self.points is None else ("points", "fit")
+        unused = {"temperature", "bias", "points", "fit", "score"}.difference(names)
+        kept = {name: value for name, value in given.items() if name not in unused}
+        return kept if self.points is None else kept | {"score": self.score or self.verifier}
+
+    @model_validator(mode="after")
+    def _given_or_fitted(self) -> Self:
+        without = ("fit", "score") if self.points is None else ("temperature", "bias")
+        # Not model_fields_set: the file that a run writes has the defaults too.
+        if odd := [name for name in without if getattr(self, name) != type(self).model_fields[name].default]:
+            needs = "needs points to fit" if self.points is None else "is fitted on the points"
+            raise ValueError(f"{odd[0]} {needs}; give points, or a temperature and a bias")
+        return self
 
 
 class PluginVerifierSpec(PluginSpec):
