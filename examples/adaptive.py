@@ -16,7 +16,7 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 
 from metagen import ArithmeticTask, Journal, MajorityVote, MemoryJournal, Problem, Strategy, TorchEngine
-from metagen.experiments.allocate import Difficulty, Plan
+from metagen.experiments.allocation.allocate import Difficulty, Plan
 from metagen.generators.primitive import EngineGenerator
 from metagen.strategies.adaptive.adaptive import Adaptive
 from metagen.strategies.adaptive.consistency import AdaptiveConsistency, Beta

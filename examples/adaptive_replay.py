@@ -30,8 +30,8 @@ from metagen.analysis.bootstrap import Difference, interval, paired_difference
 from metagen.analysis.figures import save
 from metagen.analysis.stopping import Replayed, replay, running_vote
 from metagen.errors import DataError, InputError
-from metagen.experiments.allocate import Difficulty, Plan, accuracy_at, uniform
-from metagen.experiments.choose import Measured, Table
+from metagen.experiments.allocation.allocate import Difficulty, Plan, accuracy_at, uniform
+from metagen.experiments.allocation.choose import Measured, Table
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.results import Pool
 from metagen.experiments.tables import read

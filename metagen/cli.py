@@ -442,7 +442,7 @@ def _run(experiment: Experiment, out: Path | None) -> None:
 def _estimate(
     experiment: Experiment, out: Path | None, hardware: str | None, probe: int | None, as_json: bool
 ) -> None:
-    from metagen.experiments import estimate as estimates
+    from metagen.experiments.forecast import estimate as estimates
 
     found = estimates.estimate(experiment, out, hardware=hardware, probe=probe)
     _show(estimates.render(found), found.to_dict(), as_json)

@@ -13,11 +13,11 @@ from typing import Any, Self
 from metagen.budget import DIMENSIONS, Budget
 from metagen.errors import DataError, UnsupportedError
 from metagen.experiments import registry
-from metagen.experiments.allocate import Difficulty
+from metagen.experiments.allocation.allocate import Difficulty
+from metagen.experiments.allocation.held_out import learned
+from metagen.experiments.allocation.shares import Shares
 from metagen.experiments.asked import Asked
-from metagen.experiments.held_out import learned
 from metagen.experiments.registry import Section
-from metagen.experiments.shares import Shares
 from metagen.experiments.specs import (
     ByDifficultySpec,
     Experiment,

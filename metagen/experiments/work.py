@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from metagen.budget import Budget
 from metagen.errors import InputError, JournalError, MetagenError
 from metagen.experiments import attempts, costs
+from metagen.experiments.allocation.look import looks
+from metagen.experiments.allocation.shares import Shares
 from metagen.experiments.attempts import Recorded, Unrecorded
 from metagen.experiments.directory import Failure, Line, RunDirectory, State, Status
-from metagen.experiments.look import looks
 from metagen.experiments.progress import Meter
-from metagen.experiments.shares import Shares
 from metagen.experiments.tables import ProblemRows, TableWriter
 from metagen.experiments.together import together
 from metagen.experiments.window import shuffled

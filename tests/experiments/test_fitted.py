@@ -13,7 +13,7 @@ from metagen.analysis.calibration import Isotonic, Temperature, fit_isotonic, fi
 from metagen.cli import app
 from metagen.errors import ConfigError, DataError, InputError
 from metagen.experiments import build, schema
-from metagen.experiments.fitted import calibrated, scored_samples
+from metagen.experiments.kinds.fitted import calibrated, scored_samples
 from metagen.verifiers.calibrated import Calibrated
 from metagen.verifiers.function import FunctionVerifier
 

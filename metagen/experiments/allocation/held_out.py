@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from metagen.errors import InputError
-from metagen.experiments.allocate import Difficulty
+from metagen.experiments.allocation.allocate import Difficulty
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.results import Pool
 from metagen.experiments.specs import Experiment

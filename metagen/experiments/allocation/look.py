@@ -9,8 +9,8 @@ import numpy as np
 
 from metagen.errors import JournalError, MetagenError
 from metagen.experiments import attempts, costs
+from metagen.experiments.allocation.shares import Look, Shares
 from metagen.experiments.attempts import Unrecorded
-from metagen.experiments.shares import Look, Shares
 from metagen.experiments.together import together
 from metagen.experiments.window import shuffled
 from metagen.journal import Journal

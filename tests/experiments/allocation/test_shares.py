@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from metagen.budget import Budget
 from metagen.experiments import schema
-from metagen.experiments.allocate import Difficulty
+from metagen.experiments.allocation.allocate import Difficulty
+from metagen.experiments.allocation.shares import Look, Shares, by_difficulty
 from metagen.experiments.attempts import Unrecorded
-from metagen.experiments.shares import Look, Shares, by_difficulty
 
 #: First samples that disagree, half agree, and agree: only the middle gains from more, up to eight samples.
 CURVES = np.array([[0.0, 0.1] + [0.1] * 7, 0.8 - 0.8 * 0.7 ** np.arange(9.0), [0.0, 1.0] + [1.0] * 7])

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.budget import Budget
-from metagen.experiments.allocate import Difficulty, Plan, expected_costs
+from metagen.experiments.allocation.allocate import Difficulty, Plan, expected_costs
 from metagen.experiments.attempts import Unrecorded
 from metagen.experiments.specs import Experiment
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
 from metagen.errors import InputError
-from metagen.experiments.books import Book
 from metagen.experiments.directory import Line, RunDirectory
-from metagen.experiments.probe import Trial
+from metagen.experiments.forecast.books import Book
+from metagen.experiments.forecast.probe import Trial
 from metagen.generators.base import Generator
 
 

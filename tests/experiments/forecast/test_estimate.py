@@ -14,8 +14,9 @@ from rich.console import Console
 
 from metagen.cost import ModelShape, decode_flops, prefill_flops
 from metagen.errors import EngineError, InputError
-from metagen.experiments import build, estimate, runner, schema
+from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import RunDirectory
+from metagen.experiments.forecast import estimate
 from metagen.experiments.offline import ClosedEngine, closed
 from metagen.generators import tiny
 from metagen.journal import SQLiteJournal

@@ -35,13 +35,13 @@ from metagen.cost import (
 )
 from metagen.errors import InputError
 from metagen.experiments import build
-from metagen.experiments.books import Book, earlier
+from metagen.experiments.allocation.shares import Shares
 from metagen.experiments.directory import RunDirectory
-from metagen.experiments.judging import FIGURES, Judging, Length, Sums
+from metagen.experiments.forecast.books import Book, earlier
+from metagen.experiments.forecast.judging import FIGURES, Judging, Length, Sums
+from metagen.experiments.forecast.pace import Pace
+from metagen.experiments.forecast.probe import PROBE, probed
 from metagen.experiments.offline import closed
-from metagen.experiments.pace import Pace
-from metagen.experiments.probe import PROBE, probed
-from metagen.experiments.shares import Shares
 from metagen.experiments.specs import Experiment
 from metagen.experiments.work import POOLABLE
 from metagen.generators.base import Generator

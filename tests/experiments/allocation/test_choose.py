@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.errors import InputError
-from metagen.experiments.choose import Measured, Table
+from metagen.experiments.allocation.choose import Measured, Table
 
 
 @settings(max_examples=40)

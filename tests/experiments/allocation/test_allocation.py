@@ -149,7 +149,7 @@ def test_a_total_that_does_not_pay_for_the_first_samples_is_shared_equally(
     ("sets", "words"),
     [
         (["task.seed=5"], "12 of this experiment's problems are in that run ('sum-0', …)"),
-        (["grid.n=[17]"], "it has 16 samples of each problem, where small/majority@17 may draw 17"),
+        (["grid.n=[17]"], "it has 16 samples of some problem, where small/majority@17 may draw 17"),
         (["generators.new={kind: 'metagen_toy:generator'}"], "no pool of the generator 'new'"),
         (["verifiers.new={kind: 'metagen_toy:verifier'}", "strategies.weighted.verifier=new"],
          "no scores of the verifier 'new'"),
@@ -196,7 +196,7 @@ def test_a_written_experiment_loads_from_anywhere(file: Path, tmp_path: Path) ->
 
 
 def test_the_example_does_what_its_comments_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    example = Path(__file__).parents[2] / "examples" / "allocation.yaml"
+    example = Path(__file__).parents[3] / "examples" / "allocation.yaml"
     said = [line.split()[3:] for line in example.read_text("utf-8").splitlines() if "metagen run" in line]
     assert len(said) == 3
     monkeypatch.chdir(tmp_path)

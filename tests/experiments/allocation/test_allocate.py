@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from metagen.analysis.bootstrap import paired_difference
 from metagen.analysis.stopping import running_vote
 from metagen.errors import InputError
-from metagen.experiments.allocate import (
+from metagen.experiments.allocation.allocate import (
     Difficulty,
     Plan,
     accuracy_at,

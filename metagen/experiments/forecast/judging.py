@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from metagen.cost import ModelShape, Usage, flops_2n, prefill_flops
-from metagen.experiments.books import Book, contents
+from metagen.experiments.forecast.books import Book, contents
 from metagen.experiments.offline import Unknown
 from metagen.journal import Row
 from metagen.sequence import Sequence
