@@ -246,6 +246,12 @@ class SQLiteJournal:
         with self._reading, self._errors("read"):
             return [r[0] for r in self._reader.execute("SELECT DISTINCT problem FROM rows ORDER BY problem")]
 
+    def data(self) -> bytes:
+        """16 bytes that name all problems that were bound, with their data: equal for runs over equal data."""
+        with self._reading, self._errors("read"):
+            found = self._reader.execute("SELECT id, digest FROM problems ORDER BY id")
+            return digest(*chain.from_iterable(found))
+
     def count(self) -> int:
         with self._reading, self._errors("read"):
             return int(self._reader.execute("SELECT COUNT(*) FROM rows").fetchone()[0])

@@ -382,6 +382,15 @@ def test_a_changed_run_seed_is_refused(path: Path) -> None:
     assert len(read(path)) == 2
 
 
+def test_equal_data_have_one_name_however_they_came(tmp_path: Path) -> None:
+    names = []
+    for number, problems in enumerate(({"a": b"1", "b": b"2"}, {"b": b"2", "a": b"1"}, {"a": b"1", "b": b"3"})):
+        with SQLiteJournal(tmp_path / f"{number}.sqlite") as journal:
+            journal.bind_all(problems.items())
+            names.append(journal.data())
+    assert names[0] == names[1] != names[2]
+
+
 def test_changed_data_is_refused_and_added_data_is_not(path: Path) -> None:
     with SQLiteJournal(path) as journal:
         journal.bind_all([("p1", b"1"), ("p2", b"2")])

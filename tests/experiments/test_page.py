@@ -570,6 +570,11 @@ def test_colours_of_lines_and_marks_stand_out(tab: Any, media: str) -> None:
         assert faint == []
 
 
+def test_the_data_are_named(tab: Any, hostile: RunDirectory) -> None:
+    with SQLiteJournal(hostile.journal, read_only=True) as journal:
+        assert f"digest {journal.data().hex()[:12]} of " in tab.locator("#reproduce .versions").inner_text()
+
+
 def test_on_paper_what_is_open_is_there_and_nothing_is_cut(tab: Any) -> None:
     tab.locator("#figure-samples details").evaluate("d => { d.open = true; }")
     tab.emulate_media(media="print")

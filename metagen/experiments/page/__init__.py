@@ -69,8 +69,10 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
     """Write `report.html` into a run. found: where its tables are."""
     problems = list(examine(found, state.lines))
     trees: list[Span | None] = [None] * len(problems)
+    data = ""
     if directory.journal.exists():
         with SQLiteJournal(directory.journal, read_only=True) as journal:
+            data = journal.data().hex()
             trees = list(spans.trees(journal, [p.problem for p in problems], Makers.recorded(directory)))
     generators = list(dict.fromkeys(line.generator for line in state.lines))
     files = resources.files(__name__)
@@ -93,6 +95,7 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
         "candidates": any(pool.size > 1 for problem in problems for pool in problem.pools),
         "experiment": directory.experiment.read_text(encoding="utf-8"),
         "environment": _environment(directory),
+        "data": data,
         "count": len(results.configurations),
         "limit": LIMIT // 1_000_000,
         "oracle": any(m.oracle for m in results.configurations),
