@@ -10,12 +10,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from metagen.errors import InputError, PromptError
 
 Finish = Literal["eos", "stop", "length"]
 Role = Literal["system", "user", "assistant", "tool"]
+#: A token's confidence is at most so large: no log-probability in it counts less than −100, so that it is finite
+#: where a token cannot come.
+MOST_CONFIDENT: Final = 100.0
 
 
 def digest(*parts: str | bytes) -> bytes:
@@ -149,6 +152,8 @@ class Sequence:
 
     text: all generated so far, without the prompt; canonical. tokens: its ids, where known.
     logprob: log p(y | x) under the raw model (temperature 1, no adapters), in nats; None if unknown.
+    token_logprobs: the same of each token. token_confidences: how sure the raw model was at each token, from 0 to
+    MOST_CONFIDENT (see `SamplingParams.top_logprobs`). None if unknown.
     finish: how the text ended; None while it can be extended.
     cut: the last step was ended by its length, not by its delimiter.
     exhausted: a strategy chose it because its budget ended.
@@ -166,6 +171,7 @@ class Sequence:
     exhausted: bool = False
     steps: tuple[int, ...] = ()
     scores: Mapping[str, Score] = field(default_factory=dict, hash=False)
+    token_confidences: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, prefix: Sequence | Prompt | str) -> Sequence:
@@ -188,6 +194,7 @@ class Sequence:
         tokens: TokenIds | None = None,
         logprob: float | None = None,
         token_logprobs: tuple[float, ...] | None = None,
+        token_confidences: tuple[float, ...] | None = None,
         finish: Finish | None = None,
         cut: bool = False,
         step_end: int | None = None,
@@ -207,19 +214,24 @@ class Sequence:
         elif self.text:
             tokens = None
         known = self.logprob is not None and logprob is not None
-        old_logprobs = self.token_logprobs if self.text else self.token_logprobs or ()
-        both = old_logprobs is not None and token_logprobs is not None
         return replace(
             self,
             text=self.text + text,
             tokens=tokens,
             logprob=self.logprob + logprob if known else None,  # type: ignore[operator]
-            token_logprobs=old_logprobs + token_logprobs if both else None,  # type: ignore[operator]
+            token_logprobs=self._joined(self.token_logprobs, token_logprobs),
+            token_confidences=self._joined(self.token_confidences, token_confidences),
             finish=finish,
             cut=cut,
             steps=self.steps if step_end is None else (*self.steps, len(self.text) + step_end),
             scores={},
         )
+
+    def _joined(
+        self, old: tuple[float, ...] | None, new: tuple[float, ...] | None
+    ) -> tuple[float, ...] | None:
+        """Numbers of the tokens so far and of new ones; None where some are unknown."""
+        return None if new is None or (old is None and self.text) else (old or ()) + new
 
     def rooted(self, prefix: Sequence) -> Sequence:
         """What this sequence says, as a completion of `prefix`: for what was written under another prompt.

@@ -111,6 +111,17 @@ def test_what_is_unknown_of_a_part_is_unknown_of_the_whole() -> None:
     assert (after.tokens, after.logprob, after.token_logprobs) == (None, None, None)
 
 
+def test_confidences_of_tokens_are_kept_as_their_log_probabilities_are() -> None:
+    start = Sequence.of("x")
+    one = start.extend("a", token_confidences=(3.0,))
+    two = one.extend("bc", token_confidences=(2.0, 1.5))
+    assert two.token_confidences == (3.0, 2.0, 1.5) and two.token_logprobs is None
+    assert one.extend("b").token_confidences is None
+    assert one.extend("b").extend("c", token_confidences=(1.0,)).token_confidences is None
+    assert one != start.extend("a") and one.digest == start.extend("a").digest
+    assert one.rooted(Sequence.of("y")).token_confidences is None
+
+
 def test_ids_without_text_yet_are_kept() -> None:
     """The first token holds only a part of the first character."""
     first = Sequence.of("x").extend("", tokens=TokenIds((240,), "t"), logprob=-1.0, token_logprobs=(-1.0,))

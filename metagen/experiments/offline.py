@@ -124,7 +124,7 @@ class ClosedEngine:
     @property
     def supports(self) -> frozenset[str]:
         """Whatever is asked of it: nothing is done."""
-        return frozenset({"grammar"})
+        return frozenset({"grammar", "top_logprobs"})
 
     def render(self, prefix: Sequence) -> tuple[int, ...] | None:
         return self._tokenizer.render(prefix)[0] if self._tokenizer else None

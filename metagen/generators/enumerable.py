@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,7 +30,7 @@ from metagen.generators.engine import (
 )
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.randomness import seed_array, uniform
-from metagen.sequence import Prompt, Sequence, digest
+from metagen.sequence import MOST_CONFIDENT, Prompt, Sequence, digest
 
 Floats = NDArray[np.float64]
 Table = Mapping[tuple[str, ...], ArrayLike] | Callable[[str, tuple[str, ...]], ArrayLike]
@@ -80,7 +81,7 @@ class EnumerableEngine:
 
     @property
     def supports(self) -> frozenset[str]:
-        return frozenset({"grammar"})
+        return frozenset({"grammar", "top_logprobs"})
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams."""
@@ -173,6 +174,8 @@ class EnumerableEngine:
             raise InputError("a Generate request has no seeds; give one per sample")
         if request.max_tokens < 1:
             raise InputError(f"max_tokens={request.max_tokens!r}: expected an integer ≥ 1")
+        if (k := request.params.top_logprobs) > len(self.tokens):
+            raise InputError(f"top_logprobs={k!r}: {self!r} has {len(self.tokens)} tokens; ask for no more")
         ids = self.render(request.prefix)
         self._check_fit(len(ids), request.max_tokens)
         prompt, before = self._read(ids)
@@ -215,7 +218,7 @@ class EnumerableEngine:
         before: tuple[str, ...],
         seed: int,
     ) -> Sample:
-        params, ids, logprobs = request.params, list[int](), list[float]()
+        params, ids, logprobs, confidences = request.params, list[int](), list[float](), list[float]()
         begun = [self.tokens.index(token) for token in before]
         seeds = seed_array([seed])
         while True:
@@ -224,6 +227,8 @@ class EnumerableEngine:
             token = _draw(adapt(held, params), float(uniform(seeds, len(before) + len(ids))[0]))
             ids.append(token)
             logprobs.append(float(np.log(p[token])))
+            if params.top_logprobs:
+                confidences.append(confidence(p, params.top_logprobs))
             sample = continuation.sample(
                 ids,
                 logprobs,
@@ -231,7 +236,7 @@ class EnumerableEngine:
                 stop=token in params.stop_token_ids,
             )
             if sample is not None:
-                return sample
+                return replace(sample, token_confidences=tuple(confidences)) if confidences else sample
 
     def _held(self, p: Floats, params: SamplingParams, ids: Ordered[int]) -> Floats:
         """The probabilities of what the grammar allows behind `ids`, and 0 for the rest."""
@@ -318,6 +323,12 @@ def adapt(p: Floats, params: SamplingParams) -> Floats:
         q[order[remove]] = 0.0
     total = float(q.sum())
     return q / total
+
+
+def confidence(p: Floats, k: int) -> float:
+    """−(1/k) Σ_j log p_j over the k most probable tokens; none of these logarithms counts less than −100."""
+    with np.errstate(divide="ignore"):
+        return float(-np.log(np.sort(p)[-k:]).clip(min=-MOST_CONFIDENT).mean())
 
 
 def _draw(p: Floats, u: float) -> int:

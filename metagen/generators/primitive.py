@@ -21,6 +21,9 @@ from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Step, TokenIds, Tokens, Until, digest
 
+#: What a sample may hold of each of its tokens.
+BY_TOKEN = ("token_logprobs", "token_confidences")
+
 
 class Primitive(Generator):
     """A generator whose samples are leaf calls."""
@@ -73,13 +76,14 @@ class Primitive(Generator):
     def _sequence(self, prefix: Sequence, row: Row) -> Sequence:
         data = row.payload
         assert data is not None
-        ids, logprobs, scores = data.get("ids"), data.get("token_logprobs"), data.get("scores")
+        ids, scores = data.get("ids"), data.get("scores")
+        by_token = {name: tuple(data[name]) for name in BY_TOKEN if data.get(name) is not None}
         tokenizer = self.tokenizer_fingerprint
         result = prefix.extend(
             data["text"],
             tokens=TokenIds(tuple(ids), tokenizer) if ids is not None and tokenizer is not None else None,
             logprob=data.get("logprob"),
-            token_logprobs=tuple(logprobs) if logprobs is not None else None,
+            **by_token,
             finish=data.get("finish"),
             cut=data.get("cut", False),
             step_end=data.get("step_end"),
@@ -99,8 +103,9 @@ def payload(sample: Sample, scores: Mapping[str, Score] | None = None) -> dict[s
     for name in ("logprob", "finish", "step_end"):
         if getattr(sample, name) is not None:
             data[name] = getattr(sample, name)
-    if sample.token_logprobs is not None:
-        data["token_logprobs"] = list(sample.token_logprobs)
+    for name in BY_TOKEN:
+        if getattr(sample, name) is not None:
+            data[name] = list(getattr(sample, name))
     if sample.cut:
         data["cut"] = True
     if scores:
@@ -124,6 +129,11 @@ class EngineGenerator(Primitive):
         if self.params.grammar is not None and "grammar" not in self.supports:
             raise UnsupportedError(
                 f"{engine!r} cannot hold completions to a grammar; use an engine that does, such as TorchEngine"
+            )
+        if self.params.top_logprobs and "top_logprobs" not in self.supports:
+            raise UnsupportedError(
+                f"{engine!r} cannot keep top_logprobs={self.params.top_logprobs!r}; use an engine that can, such as "
+                "TorchEngine, or leave it at 0"
             )
         self._fingerprint = digest(engine.fingerprint, self.params.fingerprint).hex()
 

@@ -106,4 +106,6 @@ def begun(prefix: Sequence, prompt: Prompt) -> Sequence:
     """What `prefix` has committed to, under another prompt: what is asked for begins with it."""
     if not prefix.text:
         return Sequence.of(prompt)
-    return replace(prefix, prompt=prompt, logprob=None, token_logprobs=None, scores={})
+    return replace(
+        prefix, prompt=prompt, logprob=None, token_logprobs=None, token_confidences=None, scores={}
+    )

@@ -13,31 +13,33 @@ def reopened(sequence: Sequence, text: str = "") -> Sequence:
 
     What ended it decides what survives:
 
-    - `None`, `length`: nothing had ended it but a limit; ids and log-probabilities stay. A character of which the
-      limit left a part, shown as U+FFFD, is taken out of the text: its other part comes with the next tokens.
-    - `eos`: the end token is no part of text and ids, but it is of the log-probabilities; it is taken out of them
-      where each token's is known, and else they are unknown.
-    - `stop`: the text was cut before the stop text, perhaps inside a token; ids and log-probabilities are dropped,
-      and an engine reads the text anew.
+    - `None`, `length`: nothing had ended it but a limit; ids, log-probabilities and confidences stay. A character of
+      which the limit left a part, shown as U+FFFD, is taken out of the text: its other part comes with the next tokens.
+    - `eos`: the end token is no part of text and ids, but it is of log-probabilities and confidences; it is taken out
+      of them where each token's is known, and else they are unknown.
+    - `stop`: the text was cut before the stop text, perhaps inside a token; ids, log-probabilities and confidences
+      are dropped, and an engine reads the text anew.
 
-    With `text`, ids and log-probabilities are dropped in any case. Steps stay; scores, `cut` and `exhausted` go.
+    With `text`, they are dropped in any case. Steps stay; scores, `cut` and `exhausted` go.
     """
     logprob, logprobs, tokens = sequence.logprob, sequence.token_logprobs, sequence.tokens
-    written = sequence.text
+    confidences, written = sequence.token_confidences, sequence.text
     match sequence.finish:
         case "eos":
             kept = len(tokens.ids) if tokens is not None else None
             logprobs = logprobs[:kept] if logprobs is not None and kept is not None else None
+            confidences = confidences[:kept] if confidences is not None and kept is not None else None
             logprob = sum(logprobs) if logprobs is not None else None
             written = written.rstrip(BROKEN)
         case "length":
             written = written.rstrip(BROKEN)
         case "stop":
-            logprob = logprobs = tokens = None
+            logprob = logprobs = confidences = tokens = None
         case _:
             pass
     opened = replace(
         sequence, text=written, tokens=tokens, logprob=logprob, token_logprobs=logprobs,
+        token_confidences=confidences,
         finish=None, cut=False, exhausted=False, scores={},
     )  # fmt: skip
     return opened.extend(text) if text else opened

@@ -168,8 +168,9 @@ FAULTS = [
     ("temperature: 1,", "temperature: warm,", "7: generators.mid.temperature = 'warm': "
      "expected a number ≥ 0 (0 is greedy)"),
     ("temperature: 1,", "temprature: 1,", "7: generators.mid.temprature = 1: no such field; expected one of kind, "
-     "engine, temperature, top_k, top_p, max_tokens, stop, stop_token_ids, ignore_eos, logprobs, grammar; "
-     "did you mean 'temperature'?"),
+     "engine, temperature, top_k, top_p, max_tokens, stop, stop_token_ids, ignore_eos, logprobs, grammar, "
+     "top_logprobs; did you mean 'temperature'?"),
+    ("temperature: 1,", "top_logprobs: 1,", "7: generators.mid.top_logprobs = 1: expected an integer ≥ 2, or 0 (off)"),
     ("max_tokens: 300", "max_tokens: 0", "7: generators.mid.max_tokens = 0: expected an integer ≥ 1"),
     ('["Q:"]', '[""]', "7: generators.mid.stop.0 = '': expected a text that is not empty"),
     ('["Q:"]', '"Q:"', "7: generators.mid.stop = 'Q:': expected a list"),

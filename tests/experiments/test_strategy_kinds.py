@@ -190,6 +190,8 @@ def test_refinement_is_made_of_what_it_names(file: Path) -> None:
         ("{kind: until_sure, verifier: prm, share: 0.8}", WeightedUntilSure),
         ("{kind: confident, keep: 0.5, measure: tail}", ConfidentVote),
         ("{kind: deepconf, warmup: 4, confidence: 0.9}", OnlineConfidence),
+        ("{kind: confident, keep: 0.5, of: top}", ConfidentVote),
+        ("{kind: deepconf, warmup: 4, of: top, confidence: 0.9}", OnlineConfidence),
     ],
 )
 def test_adaptive_strategies_stop_and_are_reported(file: Path, tmp_path: Path, spec: str, kind: type) -> None:
@@ -198,6 +200,7 @@ def test_adaptive_strategies_stop_and_are_reported(file: Path, tmp_path: Path, s
         "grid.strategies=[best]",
         "grid.n=[6]",
         "generators.small.logprobs=true",
+        "generators.small.top_logprobs=5",
     ]
     (strategy,) = made(file, *sets).values()
     assert isinstance(strategy, kind)

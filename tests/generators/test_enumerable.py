@@ -3,14 +3,18 @@
 import asyncio
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from metagen.errors import EngineError, InputError, NumericsError, PromptError
+from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine, adapt
+from metagen.generators.primitive import EngineGenerator
+from metagen.journal import MemoryJournal, Row
+from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, TokenIds, Tokens
 
 TABLE = {
@@ -132,6 +136,63 @@ def test_adapters_agree_with_those_of_torch() -> None:
     p = np.random.default_rng(0).dirichlet(np.ones(30))
     for t, k, top_p in ((0.7, 0, 1.0), (1.0, 7, 1.0), (1.5, 12, 0.8), (0.3, 0, 0.5)):
         mine = adapt(p, SamplingParams(temperature=t, top_k=k, top_p=top_p))
-        rows = sampling.RowParams.of(np.array([t]), np.array([k]), np.array([top_p]), torch.device("cpu"))
+        rows = sampling.RowParams.of(
+            np.array([t]), np.array([k]), np.array([top_p]), np.zeros(1, np.int64), torch.device("cpu")
+        )
         logits = torch.from_numpy(np.log(p)).float()[None]
         assert mine == pytest.approx(torch.softmax(sampling.adapt(logits, rows), -1)[0].numpy(), abs=1e-6)
+
+
+def test_confidences_by_hand() -> None:
+    """−½ (ln p₁ + ln p₂) of the raw row, whatever is drawn and however; after `aa` the end is certain."""
+    by_hand = {
+        "": -(math.log(0.5) + math.log(0.3)) / 2,
+        "a": -(math.log(0.6) + math.log(0.3)) / 2,
+        "b": -(math.log(0.75) + math.log(0.25)) / 2,
+        "aa": -(0.0 - 100.0) / 2,
+        "ab": -(math.log(0.5) + math.log(0.3)) / 2,
+        "bb": -(math.log(0.4) + math.log(0.4)) / 2,
+    }
+    with EnumerableEngine("ab$", TABLE) as engine:
+        for options in ({}, {"temperature": 0.5, "top_k": 2}, {"temperature": 0.0}):
+            plain = ask(engine, Sequence.of("?"), 60, max_tokens=3, **options).samples
+            kept = ask(engine, Sequence.of("?"), 60, max_tokens=3, top_logprobs=2, **options).samples
+            assert [replace(s, token_confidences=None) for s in kept] == list(plain)
+            for sample in kept:
+                assert sample.token_confidences == pytest.approx(
+                    [by_hand[sample.text[:i]] for i in range(sample.generated or 0)]
+                )
+        assert len({s.text for s in kept}) == 1 and kept[0].token_confidences[2] == by_hand["ab"]  # type: ignore[index]
+        (sample,) = ask(engine, Sequence.of("?"), 1, top_logprobs=3, max_tokens=1).samples
+        assert sample.token_confidences == pytest.approx([-math.log(0.5 * 0.3 * 0.2) / 3])
+        with pytest.raises(InputError, match=r"top_logprobs=4.*has 3 tokens"):
+            ask(engine, Sequence.of("?"), top_logprobs=4)
+
+
+def test_confidences_go_through_the_journal_and_an_old_one_reads_as_before() -> None:
+    with EnumerableEngine("ab$", TABLE) as engine:
+        plain, kept = engine.generator(max_tokens=3), engine.generator(max_tokens=3, top_logprobs=2)
+        journal = MemoryJournal()
+
+        def drawn(generator: EngineGenerator) -> list[Sequence]:
+            scope = Scope.root("p", journal=journal)
+            return asyncio.run(generator.generate(Sequence.of("?"), n=8, scope=scope.child("sample")))
+
+        without, first = drawn(plain), drawn(kept)
+        held = [(row.by, "token_confidences" in (row.payload or {})) for row in journal.of_problem("p")]
+        assert sorted(held) == sorted([(plain.fingerprint, False), (kept.fingerprint, True)] * 8)
+        counted = engine.stats.generated
+        assert (drawn(plain), drawn(kept)) == (without, first) and engine.stats.generated == counted
+        assert [replace(s, token_confidences=None) for s in first] == without
+        assert all(len(s.token_confidences or ()) >= len(s.text) for s in first)
+        copied = MemoryJournal()
+        asyncio.run(copied.record([Row.of(row.columns()) for row in journal.of_problem("p")]))
+        journal = copied
+        assert (drawn(plain), drawn(kept)) == (without, first) and engine.stats.generated == counted
+
+
+def test_an_engine_without_confidences_says_so_when_the_generator_is_made() -> None:
+    plain = type("Plain", (EnumerableEngine,), {"supports": frozenset({"grammar"})})("ab$", TABLE)
+    with pytest.raises(UnsupportedError, match="cannot keep top_logprobs=5"):
+        EngineGenerator(plain, SamplingParams(top_logprobs=5))
+    assert "top_logprobs" in EngineGenerator(EnumerableEngine("ab$", TABLE)).supports

@@ -23,6 +23,7 @@ from metagen.verifiers.function import FunctionVerifier
         ("top_k", -1), ("top_k", 2.5), ("top_k", True), ("top_p", 0), ("top_p", 1.5), ("top_p", "0.9"),
         ("max_tokens", 0), ("max_tokens", 2.5), ("stop", "\n"), ("stop", ("",)), ("stop", (3,)),
         ("stop_token_ids", ("a",)),
+        ("top_logprobs", -1), ("top_logprobs", 1), ("top_logprobs", True), ("top_logprobs", 2.0),
     ],
 )  # fmt: skip
 def test_values_that_say_nothing_are_refused_by_name(name: str, value: Any) -> None:
@@ -50,3 +51,10 @@ def test_numbers_of_samples_are_whole(n: Any) -> None:
         run(ask)
     with pytest.raises(InputError, match=r"n=.*expected the number of candidates"):
         BestOfN(generator, n, verifier=FunctionVerifier(lambda s: 1.0))
+
+
+def test_confidences_are_another_generator_and_their_absence_changes_no_fingerprint() -> None:
+    plain = SamplingParams()
+    assert "top_logprobs" not in plain.fingerprint
+    assert plain.replace(top_logprobs=20).fingerprint == plain.fingerprint[:-1] + ", top_logprobs=20)"
+    assert plain.replace(top_logprobs=20).replace(top_logprobs=0).fingerprint == plain.fingerprint

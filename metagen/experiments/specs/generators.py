@@ -61,6 +61,9 @@ class EngineGeneratorSpec(PartSpec):
     ignore_eos: Switch = False
     logprobs: Switch = False
     grammar: GrammarSpec | None = None
+    top_logprobs: Annotated[
+        Literal[0] | Annotated[int, Field(ge=2)], Expects("an integer ≥ 2, or 0 (off)")
+    ] = 0
 
     @property
     def params(self) -> SamplingParams:

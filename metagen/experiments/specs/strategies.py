@@ -327,13 +327,14 @@ class ByDifficultySpec(StrategySpec):
 
 
 class ConfidentSpec(ParallelSpec):
-    """A vote among the most confident samples, by their log-probabilities."""
+    """A vote among the most confident samples, by their log-probabilities. of: what a token's confidence is."""
 
     kind: Literal["confident"]
     keep: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
     measure: Literal["mean", "lowest", "bottom", "tail"] = "bottom"
     window: Count = 16
     share: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
+    of: Literal["chosen", "top"] = "chosen"
 
 
 class DeepConfSpec(ParallelSpec):
@@ -344,6 +345,7 @@ class DeepConfSpec(ParallelSpec):
     keep: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
     window: Count = 16
     block: Count = 16
+    of: Literal["chosen", "top"] = "chosen"
     batch: Count | None = None
     confidence: Annotated[float, Field(gt=0.5, lt=1), Expects("a probability in (0.5, 1)")] | None = None
 

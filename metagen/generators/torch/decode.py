@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Decoder:
         for row in held.tolist():
             # What is drawn was allowed; where the logits were no numbers, the row ends below.
             self._matcher(row).consume([int(drawn.tokens[row])])
-        rows.push(drawn.tokens, drawn.logprobs)
+        rows.push(drawn.tokens, drawn.logprobs, drawn.confidences)
         self._stats.generated += n
         self._stats.extra["near_edge"] += int(drawn.near.sum())
         flags = self._endings.flags(rows.kind[:n], drawn.tokens)
@@ -183,8 +184,11 @@ class Decoder:
             stop=bool(flag & STOP),
             text=bool(flag & TEXT),
         )
-        if sample is not None:
-            self._keep(row, owner, ids)
+        if sample is None:
+            return None
+        self._keep(row, owner, ids)
+        if owner.request.params.top_logprobs:
+            sample = replace(sample, token_confidences=tuple(self._rows.confidences[row, :count].tolist()))
         return sample
 
     def _keep(self, row: int, owner: Generation, ids: list[int]) -> None:

@@ -131,7 +131,7 @@ class TorchEngine:
 
     @property
     def supports(self) -> frozenset[str]:
-        return frozenset({"grammar"})
+        return frozenset({"grammar", "top_logprobs"})
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams.
@@ -161,6 +161,10 @@ class TorchEngine:
         if bad := [i for i in request.params.stop_token_ids if not 0 <= i < self._model.vocab_size]:
             raise InputError(
                 f"stop_token_ids: {bad[0]!r} is no id of {self._name!r} (0 … {self._model.vocab_size - 1})"
+            )
+        if (k := request.params.top_logprobs) > self._model.vocab_size:
+            raise InputError(
+                f"top_logprobs={k!r}: {self._name!r} has {self._model.vocab_size} tokens; ask for no more"
             )
         ids, prompt = self._tokenizer.render(request.prefix)
         self._check_ids(ids)

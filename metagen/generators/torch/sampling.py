@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metagen.sequence import MOST_CONFIDENT
+
 #: A draw closer than this to the edge of its interval of the CDF, or a greedy choice whose two best
 #: log-probabilities are closer, may flip under another order of rounding.
 NEAR = 1e-5
@@ -22,11 +24,16 @@ NEAR = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class RowParams:
-    """Sampling parameters by row; a temperature of 0 is greedy. The flags tell which adapters are used at all."""
+    """Sampling parameters by row; a temperature of 0 is greedy. The flags tell which adapters are used at all.
+
+    most_logprobs: the largest of top_logprobs; 0 if no row asks for confidences.
+    """
 
     temperature: Tensor
     top_k: Tensor
     top_p: Tensor
+    top_logprobs: Tensor
+    most_logprobs: int
     plain: bool
     any_greedy: bool
     any_top_k: bool
@@ -38,6 +45,7 @@ class RowParams:
         temperature: NDArray[np.float64],
         top_k: NDArray[np.int64],
         top_p: NDArray[np.float64],
+        top_logprobs: NDArray[np.int64],
         device: torch.device,
     ) -> RowParams:
         # Thresholds as transformers has them: 1 - p in float64, then compared in float32.
@@ -46,6 +54,8 @@ class RowParams:
             torch.from_numpy(temperature.astype(np.float32)).to(device)[:, None],
             torch.from_numpy(top_k.copy()).to(device),
             torch.from_numpy(drop).to(device)[:, None],
+            torch.from_numpy(top_logprobs.copy()).to(device)[:, None],
+            int(top_logprobs.max(initial=0)),
             plain=bool((temperature == 1.0).all()),
             any_greedy=bool((temperature == 0.0).any()),
             any_top_k=bool((top_k > 0).any()),
@@ -58,13 +68,14 @@ class Draw:
     """What was drawn, by row.
 
     logprobs: of the tokens, under the raw model. bad: the logits were no distribution (NaN, +inf, or all
-    -inf). near: rounding could have flipped the choice.
+    -inf). near: rounding could have flipped the choice. confidences: see `confidence`; None if no row asks.
     """
 
     tokens: NDArray[np.int64]
     logprobs: NDArray[np.float64]
     bad: NDArray[np.bool_]
     near: NDArray[np.bool_]
+    confidences: NDArray[np.float64] | None = None
 
 
 def draw(
@@ -99,10 +110,24 @@ def draw(
         tokens = torch.where(greedy, torch.argmax(held, -1, keepdim=True), tokens)
         near = torch.where(greedy, best[:, :1] - best[:, -1:] < NEAR, near)
     logprobs = raw.gather(1, tokens)
-    packed = torch.cat([tokens.double(), logprobs.double(), total.isnan().double(), near.double()], 1)
-    columns = packed.cpu().numpy()
+    parts = [tokens.double(), logprobs.double(), total.isnan().double(), near.double()]
+    if params.most_logprobs:
+        parts.append(confidence(raw, params))
+    columns = torch.cat(parts, 1).cpu().numpy()
     bad = (columns[:, 2] != 0) | np.isnan(columns[:, 1])
-    return Draw(columns[:, 0].astype(np.int64), columns[:, 1], bad, columns[:, 3] != 0)
+    confidences = columns[:, 4] if params.most_logprobs else None
+    return Draw(columns[:, 0].astype(np.int64), columns[:, 1], bad, columns[:, 3] != 0, confidences)
+
+
+def confidence(raw: Tensor, params: RowParams) -> Tensor:
+    """[R, 1]: −(1/k) Σ_j log p_j over the k = top_logprobs largest of `raw` [R, V], of rows that ask; 0 of the others.
+
+    No log-probability counts less than −100. Summed in float64.
+    """
+    k = params.top_logprobs
+    best = torch.topk(raw, params.most_logprobs, -1).values.double().clamp(min=-MOST_CONFIDENT)
+    asked = torch.arange(params.most_logprobs, device=raw.device) < k
+    return torch.where(asked, -best, 0.0).sum(-1, keepdim=True) / k.clamp(min=1)
 
 
 def adapt(logits: Tensor, params: RowParams) -> Tensor:

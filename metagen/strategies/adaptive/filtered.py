@@ -12,7 +12,7 @@ from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence
-from metagen.strategies.adaptive.confidence import Confidence, Measure, check_logprobs, logprobs_of
+from metagen.strategies.adaptive.confidence import Confidence, Measure, Source
 from metagen.strategies.aggregate import Selection, weighted_vote
 from metagen.strategies.aggregators import Aggregator, texts
 from metagen.strategies.candidates import Candidate
@@ -24,7 +24,7 @@ class Confident(Aggregator):
     """The answer with the largest total confidence among the most confident `keep` of the candidates.
 
     keep: the share η that votes; the paper has 0.1 and 0.9. Candidates that tie with the last of these vote as well.
-    Candidates need token log-probabilities: UnsupportedError where they have none.
+    Candidates need the numbers of each token that `confidence` averages: UnsupportedError where they have none.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Confident(Aggregator):
 
     def of(self, sequence: Sequence) -> float:
         """The confidence of a whole sequence."""
-        return self.confidence(logprobs_of(sequence))
+        return self.confidence(self.confidence.of_tokens(sequence))
 
 
 class ConfidentVote(Parallel):
@@ -58,9 +58,10 @@ class ConfidentVote(Parallel):
         measure: Measure = "bottom",
         window: int = 16,
         share: float = 0.1,
+        of: Source = "chosen",
     ) -> None:
-        check_logprobs(generator, "ConfidentVote")
-        confidence = Confidence(measure, window, share)
+        confidence = Confidence(measure, window, share, of)
+        confidence.check(generator, "ConfidentVote")
         super().__init__(generator, n, Confident(answer, keep=keep, confidence=confidence))
 
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, Tokens, Until, digest
+from metagen.sequence import Sequence, Tokens, Until, digest
 from metagen.strategies.adaptive.adaptive import ballots
-from metagen.strategies.adaptive.confidence import Confidence, check_logprobs, logprobs_of
+from metagen.strategies.adaptive.confidence import Confidence, Source
 from metagen.strategies.adaptive.filtered import threshold
 from metagen.strategies.adaptive.stopping import StoppingRule
 from metagen.strategies.aggregate import weighted_vote
@@ -32,12 +32,13 @@ class OnlineConfidence(Strategy):
 
     n: samples in all, of which `warmup` are drawn whole and set the threshold: the confidence that a share `keep` of
     them reaches. window: tokens of a group. block: tokens written between two looks. batch: samples written side by
-    side between two questions to `rule` (None: no rule; all at once). The rule sees votes weighted by confidence.
+    side between two questions to `rule` (None: no rule; all at once). The rule sees votes weighted by confidence; of
+    `top` tokens, by its share of the largest so far, since rules take a weight of 1 for a whole vote.
 
     The warm-up is the beginning of every other strategy's pool; samples written in blocks are draws of their own.
     What was given up is offered without a vote, so that the candidates of a result count all that was begun. A sample
     that ends within its first window is one group. Raises InputError for numbers below 1, UnsupportedError for a
-    generator that cannot write blocks, draws jointly, or keeps no log-probabilities.
+    generator that cannot write blocks, draws jointly, or does not keep what confidence is `of`.
     """
 
     answer: AnswerRule
@@ -52,6 +53,7 @@ class OnlineConfidence(Strategy):
         keep: float = 0.1,
         window: int = 16,
         block: int = 16,
+        of: Source = "chosen",
         rule: StoppingRule | None = None,
         batch: int | None = None,
     ) -> None:
@@ -59,7 +61,8 @@ class OnlineConfidence(Strategy):
             if value is not None and not is_count(value, 1):
                 raise InputError(f"OnlineConfidence: {name}={value!r}; expected a number of at least 1")
         threshold([0.0], keep)
-        check_logprobs(generator, "OnlineConfidence")
+        self.confidence = Confidence("lowest", window, of=of)
+        self.confidence.check(generator, "OnlineConfidence")
         if not (generator.accepts_until and generator.accepts_prefix and generator.independent):
             raise UnsupportedError(
                 f"OnlineConfidence writes independent samples in blocks of tokens, and {generator!r} cannot; "
@@ -67,7 +70,6 @@ class OnlineConfidence(Strategy):
             )
         self.generator, self.n, self.answer, self.warmup = generator, n, answer, min(warmup, n)
         self.keep, self.block, self.rule, self.batch = keep, block, rule, batch or n
-        self.confidence = Confidence("lowest", window)
 
     @property
     def fingerprint(self) -> str:
@@ -78,7 +80,7 @@ class OnlineConfidence(Strategy):
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         drawn = await self.generator.generate(prefix, n=self.warmup, scope=scope.child("sample"))
         candidates = await self._judged(drawn, prefix, scope)
-        whole = [c.value for c in candidates if c.eligible and c.value is not None]
+        whole = [weight for c in candidates if c.eligible and (weight := _weight(c)) is not None]
         least = threshold(whole, self.keep) if whole else 0.0
         while len(candidates) < self.n and not scope.exhausted and not self._enough(candidates, least):
             numbers = range(len(candidates), min(len(candidates) + self.batch, self.n))
@@ -87,7 +89,7 @@ class OnlineConfidence(Strategy):
             )
             candidates += await self._judged(drawn, prefix, scope)
         voting = _voting(candidates, least) or [c for c in candidates if c.eligible] or candidates
-        keys, values = [c.key for c in voting], [c.value for c in voting]
+        keys, values = [c.key for c in voting], [_weight(c) for c in voting]
         texts = [c.sequence.text for c in voting]
         chosen = voting[weighted_vote(keys, values, texts, prefix.prompt.digest.hex()).index].sequence
         return replace(chosen, exhausted=scope.exhausted)
@@ -102,7 +104,7 @@ class OnlineConfidence(Strategy):
                 )
             except BudgetExhausted:
                 break
-            block, before, written = block + 1, written, len(logprobs_of(current, prefix))
+            block, before, written = block + 1, written, len(self.confidence.of_tokens(current, prefix))
             if current.finish is None and written == before:
                 break  # nothing was written: it would go on for ever
         return current
@@ -111,21 +113,26 @@ class OnlineConfidence(Strategy):
         """Whether a whole group lies below the threshold."""
         if sequence.text == prefix.text:
             return False
-        values = logprobs_of(sequence, prefix)
+        values = self.confidence.of_tokens(sequence, prefix)
         return len(values) >= self.confidence.window and self.confidence(values) < least
 
     def _enough(self, candidates: list[Candidate], least: float) -> bool:
         if self.rule is None:
             return False
         voting = _voting(candidates, least)
-        return bool(voting) and bool(self.rule.stops(*ballots(voting, True))[0])
+        if not voting:
+            return False
+        classes, weights = ballots(voting, True)
+        if self.confidence.of == "top":
+            weights = weights / (weights.max() or 1.0)
+        return bool(self.rule.stops(classes, weights)[0])
 
     async def _judged(self, drawn: list[Sequence], prefix: Sequence, scope: Scope) -> list[Candidate]:
         """Candidates whose score is their confidence; what was given up has no answer, and no vote."""
         candidates = []
         for sequence, answer in zip(drawn, await self.answer.read(drawn), strict=True):
             ended = sequence.finish in ("eos", "stop")
-            score = Score(self.confidence(logprobs_of(sequence, prefix))) if ended else None
+            score = self.confidence.score(self.confidence.of_tokens(sequence, prefix)) if ended else None
             one = Candidate(sequence, answer if ended else Answer(verdict="missing"), score)
             offered(one, scope)
             candidates.append(one)
@@ -133,4 +140,8 @@ class OnlineConfidence(Strategy):
 
 
 def _voting(candidates: list[Candidate], least: float) -> list[Candidate]:
-    return [c for c in candidates if c.eligible and c.value is not None and c.value >= least]
+    return [c for c in candidates if c.eligible and (weight := _weight(c)) is not None and weight >= least]
+
+
+def _weight(candidate: Candidate) -> float | None:
+    return candidate.score.raw if candidate.score else None

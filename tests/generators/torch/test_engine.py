@@ -109,6 +109,43 @@ def test_logprobs_are_those_of_the_raw_model(engine: TorchEngine) -> None:
         assert sample.generated == len(sample.token_logprobs)
 
 
+def test_confidences_against_one_forward_of_transformers(engine: TorchEngine) -> None:
+    """Rows that ask for different k, and one that asks for none, decode together; what is drawn is the same."""
+    reference = AutoModelForCausalLM.from_pretrained(engine.directory, dtype=torch.float32).eval()
+    plain = SamplingParams(temperature=0.7, top_k=50)
+    asked = (0, 2, 20, 7)
+    answers = ask(engine, *(request("abc", (1, 2), plain.replace(top_logprobs=k), 70) for k in asked))
+    for k, answer in zip(asked, answers, strict=True):
+        assert answer.prefix_ids is not None
+        for sample, without in zip(answer.samples, answers[0].samples, strict=True):
+            assert dataclasses.replace(sample, token_confidences=None) == without
+            if not k:
+                assert sample.token_confidences is None
+                continue
+            ids = answer.prefix_ids + (sample.ids or ())
+            with torch.inference_mode():
+                logits = reference(torch.tensor([ids])).logits[0, len(answer.prefix_ids) - 1 :]
+            best = torch.log_softmax(logits, -1).topk(k, -1).values
+            assert sample.generated is not None and sample.token_confidences is not None
+            want = (-best.mean(-1))[: sample.generated].tolist()
+            assert list(sample.token_confidences) == pytest.approx(want, abs=2e-3)
+            assert len(sample.token_confidences) == sample.generated
+
+
+def test_rows_that_close_gaps_keep_their_confidences(engine: TorchEngine) -> None:
+    """Rows of many lengths leave, others take their places: each has what it has alone."""
+    wanted = [
+        request(f"prompt {i}", (i,), FREE.replace(top_logprobs=2 + i % 4), 5 + 13 * (i % 7))
+        for i in range(12)
+    ]
+    alone = [ask(engine, one)[0].samples[0] for one in wanted]
+    crowd = [answer.samples[0] for answer in ask(engine, *wanted)]
+    same = [(a, b) for a, b in zip(alone, crowd, strict=True) if a.ids == b.ids]
+    assert len(same) >= 11, "a draw near an edge may flip"
+    for a, b in same:
+        assert list(a.token_confidences or ()) == pytest.approx(list(b.token_confidences or ()), abs=2e-3)
+
+
 def test_the_same_seed_alone_and_in_a_crowd(engine: TorchEngine) -> None:
     """And the rate of flips: at most as many samples differ as draws came near an edge."""
     wanted = [
@@ -378,6 +415,7 @@ def test_requests_that_are_none(engine: TorchEngine) -> None:
         (request("x", ()), InputError, "no seeds"),
         (request("x", most=0), InputError, "max_tokens=0"),
         (request("x", params=SamplingParams(stop_token_ids=(9999,))), InputError, "9999"),
+        (request("x", params=SamplingParams(top_logprobs=9999)), InputError, "top_logprobs=9999"),
         (request("x" * 3000), PromptError, "context of 1024"),
         (request("x", most=1024), PromptError, "max_tokens ≤ 10"),
         (request(Sequence.of([Message("user", "hi")])), UnsupportedError, "no chat template"),

@@ -1,5 +1,7 @@
 """Draws against exact distributions, and masks against those of transformers."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -10,9 +12,12 @@ from metagen.generators.randomness import seed_array, uniform
 from metagen.generators.torch.sampling import RowParams, adapt, draw
 
 
-def params(*rows: tuple[float, int, float]) -> RowParams:
+def params(*rows: tuple[float, int, float], top_logprobs: Sequence[int] | None = None) -> RowParams:
     t, k, p = zip(*rows, strict=True)
-    return RowParams.of(np.array(t, float), np.array(k, np.int64), np.array(p, float), torch.device("cpu"))
+    asked = np.array(top_logprobs or [0] * len(rows), np.int64)
+    return RowParams.of(
+        np.array(t, float), np.array(k, np.int64), np.array(p, float), asked, torch.device("cpu")
+    )
 
 
 ROWS = [(1.0, 0, 1.0), (0.7, 5, 1.0), (1.3, 0, 0.9), (0.5, 50, 0.3), (2.0, 1, 0.99), (1.0, 1000, 0.999)]
@@ -59,6 +64,28 @@ def test_the_raw_model_is_what_logprobs_are_of() -> None:
     drawn = draw(logits, np.array([0.3, 0.3]), params((0.0, 0, 1.0), (0.2, 2, 0.5)))
     raw = torch.log_softmax(logits, -1).gather(1, torch.from_numpy(drawn.tokens)[:, None])[:, 0]
     assert drawn.logprobs.tolist() == raw.double().tolist()
+
+
+def test_confidences_are_of_the_raw_model_with_k_by_row() -> None:
+    logits = torch.randn(6, 9, generator=torch.Generator().manual_seed(4)) * 3
+    asked = [0, 2, 9, 3, 0, 5]
+    rows = [(1.0, 0, 1.0), (0.5, 2, 1.0), (0.0, 0, 1.0), (2.0, 0, 0.4), (0.7, 3, 0.9), (1.0, 0, 1.0)]
+    u = np.linspace(0.05, 0.95, 6)
+    drawn, without = draw(logits, u, params(*rows, top_logprobs=asked)), draw(logits, u, params(*rows))
+    assert without.confidences is None and drawn.confidences is not None
+    assert drawn.tokens.tolist() == without.tokens.tolist()
+    assert drawn.logprobs.tolist() == without.logprobs.tolist()
+    for row, k in enumerate(asked):
+        best = torch.log_softmax(logits[row].double(), -1).sort(descending=True).values[:k]
+        want = float(-best.mean()) if k else 0.0
+        assert drawn.confidences[row] == pytest.approx(want, abs=1e-5)
+
+
+def test_what_cannot_come_counts_a_finite_confidence() -> None:
+    logits = torch.tensor([[0.0, -torch.inf, -torch.inf], [0.0, 0.0, -500.0]])
+    both = params((1.0, 0, 1.0), (1.0, 0, 1.0), top_logprobs=[2, 3])
+    found = draw(logits, np.array([0.5, 0.5]), both).confidences
+    assert found == pytest.approx([50.0, (2 * np.log(2) + 100) / 3])
 
 
 def test_edges_of_the_unit_interval() -> None:

@@ -7,6 +7,8 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from metagen.generators.torch import TorchEngine
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
-from metagen.strategies.adaptive.confidence import Confidence, groups, logprobs_of
+from metagen.strategies.adaptive.confidence import Confidence, Source, groups
 from metagen.strategies.adaptive.consistency import Beta
 from metagen.strategies.adaptive.filtered import Confident, ConfidentVote, confident_vote, threshold
 from metagen.strategies.adaptive.online import OnlineConfidence
@@ -35,6 +37,7 @@ from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word
 from metagen.verifiers.function import FunctionRule
 
 PROMPT = Prompt("p", text="?")
+CHOSEN, TOP = Confidence(), Confidence(of="top")
 LAST = FunctionRule(lambda text: text[-1:] or None, name="last letter")
 
 
@@ -65,20 +68,43 @@ def test_how_measures_relate(values: list[float], window: int) -> None:
 def test_no_tokens_and_impossible_tokens_are_no_confidence() -> None:
     assert Confidence()([]) == 0.0 and Confidence("lowest", 1)([-0.1, -math.inf]) == 0.0
     assert Confidence()([1e-9]) == 1.0, "rounding of a probability of 1"
+    assert Confidence(of="top")([]) == 0.0 and Confidence(of="top")([100 + 1e-9]) == 100.0
     for wrong in ([0.5], [float("nan")], [[-1.0]]):
-        with pytest.raises(InputError, match="expected one number ≤ 0"):
+        with pytest.raises(InputError, match="expected one number for each token, from -inf to 0"):
             Confidence()(wrong)
+    for wrong in ([-0.5], [float("nan")], [[1.0]], [101.0]):
+        with pytest.raises(InputError, match="expected one number for each token, from 0 to 100"):
+            Confidence(of="top")(wrong)
+    with pytest.raises(InputError, match="of='topp'"):
+        Confidence(of="topp")  # type: ignore[arg-type]  # what a user may type
+
+
+def test_of_the_top_tokens_the_confidence_is_its_mean() -> None:
+    values = [9.0, 3.0, 5.0, 7.0, 1.0]  # pairs: 6, 4, 6, 4
+    assert Confidence("mean", of="top")(values) == 5.0
+    assert Confidence("lowest", 3, of="top")(values) == pytest.approx(13 / 3)
+    assert Confidence("tail", 2, of="top")(values) == 4.0
+    assert Confidence("bottom", 2, share=0.75, of="top")(values) == pytest.approx(14 / 3)
+    score = Confidence("mean", of="top").score(values)
+    assert (score.raw, score.value) == (5.0, 0.05)
+    score = Confidence("mean").score([math.log(0.5)])
+    assert score.raw == score.value == pytest.approx(0.5)
 
 
 def test_log_probabilities_of_what_was_added_to_a_prefix() -> None:
     start = Sequence(PROMPT)
     first = start.extend("ab", logprob=-3.0, token_logprobs=(-1.0, -2.0))
     second = first.extend("c", logprob=-0.5, token_logprobs=(-0.5,))
-    assert logprobs_of(second) == (-1.0, -2.0, -0.5) and logprobs_of(second, first) == (-0.5,)
-    with pytest.raises(UnsupportedError, match="logprobs=True"):
-        logprobs_of(start.extend("ab"))
-    with pytest.raises(UnsupportedError, match="logprobs=True"):
-        logprobs_of(second, replace(first, token_logprobs=None))
+    assert CHOSEN.of_tokens(second) == (-1.0, -2.0, -0.5) and CHOSEN.of_tokens(second, first) == (-0.5,)
+    with pytest.raises(UnsupportedError, match="sample with logprobs=True"):
+        CHOSEN.of_tokens(start.extend("ab"))
+    with pytest.raises(UnsupportedError, match="sample with logprobs=True"):
+        CHOSEN.of_tokens(second, replace(first, token_logprobs=None))
+    with pytest.raises(UnsupportedError, match="sample with top_logprobs=20"):
+        TOP.of_tokens(second)
+    sure = start.extend("ab", token_confidences=(3.0, 2.0)).extend("c", token_confidences=(1.0,))
+    assert TOP.of_tokens(sure) == (3.0, 2.0, 1.0)
+    assert TOP.of_tokens(sure, start.extend("ab", token_confidences=(3.0, 2.0))) == (1.0,)
 
 
 # ------------------------------------------------------------------------------------------ the offline vote
@@ -140,7 +166,28 @@ def test_the_confident_minority_wins() -> None:
     # Of two: exp(−0.1) against exp(−0.5).
     assert ConfidentVote(generator, 5, answer=LAST, keep=0.4).solve(PROMPT).text == "d2"
     assert Confident(LAST, keep=0.4).fingerprint != Confident(LAST).fingerprint
-    assert Confident(LAST, confidence=Confidence("tail")).fingerprint != Confident(LAST).fingerprint
+    names = {Confident(LAST, confidence=c).fingerprint for c in (Confidence("tail"), CHOSEN, TOP)}
+    assert len(names) == 3 and Confident(LAST).fingerprint in names
+
+
+def test_the_vote_is_weighted_by_raw_confidence() -> None:
+    """Two of 2.0 outweigh one of 3.9 and not one of 4.1, which values or ranks would not tell."""
+    for most, answer in ((3.9, "1"), (4.1, "2")):
+        samples = [("a1", (1.0, 3.0)), ("b1", (2.0,)), ("c2", (most,))]
+
+        def write(prefix: Sequence, seed: int, index: int, samples: list = samples) -> Drawn:  # type: ignore[type-arg]
+            text, confidences = samples[index]
+            return Drawn(text, None, 1, finish="eos", token_confidences=confidences)
+
+        generator = FunctionGenerator(write, name=f"sure {most}")
+        vote = ConfidentVote(generator, 3, answer=LAST, keep=1.0, measure="mean", of="top")
+        assert vote.solve(PROMPT).text[-1] == answer
+        there = OnlineConfidence(generator, 3, answer=LAST, warmup=3, keep=1.0, of="top")
+        result = there.solve(PROMPT)
+        assert result.text[-1] == answer
+        assert [c.value for c in result.candidates] == pytest.approx([0.02, 0.02, most / 100])
+    with pytest.raises(UnsupportedError, match="sample with logprobs=True"):
+        ConfidentVote(generator, 3, answer=LAST).solve(PROMPT)
 
 
 def test_without_log_probabilities_it_says_so() -> None:
@@ -152,6 +199,12 @@ def test_without_log_probabilities_it_says_so() -> None:
         with pytest.raises(UnsupportedError, match=r"generator\.replace\(logprobs=True\)"):
             make(engine.generator(), 3, answer=LAST)
         make(engine.generator(logprobs=True), 3, answer=LAST)
+        for generator in (engine.generator(), engine.generator(logprobs=True)):
+            with pytest.raises(
+                UnsupportedError, match=r"replace\(top_logprobs=20\), in a file top_logprobs: 20"
+            ):
+                make(generator, 3, answer=LAST, of="top")
+        make(engine.generator(top_logprobs=2), 3, answer=LAST, of="top")
 
 
 # -------------------------------------------------------------------------------------------------- online
@@ -173,7 +226,7 @@ def waverer() -> EnumerableEngine:
 @pytest.fixture(scope="module")
 def unsure() -> Iterator[EngineGenerator]:
     with waverer() as engine:
-        yield engine.generator(logprobs=True, max_tokens=40)
+        yield engine.generator(logprobs=True, top_logprobs=2, max_tokens=40)
 
 
 def online(generator: EngineGenerator, n: int = 24, **options: object) -> OnlineConfidence:
@@ -181,20 +234,23 @@ def online(generator: EngineGenerator, n: int = 24, **options: object) -> Online
     return OnlineConfidence(generator, n, answer=LAST, **given_)  # type: ignore[arg-type]
 
 
-def test_what_is_given_up_is_what_the_threshold_filters_out(unsure: EngineGenerator) -> None:
+@pytest.mark.parametrize("of", ["chosen", "top"])
+def test_what_is_given_up_is_what_the_threshold_filters_out(unsure: EngineGenerator, of: Source) -> None:
     """The same samples written to the end, and then filtered, give the same vote for more tokens."""
+    saved = []
     for seed in range(5):
         journal = MemoryJournal()
-        result = online(unsure).solve(PROMPT, seed=seed, journal=journal)
+        result = online(unsure, of=of).solve(PROMPT, seed=seed, journal=journal)
         assert len(result.candidates) == 24
         warm = [c for c in result.candidates[:8] if c.value is not None]
         least = threshold([c.value or 0.0 for c in warm], 0.5)
-        whole = Watched(unsure, 24, answer=LAST, warmup=8, keep=0.5, window=4, block=2).solve(
+        whole = Watched(unsure, 24, answer=LAST, warmup=8, keep=0.5, window=4, block=2, of=of).solve(
             PROMPT, seed=seed
         )
         assert len(whole.candidates) == 24
         full = [c.sequence for c in whole.candidates]
-        lowest = [Confidence("lowest", 4)(logprobs_of(s)) for s in full]
+        measure = Confidence("lowest", 4, of=of)
+        lowest = [measure.score(measure.of_tokens(s)).value or 0.0 for s in full]
         for candidate, complete, low in zip(result.candidates, full, lowest, strict=True):
             assert complete.text.startswith(candidate.sequence.text)
             if low >= least:
@@ -208,7 +264,9 @@ def test_what_is_given_up_is_what_the_threshold_filters_out(unsure: EngineGenera
         chosen = weighted_vote([t[-1] for t in texts], weights, texts, PROMPT.digest.hex())
         assert result.text == texts[chosen.index]
         assert result.usage.generated is not None and whole.usage.generated is not None
-        assert result.usage.generated < whole.usage.generated
+        saved.append(whole.usage.generated - result.usage.generated)
+    # Of top tokens, all samples that begin with `u` are as confident as each other: all or none are given up.
+    assert min(saved) >= (0 if of == "top" else 1) and sum(saved) > 0
 
 
 def test_a_sample_is_given_up_for_a_whole_group_only() -> None:
@@ -233,9 +291,10 @@ class Watched(OnlineConfidence):
 
 
 def test_with_nothing_after_the_warm_up_it_is_the_vote_offline(unsure: EngineGenerator) -> None:
-    for keep in (0.1, 0.5, 1.0):
-        here = online(unsure, 12, warmup=30, keep=keep).solve(PROMPT)
-        there = ConfidentVote(unsure, 12, answer=LAST, keep=keep, measure="lowest", window=4).solve(PROMPT)
+    for keep, of in product((0.1, 0.5, 1.0), get_args(Source)):
+        options = {"keep": keep, "of": of}
+        here = online(unsure, 12, warmup=30, **options).solve(PROMPT)
+        there = ConfidentVote(unsure, 12, answer=LAST, measure="lowest", window=4, **options).solve(PROMPT)
         assert here.text == there.text and here.usage.generated == there.usage.generated
     assert online(unsure, 1).solve(PROMPT).text == ConfidentVote(unsure, 1, answer=LAST).solve(PROMPT).text
 
@@ -257,6 +316,9 @@ def test_a_rule_stops_between_batches(unsure: EngineGenerator) -> None:
     ruled = online(unsure, 40, batch=4, rule=Beta(0.8) | Decided(40)).solve(PROMPT)
     assert len(free.candidates) == 40 and 8 <= len(ruled.candidates) < 40
     assert (len(ruled.candidates) - 8) % 4 == 0
+    # Of confidences, a share of the largest: one sure sample counts a whole vote, not a hundredth of one.
+    top = online(unsure, 40, batch=4, rule=Beta(0.8) | Decided(40), of="top").solve(PROMPT)
+    assert 8 <= len(top.candidates) < 40
     texts = [c.sequence.text for c in free.candidates]
     assert [c.sequence.text for c in ruled.candidates] == texts[: len(ruled.candidates)]
     assert (
@@ -276,15 +338,16 @@ def test_a_budget_that_ends_anywhere_leaves_a_vote_over_what_there_is(
         assert result.answer is not None and result.sequence.finish == "eos"
 
 
-def test_it_goes_on_where_it_was_cut_off(unsure: EngineGenerator) -> None:
+@pytest.mark.parametrize("of", ["chosen", "top"])
+def test_it_goes_on_where_it_was_cut_off(unsure: EngineGenerator, of: Source) -> None:
     whole = MemoryJournal()
-    first = online(unsure, 11).solve(PROMPT, journal=whole)
+    first = online(unsure, 11, of=of).solve(PROMPT, journal=whole)
     rows = whole.of_problem(PROMPT.problem_id)
     for cut in range(0, len(rows) + 1, 3):
         journal = CountingJournal()
         asyncio.run(journal.record(rows[:cut]))
         journal.recorded = 0
-        again = online(unsure, 11).solve(PROMPT, journal=journal)
+        again = online(unsure, 11, of=of).solve(PROMPT, journal=journal)
         assert (again.text, again.candidates) == (first.text, first.candidates)
         assert journal.recorded == len(rows) - cut
 
@@ -359,12 +422,24 @@ def confiding() -> FunctionGenerator:
     return FunctionGenerator(write, name="confiding", count=lambda text: len(text.split()), max_tokens=5)
 
 
-class TestConfidentVoteLaws(StrategyLaws):
+class KnowsWhatWasBegun(StrategyLaws):
+    """A text that was begun without numbers of its tokens has no confidence; with them it is gone on with."""
+
+    def test_a_text_that_was_begun_is_gone_on_with(self) -> None:
+        start = Sequence.of(self.prompt)
+        known = start.extend("some text", token_logprobs=(-0.5, -0.5))
+        (drawn,) = asyncio.run(self.make().generate(known, scope=Scope.root("law")))
+        assert drawn.extends(known) and drawn.text != known.text
+        with pytest.raises(UnsupportedError, match="sample with logprobs=True"):
+            asyncio.run(self.make().generate(start.extend("some text"), scope=Scope.root("law")))
+
+
+class TestConfidentVoteLaws(KnowsWhatWasBegun):
     def make(self) -> Strategy:
         return ConfidentVote(confiding(), 6, answer=last_word, keep=0.5)
 
 
-class TestOnlineConfidenceLaws(StrategyLaws):
+class TestOnlineConfidenceLaws(KnowsWhatWasBegun):
     def make(self) -> Strategy:
         return OnlineConfidence(confiding(), 8, answer=last_word, warmup=3, batch=2, rule=Beta())
 
@@ -372,9 +447,9 @@ class TestOnlineConfidenceLaws(StrategyLaws):
 def test_on_an_embedded_model_tokens_are_saved() -> None:
     task = ArithmeticTask("validation", levels=(4,), per_level=2)
     with TorchEngine("tiny-0.5m", threads=1) as engine:
-        generator = engine.generator(max_tokens=200, logprobs=True)
-        for problem in task.problems():
-            options = {"answer": task.answer, "warmup": 6, "keep": 0.3, "window": 8, "block": 8}
+        generator = engine.generator(max_tokens=200, logprobs=True, top_logprobs=5)
+        for problem, of in zip(task.problems(), get_args(Source), strict=True):
+            options = {"answer": task.answer, "warmup": 6, "keep": 0.3, "window": 8, "block": 8, "of": of}
             few = OnlineConfidence(generator, 14, **options).solve(problem.prompt)  # type: ignore[arg-type]
             all_ = Watched(generator, 14, **options).solve(problem.prompt)  # type: ignore[arg-type]
             assert few.sequence.finish == "eos" and len(few.candidates) == 14

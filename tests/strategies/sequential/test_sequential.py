@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -68,6 +69,9 @@ def test_what_ended_a_sequence_decides_what_survives() -> None:
         None,
     )
     assert not eos.exhausted and eos.steps == (1,) and not eos.scores
+    sure = replace(whole, token_confidences=(9.0, 8.0, 7.0))
+    assert reopened(sure).token_confidences == (9.0, 8.0)
+    assert reopened(replace(sure, finish="stop")).token_confidences is None
     bare = reopened(Sequence(Prompt("p", text="?"), "ab", ids, -3.5, None, "eos"))
     assert bare.tokens == ids and bare.logprob is None, "the end token's share is unknown"
     stop = reopened(Sequence(Prompt("p", text="?"), "ab", TokenIds((1,), "t"), -3.0, logprobs, "stop"))
