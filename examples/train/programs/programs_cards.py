@@ -11,7 +11,7 @@ from typing import Any
 
 import train_corrector
 import wrong
-from specs import SHARD, SHARDS
+from specs import MIXED, SHARD, SINGLES
 from train_generator_of_programs import HOME, PLANS
 from validate_programs import BUDGETS
 
@@ -29,7 +29,7 @@ TOKENIZER = "characters, numbers to 99 and fragments of programs (`examples/trai
 GENERATOR = """
 ## Recipe
 Trained by `examples/train/programs/train_generator_of_programs.py {name}` on {examples:,} problems of the train split:
-{lessons} steps of {tokens:,} tokens on single operations, with pairs, and on all kinds of problems.
+{lessons} steps of {tokens:,} tokens on single operations, and on all kinds of problems.
 Muon for matrices and AdamW for the rest, rate {rate} with linear decay, bfloat16 autocast. Loss on the programs alone.
 No slips were planted: all errors are the model's own.
 """
@@ -77,7 +77,7 @@ def card(run: Setting, name: str, figures: dict[str, Any]) -> str:
         )
     else:
         lessons = ", ".join(f"{run.recipe(r).steps:,}" for r in PLANS[name].lessons)
-        text += GENERATOR.format(**common, name=name, lessons=lessons, examples=SHARDS * run.share(SHARD))
+        text += GENERATOR.format(**common, name=name, lessons=lessons, examples=(SINGLES + MIXED) * run.share(SHARD))
     shown = compute(figures) if corrector else coverage(figures["generators"][name])
     return text + "\n## Figures\n" + "\n".join(shown) + "\n" + LIMITS
 

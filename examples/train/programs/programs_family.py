@@ -29,23 +29,23 @@ from setting import Setting
 #: Seconds of one core for one unit of work: a step of training, an example, or a sample.
 COST = {
     "example": 0.00025,
-    "tiny-code-0.5m": 0.23,
-    "tiny-code-2m": 0.6,
-    "tiny-code-corrector": 0.6,
-    "sample tiny-code-0.5m": 0.004,
-    "sample tiny-code-2m": 0.012,
+    "tiny-code-0.5m": 0.5,
+    "tiny-code-2m": 1.5,
+    "tiny-code-corrector": 0.75,
+    "sample tiny-code-0.5m": 0.012,
+    "sample tiny-code-2m": 0.036,
 }
 
 
 def stages(run: Setting) -> list[Stage]:
     """The recipe in order; a later stage reads what the earlier ones wrote."""
     size = run.share(specs.SHARD)
-    examples = specs.SHARDS * size
-    write = partial(specs.write, run.corpus, run.seed, specs.SHARDS, size, run.workers)
+    examples = (specs.SINGLES + specs.MIXED) * size
+    write = partial(specs.write, run.corpus, run.seed, size, run.workers)
     found = [making("corpus", f"{examples:,} examples", COST["example"] * examples, write)]
     for name, plan in generators.PLANS.items():
         train = partial(generators.generator, name, plan, run)
-        steps = run.share(plan.recipe.steps)
+        steps = sum(run.share(recipe.steps) for recipe in plan.lessons)
         found.append(training(name, steps, COST[name], train, done=run.finished(name)))
     count = run.share(wrong.CHUNK) * wrong.count(run)
     each = sum(n * COST[f"sample {name}"] for name, n in wrong.SAMPLES.items())

@@ -17,7 +17,8 @@ from metagen.tasks.programs.problems import Problem, draw
 
 SHARD = 10_000
 """Examples of a whole shard."""
-SHARDS = 32
+SINGLES, MIXED = 20, 24
+"""Shards of the first lesson, which is of single operations, and of the second."""
 LENGTHS = {1: 20, 2: 45, 3: 35}
 """Operations of a program, and how often they are drawn."""
 EASY = 0.5
@@ -31,14 +32,14 @@ def any_problem(rng: random.Random) -> Problem:
 
 
 def shard(seed: int, size: int, index: int) -> list[tuple[str, str]]:
-    """One shard of training examples."""
+    """One shard of training examples. A model that can't tell single operations learns little from several."""
     rng = random.Random(f"programs/corpus/{seed}/{index}")
-    problems = [any_problem(rng) for _ in range(size)]
+    problems = [draw(rng, 1) if index < SINGLES else any_problem(rng) for _ in range(size)]
     return [(problem.prompt, problem.solution) for problem in problems]
 
 
-def write(folder: Path, seed: int, shards: int, size: int = SHARD, workers: int = 2) -> list[Path]:
-    """The first `shards` shards of the corpus, `size` examples each."""
-    paths = [folder / f"programs-{seed}-{index:03d}.jsonl" for index in range(shards)]
+def write(folder: Path, seed: int, size: int = SHARD, workers: int = 2) -> tuple[list[Path], list[Path]]:
+    """The shards of both lessons, `size` examples each."""
+    paths = [folder / f"programs-{seed}-{index:03d}.jsonl" for index in range(SINGLES + MIXED)]
     parts.make(paths, partial(shard, seed, size), "corpus", workers)
-    return paths
+    return paths[:SINGLES], paths[SINGLES:]

@@ -30,12 +30,13 @@ class Plan:
     hidden: int
     layers: int
     feed_forward: int
-    recipe: Recipe
+    lessons: tuple[Recipe, Recipe]
+    """For single operations, then for whole programs."""
 
 
 PLANS = {
-    "tiny-code-0.5m": Plan(128, 4, 256, Recipe(3000)),
-    "tiny-code-2m": Plan(192, 6, 512, Recipe(2500, rate=3e-3)),
+    "tiny-code-0.5m": Plan(128, 4, 256, (Recipe(1200), Recipe(2600))),
+    "tiny-code-2m": Plan(192, 6, 512, (Recipe(1000, rate=3e-3), Recipe(2400, rate=3e-3))),
 }
 
 
@@ -44,11 +45,11 @@ def generator(name: str, plan: Plan, run: Setting) -> None:
     if run.finished(name):
         return
     text = tokenizer()
-    paths = specs.write(run.corpus, run.seed, specs.SHARDS, run.share(specs.SHARD), run.workers)
+    shards = specs.write(run.corpus, run.seed, run.share(specs.SHARD), run.workers)
     torch.manual_seed(run.seed)
     model = Llama(Shape(text.get_vocab_size(), plan.hidden, plan.layers, plan.feed_forward))
-    lesson = Lesson(parts.read(paths), run.recipe(plan.recipe))
-    learn(name, model, text, [lesson], run, {"kind": "generator", "steps_delimiter": "\n"})
+    lessons = [Lesson(parts.read(p), run.recipe(r)) for p, r in zip(shards, plan.lessons, strict=True)]
+    learn(name, model, text, lessons, run, {"kind": "generator", "steps_delimiter": "\n"})
 
 
 if __name__ == "__main__":
