@@ -384,7 +384,9 @@ def test_a_changed_run_seed_is_refused(path: Path) -> None:
 
 def test_equal_data_have_one_name_however_they_came(tmp_path: Path) -> None:
     names = []
-    for number, problems in enumerate(({"a": b"1", "b": b"2"}, {"b": b"2", "a": b"1"}, {"a": b"1", "b": b"3"})):
+    for number, problems in enumerate(
+        ({"a": b"1", "b": b"2"}, {"b": b"2", "a": b"1"}, {"a": b"1", "b": b"3"})
+    ):
         with SQLiteJournal(tmp_path / f"{number}.sqlite") as journal:
             journal.bind_all(problems.items())
             names.append(journal.data())

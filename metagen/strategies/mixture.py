@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
+from functools import partial
 from typing import Final
 
 from metagen.errors import BudgetExhausted, InputError, PromptError
@@ -13,6 +14,7 @@ from metagen.strategies.base import Strategy
 from metagen.strategies.prompts import Form, Listing, asked
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.naming import name_of
+from metagen.verifiers.pace import paced
 
 #: Write one answer from several.
 SYNTHESIS: Final = Listing(
@@ -67,11 +69,9 @@ class MixtureOfAgents(Strategy):
         question = prefix
         for i, layer in enumerate(self.layers):
             below = scope.child(f"layer/{i}")
-            written = await scope.gather(
-                *(
-                    self._respond(agent, question, below.child(str(j)), own=i > 0)
-                    for j, agent in enumerate(layer)
-                )
+            respond = partial(self._respond, question=question, own=i > 0)
+            written = await paced(
+                [partial(respond, agent, scope=below.child(str(j))) for j, agent in enumerate(layer)], scope
             )
             responses = [one for one in written if one is not None and one.finish in ("eos", "stop")]
             if not responses:
@@ -81,7 +81,9 @@ class MixtureOfAgents(Strategy):
             for one in responses:
                 scope.offer(one.rooted(prefix), key=await self._key(one.rooted(prefix)))
             question = Sequence.of(asked(self.ask, prefix.prompt, [one.text for one in responses]))
-        answer = await self._respond(self.aggregator, question, scope.child("aggregate"), own=True)
+        answer = await self._respond(
+            self.aggregator, question=question, scope=scope.child("aggregate"), own=True
+        )
         if answer is None or answer.finish not in ("eos", "stop"):
             return self._best([answer], prefix, scope)
         final = answer.rooted(prefix)
@@ -94,7 +96,7 @@ class MixtureOfAgents(Strategy):
         return scope.best_offer() or cut
 
     async def _respond(
-        self, agent: Generator, question: Sequence, scope: Scope, *, own: bool
+        self, agent: Generator, *, question: Sequence, scope: Scope, own: bool
     ) -> Sequence | None:
         """None where the budget left nothing for this one, or what it is to read does not fit its context.
 

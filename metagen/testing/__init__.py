@@ -7,14 +7,16 @@
 Needs pytest.
 """
 
-from metagen.testing.generators import CountingJournal, GeneratorLaws, run
-from metagen.testing.strategies import StrategyLaws, first_word, last_word, numbers
+from metagen.testing.generators import CountingJournal, GeneratorLaws, UnsteadyJournal, run
+from metagen.testing.strategies import StrategyLaws
 from metagen.testing.verifiers import VerifierLaws
+from metagen.testing.words import first_word, last_word, numbers
 
 __all__ = [
     "CountingJournal",
     "GeneratorLaws",
     "StrategyLaws",
+    "UnsteadyJournal",
     "VerifierLaws",
     "first_word",
     "last_word",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Ordered
@@ -47,10 +48,27 @@ class CountingJournal(MemoryJournal):
         await super().record(rows)
 
 
+class UnsteadyJournal(MemoryJournal):
+    """A journal that takes its time, by chance: with one seed this call is faster, with another seed that one.
+
+    All leaf calls are recorded, so it reaches every generator and verifier.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._moods = random.Random(f"mood {seed}")
+
+    async def record(self, rows: Ordered[Row]) -> None:
+        for _ in range(self._moods.randrange(12)):
+            await asyncio.sleep(0)
+        await super().record(rows)
+
+
 class GeneratorLaws:
-    """What every Generator promises. Set `prompt` to one that it can continue."""
+    """What every Generator promises. Set `prompt` to one that it can continue, and `begun` to how it may go on."""
 
     prompt: Prompt = Prompt("law", text="A prompt.")
+    begun: str = "some text"
 
     @abstractmethod
     def make(self) -> AbstractContextManager[Generator] | Generator:
@@ -74,6 +92,17 @@ class GeneratorLaws:
             drawn = self._draw(generator, 3)
         assert len(drawn) == 3
         assert all(s.extends(Sequence.of(self.prompt)) for s in drawn)
+
+    def test_a_text_that_was_begun_is_gone_on_with(self) -> None:
+        begun = Sequence.of(self.prompt).extend(self.begun)
+        with self._opened() as generator:
+            if not generator.accepts_prefix:
+                return
+            drawn, _ = run(
+                lambda s: generator.generate(begun, n=2, scope=s.child("sample")),
+                problem=self.prompt.problem_id,
+            )
+        assert all(s.extends(begun) for s in drawn)
 
     def test_same_seed_same_samples_and_more_samples_begin_with_the_fewer(self) -> None:
         with self._opened() as generator:
@@ -115,7 +144,7 @@ class GeneratorLaws:
                     run(lambda s: generator.generate(prefix, until=Step("\n"), scope=s))
             if not generator.accepts_prefix:
                 with pytest.raises(UnsupportedError):
-                    run(lambda s: generator.generate(prefix.extend("some text"), scope=s))
+                    run(lambda s: generator.generate(prefix.extend(self.begun), scope=s))
 
     def test_blocks_of_tokens_join_into_a_longer_sequence(self) -> None:
         with self._opened() as generator:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
-from metagen.verifiers.base import Verifier
+from metagen.verifiers.base import PrimitiveVerifier, Verifier
 from metagen.verifiers.pace import paced
 
 Combine = Literal["mean", "worst", "uncertainty", "lower-bound"]
@@ -70,7 +70,9 @@ class Ensemble(Verifier):
         if not sequences:
             return []
         work = [partial(member.score, sequences, scope=scope) for member in self.members]
-        return [self._combined(scores) for scores in zip(*await paced(work, scope), strict=True)]
+        generates = not all(isinstance(member, PrimitiveVerifier) for member in self.members)
+        found = await paced(work, scope, generates=generates)
+        return [self._combined(scores) for scores in zip(*found, strict=True)]
 
     def _combined(self, scores: tuple[Score, ...]) -> Score:
         words = [score.feedback for score in scores if score.feedback]

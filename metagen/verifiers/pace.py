@@ -1,4 +1,4 @@
-"""Several pieces of judging at once, or one after the other where a limit could end between them."""
+"""Several pieces of work at once, or one after the other where a limit could end between them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from metagen.scope import Scope
 
 T = TypeVar("T")
 
-#: What the stages of a judgement spend alike, so that an early stage of many leaves nothing for the late stage of any.
-SHARED = ("prefilled", "calls", "flops", "money")
 
+async def paced(
+    work: Ordered[Callable[[], Awaitable[T]]], scope: Scope, *, generates: bool = True
+) -> list[T]:
+    """The results in order. Side by side, unless a limit binds that calls use up.
 
-async def paced(work: Ordered[Callable[[], Awaitable[T]]], scope: Scope) -> list[T]:
-    """The results in order. Side by side, unless a limit binds that the stages of each piece share."""
-    left = scope.left()
-    if any(getattr(left, dimension) is not None for dimension in SHARED):
+    Under such a limit an early stage of many would leave nothing for the late stage of any, and what each piece may
+    spend would hang on who is faster. generates: whether the work may generate tokens; a limit of those binds no other.
+    """
+    if any(limit != "generated" or generates for limit in scope.left().divisible):
         return [await one() for one in work]
 
     async def begun(one: Callable[[], Awaitable[T]]) -> T:

@@ -70,7 +70,7 @@ def test_when_the_budget_ends_the_best_offer_is_returned() -> None:
     # Prompts are one token each; 4 + 4 fit 9, the third revision does not.
     result = Improve(writer(), 5).solve(PREFIX.prompt, budget=9)
     assert result.exhausted and result.sequence == result.candidates[-1].sequence.__class__(
-        PREFIX.prompt, result.text, None, None, None, "eos", exhausted=True
+        PREFIX.prompt, result.text, logprob=None, finish="eos", exhausted=True
     )
     assert len(result.candidates) == 2 and result.usage.generated == 8
     assert result.text == result.candidates[1].sequence.text

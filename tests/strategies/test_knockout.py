@@ -81,6 +81,8 @@ def test_when_the_budget_ends_somebody_who_is_still_in_is_returned(calls: int, j
 
 
 class TestKnockOutTournament(StrategyLaws):
+    begun = "0.5 "  # the judge reads the first word as a number
+
     @pytest.fixture(autouse=True)
     def opened(self, judges: Judges) -> None:
         self.judge = judges[0.9]

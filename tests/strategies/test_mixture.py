@@ -15,7 +15,8 @@ from metagen.sequence import Prompt, Sequence
 from metagen.strategies.base import Strategy
 from metagen.strategies.mixture import SYNTHESIS, MixtureOfAgents
 from metagen.strategies.parallel import MajorityVote
-from metagen.testing import StrategyLaws, last_word, numbers
+from metagen.strategies.refine.refinement import Refinement
+from metagen.testing import StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionRule
 
 PROMPT = Prompt("p", text="Sum?", public={"hint": 1})
@@ -105,6 +106,12 @@ def test_layers_without_agents_are_refused() -> None:
     for layers in ([], [[adder()], []]):
         with pytest.raises(InputError, match="at least one agent in each"):
             MixtureOfAgents(layers, adder())
+
+
+class TestMixtureOfStrategies(StrategyLaws):
+    def make(self) -> Strategy:
+        agents = [Refinement(numbers(), verifier=first_word, rounds=1) for _ in range(2)]
+        return MixtureOfAgents([agents], numbers(), answer=last_word)
 
 
 class TestMixtureOfAgents(StrategyLaws):

@@ -14,18 +14,22 @@ from metagen.verifiers.pace import paced
 
 
 @pytest.mark.parametrize(
-    ("budget", "most"),
+    ("budget", "generates", "most"),
     [
-        (None, 4),
-        (Budget(generated=5), 4),
-        (Budget(seconds=60), 4),
-        (Budget(calls=5), 1),
-        (Budget(prefilled=5), 1),
-        (Budget(flops=1.0), 1),
-        (Budget(money=1.0), 1),
+        (None, True, 4),
+        (Budget(seconds=60), True, 4),
+        (Budget(generated=5), True, 1),
+        (Budget(generated=5), False, 4),
+        (Budget(generated=5, calls=5), False, 1),
+        (Budget(calls=5), False, 1),
+        (Budget(prefilled=5), True, 1),
+        (Budget(flops=1.0), True, 1),
+        (Budget(money=1.0), True, 1),
     ],
 )
-def test_only_limits_that_stages_share_make_them_wait(budget: Budget | None, most: int) -> None:
+def test_only_limits_that_calls_use_up_make_them_wait(
+    budget: Budget | None, generates: bool, most: int
+) -> None:
     running, seen = set[int](), list[int]()
 
     async def one(i: int) -> int:
@@ -37,7 +41,7 @@ def test_only_limits_that_stages_share_make_them_wait(budget: Budget | None, mos
         return i
 
     async def main(scope: Scope) -> list[int]:
-        return await paced([partial(one, i) for i in range(4)], scope)
+        return await paced([partial(one, i) for i in range(4)], scope, generates=generates)
 
     assert run(main, budget=budget)[0] == [0, 1, 2, 3]
     assert max(seen) == most

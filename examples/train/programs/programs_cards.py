@@ -77,7 +77,9 @@ def card(run: Setting, name: str, figures: dict[str, Any]) -> str:
         )
     else:
         lessons = ", ".join(f"{run.recipe(r).steps:,}" for r in PLANS[name].lessons)
-        text += GENERATOR.format(**common, name=name, lessons=lessons, examples=(SINGLES + MIXED) * run.share(SHARD))
+        text += GENERATOR.format(
+            **common, name=name, lessons=lessons, examples=(SINGLES + MIXED) * run.share(SHARD)
+        )
     shown = compute(figures) if corrector else coverage(figures["generators"][name])
     return text + "\n## Figures\n" + "\n".join(shown) + "\n" + LIMITS
 

@@ -12,6 +12,7 @@ whole samples, and tokens are all that is saved.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
@@ -25,6 +26,7 @@ from metagen.strategies.aggregate import weighted_vote
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, offered
 from metagen.verifiers.base import Answer, AnswerRule
+from metagen.verifiers.pace import paced
 
 
 class OnlineConfidence(Strategy):
@@ -84,8 +86,8 @@ class OnlineConfidence(Strategy):
         least = threshold(whole, self.keep) if whole else 0.0
         while len(candidates) < self.n and not scope.exhausted and not self._enough(candidates, least):
             numbers = range(len(candidates), min(len(candidates) + self.batch, self.n))
-            drawn = await scope.gather(
-                *(self._watched(prefix, least, scope.child(f"block/{i}")) for i in numbers)
+            drawn = await paced(
+                [partial(self._watched, prefix, least, scope.child(f"block/{i}")) for i in numbers], scope
             )
             candidates += await self._judged(drawn, prefix, scope)
         voting = _voting(candidates, least) or [c for c in candidates if c.eligible] or candidates

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import partial
 
 import networkx as nx
 
@@ -18,6 +19,7 @@ from metagen.strategies.chain.go_on import Continue
 from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
 from metagen.strategies.chain.verify import Verify
 from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.pace import paced
 
 
 class Chain(Strategy):
@@ -94,8 +96,12 @@ class Chain(Strategy):
             self._offer(name, output, prefix, scope)
             return output
 
-        results = await scope.gather(*map(perform, self.steps))
-        return dict(zip(self.steps, results, strict=True))
+        # Under a limit one after the other: each after those that it needs.
+        order = [*nx.lexicographical_topological_sort(self.graph, key=[*self.steps].index)]
+        results = dict(
+            zip(order, await paced([partial(perform, name) for name in order], scope), strict=True)
+        )
+        return {name: results[name] for name in self.steps}
 
     def _offer(self, name: str, output: Output, prefix: Sequence, scope: Scope) -> None:
         """Offer the output as soon as it is made, or before that what it goes on from: what a spent budget returns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from metagen.errors import InputError, PromptError
@@ -14,6 +15,7 @@ from metagen.strategies.chain.ask import reply_to
 from metagen.strategies.template import Template
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.question import in_words
+from metagen.verifiers.pace import paced
 
 DRAFT: Final = "{prompt}\n\nExplain informally how it is done.\n"
 SKETCH: Final = (
@@ -83,9 +85,8 @@ class DraftSketchFill(Strategy):
         places = [scope.child(f"fill/{i}") for i in range(len(parts) - 1)]
         checking = scope.child("check")
         for attempt in range(self.tries if places else 1):
-            fills = await scope.gather(
-                *(self._fill(i, attempt, values, prefix, s) for i, s in enumerate(places))
-            )
+            filling = [partial(self._fill, i, attempt, values, prefix, s) for i, s in enumerate(places)]
+            fills = await paced(filling, scope)
             text = parts[0] + "".join(fill + part for fill, part in zip(fills, parts[1:], strict=True))
             whole = prefix.extend(text, finish="eos")
             scope.offer(whole)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from metagen.strategies.refine.pair_file import PairFile
 from metagen.strategies.refine.pairs import Pair, Pairing
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.trajectory import Round
+from metagen.verifiers.pace import paced
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.edit import EditSimilarity
 
@@ -77,8 +79,8 @@ class _Collecting:
             label=strategy.fingerprint,
         )
         prefix = Sequence.of(prompt)
-        chains = await scope.gather(
-            *(strategy.trajectory(prefix, scope.child(str(i))) for i in range(self.n))
+        chains = await paced(
+            [partial(strategy.trajectory, prefix, scope.child(str(i))) for i in range(self.n)], scope
         )
         rounds = [one for chain in chains for one in _asked(strategy, prompt, chain.rounds)]
         pairs = await self.pairing.pairs(rounds, scope)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Container
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
@@ -22,6 +23,7 @@ from metagen.strategies.tree.node import Node, Tree, merged
 from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
 from metagen.strategies.tree.split import Steps
 from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
+from metagen.verifiers.pace import paced
 
 Prior = Literal["uniform", "logprob"]
 
@@ -223,10 +225,7 @@ class _Values(Verifier):
                 return []
 
         places = [scope.child(str(k)) for k in range(len(going))]
-        if scope.left().divisible:  # what fits does not depend on who is faster
-            ended = [await completed(*one) for one in zip(going, places, strict=True)]
-        else:
-            ended = await scope.gather(*map(completed, going, places))
+        ended = await paced([partial(completed, *one) for one in zip(going, places, strict=True)], scope)
         flat = [one for some in ended for one in some]
         scores = iter(await _scores(self.outcome, flat, scope.child("score")))
         return [tuple((one, next(scores)) for one in some) for some in ended]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from metagen.errors import BudgetExhausted, InputError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, Tokens
+from metagen.verifiers.pace import paced
 
 #: The end of the first step in a text that begins with a step, in characters; None if it goes on.
 Find = Callable[[str], int | None]
@@ -41,16 +43,11 @@ class Split:
     ) -> list[Sequence]:
         """Steps number start … start + n − 1 that continue `prefix`; what `Generator.generate` says holds here too."""
         begun = await generator.generate(prefix, n=n, start=start, until=Tokens(self.block), scope=scope)
-        before, steps = len(prefix.text), enumerate(begun, start)
-        if scope.left().divisible:
-            # Side by side, what each may spend would hang on who is faster.
-            return [await self._whole(generator, one, before, scope, number) for number, one in steps]
-        return await scope.gather(
-            *(self._whole(generator, one, before, scope, number) for number, one in steps)
-        )
+        whole = partial(self._whole, generator, len(prefix.text), scope)
+        return await paced([partial(whole, one, number) for number, one in enumerate(begun, start)], scope)
 
     async def _whole(
-        self, generator: Generator, begun: Sequence, before: int, scope: Scope, number: int
+        self, generator: Generator, before: int, scope: Scope, begun: Sequence, number: int
     ) -> Sequence:
         """The step that begins after `before` characters, to its end. A budget that ends on the way leaves it open."""
         for block in range(1, self.blocks + 1):

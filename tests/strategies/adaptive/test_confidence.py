@@ -33,7 +33,7 @@ from metagen.strategies.aggregate import weighted_vote
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote
 from metagen.tasks.embedded import ArithmeticTask
-from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word
+from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionRule
 
 PROMPT = Prompt("p", text="?")
@@ -410,18 +410,6 @@ def test_nested_in_another(unsure: EngineGenerator) -> None:
 first_letter = type(first_word)(lambda s: 0.5, name="half")
 
 
-def confiding() -> FunctionGenerator:
-    """The generator of the laws, with log-probabilities."""
-
-    def write(prefix: Sequence, seed: int, index: int) -> Drawn:
-        draw = random.Random(seed)
-        text = f"{draw.random():.6f} so it is {draw.choice('0112')}"
-        logprobs = tuple(-draw.random() for _ in range(5))
-        return Drawn(text, None, 5, sum(logprobs), logprobs, finish="eos")
-
-    return FunctionGenerator(write, name="confiding", count=lambda text: len(text.split()), max_tokens=5)
-
-
 class KnowsWhatWasBegun(StrategyLaws):
     """A text that was begun without numbers of its tokens has no confidence; with them it is gone on with."""
 
@@ -436,12 +424,12 @@ class KnowsWhatWasBegun(StrategyLaws):
 
 class TestConfidentVoteLaws(KnowsWhatWasBegun):
     def make(self) -> Strategy:
-        return ConfidentVote(confiding(), 6, answer=last_word, keep=0.5)
+        return ConfidentVote(numbers(), 6, answer=last_word, keep=0.5)
 
 
 class TestOnlineConfidenceLaws(KnowsWhatWasBegun):
     def make(self) -> Strategy:
-        return OnlineConfidence(confiding(), 8, answer=last_word, warmup=3, batch=2, rule=Beta())
+        return OnlineConfidence(numbers(), 8, answer=last_word, warmup=3, batch=2, block=2, rule=Beta())
 
 
 def test_on_an_embedded_model_tokens_are_saved() -> None:

@@ -315,6 +315,13 @@ class TestChainOfContinuations(StrategyLaws):
         return Chain(steps, answer=last_word)
 
 
+class TestChainOfBranches(StrategyLaws):
+    def make(self) -> Strategy:
+        steps = {"a": Ask(numbers(), "{prompt} a"), "b": Ask(numbers(), "{prompt} b")}
+        steps |= {"c": Ask(numbers(), "{a}"), "d": Ask(numbers(), "{b}")}
+        return Chain({**steps, "e": Ask(numbers(), "{c} {d}")}, answer=last_word)
+
+
 class TestChainWithAll(StrategyLaws):
     def make(self) -> Strategy:
         def shout(a: str) -> str:

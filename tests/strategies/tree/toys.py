@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
-from metagen.call import Item, Outcome
+from metagen.call import Outcome
 from metagen.generators.engine import Sample
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
@@ -62,7 +62,7 @@ def step(prefix: Sequence, seed: int, index: int) -> Sample:
 
 
 def chance() -> FunctionGenerator:
-    return FunctionGenerator(step, name="chance", count=len, max_tokens=2)
+    return FunctionGenerator(step, name="chance", count=len, max_tokens=5)
 
 
 def insight(sequence: Sequence) -> float:
@@ -81,19 +81,6 @@ class Jittery(FunctionVerifier):
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
         return await super().evaluate(sequences, scope)
-
-
-class JitteryWriter(FunctionGenerator):
-    """Takes its time, by chance, and writes what `chance()` does."""
-
-    def __init__(self, chance: random.Random) -> None:
-        super().__init__(step, name="chance", count=len, max_tokens=2)
-        self.chance = chance
-
-    async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
-        for _ in range(self.chance.randrange(6)):
-            await asyncio.sleep(0)
-        return await super()._one(prefix, item, scope)
 
 
 @dataclass(frozen=True)
