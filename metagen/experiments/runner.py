@@ -12,6 +12,7 @@ from dataclasses import replace
 from metagen.errors import JournalLocked, JournalMismatch
 from metagen.experiments.build import Setup
 from metagen.experiments.directory import RunDirectory, State, Status, environment
+from metagen.experiments.garbage import rarely
 from metagen.experiments.makers import Makers
 from metagen.experiments.progress import Meter
 from metagen.experiments.schema import dump
@@ -49,7 +50,8 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
         directory.save(replace(work.state("running"), seconds=0.0))
         directory.discard()
         try:
-            wait(work.all())
+            with rarely():
+                wait(work.all())
             status = "complete" if work.delivered else "failed"
         except KeyboardInterrupt:
             status = "interrupted"
