@@ -21,7 +21,7 @@ from metagen.generators.torch import TorchEngine
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Sequence
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 
 #: Runs of each side by turns: what they differ in is less than what single runs differ in.
 TURNS = 11

@@ -11,7 +11,7 @@ from benchmarks.row import RUNS, Row
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Sequence
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.verifiers.reward import ProcessRewardModel
 
 PROFILE = (

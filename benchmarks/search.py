@@ -16,7 +16,7 @@ from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Sequence, Step
 from metagen.strategies.base import Result
 from metagen.strategies.tree.rebase import Rebase
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.verifiers.reward import ProcessRewardModel
 
 MODEL, JUDGE, PROBLEMS, WIDTH, TOKENS = "tiny-0.5m", "tiny-prm", 32, 16, 250

@@ -110,10 +110,10 @@ from metagen.strategies.tree.search import TreeSearch as TreeSearch
 from metagen.strategies.tree.split import Split as Split
 from metagen.strategies.tree.treefinement import Treefinement as Treefinement
 from metagen.strategies.universal import UniversalSelfConsistency as UniversalSelfConsistency
+from metagen.tasks.arithmetic.task import ArithmeticTask as ArithmeticTask
 from metagen.tasks.base import Problem as Problem
 from metagen.tasks.base import Task as Task
 from metagen.tasks.countdown.task import CountdownTask as CountdownTask
-from metagen.tasks.embedded import ArithmeticTask as ArithmeticTask
 from metagen.tasks.jsonl import JsonlTask as JsonlTask
 from metagen.trace import Trace as Trace
 from metagen.verifiers.base import Answer as Answer

@@ -24,7 +24,7 @@ from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Sequence, Step, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, first_word, last_word, numbers, run
 from metagen.verifiers.reward import ProcessRewardModel
 
@@ -75,7 +75,7 @@ from metagen.generators.tiny import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.journal import SQLiteJournal
 from metagen.strategies.parallel import MajorityVote
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import last_word
 
 def write(prefix, seed, index):

@@ -33,7 +33,7 @@ from metagen.tasks.arithmetic import (
     problems,
     prompt,
 )
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.options import generative
 from metagen.verifiers.numbers import canonical

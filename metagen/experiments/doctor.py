@@ -410,7 +410,7 @@ def trial() -> Check:
     from metagen.scope import Scope
     from metagen.sequence import Sequence
     from metagen.strategies.base import wait
-    from metagen.tasks.embedded import ArithmeticTask
+    from metagen.tasks.arithmetic.task import ArithmeticTask
 
     name = min(_generators(), key=lambda one: (tiny.resolve(one) / "model.safetensors").stat().st_size)
     problem = next(ArithmeticTask("validation", limit=1).problems())

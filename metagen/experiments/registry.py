@@ -83,7 +83,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "reflexion": "metagen.strategies.refine.reflexion:Reflexion",
     },
     "task": {
-        "arithmetic": "metagen.tasks.embedded:ArithmeticTask",
+        "arithmetic": "metagen.tasks.arithmetic.task:ArithmeticTask",
         "programs": "metagen.tasks.programs.task:ProgramTask",
         "countdown": "metagen.tasks.countdown.task:CountdownTask",
         "game24": "metagen.tasks.countdown.task:Game24Task",

@@ -12,7 +12,7 @@ import pytest
 from metagen.errors import ConfigError, DataError
 from metagen.experiments.pooled import PooledTask
 from metagen.sequence import Score, Sequence
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 
 WHOLE = ArithmeticTask(per_level=2, levels=[1])
 TASK = {"kind": "arithmetic", "per_level": 2, "levels": [1]}

@@ -16,8 +16,8 @@ from metagen.cli import app
 from metagen.errors import InputError
 from metagen.experiments import quality, schema
 from metagen.experiments.directory import RunDirectory
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.tasks.base import Problem
-from metagen.tasks.embedded import ArithmeticTask
 
 FILE = """\
 name: judged

@@ -10,8 +10,8 @@ from metagen.experiments.asked import Asked
 from metagen.experiments.subset import Subset
 from metagen.experiments.survey import survey
 from metagen.sequence import Prompt
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.tasks.base import Problem
-from metagen.tasks.embedded import ArithmeticTask
 
 
 def task(*names: str) -> Subset:

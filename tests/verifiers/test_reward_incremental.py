@@ -14,7 +14,7 @@ from metagen.generators.engine import Evaluated, EvaluateRequest
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Step
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.verifiers.base import PrimitiveVerifier
 from metagen.verifiers.implicit import ImplicitProcessRewardModel
 from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps

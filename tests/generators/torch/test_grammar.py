@@ -14,7 +14,7 @@ from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 
 LINES = r"([a-h]=-?\d{1,3}[-+*/]-?\d{1,3}=-?\d{1,3}\n){1,3}A:-?\d{1,3}\n"
 

@@ -34,7 +34,7 @@ from metagen.strategies.aggregators import Aggregator, Best, Majority, Weighted
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.parallel import BestOfN, MajorityVote, Parallel
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionVerifier
 from tests.strategies.adaptive.toys import ANSWER, PROMPT, drawn, writes

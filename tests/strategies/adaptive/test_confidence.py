@@ -32,7 +32,7 @@ from metagen.strategies.adaptive.stopping import Decided
 from metagen.strategies.aggregate import weighted_vote
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionRule
 

@@ -14,7 +14,7 @@ from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
 from metagen.strategies.parallel import BestOfN, Sample
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import numbers, run
 from metagen.verifiers.function import FunctionVerifier
 

@@ -25,7 +25,7 @@ from metagen.strategies.chain.self_ask import self_ask
 from metagen.strategies.parallel import Sample
 from metagen.strategies.tools import ToolError
 from metagen.tasks import arithmetic
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, last_word, numbers
 from metagen.verifiers.numbers import parse
 from tests.strategies.chain.toolbox import add

@@ -24,7 +24,7 @@ from metagen.strategies.sequential.budget_forcing import BudgetForcing, budget_f
 from metagen.strategies.sequential.equal_compute import at_equal_compute
 from metagen.strategies.sequential.length_control import LengthControl
 from metagen.strategies.sequential.thinking import Thinking
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 

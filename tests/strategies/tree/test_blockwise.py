@@ -23,7 +23,7 @@ from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, Sample
 from metagen.strategies.tree.blockwise import Blockwise, kl_bound
 from metagen.strategies.tree.split import Split
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionVerifier
 from metagen.verifiers.reward import ProcessRewardModel

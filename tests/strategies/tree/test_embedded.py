@@ -15,7 +15,7 @@ from metagen.strategies.base import Result
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.rebase import AsyncRebase, Rebase
 from metagen.strategies.tree.search import TreeSearch
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.verifiers.reward import ProcessRewardModel
 
 TASK = ArithmeticTask("validation", levels=(3, 5), per_level=1)

@@ -18,7 +18,7 @@ from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.lookahead import Lookahead
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionVerifier
 from metagen.verifiers.reward import ProcessRewardModel

@@ -22,7 +22,7 @@ from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN
 from metagen.strategies.tree.mcts import MCTS
 from metagen.strategies.tree.node import Node, Tree
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.reward import OutcomeRewardModel, ProcessRewardModel

@@ -25,7 +25,7 @@ from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN
 from metagen.strategies.tree.gibbs import ParticleGibbs
 from metagen.strategies.tree.particles import EDGE, Cloud, ParticleFilter
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.reward import ProcessRewardModel

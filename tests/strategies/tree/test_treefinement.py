@@ -20,7 +20,7 @@ from metagen.strategies.refine.feedback import Feedback, Remark, Silence
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.tree.rebase import allocate
 from metagen.strategies.tree.treefinement import Treefinement
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import StrategyLaws, first_word, last_word, numbers, run
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.function import FunctionVerifier

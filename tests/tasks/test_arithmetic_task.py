@@ -18,7 +18,7 @@ from metagen.tasks.arithmetic import (
     reference_solution,
     split_of,
 )
-from metagen.tasks.embedded import ArithmeticTask
+from metagen.tasks.arithmetic.task import ArithmeticTask
 
 
 def test_levels_take_turns() -> None:
