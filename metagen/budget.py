@@ -4,15 +4,15 @@ Only leaf calls reserve (their worst case, on every account from root to leaf) a
 really used, from leaf to root), and nothing holds a reservation while it waits for something else,
 so an outstanding reservation always ends. What does not fit waits, in the order of its place in the
 problem, for as long as anything under the limit in its way is outstanding; then it is capped to the
-remainder, or refused. Hence nothing deadlocks, and nothing starves: a later call never overtakes an
-earlier one at a limit that the earlier one waits for.
+remainder, or refused. A call that has been granted a part of what it asked for keeps its place until
+it has all. Hence nothing deadlocks, and nothing starves: a later call never overtakes an earlier one
+at a limit that the earlier one waits for, or will once more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import bisect
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ class Budget:
         for f in fields(self):
             value = getattr(self, f.name)
             if value is not None and not (isinstance(value, int | float) and value >= 0):
-                raise InputError(f"budget {f.name}={value!r}: expected a number ≥ 0, or None for no limit")
+                raise InputError(f"budget {f.name}={value!r}: expected an int or float ≥ 0, or None for no limit")
 
     def __bool__(self) -> bool:
         return any(getattr(self, f.name) is not None for f in fields(self))
@@ -100,7 +100,7 @@ def amounts(usage: Usage, worst: Amounts = ZERO) -> Amounts:
 class Grant:
     """Leave to run the first `count` items of a call, each of at most `cap` tokens (None: uncapped).
 
-    dimension, account: for a capped grant, the limit that binds.
+    dimension, account: the limit that binds, for a grant that is capped, or of fewer items than were asked for.
     """
 
     count: int
@@ -108,16 +108,6 @@ class Grant:
     cap: int | None = None
     dimension: str | None = None
     account: Account | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    order: tuple[Any, ...]
-    account: Account
-    worst: Worst
-    items: int
-    most: int | None
-    future: asyncio.Future[Grant]
 
 
 class Account:
@@ -141,8 +131,8 @@ class Account:
         self._outstanding = 0
         own = math.inf if budget.seconds is None else time.monotonic() + budget.seconds
         self._deadline: float = min(own, parent._deadline) if parent else own
-        # One queue for the tree, kept at its root, in the order of the callers' places.
-        self._queue: list[_Waiter] = parent._queue if parent else []
+        # One queue for the tree, kept at its root, in the order of the calls' places.
+        self._queue: list[Turn] = parent._queue if parent else []
         self._ticket: Iterator[int] = parent._ticket if parent else count()
 
     @property
@@ -164,32 +154,6 @@ class Account:
     def left(self) -> Amounts:
         """What is neither spent nor reserved, over the whole path to the root."""
         return tuple(min(a._free(i) for a in self._path) for i in range(len(DIMENSIONS)))  # type: ignore[return-value]
-
-    async def reserve(
-        self, order: tuple[Any, ...], worst: Worst, items: int, most: int | None = None
-    ) -> Grant:
-        """Leave for as many of the first `items` as fit; waits while something outstanding could make room.
-
-        order: the caller's place in the problem; earlier places are served first at a binding limit.
-        most: tokens that an item may be capped below (None: items cannot be capped).
-        Raises BudgetExhausted if not even one item fits, capped to one token, with nothing outstanding.
-        """
-        if not self._queue:
-            with contextlib.suppress(_Blocked):
-                return self._try(worst, items, most)
-        future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
-        waiter = _Waiter((*order, next(self._ticket)), self, worst, items, most, future)
-        bisect.insort(self._queue, waiter, key=lambda w: w.order)
-        self._pump()
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                self.release(future.result())
-            elif waiter in self._queue:
-                self._queue.remove(waiter)
-                self._pump()
-            raise
 
     def settle(self, grant: Grant, used: Amounts) -> None:
         """Return the reservation and charge what was used, from leaf to root."""
@@ -227,21 +191,28 @@ class Account:
     def _try(self, worst: Worst, items: int, most: int | None) -> Grant:
         """A grant now; raises BudgetExhausted, or _Blocked with the account to wait for."""
         k = _largest(0, items, lambda k: self._misfit(worst(k, None)) is None)
-        if k > 0:
+        if k == items:
             return self._take(Grant(k, worst(k, None)))
+        if k > 0:
+            account, i = self._bound(worst(k + 1, None))
+            return self._take(Grant(k, worst(k, None), None, DIMENSIONS[i], account))
         need = worst(1, None)
         for account in self._path:
             if account._outstanding and account._misfits(need) is not None:
                 raise _Blocked(account)
         cap = _largest(0, most - 1, lambda m: self._misfit(worst(1, m)) is None) if most else 0
         # The limit that binds is the one that one token more would not fit.
-        misfit = self._misfit(worst(1, cap + 1) if most else need)
-        assert misfit is not None
-        account, i = misfit
+        account, i = self._bound(worst(1, cap + 1) if most else need)
         left = max(0.0, account._free(i))
         if cap:
             return self._take(Grant(1, worst(1, cap), cap, DIMENSIONS[i], account))
         raise BudgetExhausted(DIMENSIONS[i], account._limits[i], need[i], left, account.owner)
+
+    def _bound(self, need: Amounts) -> tuple[Account, int]:
+        """The first limit that `need`, which does not fit, does not fit."""
+        misfit = self._misfit(need)
+        assert misfit is not None
+        return misfit
 
     def _take(self, grant: Grant) -> Grant:
         for account in self._path:
@@ -251,25 +222,83 @@ class Account:
 
     def _pump(self) -> None:
         """Serve the queue in order; who waits for a limit holds back all later ones under it."""
-        blocked: set[int] = set()
-        for waiter in list(self._queue):
-            if id(self._path[0]) in blocked:
+        blocked: set[Account] = set()
+        for turn in list(self._queue):
+            if self._path[0] in blocked:
                 return
-            if waiter.future.done():
-                self._queue.remove(waiter)
-                continue
-            if any(id(a) in blocked for a in waiter.account._path):
-                continue
+            if blocked.isdisjoint(turn.account._path) and (held := turn._serve()) is not None:
+                blocked.add(held)
+
+
+class Turn:
+    """A call's place in the queue: from its first reservation until all that it asks for is granted, or it leaves.
+
+    order: the call's place in the problem; earlier places are served first at a binding limit.
+    """
+
+    __slots__ = ("_ask", "_future", "_order", "_rest", "account")
+
+    def __init__(self, account: Account, order: tuple[Any, ...]) -> None:
+        self.account = account
+        self._order = (*order, next(account._ticket))
+        self._ask: tuple[Worst, int, int | None, bool]
+        #: None between two grants; what is later waits at `_rest` then.
+        self._future: asyncio.Future[Grant] | None = None
+        self._rest: Account | None = None
+
+    async def reserve(
+        self, worst: Worst, items: int, most: int | None = None, *, more: bool = False
+    ) -> Grant:
+        """Leave for as many of the first `items` as fit; waits while something outstanding could make room.
+
+        most: tokens that an item may be capped below (None: items cannot be capped). more: the call will ask for
+        others, even if it is granted all of these.
+        Raises BudgetExhausted if not even one item fits, capped to one token, with nothing outstanding.
+        """
+        self._ask = worst, items, most, more
+        future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+        self._future = future
+        if self not in self._queue:
+            bisect.insort(self._queue, self, key=lambda turn: turn._order)
+        self.account._pump()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.leave()
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.account.release(future.result())
+            raise
+
+    def leave(self) -> None:
+        """Ask for nothing more. What was granted is settled all the same."""
+        if self in self._queue:
+            self._queue.remove(self)
+            self.account._pump()
+
+    @property
+    def _queue(self) -> list[Turn]:
+        return self.account._queue
+
+    def _serve(self) -> Account | None:
+        """Grant or refuse what is asked for, if it is time; the account at which what is later is held back."""
+        future = self._future
+        if future is None:
+            return self._rest
+        if not future.done():
+            worst, items, most, more = self._ask
             try:
-                grant = waiter.account._try(waiter.worst, waiter.items, waiter.most)
+                grant = self.account._try(worst, items, most)
             except _Blocked as wait:
-                blocked.add(id(wait.account))
-                continue
-            except Exception as error:  # noqa: BLE001 - it belongs to the waiter, not to whoever made room
-                waiter.future.set_exception(error)
+                return wait.account
+            except Exception as error:  # noqa: BLE001 - it belongs to the caller, not to whoever made room
+                future.set_exception(error)
             else:
-                waiter.future.set_result(grant)
-            self._queue.remove(waiter)
+                future.set_result(grant)
+                if more or grant.count < items:
+                    self._future, self._rest = None, grant.account or self.account.path[0]
+                    return self._rest
+        self._queue.remove(self)
+        return None
 
 
 class _Blocked(Exception):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Grant, amounts
+from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Grant, Turn, amounts
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, UnsupportedError
 from metagen.journal import Limit, Row, RowKeys, Status
@@ -82,15 +82,28 @@ class LeafCall:
             worst,
             remember,
         )
-        self.account = scope._account
+        self.account = account = scope._account
+        #: One for the whole call: what is later waits until all of it is served.
+        self.turn: Turn | None = None
+        if account is not None and request.items:
+            self.turn = Turn(account, (*scope._place(), request.items[0].index))
         self.journal = scope._problem.journal
         self.key = RowKeys(request.by, scope._problem.id, scope._path)
         self.keys = [self.key(item.content, item.index) for item in request.items]
         self.pending: Ordered[int] = range(len(self.keys))
         self.served: list[Row] = []
         self.found: dict[int, Row] = {}
-        path = self.account.path if self.account else ()
+        path = account.path if account else ()
         self.limits = [limit for account in path for limit in _limits(account)]
+
+    async def run(self) -> None:
+        """Serve all items, in order; raises BudgetExhausted for the rest, when no more of them fit."""
+        try:
+            while self.pending:
+                await self.advance()
+        finally:
+            if self.turn is not None:
+                self.turn.leave()
 
     async def advance(self) -> None:
         """Serve at least one pending item, or wait for something in flight; raises BudgetExhausted."""
@@ -149,15 +162,15 @@ class LeafCall:
             self.pending = sorted(self.pending, key=lambda i: not self._complete(i))
 
     async def _reserve(self) -> Grant:
-        items, ready = self.request.items, self._ready()
-        if self.account is None:
+        ready = self._ready()
+        if self.turn is None:
             return Grant(ready, ZERO)
         first = self.found.get(self.pending[0])
         if first is not None and first.status == "refused" and first.limit is not None:
             limit = first.limit
             raise BudgetExhausted(limit.dimension, limit.amount, 0.0, 0.0, limit.owner)
-        place = (*self.scope._place(), items[self.pending[0]].index)
-        reserve = partial(self.account.reserve, place, self._need, ready, self.request.most)
+        more = ready < len(self.pending)
+        reserve = partial(self.turn.reserve, self._need, ready, self.request.most, more=more)
         return await (self._before_deadline(reserve) if first is None else reserve())
 
     def _ready(self) -> int:

@@ -11,7 +11,8 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -210,6 +211,21 @@ class Scope:
             results.append(result)
         return results
 
+    async def paced(self, work: Ordered[Callable[[], Awaitable[T]]], *, generates: bool = True) -> list[T]:
+        """Run side by side, or one after the other where a limit binds that calls use up; results in order.
+
+        For pieces of several calls each: under such a limit the first stage of many would leave nothing for the last
+        stage of any, and what each may spend would hang on who is faster. generates: whether the work may generate
+        tokens; a limit of those binds no other.
+        """
+        if any(limit != "generated" or generates for limit in self.left().divisible):
+            return [await one() for one in work]
+
+        async def begun(one: Callable[[], Awaitable[T]]) -> T:
+            return await one()
+
+        return await self.gather(*map(begun, work))
+
     # -- the one crossing ------------------------------------------------------------------------
 
     async def call(
@@ -222,8 +238,7 @@ class Scope:
         """
         call = LeafCall(self, request, execute, worst, remember)
         try:
-            while call.pending:
-                await call.advance()
+            await call.run()
         except BudgetExhausted as refusal:
             await call.refuse(refusal)
             self._mark(refusal.owner)

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from metagen.budget import DIMENSIONS, SLACK, ZERO, Account, Amounts, Budget, Grant, Worst
+from metagen.budget import DIMENSIONS, SLACK, ZERO, Account, Amounts, Budget, Grant, Turn, Worst
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
@@ -45,17 +45,23 @@ def check_limits(account: Account) -> None:
 
 @dataclass(eq=False)
 class Call:
-    """A caller of the model: what it asked for, and what became of it."""
+    """A caller of the model: what it asks for, at most `batch` items at a time, and what became of it."""
 
     order: tuple[int, ...]
     account: Account
     each: Amounts
-    items: int
+    left: int
+    batch: int
     most: int | None
+    turn: Turn = field(init=False)
     task: asyncio.Task[Grant] = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.turn = Turn(self.account, self.order)
+
     def start(self) -> None:
-        work = self.account.reserve(self.order, linear(self.each), self.items, self.most)
+        items, more = min(self.batch, self.left), self.left > self.batch
+        work = self.turn.reserve(linear(self.each), items, self.most, more=more)
         self.task = asyncio.get_event_loop().create_task(work)
 
     def misfits(self, account: Account) -> bool:
@@ -79,7 +85,8 @@ budgets = st.builds(
 
 
 class Accounts(RuleBasedStateMachine):
-    """Callers come, are granted, refused or made to wait, spend at most their grant, and go; some are cancelled."""
+    """Callers come, are granted, refused or made to wait, spend at most their grant, ask for more, and go; some are
+    cancelled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,6 +94,7 @@ class Accounts(RuleBasedStateMachine):
         asyncio.set_event_loop(self.loop)
         self.waiting: list[Call] = []
         self.holding: list[tuple[Call, Grant]] = []
+        self.resting: list[tuple[Call, Grant]] = []
         self.used: dict[int, Amounts] = {}
         self.number = 0
 
@@ -98,27 +106,34 @@ class Accounts(RuleBasedStateMachine):
         self.used = {id(a): ZERO for a in self.accounts}
 
     @rule(
-        place=st.integers(0, 3), which=st.integers(0, 9), items=st.integers(1, 5),
+        place=st.integers(0, 3), which=st.integers(0, 9), items=st.integers(1, 5), batch=st.integers(1, 5),
         most=st.none() | st.integers(1, 20), prefilled=st.integers(0, 10), flops=st.integers(0, 20),
     )  # fmt: skip
-    def ask(self, place: int, which: int, items: int, most: int | None, prefilled: int, flops: int) -> None:
+    def ask(
+        self, place: int, which: int, items: int, batch: int, most: int | None, prefilled: int, flops: int
+    ) -> None:
         self.number += 1
         each = (float(most or 5), float(prefilled), 1.0, flops * 0.1, flops / 7)
         account = self.accounts[which % len(self.accounts)]
-        call = Call((place, self.number), account, each, items, most)
+        call = Call((place, self.number), account, each, items, batch, most)
         call.start()
         self.waiting.append(call)
         self.settle_down()
 
     @precondition(lambda self: self.holding)
-    @rule(which=st.integers(0, 99), share=st.floats(0.0, 1.0))
-    def end(self, which: int, share: float) -> None:
+    @rule(which=st.integers(0, 99), share=st.floats(0.0, 1.0), again=st.booleans())
+    def end(self, which: int, share: float, again: bool) -> None:
         call, grant = self.holding.pop(which % len(self.holding))
         used: Amounts = tuple(math.floor(share * x) if d in EXACT else share * x
                               for d, x in zip(DIMENSIONS, grant.reserved, strict=True))  # type: ignore[assignment]  # fmt: skip
         for account in call.account.path:
             self.used[id(account)] = tuple(map(sum, zip(self.used[id(account)], used, strict=True)))  # type: ignore[assignment]
         call.account.settle(grant, used)
+        if again and call.left:
+            call.start()
+            self.waiting.append(call)
+        else:
+            call.turn.leave()
         self.settle_down()
 
     @precondition(lambda self: self.holding)
@@ -126,6 +141,7 @@ class Accounts(RuleBasedStateMachine):
     def give_back(self, which: int) -> None:
         call, grant = self.holding.pop(which % len(self.holding))
         call.account.release(grant)
+        call.turn.leave()
         self.settle_down()
 
     @precondition(lambda self: self.waiting)
@@ -140,6 +156,7 @@ class Accounts(RuleBasedStateMachine):
         """The room is given in the very moment in which the caller is cancelled: it must come back."""
         call, grant = self.holding.pop(held % len(self.holding))
         call.account.release(grant)
+        call.turn.leave()
         self.waiting.pop(which % len(self.waiting)).task.cancel()
         self.settle_down()
 
@@ -158,9 +175,15 @@ class Accounts(RuleBasedStateMachine):
                 self.granted(call, call.task.result())
             else:
                 self.refused(call, error)
+        self.resting = [(c, g) for c, g in self.holding if c.left]
 
     def granted(self, call: Call, grant: Grant) -> None:
-        assert 1 <= grant.count <= call.items
+        assert 1 <= grant.count <= min(call.batch, call.left)
+        call.left -= grant.count
+        for earlier in (c for c, g in self.resting if (c, g) in self.holding and c.order < call.order):
+            assert earlier.turn._rest not in call.account.path, (
+                "a later call overtook the rest of an earlier one"
+            )
         if grant.cap is not None:
             assert grant.count == 1 and call.most is not None and 1 <= grant.cap < call.most
             assert grant.account in call.account.path and grant.dimension in DIMENSIONS
@@ -200,10 +223,17 @@ class Accounts(RuleBasedStateMachine):
 
     @invariant()
     def who_waits_waits_for_something_outstanding(self) -> None:
-        """The first in the queue waits for an outstanding call under a limit in its way; the rest for those before."""
+        """The first in the queue waits for an outstanding call under a limit in its way; the rest for those before.
+
+        Among these are calls which have more to ask for, and that run until then.
+        """
         held_back: list[Account] = []
-        for call in sorted(self.waiting, key=lambda c: c.order):
+        for call in sorted([*self.waiting, *(c for c, _ in self.resting)], key=lambda c: c.order):
             if any(account in held_back for account in call.account.path):
+                continue
+            if call not in self.waiting:
+                assert call.turn._rest is not None and call.turn._rest._outstanding
+                held_back.append(call.turn._rest)
                 continue
             blocking = [a for a in call.account.path if a._outstanding and call.misfits(a)]
             assert blocking, "a call waits although nothing under a limit in its way is outstanding"
@@ -211,7 +241,7 @@ class Accounts(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         while self.holding:
-            self.end(0, 0.5)
+            self.end(0, 0.5, False)
         assert not self.waiting
         for account in getattr(self, "accounts", []):
             assert account._reserved == ZERO and account._outstanding == 0 and not account._queue
@@ -229,12 +259,12 @@ def test_later_calls_do_not_overtake_an_earlier_one_at_the_limit_it_waits_for() 
         log: list[str] = []
 
         async def caller(name: str, order: int, tokens: int) -> None:
-            grant = await account.reserve((order,), linear((float(tokens), 0, 1, 0, 0)), 1)
+            grant = await Turn(account, (order,)).reserve(linear((float(tokens), 0, 1, 0, 0)), 1)
             log.append(name)
             await asyncio.sleep(0)
             account.release(grant)
 
-        first = await account.reserve((0,), linear((6.0, 0, 1, 0, 0)), 1)
+        first = await Turn(account, (0,)).reserve(linear((6.0, 0, 1, 0, 0)), 1)
         big = asyncio.create_task(caller("big", 1, 10))
         await asyncio.sleep(0)
         small = [asyncio.create_task(caller(f"small {i}", 2 + i, 1)) for i in range(20)]
@@ -251,10 +281,10 @@ def test_a_call_that_waits_for_a_limit_of_its_own_holds_back_nobody_else() -> No
     async def main() -> None:
         root = Account(Budget(generated=100))
         narrow = Account(Budget(generated=10), root)
-        held = await narrow.reserve((0,), linear((10.0, 0, 1, 0, 0)), 1)
-        waits = asyncio.create_task(narrow.reserve((1,), linear((10.0, 0, 1, 0, 0)), 1))
+        held = await Turn(narrow, (0,)).reserve(linear((10.0, 0, 1, 0, 0)), 1)
+        waits = asyncio.create_task(Turn(narrow, (1,)).reserve(linear((10.0, 0, 1, 0, 0)), 1))
         await asyncio.sleep(0)
-        beside = await asyncio.wait_for(root.reserve((2,), linear((50.0, 0, 1, 0, 0)), 1), 1)
+        beside = await asyncio.wait_for(Turn(root, (2,)).reserve(linear((50.0, 0, 1, 0, 0)), 1), 1)
         assert beside.count == 1 and not waits.done()
         narrow.release(held)
         assert (await waits).count == 1
@@ -266,7 +296,7 @@ def test_a_capped_grant_names_the_limit_that_binds_and_not_the_first_in_the_way(
     async def main() -> None:
         root = Account(Budget(generated=90), owner="root")
         leaf = Account(Budget(generated=10), root, "leaf")
-        grant = await leaf.reserve((0,), linear((100.0, 0, 1, 0, 0)), 1, most=100)
+        grant = await Turn(leaf, (0,)).reserve(linear((100.0, 0, 1, 0, 0)), 1, most=100)
         assert (grant.cap, grant.account) == (10, leaf)
 
     asyncio.run(main())
@@ -278,10 +308,10 @@ def test_an_error_in_a_worst_case_reaches_its_own_caller_only() -> None:
 
     async def main() -> None:
         account = Account(Budget(generated=10))
-        held = await account.reserve((0,), linear((10.0, 0, 1, 0, 0)), 1)
-        waits = asyncio.create_task(account.reserve((1,), linear((10.0, 0, 1, 0, 0)), 1))
+        held = await Turn(account, (0,)).reserve(linear((10.0, 0, 1, 0, 0)), 1)
+        waits = asyncio.create_task(Turn(account, (1,)).reserve(linear((10.0, 0, 1, 0, 0)), 1))
         await asyncio.sleep(0)
-        faulty = asyncio.create_task(account.reserve((2,), unbounded, 1))
+        faulty = asyncio.create_task(Turn(account, (2,)).reserve(unbounded, 1))
         await asyncio.sleep(0)
         account.release(held)
         account.release(await waits)
@@ -313,7 +343,7 @@ def test_a_refusal_says_which_limit_and_by_how_much() -> None:
         with pytest.raises(
             BudgetExhausted, match=r"'best-of-8' of 5 flops.*needs 9 more and 5 are left"
         ) as caught:
-            await account.reserve((0,), linear((10.0, 0, 1, 9.0, 0)), 1)
+            await Turn(account, (0,)).reserve(linear((10.0, 0, 1, 9.0, 0)), 1)
         assert (caught.value.dimension, caught.value.owner) == ("flops", "best-of-8")
 
     asyncio.run(main())

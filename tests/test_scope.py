@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Sequence as Ordered
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -267,6 +268,69 @@ def test_the_first_that_fit_run_and_the_next_is_cut() -> None:
             await writer(scope, [7])
 
     run(main())
+
+
+def test_a_call_that_is_granted_a_part_keeps_its_place_until_it_has_all() -> None:
+    """What it gives back is for the rest of it first, and also what others give back while it runs."""
+
+    async def main() -> None:
+        writer = Writer(seconds=0.001)
+        scope = Scope.root("p", budget=Budget(generated=50))
+        places = [scope.child(str(i)) for i in range(2)]
+        rows = await scope.gather(*(writer(place, range(4)) for place in places))
+        assert [texts(r) for r in rows] == [[10] * 4, [10]]
+        assert [(path, index) for path, index, _ in writer.log] == [*(("0", i) for i in range(4)), ("1", 0)]
+
+        short, long = Writer(seconds=0.001, name="short"), Writer(seconds=0.01, name="long")
+        scope = Scope.root("p", budget=Budget(generated=70))
+        first, second, third = (scope.child(str(i)) for i in range(3))
+        rows = await scope.gather(short(first), long(second, range(4)), short(third, range(4)))
+        assert [texts(r) for r in rows] == [[10], [10] * 4, [10] * 2]
+
+    run(main())
+
+
+@pytest.mark.parametrize("recorded", [(0,), (1, 2), (0, 3)])
+def test_a_call_that_is_recorded_in_part_keeps_its_place_too(recorded: tuple[int, ...]) -> None:
+    async def main() -> None:
+        journal, writer = MemoryJournal(), Writer(seconds=0.001)
+        await writer(Scope.root("p", journal=journal).child("1"), recorded)
+        scope = Scope.root("p", journal=journal, budget=Budget(generated=60))
+        places = [scope.child(str(i)) for i in range(3)]
+        rows = await scope.gather(
+            *(writer(place, range(n)) for place, n in zip(places, (1, 4, 4), strict=True))
+        )
+        assert [texts(r) for r in rows] == [[10], [10] * 4, [10]]
+
+    run(main())
+
+
+def test_who_leaves_in_the_middle_makes_way() -> None:
+    """Cancelled or failed between two grants, a call holds back nobody."""
+
+    async def main(fate: str) -> None:
+        writer, scope = Writer(), Scope.root("p", budget=Budget(generated=50))
+
+        async def execute(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
+            await asyncio.sleep(0.005)
+            raise ConnectionError
+
+        request = Request("g", "g", tuple(Item(b"", i) for i in range(4)), 20)
+        work = scope.child("0").call(request, execute, lambda p, c: Usage(generated=20 * len(p)))
+        first = asyncio.ensure_future(work)
+        later = asyncio.ensure_future(writer(scope.child("1"), range(2)))
+        await asyncio.sleep(0.001)
+        assert not later.done(), "two of the first call run, and what is left is for the rest of it"
+        if fate == "cancelled":
+            first.cancel()
+        result = (await asyncio.gather(first, return_exceptions=True))[0]
+        assert isinstance(result, asyncio.CancelledError if fate == "cancelled" else ConnectionError)
+        assert texts(await later) == [10, 10]
+        account = scope._account
+        assert account is not None and account._outstanding == 0 and not account._queue
+
+    for fate in ("cancelled", "failed"):
+        run(main(fate))
 
 
 def test_items_that_cannot_be_cut_are_refused_whole() -> None:
@@ -686,6 +750,41 @@ def test_emit_streams_to_whoever_listens() -> None:
     Scope.root("p", emit=heard.append).child("a").emit(PROMPT)
     Scope.root("p").emit(PROMPT)
     assert heard == [PROMPT]
+
+
+@pytest.mark.parametrize(
+    ("budget", "generates", "most"),
+    [
+        (None, True, 4),
+        (Budget(seconds=60), True, 4),
+        (Budget(generated=5), True, 1),
+        (Budget(generated=5), False, 4),
+        (Budget(generated=5, calls=5), False, 1),
+        (Budget(calls=5), False, 1),
+        (Budget(prefilled=5), True, 1),
+        (Budget(flops=1.0), True, 1),
+        (Budget(money=1.0), True, 1),
+    ],
+)
+def test_only_limits_that_calls_use_up_make_them_wait(
+    budget: Budget | None, generates: bool, most: int
+) -> None:
+    running, seen = set[int](), list[int]()
+
+    async def one(i: int) -> int:
+        running.add(i)
+        seen.append(len(running))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running.remove(i)
+        return i
+
+    async def main() -> list[int]:
+        scope = Scope.root(budget=budget)
+        return await scope.paced([partial(one, i) for i in range(4)], generates=generates)
+
+    assert run(main()) == [0, 1, 2, 3]
+    assert max(seen) == most
 
 
 # -- the logical prefix cache -------------------------------------------------------------------------

@@ -226,7 +226,8 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
     if threading.current_thread().name == LOOP:
         work.close()
         raise MetagenError(
-            "a synchronous call (solve, run) was made from inside a strategy, verifier or generator; await asolve there"
+            "a synchronous call (solve, run) was made from inside a strategy, verifier or generator; await "
+            "generate(prefix, scope=scope.child(...)) there, which keeps the same limits"
         )
     ended = threading.Event()
 

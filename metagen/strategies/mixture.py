@@ -14,7 +14,6 @@ from metagen.strategies.base import Strategy
 from metagen.strategies.prompts import Form, Listing, asked
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.naming import name_of
-from metagen.verifiers.pace import paced
 
 #: Write one answer from several.
 SYNTHESIS: Final = Listing(
@@ -70,8 +69,8 @@ class MixtureOfAgents(Strategy):
         for i, layer in enumerate(self.layers):
             below = scope.child(f"layer/{i}")
             respond = partial(self._respond, question=question, own=i > 0)
-            written = await paced(
-                [partial(respond, agent, scope=below.child(str(j))) for j, agent in enumerate(layer)], scope
+            written = await scope.paced(
+                [partial(respond, agent, scope=below.child(str(j))) for j, agent in enumerate(layer)]
             )
             responses = [one for one in written if one is not None and one.finish in ("eos", "stop")]
             if not responses:

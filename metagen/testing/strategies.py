@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from metagen.budget import Budget
+from metagen.cost import Usage
 from metagen.generators.base import Generator
-from metagen.journal import MemoryJournal
+from metagen.journal import MemoryJournal, Row
+from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.base import Result, Strategy
 from metagen.strategies.parallel import MajorityVote
@@ -102,6 +106,27 @@ class StrategyLaws(GeneratorLaws):
             asyncio.run(cancelled(turns, journal))
             assert _end(strategy.solve(self.prompt, journal=journal)) == _end(whole)
 
+    def test_alone_it_spends_and_ends_as_it_does_in_a_scope(self) -> None:
+        """`solve` opens a root scope of its own: all that is spent stands there, and keeps the budget."""
+        strategy, prefix = self.make(), Sequence.of(self.prompt)
+        for budget in self.limits(strategy):
+            with crossings() as crossed:
+                alone = strategy.solve(self.prompt, budget=budget, seed=5)
+            spent = Usage.sum(row.usage for row in crossed)
+            for limit in budget.divisible if budget else ():
+                amount = getattr(spent, limit)
+                assert amount is None or amount <= getattr(budget, limit), f"{budget}: {limit} {amount}"
+            assert (spent.calls, spent.generated) == (alone.usage.calls, alone.usage.generated), (
+                "spent elsewhere"
+            )
+            (within,), rows = run(
+                lambda scope: strategy.generate(prefix, scope=scope),
+                seed=5,
+                budget=budget,
+                problem=self.prompt.problem_id,
+            )
+            assert _ended(within, rows) == _end(alone), budget
+
     @pytest.mark.parametrize("budget", [Budget(calls=3), Budget(prefilled=7), Budget(calls=0)])
     def test_other_limits_bind_alike(self, budget: Budget) -> None:
         usage = self.make().solve(self.prompt, budget=budget).usage
@@ -138,7 +163,27 @@ class StrategyLaws(GeneratorLaws):
         assert {k: id(v) for k, v in vars(strategy).items()} == before
 
 
+@contextmanager
+def crossings() -> Iterator[list[Row]]:
+    """The rows of all leaf calls made meanwhile, under whatever scope."""
+    rows: list[Row] = []
+    whole = Scope.call
+
+    async def call(scope: Scope, *request: Any, **options: Any) -> list[Row]:
+        served = await whole(scope, *request, **options)
+        rows.extend(served)
+        return served
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scope, "call", call)
+        yield rows
+
+
 def _end(result: Result) -> tuple[object, ...]:
+    return _ended(result.sequence, result.trace.rows)
+
+
+def _ended(sequence: Sequence, rows: Iterable[Row]) -> tuple[object, ...]:
     """What has to be the same of two runs: the result, and what was asked, answered and refused on the way."""
-    rows = sorted((row.path, row.index, row.status, row.usage.generated or 0) for row in result.trace.rows)
-    return result.text, result.exhausted, tuple(rows)
+    asked = sorted((row.path, row.index, row.status, row.usage.generated or 0) for row in rows)
+    return sequence.text, sequence.exhausted, tuple(asked)

@@ -11,7 +11,6 @@ from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import PrimitiveVerifier, Verifier
-from metagen.verifiers.pace import paced
 
 Combine = Literal["mean", "worst", "uncertainty", "lower-bound"]
 
@@ -71,7 +70,7 @@ class Ensemble(Verifier):
             return []
         work = [partial(member.score, sequences, scope=scope) for member in self.members]
         generates = not all(isinstance(member, PrimitiveVerifier) for member in self.members)
-        found = await paced(work, scope, generates=generates)
+        found = await scope.paced(work, generates=generates)
         return [self._combined(scores) for scores in zip(*found, strict=True)]
 
     def _combined(self, scores: tuple[Score, ...]) -> Score:

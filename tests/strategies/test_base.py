@@ -189,5 +189,5 @@ def test_a_refusal_inside_one_of_several_samples_does_not_lose_the_others() -> N
 def test_solve_from_inside_a_strategy_says_so_and_does_not_hang() -> None:
     inner = Sample(numbers())
     judge = FunctionVerifier(lambda s: float(bool(inner.solve("q").text)))
-    with pytest.raises(MetagenError, match="await asolve"):
+    with pytest.raises(MetagenError, match="await generate"):
         BestOfN(numbers(), 2, verifier=judge).solve("q")

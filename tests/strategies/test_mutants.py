@@ -33,7 +33,7 @@ Run = Callable[[Sequence, Scope], Coroutine[Any, Any, Sequence]]
 
 
 class Mutant(Strategy):
-    """A strategy made of a faulty `run`."""
+    """A strategy made of a `run`, which may be faulty."""
 
     fingerprint = "mutant"
 
@@ -89,6 +89,11 @@ async def overshoots(prefix: Sequence, scope: Scope) -> Sequence:
     return drawn
 
 
+async def spends_elsewhere(prefix: Sequence, scope: Scope) -> Sequence:
+    """Asks another strategy under a root scope of its own, where nothing binds."""
+    return (await MajorityVote(numbers(), 2, answer=last_word).asolve(prefix.prompt)).sequence
+
+
 async def swallows_cancellation(prefix: Sequence, scope: Scope) -> Sequence:
     try:
         return await one(prefix, scope, "one")
@@ -140,6 +145,7 @@ FAULTS: list[tuple[Run, str, dict[str, Any]]] = [
         "test_a_token_budget_is_never_overshot_and_something_is_always_returned",
         {"tokens": 40},
     ),
+    (spends_elsewhere, "test_alone_it_spends_and_ends_as_it_does_in_a_scope", {}),
     (swallows_cancellation, "test_it_is_cancelled_cleanly_and_goes_on_from_its_records", {"runs": 1}),
     (leaves_work_behind, "test_it_is_cancelled_cleanly_and_goes_on_from_its_records", {"runs": 1}),
     (ignores_the_prefix, "test_a_text_that_was_begun_is_gone_on_with", {}),
@@ -178,15 +184,20 @@ def test_the_same_law_holds_without_it(law: str) -> None:
 
 
 class Judged(StrategyLaws):
-    """Judges whose answers are several calls, under limits of tokens alone."""
+    """Judges whose answers are several calls, one after the other, under limits of tokens alone."""
 
     def make(self) -> Strategy:
         def say(prefix: Sequence, seed: int, index: int) -> str:
             return "well " * (seed % 4) + f"verdict {seed % 3}"
 
         words = FunctionGenerator(say, name="judge", count=lambda text: len(text.split()), max_tokens=9)
+
+        async def twice(prefix: Sequence, scope: Scope) -> Sequence:
+            drawn = [await words.generate(prefix, scope=scope.child(str(i))) for i in range(2)]
+            return max((one for (one,) in drawn), key=lambda s: s.text)
+
         question = Question("{task} {candidate}", {"0": 0.0, "1": 0.5, "2": 1.0}, "verdict", chat=False)
-        judge = CountingJudge(MajorityVote(words, 2, answer=last_word), question)
+        judge = CountingJudge(Mutant(twice), question)
         return BestOfN(numbers(), 4, verifier=GenerativeVerifier(judge))
 
     def limits(self, strategy: Strategy) -> Iterator[Budget]:
@@ -198,20 +209,15 @@ def test_judges_of_several_calls_end_alike_under_a_limit_of_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "strategy"),
-    [
-        ("metagen.verifiers.generative.judge", Judged),
-        ("metagen.strategies.chain.chain", test_chain.TestChainOfBranches),
-        ("metagen.strategies.mixture", test_mixture.TestMixtureOfStrategies),
-    ],
+    "strategy", [Judged, test_chain.TestChainOfBranches, test_mixture.TestMixtureOfStrategies]
 )
 def test_pieces_of_several_stages_that_never_wait_are_found(
-    monkeypatch: pytest.MonkeyPatch, module: str, strategy: type[StrategyLaws]
+    monkeypatch: pytest.MonkeyPatch, strategy: type[StrategyLaws]
 ) -> None:
-    async def at_once(work: list[Callable[[], Coroutine[Any, Any, Any]]], scope: Scope) -> list[Any]:
+    async def at_once(scope: Scope, work: list[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         return await scope.gather(*(one() for one in work))
 
-    monkeypatch.setattr(f"{module}.paced", at_once)
+    monkeypatch.setattr(Scope, "paced", at_once)
     with broken():
         strategy().test_it_ends_alike_whoever_is_faster(runs=1)
 

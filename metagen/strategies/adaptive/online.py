@@ -26,7 +26,6 @@ from metagen.strategies.aggregate import weighted_vote
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, offered
 from metagen.verifiers.base import Answer, AnswerRule
-from metagen.verifiers.pace import paced
 
 
 class OnlineConfidence(Strategy):
@@ -86,8 +85,8 @@ class OnlineConfidence(Strategy):
         least = threshold(whole, self.keep) if whole else 0.0
         while len(candidates) < self.n and not scope.exhausted and not self._enough(candidates, least):
             numbers = range(len(candidates), min(len(candidates) + self.batch, self.n))
-            drawn = await paced(
-                [partial(self._watched, prefix, least, scope.child(f"block/{i}")) for i in numbers], scope
+            drawn = await scope.paced(
+                [partial(self._watched, prefix, least, scope.child(f"block/{i}")) for i in numbers]
             )
             candidates += await self._judged(drawn, prefix, scope)
         voting = _voting(candidates, least) or [c for c in candidates if c.eligible] or candidates

@@ -19,7 +19,6 @@ from metagen.strategies.chain.go_on import Continue
 from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
 from metagen.strategies.chain.verify import Verify
 from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.pace import paced
 
 
 class Chain(Strategy):
@@ -98,9 +97,8 @@ class Chain(Strategy):
 
         # Under a limit one after the other: each after those that it needs.
         order = [*nx.lexicographical_topological_sort(self.graph, key=[*self.steps].index)]
-        results = dict(
-            zip(order, await paced([partial(perform, name) for name in order], scope), strict=True)
-        )
+        outputs = await scope.paced([partial(perform, name) for name in order])
+        results = dict(zip(order, outputs, strict=True))
         return {name: results[name] for name in self.steps}
 
     def _offer(self, name: str, output: Output, prefix: Sequence, scope: Scope) -> None:

@@ -15,7 +15,6 @@ from metagen.strategies.chain.ask import reply_to
 from metagen.strategies.template import Template
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.question import in_words
-from metagen.verifiers.pace import paced
 
 DRAFT: Final = "{prompt}\n\nExplain informally how it is done.\n"
 SKETCH: Final = (
@@ -86,7 +85,7 @@ class DraftSketchFill(Strategy):
         checking = scope.child("check")
         for attempt in range(self.tries if places else 1):
             filling = [partial(self._fill, i, attempt, values, prefix, s) for i, s in enumerate(places)]
-            fills = await paced(filling, scope)
+            fills = await scope.paced(filling)
             text = parts[0] + "".join(fill + part for fill, part in zip(fills, parts[1:], strict=True))
             whole = prefix.extend(text, finish="eos")
             scope.offer(whole)

@@ -24,7 +24,6 @@ from metagen.strategies.refine.pair_file import PairFile
 from metagen.strategies.refine.pairs import Pair, Pairing
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.trajectory import Round
-from metagen.verifiers.pace import paced
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.edit import EditSimilarity
 
@@ -79,8 +78,8 @@ class _Collecting:
             label=strategy.fingerprint,
         )
         prefix = Sequence.of(prompt)
-        chains = await paced(
-            [partial(strategy.trajectory, prefix, scope.child(str(i))) for i in range(self.n)], scope
+        chains = await scope.paced(
+            [partial(strategy.trajectory, prefix, scope.child(str(i))) for i in range(self.n)]
         )
         rounds = [one for chain in chains for one in _asked(strategy, prompt, chain.rounds)]
         pairs = await self.pairing.pairs(rounds, scope)

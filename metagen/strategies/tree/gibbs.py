@@ -68,7 +68,6 @@ class ParticleGibbs(ParticleFilter):
             if clouds[-1].exhausted:
                 break
             reference = referred(clouds[-1], place)
-        clouds[-1].tree.chosen = await self._chosen_of(clouds, prefix, scope)
         return clouds
 
 

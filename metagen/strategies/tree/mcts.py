@@ -23,7 +23,6 @@ from metagen.strategies.tree.node import Node, Tree, merged
 from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
 from metagen.strategies.tree.split import Steps
 from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
-from metagen.verifiers.pace import paced
 
 Prior = Literal["uniform", "logprob"]
 
@@ -225,7 +224,7 @@ class _Values(Verifier):
                 return []
 
         places = [scope.child(str(k)) for k in range(len(going))]
-        ended = await paced([partial(completed, *one) for one in zip(going, places, strict=True)], scope)
+        ended = await scope.paced([partial(completed, *one) for one in zip(going, places, strict=True)])
         flat = [one for some in ended for one in some]
         scores = iter(await _scores(self.outcome, flat, scope.child("score")))
         return [tuple((one, next(scores)) for one in some) for some in ended]

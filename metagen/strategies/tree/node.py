@@ -107,10 +107,13 @@ class Node:
 
 
 class Tree:
-    """The nodes of one search, by position. `chosen` is what the search returned, once it has."""
+    """The nodes of one search, by position.
 
-    def __init__(self, prefix: Sequence) -> None:
-        self.root = Node(prefix)
+    below: the path below which its calls stand. chosen: what the search returned, once it has.
+    """
+
+    def __init__(self, prefix: Sequence, below: str = "") -> None:
+        self.root, self.below = Node(prefix), below
         self.chosen: Sequence | None = None
         self._nodes: dict[tuple[int, ...], Node] = {self.root.position: self.root}
 
@@ -165,12 +168,12 @@ class Tree:
         """The nodes without children, by position, the root not among them."""
         return [node for node in self if not node.draws and node.parent]
 
-    def charge(self, rows: Iterable[Row], place: str) -> None:
-        """Tell each node what its children cost: of these rows, those below `place/<position>` or a role in between."""
+    def charge(self, rows: Iterable[Row]) -> None:
+        """Tell each node what its children cost: of these rows, those below its position or a role in between."""
         spent: dict[str, list[Usage]] = {node.name: [] for node in self}
         for row in rows:
-            if row.path.startswith(f"{place}/"):
-                parts = row.path[len(place) + 1 :].split("/")
+            if row.path.startswith(f"{self.below}/"):
+                parts = row.path[len(self.below) + 1 :].split("/")
                 if name := next((part for part in parts if part in spent), None):
                     spent[name].append(row.usage)
         for node in self:

@@ -5,24 +5,23 @@ Puri et al. 2025, A probabilistic inference approach to inference-time scaling o
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from metagen.budget import Budget
 from metagen.call import Item
-from metagen.errors import BudgetExhausted, InputError
+from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.journal import Journal
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.base import wait
-from metagen.strategies.candidates import Candidate
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, Tree, merged
 from metagen.strategies.tree.resampling import Resampling, effective_size, log_mean, normalised, resample
@@ -50,6 +49,10 @@ class Level:
     log_mean: float
 
 
+#: The steps of a particle that survives whatever happens, with their scores: see `gibbs.py`.
+Reference = Ordered[tuple[Sequence, Score | None]]
+
+
 @dataclass(eq=False)
 class Cloud:
     """The particles of one filter. weights: of each node at its end, with all its particles; they add up to 1.
@@ -62,14 +65,17 @@ class Cloud:
     weights: dict[Node, float] = field(default_factory=dict)
     exhausted: bool = False
 
+    def weigh(self, counts: Mapping[Node, int], log_w: Ordered[float]) -> None:
+        """One level more: so many particles at each node, each of this log-weight."""
+        many = list(counts.values())
+        size = effective_size(log_w, many)
+        self.levels.append(Level(sum(many), len(many), size, log_mean(log_w, many)))
+        self.weights = dict(zip(counts, normalised(log_w, many), strict=True))
+
     @property
     def log_normaliser(self) -> float:
         """Estimates log Σ_y γ(y), γ the filter's target (see `ParticleFilter`); its exponential is unbiased."""
         return math.fsum(level.log_mean for level in self.levels)
-
-
-#: The steps of a particle that survives whatever happens, with their scores: see `gibbs.py`.
-Reference = Ordered[tuple[Sequence, Score | None]]
 
 
 class ParticleFilter(TreeSearch):
@@ -122,44 +128,28 @@ class ParticleFilter(TreeSearch):
         return f"{self.n} {float(self.temperature)!r} {self.target} {self.resampling} {self.by_weight}"
 
     async def explore(self, growth: Growth) -> None:
-        await self._filter(growth, Cloud(growth.tree), ())
+        await self._filter(Cloud(growth.tree), (), growth)
 
-    async def _filter(self, growth: Growth, cloud: Cloud, reference: Reference) -> None:
+    async def _filter(self, cloud: Cloud, reference: Reference, growth: Growth) -> None:
         """Propagate, weigh and resample until all particles have finished; the reference is among them throughout."""
-        counts: Mapping[Node, int] = {growth.tree.root: self.n}
-        kept = growth.tree.root if reference else None
+        counts: Mapping[Node, int] = {cloud.tree.root: self.n}
+        kept = cloud.tree.root if reference else None
         for step in range(self.max_depth):
             before = counts
             if kept is not None and kept.open:
-                kept = _referred(growth.tree, kept, reference[step])
-            counts, refusal = await self._propagated(growth, before, kept)
-            log_w, many = [self._log_weight(node, before) for node in counts], list(counts.values())
-            size = effective_size(log_w, many)
-            cloud.levels.append(Level(sum(many), len(many), size, log_mean(log_w, many)))
-            cloud.weights = dict(zip(counts, normalised(log_w, many), strict=True))
-            if refusal is not None:
-                raise refusal
+                kept = _referred(cloud.tree, kept, reference[step])
+            free = {node: n - (kept is not None and kept.parent is node) for node, n in before.items()}
+            try:
+                await growth.level((node, n) for node, n in free.items() if n and not node.finished)
+            finally:
+                # Also where the budget has ended on the way: each is weighed where it has come to.
+                counts = _moved(before)
+                cloud.weigh(counts, [self._log_weight(node, before) for node in counts])
             if not any(node.open for node in counts):
                 return
             counts = self._resampled(cloud.weights, growth.scope, str(step), kept)
             for node in cloud.weights.keys() - counts.keys():
                 node.prune()
-
-    async def _propagated(
-        self, growth: Growth, counts: Mapping[Node, int], kept: Node | None
-    ) -> tuple[Mapping[Node, int], BudgetExhausted | None]:
-        """A draw for each particle that has not finished, save the reference; with what a budget left of them."""
-        moving = {node: count for node, count in counts.items() if node.state != "finished"}
-        draws = [(node, count - (kept is not None and kept.parent is node)) for node, count in moving.items()]
-        refusal: BudgetExhausted | None = None
-        try:
-            await growth.level((node, count) for node, count in draws if count)
-        except BudgetExhausted as ended:
-            refusal = ended
-        after = Counter({node: count for node, count in counts.items() if node.state == "finished"})
-        for node, count in moving.items():
-            after.update(node.draws.values() if node.draws else {node: count})
-        return after, refusal
 
     def _log_weight(self, node: Node, before: Mapping[Node, int]) -> float:
         """The log-weight of one particle at a node; `before`: where particles were a step ago."""
@@ -192,21 +182,22 @@ class ParticleFilter(TreeSearch):
     # -- the end ---------------------------------------------------------------------------------
 
     async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
-        return (await self._clouds(prefix, scope))[-1].tree
+        return (await self._cloud(prefix, scope)).tree
+
+    async def _cloud(self, prefix: Sequence, scope: Scope) -> Cloud:
+        """The last filter of one run; its tree has what all of them decide for."""
+        clouds = await self._clouds(prefix, scope)
+        clouds[-1].tree.chosen = await self._chosen_of(clouds, prefix, scope)
+        return clouds[-1]
 
     async def _clouds(self, prefix: Sequence, scope: Scope) -> list[Cloud]:
-        """The filters of one run, in order; the tree of the last has what is chosen."""
-        clouds = [await self._filtered(prefix, scope, ())]
-        clouds[-1].tree.chosen = await self._chosen_of(clouds, prefix, scope)
-        return clouds
+        """The filters of one run, in order."""
+        return [await self._filtered(prefix, scope)]
 
-    async def _filtered(self, prefix: Sequence, scope: Scope, reference: Reference) -> Cloud:
+    async def _filtered(self, prefix: Sequence, scope: Scope, reference: Reference = ()) -> Cloud:
         """One filter, to its end or that of the budget."""
         cloud = Cloud(Tree(prefix))
-        growth = self._growth(cloud.tree, scope.child("node", budget=self._share(scope)))
-        with contextlib.suppress(BudgetExhausted):
-            await self._filter(growth, cloud, reference)
-        cloud.exhausted = growth.scope.exhausted
+        cloud.exhausted = await self._grown(cloud.tree, scope, partial(self._filter, cloud, reference))
         return cloud
 
     async def _chosen_of(self, clouds: Ordered[Cloud], prefix: Sequence, scope: Scope) -> Sequence:
@@ -222,16 +213,13 @@ class ParticleFilter(TreeSearch):
     async def _by_weight(self, leaves: Mapping[Node, float], prefix: Sequence, scope: Scope) -> Sequence:
         """The vote, or the choice of the best, with weights in the place of scores."""
         first: dict[tuple[str, str | None], Node] = {}
-        shares: dict[Node, float] = {}
+        shares: dict[tuple[str, str | None], float] = {}
         for node, weight in leaves.items():
-            known = first.setdefault(merged(node.sequence), node)
-            shares[known] = shares.get(known, 0.0) + weight
-        sequences = [node.sequence for node in shares]
-        answers = await self.answer.read(sequences) if self.answer else [None] * len(sequences)
-        pool = [
-            Candidate(node.sequence, answer, Score(min(1.0, share)))
-            for (node, share), answer in zip(shares.items(), answers, strict=True)
-        ]
+            name = merged(node.sequence)
+            first.setdefault(name, node)
+            shares[name] = shares.get(name, 0.0) + weight
+        known = {merged(c.sequence): c for c in await self._candidates([*first.values()], scope)}
+        pool = [replace(c, score=Score(min(1.0, shares[name]))) for name, c in known.items()]
         leaf = first[merged(await self._decided(pool, prefix, scope))]
         assert self.verifier is not None
         return leaf.sequence.scored(self.verifier.name, leaf.score) if leaf.score else leaf.sequence
@@ -239,21 +227,11 @@ class ParticleFilter(TreeSearch):
     async def _by_aggregator(self, leaves: Mapping[Node, float], prefix: Sequence, scope: Scope) -> Sequence:
         """The aggregator's choice among n particles, resampled a last time."""
         counts = self._resampled(leaves, scope, "end")
-        found = {id(c.sequence): c for c in await self._candidates(list(counts), scope)}
+        found = {id(c.sequence): c for c in await self._candidates([*counts], scope)}
         pool = [found[id(leaf.sequence)] for leaf, count in counts.items() for _ in range(count)]
         return await self._decided(pool, prefix, scope)
 
     # -- for studies -----------------------------------------------------------------------------
-
-    async def atree(
-        self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
-        *,
-        budget: Budget | int | dict[str, Any] | None = None,
-        seed: int = 0,
-        journal: Journal | None = None,
-    ) -> Tree:
-        return (await self.acloud(prompt, budget=budget, seed=seed, journal=journal)).tree
 
     async def acloud(
         self,
@@ -265,10 +243,9 @@ class ParticleFilter(TreeSearch):
     ) -> Cloud:
         """`cloud` for code that runs in an event loop of its own."""
         prefix, root = self.opened(prompt, budget, seed, journal)
-        clouds = await self._clouds(prefix, root.child("0"))
-        for i, cloud in enumerate(clouds):
-            cloud.tree.charge(root.trace.rows, f"0/iteration/{i}/node" if i else "0/node")
-        return clouds[-1]
+        cloud = await self._cloud(prefix, root.child("0"))
+        cloud.tree.charge(root.trace.rows)
+        return cloud
 
     def cloud(
         self,
@@ -280,6 +257,15 @@ class ParticleFilter(TreeSearch):
     ) -> Cloud:
         """Like `solve`, and returns the particles: their weights, the effective sample sizes, the normaliser."""
         return wait(self.acloud(prompt, budget=budget, seed=seed, journal=journal))
+
+
+def _moved(counts: Mapping[Node, int]) -> Mapping[Node, int]:
+    """Where particles are after a step: who has not finished, at what was drawn, if anything was."""
+    after = Counter({node: count for node, count in counts.items() if node.finished})
+    for node, count in counts.items():
+        if not node.finished:
+            after.update(node.draws.values() or {node: count})
+    return after
 
 
 def _referred(tree: Tree, node: Node, step: tuple[Sequence, Score | None]) -> Node:

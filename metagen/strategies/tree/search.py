@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ class TreeStrategy(Strategy):
 
     @abstractmethod
     async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
-        """The tree that was grown in `scope`, its calls below `node`, with what is chosen."""
+        """The tree that was grown in `scope`, with what is chosen."""
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         return (await self._searched(prefix, scope)).chosen or prefix
@@ -51,7 +51,7 @@ class TreeStrategy(Strategy):
         """`tree` for code that runs in an event loop of its own."""
         prefix, root = self.opened(prompt, budget, seed, journal)
         tree = await self._searched(prefix, root.child("0"))
-        tree.charge(root.trace.rows, "0/node")
+        tree.charge(root.trace.rows)
         return tree
 
     def tree(
@@ -124,13 +124,21 @@ class TreeSearch(TreeStrategy):
 
     async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Tree(prefix)
-        growth = self._growth(tree, scope.child("node", budget=self._share(scope)))
-        with contextlib.suppress(BudgetExhausted):
-            await self.explore(growth)
+        ended = await self._grown(tree, scope, self.explore)
         tree.chosen = await self._chosen(tree, scope)
-        if growth.scope.exhausted or scope.exhausted:
+        if ended or scope.exhausted:
             tree.chosen = replace(tree.chosen, exhausted=True)
         return tree
+
+    async def _grown(
+        self, tree: Tree, scope: Scope, explore: Callable[[Growth], Coroutine[Any, Any, None]]
+    ) -> bool:
+        """Explore below `node` of a scope, to the end or that of the budget; whether it was that."""
+        growth = self._growth(tree, scope.child("node", budget=self._share(scope)))
+        tree.below = growth.scope.path
+        with contextlib.suppress(BudgetExhausted):
+            await explore(growth)
+        return growth.scope.exhausted
 
     def _growth(self, tree: Tree, scope: Scope, **other: Any) -> Growth:
         """How this search grows a tree; `other` parts than its own, by name."""

@@ -10,7 +10,6 @@ from metagen.errors import BudgetExhausted, InputError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, Tokens
-from metagen.verifiers.pace import paced
 
 #: The end of the first step in a text that begins with a step, in characters; None if it goes on.
 Find = Callable[[str], int | None]
@@ -44,7 +43,7 @@ class Split:
         """Steps number start … start + n − 1 that continue `prefix`; what `Generator.generate` says holds here too."""
         begun = await generator.generate(prefix, n=n, start=start, until=Tokens(self.block), scope=scope)
         whole = partial(self._whole, generator, len(prefix.text), scope)
-        return await paced([partial(whole, one, number) for number, one in enumerate(begun, start)], scope)
+        return await scope.paced([partial(whole, one, number) for number, one in enumerate(begun, start)])
 
     async def _whole(
         self, generator: Generator, before: int, scope: Scope, begun: Sequence, number: int

@@ -217,7 +217,7 @@ class Programs(Tree):
     """
 
     def __init__(self, prefix: Sequence, scope: Scope) -> None:
-        super().__init__(prefix)
+        super().__init__(prefix, scope.path)
         self.programs: list[Program] = []
         self.scores: dict[str, Score] = {}
         self.remarks: dict[Node, Remark] = {}

@@ -22,7 +22,6 @@ from metagen.sequence import Prompt, Score, Sequence, TokenIds, digest
 from metagen.verifiers.base import UNSCORED
 from metagen.verifiers.generative.labels import LabelReader, Reading
 from metagen.verifiers.generative.question import CORRECT, Question
-from metagen.verifiers.pace import paced
 from metagen.verifiers.published import special_tokens
 
 #: A task to try a question out with.
@@ -127,7 +126,7 @@ class ProbabilityJudge(Judge):
         distinct = {one.name: one for one in asked}
         refusals: list[BudgetExhausted] = []
         work = [partial(self._criticised, one, critic, scope, refusals) for one in distinct.values()]
-        scores = dict(zip(distinct, await paced(work, scope), strict=True))
+        scores = dict(zip(distinct, await scope.paced(work), strict=True))
         if distinct and len(refusals) == len(distinct):
             raise refusals[0]
         return [scores[one.name] for one in asked]
@@ -203,7 +202,7 @@ class CountingJudge(Judge):
         distinct = {one.name: one for one in asked}
         refusals: list[BudgetExhausted] = []
         work = [partial(self._counted, one, scope, refusals) for one in distinct.values()]
-        scores = dict(zip(distinct, await paced(work, scope), strict=True))
+        scores = dict(zip(distinct, await scope.paced(work), strict=True))
         if distinct and len(refusals) == len(distinct):
             raise refusals[0]
         return [scores[one.name] for one in asked]
