@@ -1,18 +1,23 @@
 """The pictures of docs/strategies: real runs, on the embedded models where these can do it, a minute in all.
 
-    python examples/gallery.py [FOLDER]
+    python examples/gallery.py [FOLDER [NAME …]]
 
-The pictures go to FOLDER (runs/gallery by default), one for each strategy that has something to show. Models that
-criticise, reflect or write programs do not ship: there, functions of a few lines write, and the strategies are real.
+The pictures go to FOLDER (runs/gallery by default), one for each strategy, or those that are named. Models that
+criticise, reflect, judge or write programs do not ship: there, functions of a few lines write, and the strategies are
+real.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from dataclasses import replace
+from fractions import Fraction
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import networkx as nx
@@ -20,22 +25,37 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import metagen as mg
-from metagen.analysis.adaptive import spending
+from metagen.analysis.adaptive import Confided, confidence_traces, spending
 from metagen.analysis.chains import program_diagram
-from metagen.analysis.figures import save, small_multiples, style
+from metagen.analysis.figures import save
+from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.particles import effective_sizes
 from metagen.analysis.trees import tree_diagram
-from metagen.analysis.votes import vote_bars
+from metagen.analysis.votes import draw_bars, vote_bars
+from metagen.journal import Row
+from metagen.strategies.adaptive.confidence import groups
+from metagen.strategies.adaptive.filtered import threshold
+from metagen.strategies.adaptive.online import OnlineConfidence
 from metagen.strategies.adaptive.stopping import Decided
 from metagen.strategies.aggregators import Majority
+from metagen.strategies.chain.interleaved import Interleaved
+from metagen.strategies.parallel import PessimisticBestOfN, SoftBestOfN
+from metagen.strategies.rejection import RejectionSampling
+from metagen.strategies.tree.blockwise import Blockwise
+from metagen.strategies.tree.node import Tree
+from metagen.strategies.tree.treefinement import Treefinement
+from metagen.strategies.universal import UniversalSelfConsistency
 from metagen.verifiers.code.codet import dual_agreement
 from metagen.verifiers.code.isolation import IsolationError
 from metagen.verifiers.code.sandbox import Sandbox
+from metagen.verifiers.utility.edit import EditSimilarity
 
 #: A problem that the models solve now and then.
 PROBLEM = "Q:a=36/8;b=a+3;c=b*4;d=c-11;d?\nS:\n"
 #: One on which the most frequent answer is wrong and the process model knows better.
 LEVELS, SAMPLES = [4, 5], 24
+#: One on which samples differ, and the right answer.
+DISPUTED, RIGHT = "Q:a=9-(-4);b=a-8;c=a+b;d=5*c;e=d/b;e?\nS:\n", "18"
 
 
 class Gallery:
@@ -79,6 +99,163 @@ class Gallery:
             for name, f in filters.items()
         }
         return effective_sizes({"16 particles": clouds}, title="How many particles there really are")
+
+    def best_of_n(self) -> Figure:
+        """Weak verifiers, lest best-of-n be right: candidates by score, by the soft choice, and by a lower bound."""
+        problem, right = "Q:a=3+7;b=a-(-10);c=b+a;d=8-c;e=d-a;e?\nS:\n", "-32"
+        n, beta, answer, journal = 8, 0.1, self.task.answer, mg.MemoryJournal()
+        with mg.TorchEngine("tiny-prm-weak") as steps, mg.TorchEngine("tiny-orm") as whole:
+            one, other = mg.ProcessRewardModel(steps), mg.OutcomeRewardModel(whole)
+            strategies = {
+                "best-of-n: score": mg.BestOfN(self.small, n, verifier=one, answer=answer),
+                "soft: chance": SoftBestOfN(self.small, n, verifier=one, beta=beta, answer=answer),
+                "pessimistic: bound": PessimisticBestOfN(
+                    self.small, n, verifiers=[one, other], answer=answer
+                ),
+            }
+            results = {name: s.solve(problem, seed=2, journal=journal) for name, s in strategies.items()}
+        pool = results["best-of-n: score"].candidates
+        copies, names = Counter(c.sequence.text for c in pool), dict[str, str]()
+        for i, c in enumerate(pool, 1):  # equal texts are one bar
+            names.setdefault(c.sequence.text, f"y{i}: {c.key}  ×{copies[c.sequence.text]}")
+        panels = {
+            title: {names[c.sequence.text]: c.value or 0.0 for c in result.candidates}
+            for title, result in results.items()
+        }
+        odds = {
+            name: copies[text] * np.exp(panels["soft: chance"][name] / beta) for text, name in names.items()
+        }
+        panels["soft: chance"] = {name: odd / sum(odds.values()) for name, odd in odds.items()}
+        return vote_bars(
+            panels,
+            right=[names[c.sequence.text] for c in pool if c.key == right],
+            chosen={title: names[result.text] for title, result in results.items()},
+            title=f"One problem, {n} samples, two weak verifiers",
+        )
+
+    def mbr(self) -> Figure:
+        """How like each other eight solutions are; the best on average first."""
+        result = mg.MBR(self.small, 8, utility=EditSimilarity()).solve(DISPUTED)
+        drawn = [c.sequence for c in result.candidates]
+        utility = asyncio.run(EditSimilarity().matrix(drawn, scope=mg.Scope.root("gallery")))
+        order = np.argsort(-utility.mean(axis=1), kind="stable")
+        utility = utility[np.ix_(order, order)]
+        answers = [drawn[i].text.split("A:")[-1].strip() for i in order]
+        return matrix_diagram(
+            utility,
+            [f"{answer}  {mean:.3f}" for answer, mean in zip(answers, utility.mean(axis=1), strict=True)],
+            answers,
+            chosen=next(k for k, i in enumerate(order) if drawn[i].text == result.text),
+            labels=("if this were right", "answer, mean utility"),
+            title="MBR: which is most like the others",
+        )
+
+    def rejection(self) -> Figure:
+        """Problems of three kinds, the first of each: accepted at once, after more than two draws, and never."""
+        most, least = 10, 0.9
+        sampling = RejectionSampling(
+            self.small, most, verifier=self.prm, threshold=least, answer=self.task.answer
+        )
+        found: dict[str, tuple[list[tuple[str, float, bool]], int]] = {}
+        for problem in self.task.problems():
+            result = sampling.solve(problem.prompt)
+            right = asyncio.run(self.task.answer.key(problem.reference))
+            drawn = [(c.key or "–", c.value or 0.0, c.key == right) for c in result.candidates]
+            never = all(score < least for _, score, _ in drawn)
+            kind = "never" if never else "at once" if len(drawn) == 1 else "later" if len(drawn) > 2 else ""
+            place = next(i for i, c in enumerate(result.candidates) if c.sequence.text == result.text)
+            found.setdefault(kind, (drawn, place))
+            if {"at once", "later", "never"} <= found.keys():
+                break
+        panels = {kind: found[kind][0] for kind in ("at once", "later", "never") if kind in found}
+        chosen = {kind: place for kind, (_, place) in found.items()}
+        return draw_bars(
+            panels, least, chosen=chosen, title=f"Draws until a score of {least:g}, {most} at most"
+        )
+
+    def blockwise(self) -> Figure:
+        """The tree that its candidates make: those that were not committed to are pruned."""
+        n, kept = 4, list[mg.Sequence]()
+        strategy = Blockwise(self.small, n, verifier=self.prm, block=mg.Step("\n"), answer=self.task.answer)
+        result = strategy.solve(PROBLEM, seed=2, emit=kept.append)
+        values = {
+            row.content: row.payload["value"]
+            for row in result.trace.rows
+            if row.kind == "score" and row.payload
+        }
+        tree = Tree(mg.Sequence.of(PROBLEM))
+        node = tree.root
+        for i, best in enumerate(kept):
+            block = [c.sequence for c in result.candidates[i * n : (i + 1) * n]]
+            scores = [mg.Score(values[s.digest]) if s.digest in values else None for s in block]
+            children = tree.add(node, 0, block, scores)
+            node = next(child for child in children if child.sequence.text == best.text)
+            for child in children:
+                if child is not node:
+                    child.prune()
+        tree.chosen = result.sequence
+        return tree_diagram(tree.graph(), title=f"Blockwise, n = {n}")
+
+    def confidence(self) -> Figure:
+        """Whole samples set the threshold; those after them are given up where they fall below it."""
+        warmup, keep, n, window = 7, 0.5, 14, 8
+        generator = self.small.replace(logprobs=True)
+        strategy = OnlineConfidence(
+            generator, n, answer=self.task.answer, warmup=warmup, keep=keep, window=window, block=4
+        )
+        traces = []
+        for c in strategy.solve(DISPUTED).candidates:
+            tokens = strategy.confidence.of_tokens(c.sequence)
+            means = np.exp(groups(np.array(tokens), window)).tolist()
+            right = c.key == RIGHT if c.sequence.finish else None
+            traces.append(Confided(range(len(tokens) - len(means) + 1, len(tokens) + 1), means, right))
+        least = threshold([min(trace.groups) for trace in traces[:warmup]], keep)
+        panels = {f"first {warmup}, whole": traces[:warmup], f"then {n - warmup}, watched": traces[warmup:]}
+        return confidence_traces(panels, least, title="Confidence along the tokens")
+
+    def universal(self) -> Figure:
+        """Samples of a model, and how often a judge names each: a function that looks at a few of them at a time."""
+        seen: list[str] = []
+
+        def read(prefix: mg.Sequence, seed: int, index: int) -> str:
+            seen[:] = [str(Fraction(said)) for said in re.findall(r"\nA:(.*)", prefix.prompt.text or "")]
+            some = random.Random(seed).sample(range(len(seen)), 4)
+            answers = [seen[i] for i in some]
+            return f"Response {1 + max(some, key=lambda i: answers.count(seen[i]))}"
+
+        n, votes, judge = 8, 16, mg.FunctionGenerator(read, name="judge")
+        strategy = UniversalSelfConsistency(self.small, n, judge=judge, votes=votes, answer=self.task.answer)
+        result = strategy.solve(DISPUTED)
+        said = Counter(written(row)[1] for row in result.trace.rows if "consistent" in row.path)
+        names = {f"Response {i}": f"response {i}: {answer}" for i, answer in enumerate(seen, 1)}
+        agree = {name: float(seen.count(answer)) for name, answer in zip(names.values(), seen, strict=True)}
+        named = {name: float(said[i]) for i, name in names.items()}
+        panels = {"responses with its answer": agree, f"named by the judge, of {votes}": named}
+
+        def saying(answer: str | None) -> list[str]:
+            return [name for name in named if name.endswith(f": {answer}")]
+
+        best = max(saying(result.answer.key if result.answer else None), key=named.__getitem__)
+        chosen = dict.fromkeys(panels, best)
+        return vote_bars(panels, right=saying(RIGHT), chosen=chosen, title="Universal self-consistency")
+
+    def patterns(self) -> Figure:
+        """A calculator inside of a text: what the model writes up to a call, and what the tool writes behind it."""
+
+        def calculate(left: int, op: str, right: int) -> str:
+            return str({"+": left + right, "-": left - right, "*": left * right}[op])
+
+        helped = Interleaved(
+            self.small.replace(temperature=0.0), calculate,
+            call=r"=(?P<left>\d+)(?P<op>[-+*])(?P<right>\d+)=", result="{result}\n", until=mg.Step("="),
+        )  # fmt: skip
+        pieces = map(written, helped.solve("Q:a=12+7;b=a*3;b?\nS:\n").trace.rows)
+        steps: dict[str, str] = {}
+        for i, (role, run) in enumerate(groupby(pieces, key=lambda piece: piece[0].partition("/")[0])):
+            who = "model" if role == "text" else "calculator"
+            steps[f"{who} {i // 2 + 1}"] = "".join(text for _, text in run)
+        graph: nx.DiGraph[str] = nx.DiGraph(pairwise(steps))
+        return program_diagram(graph, steps, output=list(steps)[-1], title="A model with a calculator")
 
     def votes(self) -> Figure:
         """The first problem on which weights change the vote for the better; else the first of all."""
@@ -132,14 +309,19 @@ class Gallery:
         )
 
 
+def written(row: Row) -> tuple[str, str]:
+    """Where a record stands in its problem, and what a model or a tool wrote there."""
+    made = row.payload or {}
+    return row.path.removeprefix("0/"), str(made["text"] if row.kind == "generate" else made["value"])
+
+
 def rounds(strategy: mg.Refinement, prompt: str, names: dict[str, str], title: str) -> Figure:
     """What was written in a run of a few rounds, one after the other; names: of the roles in its records."""
     result = strategy.solve(prompt)
-    rows = [row for row in result.trace.rows if row.kind == "generate"]
     texts = {}
-    for row in rows:
-        role, _, number = row.path.removeprefix("0/").partition("/")
-        texts[f"{names[role]} {number}".strip()] = (row.payload or {})["text"]
+    for place, text in [written(row) for row in result.trace.rows if row.kind == "generate"]:
+        role, _, number = place.partition("/")
+        texts[f"{names[role]} {number}".strip()] = text
     graph: nx.DiGraph[str] = nx.DiGraph(pairwise(texts))
     best = next(name for name, text in reversed(texts.items()) if text == result.text)
     return program_diagram(graph, texts, output=best, title=title)
@@ -181,6 +363,33 @@ def reflexion() -> Figure:
     return rounds(mg.Reflexion(model, verifier=tests, rounds=4), "Sort downwards.\n", names, title)
 
 
+def treefinement() -> Figure:
+    """A word is to be spelt: drafts are drawn at random, revisions draw the letters anew that the checker names."""
+    word, letters = "SWIFT", "SWIFTER"
+
+    def draft(prefix: mg.Sequence, seed: int, index: int) -> str:
+        return "".join(random.Random(seed).choices(letters, k=len(word)))
+
+    def mend(prefix: mg.Sequence, seed: int, index: int) -> str:
+        text, _, wrong = (prefix.prompt.text or "").partition(":")
+        rng = random.Random(seed)
+        return "".join(rng.choice(letters) if str(i) in wrong else c for i, c in enumerate(text))
+
+    def spelling(sequence: mg.Sequence) -> mg.Score:
+        wrong = [i for i, (a, b) in enumerate(zip(sequence.text, word, strict=True)) if a != b]
+        return mg.Score(1 - len(wrong) / len(word), feedback="".join(map(str, wrong)) or None)
+
+    search = Treefinement(
+        mg.FunctionGenerator(draft, name="draft"),
+        n=4,
+        corrector=mg.FunctionGenerator(mend, name="mend"),
+        verifier=mg.FunctionVerifier(spelling, name="spelling"),
+        ask=lambda task, candidate, feedback: replace(task, text=f"{candidate}:{feedback}"),
+        rounds=5,
+    )
+    return tree_diagram(search.tree("Spell it.").graph(), title="Treefinement: each node is a whole text")
+
+
 #: Programs that a model might write for "the middle of three numbers", and tests, of which the last two are wrong.
 MIDDLE = {
     "sorted": "return sorted((a, b, c))[1]",
@@ -212,22 +421,17 @@ def codet() -> Figure:
         return [[await passes(body, test) for test in TESTS] for body in MIDDLE.values()]
 
     passed = np.array(asyncio.run(table()))
-    scores = dual_agreement(passed)
-    with style():
-        figure, (axes,) = small_multiples(1, "Programs and generated tests vouch for each other", 1)
-        axes.imshow(passed, cmap="Greens", vmin=-0.2, vmax=1.4, aspect="auto")
-        for (i, k), ok in np.ndenumerate(passed):
-            axes.text(k, i, "pass" if ok else "–", ha="center", va="center", fontsize=8)
-        axes.set_xticks(range(len(TESTS)), [f"f{test}" for test in TESTS], rotation=30, ha="right")
-        names = [f"{name}  {score:.2f}" for name, score in zip(MIDDLE, scores, strict=True)]
-        axes.set_yticks(range(len(MIDDLE)), names)
-        axes.grid(visible=False)
-        axes.set_xlabel("tests; the last two are wrong")
-        axes.set_ylabel("programs, with their scores")
-    return figure
+    return matrix_diagram(
+        passed,
+        [f"{name}  {score:.2f}" for name, score in zip(MIDDLE, dual_agreement(passed), strict=True)],
+        [f"f{test}" for test in TESTS],
+        words=lambda ok: "pass" if ok else "–",
+        labels=("tests; the last two are wrong", "programs, with their scores"),
+        title="Programs and generated tests vouch for each other",
+    )
 
 
-def main(folder: str = "runs/gallery") -> None:
+def main(folder: str = "runs/gallery", *names: str) -> None:
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     with (
@@ -238,15 +442,25 @@ def main(folder: str = "runs/gallery") -> None:
         gallery = Gallery(model, small, judge)
         pictures = [
             *gallery.trees(),
+            ("best_of_n", gallery.best_of_n),
             ("voting", gallery.votes),
+            ("mbr", gallery.mbr),
+            ("rejection", gallery.rejection),
+            ("universal", gallery.universal),
+            ("blockwise", gallery.blockwise),
+            ("treefinement", treefinement),
+            ("confidence", gallery.confidence),
             ("adaptive", gallery.adaptive),
             ("particles", gallery.particles),
             ("chains", gallery.chain),
+            ("patterns", gallery.patterns),
             ("self_refine", self_refine),
             ("reflexion", reflexion),
             ("codet", codet),
         ]
         for name, draw in pictures:
+            if names and name not in names:
+                continue
             try:
                 figure = draw()
             except IsolationError as error:

@@ -1,12 +1,14 @@
-"""Pictures of adaptive compute: what stopping rules save, and whom one budget goes to."""
+"""Pictures of adaptive compute: what stopping rules save, whom one budget goes to, and which samples are given up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
@@ -83,6 +85,61 @@ def spending(
         axes.set_ylabel("samples per problem")
         axes.legend()
     return figure
+
+
+@dataclass(frozen=True, slots=True)
+class Confided:
+    """A sample's confidence by group, at the tokens with which groups end; right is None where it was given up."""
+
+    ends: Sequence[int]
+    groups: Sequence[float]
+    right: bool | None
+
+
+def confidence_traces(
+    panels: Mapping[str, Sequence[Confided]], threshold: float, *, title: str = ""
+) -> Figure:
+    """Confidence along the tokens, a line for each sample, and the threshold below which samples are given up.
+
+    panels: title of the panel → its samples. Lines end in a dot where the answer is right, in a ring where it is wrong,
+    and in a cross where the sample was given up. Raises InputError if there is nothing to draw.
+    """
+    samples = [one for panel in panels.values() for one in panel]
+    if not panels or not all(panels.values()) or not all(one.groups for one in samples):
+        raise InputError(
+            "nothing to draw: expected at least one panel, with samples of at least one group each"
+        )
+    with style():
+        figure, grid = small_multiples(len(panels), title, rows_of=3)
+        for axes, (heading, panel) in zip(grid, panels.items(), strict=True):
+            for one in panel:
+                _, colour, mark, size, fill = _ENDS[one.right]
+                axes.plot(one.ends, one.groups, color=colour, linewidth=0.8, alpha=0.55, zorder=2)
+                axes.plot(
+                    one.ends[-1], one.groups[-1], mark, color=colour, markersize=size, zorder=3,
+                    markerfacecolor=fill,
+                )  # fmt: skip
+            axes.axhline(threshold, color="#333333", linewidth=1.1, linestyle=(0, (5, 3)))
+            axes.set_title(heading)
+            axes.set_xlabel("tokens")
+        grid[0].set_ylabel("confidence of the group")
+        figure.legend(
+            handles=[
+                Line2D([], [], color=colour, marker=mark, markersize=size, markerfacecolor=fill, label=name)
+                for name, colour, mark, size, fill in _ENDS.values()
+            ]
+            + [Line2D([], [], color="#333333", linestyle=(0, (5, 3)), label="threshold")],
+            loc="outside lower left", ncols=4,
+        )  # fmt: skip
+    return figure
+
+
+#: How lines end: name, colour, marker, its size and face.
+_ENDS: dict[bool | None, tuple[str, str, str, float, str]] = {
+    True: ("right", STYLES[0][0], "o", 5.5, STYLES[0][0]),
+    False: ("wrong", STYLES[1][0], "o", 5.5, "white"),
+    None: ("given up", "#777777", "x", 6.0, "none"),
+}
 
 
 def _accuracy(axes: Axes) -> None:

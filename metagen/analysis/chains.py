@@ -36,16 +36,17 @@ def program_diagram(
     places = layout(graph)
     columns = 1 + max(x for x, _ in places.values())
     rows = max(sum(x == column for x, _ in places.values()) for column in range(columns))
+    # Room above for what skips a column.
+    above = 0.35 if any(places[b][0] - places[a][0] > 1 for a, b in graph.edges) else 0.0
     with style():
         figure = Figure(
-            (COLUMN * columns, ROW * (rows + 0.35) + (0.4 if title else 0.1)), layout="constrained"
+            (COLUMN * columns, ROW * (rows + above) + (0.4 if title else 0.1)), layout="constrained"
         )
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         axes.axis("off")
         axes.set_xlim(-0.5, columns - 0.5)
-        # Room above for what skips a column.
-        axes.set_ylim(rows / 2, -rows / 2 - 0.35)
+        axes.set_ylim(rows / 2, -rows / 2 - above)
         if title:
             axes.set_title(title)
         for before, after in graph.edges:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metagen.analysis.adaptive import savings, spending
+from metagen.analysis.adaptive import Confided, confidence_traces, savings, spending
 from metagen.analysis.figures import save
 from metagen.analysis.stopping import replay, running_vote
 from metagen.errors import InputError
@@ -53,3 +53,23 @@ def test_nothing_to_draw_is_an_error() -> None:
         spending([0, 1], {"a": [1.0]}, ["x", "y"])
     with pytest.raises(InputError, match="2 names"):
         spending([0, 2], {"a": [1.0, 1.0]}, ["x", "y"])
+
+
+def test_traces_end_as_their_samples_did() -> None:
+    panels = {
+        "whole": [Confided([4, 5, 6], [0.9, 0.8, 0.95], True), Confided([4], [0.5], False)],
+        "watched": [Confided(range(4, 6), [0.9, 0.6], None)],
+    }
+    whole, watched = confidence_traces(panels, 0.7, title="Confidence").axes
+    lines = [list(line.get_ydata()) for line in whole.get_lines()]
+    assert lines == [[0.9, 0.8, 0.95], [0.95], [0.5], [0.5], [0.7, 0.7]]
+    right, wrong = whole.get_lines()[1], whole.get_lines()[3]
+    assert right.get_xdata() == [6] and right.get_markerfacecolor() == right.get_color()
+    assert wrong.get_marker() == "o" and wrong.get_markerfacecolor() == "white"
+    assert watched.get_lines()[1].get_marker() == "x" and watched.get_lines()[1].get_xdata() == [5]
+
+
+@pytest.mark.parametrize("panels", [{}, {"whole": []}, {"whole": [Confided((), (), None)]}])
+def test_no_traces_are_refused(panels: dict[str, list[Confided]]) -> None:
+    with pytest.raises(InputError, match="nothing to draw"):
+        confidence_traces(panels, 0.5)

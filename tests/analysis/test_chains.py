@@ -38,6 +38,13 @@ def test_every_step_is_drawn_with_what_it_has_made(tmp_path: Path) -> None:
         assert path.stat().st_size > 2_000
 
 
+def test_there_is_room_above_only_for_what_skips_a_column() -> None:
+    straight: networkx.DiGraph[Any] = networkx.DiGraph([("a", "b"), ("b", "c")])
+    skipping: networkx.DiGraph[Any] = networkx.DiGraph([("a", "b"), ("b", "c"), ("a", "c")])
+    low, high = (program_diagram(g, {}).get_figheight() for g in (straight, skipping))
+    assert low < high
+
+
 def test_what_is_no_program_is_refused() -> None:
     circle: networkx.DiGraph[Any] = networkx.DiGraph([("a", "b"), ("b", "a")])
     for wrong in (circle, networkx.DiGraph()):

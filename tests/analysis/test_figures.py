@@ -1,4 +1,6 @@
+import re
 from itertools import combinations
+from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
@@ -7,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from metagen.analysis.adaptive import Confided, confidence_traces
 from metagen.analysis.figures import (
     Line,
     Point,
@@ -16,6 +19,8 @@ from metagen.analysis.figures import (
     frontier,
     save,
 )
+from metagen.analysis.matrix import matrix_diagram
+from metagen.analysis.votes import draw_bars, vote_bars
 from metagen.errors import InputError
 
 KS = [1, 2, 4, 8, 16, 32, 64]
@@ -83,6 +88,27 @@ FIGURES = {
     "levels": lambda: accuracy_by_level(panels(), title="By level"),
     "budget": lambda: best_under_budget(POINTS, title="What a budget buys"),
     "narrow budget": lambda: best_under_budget(POINTS[:2], x="tokens"),
+    "votes": lambda: vote_bars(
+        {"majority": {"12": 4.0, "-7/2": 3.0}, "weighted": {"12": 0.4, "-7/2": 2.1}},
+        right=["-7/2"],
+        title="A vote",
+    ),
+    "draws": lambda: draw_bars(
+        {"at once": [("12", 0.93, True)], "never": [(str(i), 0.08 * i, False) for i in range(10)]},
+        0.9,
+        chosen={"at once": 0, "never": 9},
+        title="Draws",
+    ),
+    "matrix": lambda: matrix_diagram(
+        [[1.0, 0.5], [0.5, 1.0]],
+        ["12  0.75", "-7/2  0.75"],
+        ["12", "-7/2"],
+        chosen=0,
+        labels=("if", "answer"),
+    ),
+    "traces": lambda: confidence_traces(
+        {"whole": [Confided([8, 9], [0.9, 0.7], True)]}, 0.8, title="Confidence"
+    ),
     "budget of one": lambda: best_under_budget(POINTS[:1], x="seconds"),
 }
 
@@ -117,6 +143,12 @@ def test_equal_data_give_equal_files(tmp_path) -> None:
     assert first[0].startswith(b"\x89PNG")
     assert b"<svg" in first[1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "a.svg", "b.2.png", "b.2.svg"]
+
+
+def test_places_are_rounded_and_scales_are_not(tmp_path) -> None:
+    svg = save(curves(panels()), tmp_path / "x")[1].read_text()
+    assert not re.search(r"[1-9]\d*\.\d{3}", svg)
+    assert "scale(0.015625)" in svg and ElementTree.fromstring(svg).tag.endswith("svg")
 
 
 def test_looks_are_distinct_and_the_same_in_all_panels() -> None:

@@ -1,10 +1,10 @@
-"""Votes as bars: the heaviest first, the winner with an edge, the right ones in their colour."""
+"""Votes as bars: the heaviest first, the winner with an edge, the right ones in their colour; draws in their order."""
 
 from __future__ import annotations
 
 import pytest
 
-from metagen.analysis.votes import MOST, RIGHT, WRONG, vote_bars
+from metagen.analysis.votes import HATCH, MOST, RIGHT, WRONG, draw_bars, vote_bars
 from metagen.errors import InputError
 
 
@@ -20,8 +20,38 @@ def test_answers_stand_in_one_order_and_the_winner_of_each_panel_has_an_edge() -
         assert [bar.get_width() for bar in axes.patches] == values
         colours = [matplotlib_hex(bar.get_facecolor()) for bar in axes.patches]
         assert colours == [WRONG.lower(), RIGHT.lower(), WRONG.lower()]
+        assert [bar.get_hatch() or "" for bar in axes.patches] == ["", HATCH, ""]
         # The first answer is on top.
         assert axes.yaxis_inverted()
+
+
+def test_who_was_chosen_need_not_be_the_heaviest_and_bounds_may_be_negative() -> None:
+    counts = {"score": {"7": 0.9, "9": 0.4}, "bound": {"7": -0.3, "9": 0.2}}
+    figure = vote_bars(counts, chosen={"score": "9"})
+    for axes, edges in zip(figure.axes, ([False, True], [False, True]), strict=True):
+        assert [bar.get_linewidth() > 0 for bar in axes.patches] == edges
+    assert [axes.get_xlim()[0] for axes in figure.axes] == [0.0, -0.3]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["chosen"]
+
+
+def test_draws_keep_their_order_and_say_what_was_returned() -> None:
+    panels = {"later": [("$3$", 0.2, False), ("7", 0.95, True)], "never": [("4", 0.5, False)]}
+    figure = draw_bars(panels, 0.9, chosen={"later": 1, "never": 0}, title="until 0.9")
+    later, never = figure.axes
+    assert [bar.get_width() for bar in later.patches] == [0.2, 0.95]
+    assert [bar.get_linewidth() > 0 for bar in later.patches] == [False, True]
+    assert [matplotlib_hex(bar.get_facecolor()) for bar in later.patches] == [WRONG.lower(), RIGHT.lower()]
+    assert [text.get_text() for text in later.texts] == ["$3$", "7"]
+    assert [text.get_text() for text in later.get_yticklabels()] == ["1", "2"]
+    for axes in (later, never):
+        (line,) = axes.get_lines()
+        assert list(line.get_xdata()) == [0.9, 0.9] and axes.yaxis_inverted()
+
+
+@pytest.mark.parametrize("panels", [{}, {"at once": []}])
+def test_no_draws_are_refused(panels: dict[str, list[tuple[str, float, bool]]]) -> None:
+    with pytest.raises(InputError, match="nothing to draw"):
+        draw_bars(panels, 0.5, chosen={})
 
 
 def matplotlib_hex(colour: object) -> str:
