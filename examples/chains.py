@@ -21,9 +21,6 @@ from metagen.strategies.chain.function import strategy
 from metagen.strategies.chain.interleaved import Interleaved
 from metagen.strategies.chain.least_to_most import LeastToMost
 from metagen.strategies.chain.system_two_attention import system_two_attention
-from metagen.strategies.sequential.budget_forcing import BudgetForcing
-from metagen.strategies.sequential.equal_compute import at_equal_compute
-from metagen.strategies.sequential.thinking import Thinking
 from metagen.strategies.tools import ToolError
 from metagen.tasks import arithmetic
 from metagen.verifiers.numbers import parse
@@ -163,22 +160,6 @@ async def compare(engine: mg.TorchEngine, per_level: int) -> None:
     for name, chain, asked, reads in rows:
         right, tokens = await accuracy(chain, asked, reads)
         print(f"{name:30} {right:7.1f} {tokens:8.1f}")
-
-    print(f"\n{'thought cut at':30} right %   tokens")
-    for most in (0, 10, 20, 40, 80):
-        right, tokens = await accuracy(BudgetForcing(greedy, Thinking(most=most), end="A:"), problems, rule)
-        print(f"{most:<30} {right:7.1f} {tokens:8.1f}")
-
-    sampled = engine.generator(max_tokens=240)
-    longer = BudgetForcing(sampled, Thinking(least=60, most=160, waits=2), end="A:", wait="a=", answer=rule)
-    vote = mg.MajorityVote(sampled, 64, answer=rule)
-    pairs = await at_equal_compute(longer, vote, [p.prompt for p in problems])
-    keys = [await rule.key(p.reference) for p in problems]
-    print(f"\n{'at equal compute':30} right %   tokens")
-    for name in ("sequential", "parallel"):
-        results = [getattr(pair, name) for pair in pairs]
-        right = sum(r.answer.key == key for r, key in zip(results, keys, strict=True)) / len(keys)
-        print(f"{name:30} {100 * right:7.1f} {sum(r.usage.generated for r in results) / len(results):8.1f}")
 
 
 def main() -> None:

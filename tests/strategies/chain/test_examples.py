@@ -90,4 +90,3 @@ def test_chains_on_the_embedded_models(
     assert float(rows["… rewritten first"][0]) == float(rows["thought, then answer"][0]), (
         "what distracts is all gone"
     )
-    assert float(rows["sequential"][1]) >= float(rows["parallel"][1])
