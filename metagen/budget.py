@@ -54,7 +54,9 @@ class Budget:
         for f in fields(self):
             value = getattr(self, f.name)
             if value is not None and not (isinstance(value, int | float) and value >= 0):
-                raise InputError(f"budget {f.name}={value!r}: expected an int or float ≥ 0, or None for no limit")
+                raise InputError(
+                    f"budget {f.name}={value!r}: expected an int or float ≥ 0, or None for no limit"
+                )
 
     def __bool__(self) -> bool:
         return any(getattr(self, f.name) is not None for f in fields(self))

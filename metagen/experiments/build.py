@@ -16,6 +16,7 @@ from metagen.experiments import registry
 from metagen.experiments.allocation.allocate import Difficulty
 from metagen.experiments.allocation.held_out import learned
 from metagen.experiments.allocation.shares import Shares
+from metagen.experiments.allocation.tabulate import tabulated
 from metagen.experiments.asked import Asked
 from metagen.experiments.registry import Section
 from metagen.experiments.specs import (
@@ -79,7 +80,8 @@ def _sizes(spec: PartSpec, grid: Ordered[int]) -> Ordered[int | None]:
 class Setup:
     """An experiment ready to run, while its engines are open.
 
-    engines, generators, verifiers: those that a configuration uses, by name. problems: how many the task holds.
+    experiment: with tables written out that are learned from another run. engines, generators, verifiers: those that a
+    configuration uses, by name. problems: how many the task holds.
     asked: those that are being worked on, which verifiers that know the reference look up. difficulties: by the name of
     a configuration whose shares of the total go by them, what was learned on held-out problems.
     """
@@ -110,7 +112,7 @@ class Setup:
         if n is not None:
             parts["n"] = n
         if isinstance(spec, ByDifficultySpec):
-            parts["options"] = [self._option(one, generator) for one in spec.then]
+            parts["options"] = [self._option(one, generator) for one in spec.then or ()]
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
         for field, section in spec.uses.items():
             named = getattr(spec, field)
@@ -127,7 +129,7 @@ class Setup:
         below = generator if option.generator is None else self.generators[option.generator]
         if option.strategy is None:
             return below
-        return self._strategy(option.strategy, below, self._own_n(option.strategy))
+        return self._strategy(option.strategy, below, option.n or self._own_n(option.strategy))
 
     def _own_n(self, name: str) -> int | None:
         return getattr(self.experiment.strategies[name], "n", None)
@@ -179,8 +181,9 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
     after an error, all that are open are closed. Raises InputError for data, models and combinations
     that do not fit, for a budget that a generator cannot keep, and for held-out problems that are not.
     """
-    cells = configurations(experiment)
     task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
+    experiment = tabulated(experiment, task)
+    cells = configurations(experiment)
     found, asked = survey(task), Asked(task)
     difficulties = learned(experiment, cells, task)
     with ExitStack() as stack:

@@ -18,6 +18,7 @@ from metagen.experiments.specs import (
     UNIONS,
     AllocationSpec,
     Context,
+    OptionSpec,
     OrmSpec,
     PartSpec,
     PlainStrategySpec,
@@ -151,8 +152,14 @@ class Combinations:
     def _numbers(self) -> Iterator[Fault]:
         """Strategies over n samples have their n."""
         for name in self._chosen("strategies"):
+            ways = [
+                w for w in getattr(self.strategies[name], "then", None) or () if isinstance(w, OptionSpec)
+            ]
+            given = {w.strategy for w in ways if w.n is not None} - {w.strategy for w in ways if w.n is None}
             for below in self.strategies[name].named("strategies"):
-                if below in self.strategies and self._takes(below, "n") and not self._own_n(below):
+                if below not in self.strategies or below in given:
+                    continue
+                if self._takes(below, "n") and not self._own_n(below):
                     over = getattr(self.strategies[name], "over", None)
                     how = "stands over it" if below == over else "goes on with it"
                     reason = f"missing; {name!r} {how}, and the n of the grid are its own"

@@ -84,9 +84,7 @@ class Difficulty:
         classes, correct, heavy = (np.take_along_axis(pool, order, axis=1) for pool in pools)
         accuracy = np.pad(running_vote(classes, correct, heavy), ((0, 0), (1, 0)))
         values = PREDICTORS[predictor](classes[:, :first], heavy[:, :first])
-        # Quantiles that are values of the pool, and not the least of them: no group is empty.
-        edges = np.unique(np.quantile(values, np.arange(1, groups) / groups, method="higher"))
-        edges = edges[edges > values.min()]
+        edges = quantiles(values, groups)
         group = np.searchsorted(edges, values, side="right")
         rows = np.bincount(group, minlength=len(edges) + 1)
         curves = np.stack([accuracy[group == g].mean(axis=0) for g in range(len(rows))])
@@ -105,6 +103,16 @@ class Difficulty:
     def expected(self, classes: ArrayLike, weights: ArrayLike | None = None) -> Floats:
         """[problems, most + 1]: the curve of each problem's group."""
         return self.curves[self.groups(classes, weights)]
+
+
+def quantiles(values: ArrayLike, groups: int) -> Floats:
+    """Where groups of about equal size begin, but for the first: values of the pool, and not the least of them.
+
+    No group is empty; there are fewer where quantiles coincide.
+    """
+    pool = np.asarray(values, dtype=np.float64)
+    edges = np.unique(np.quantile(pool, np.arange(1, groups) / groups, method="higher"))
+    return np.asarray(edges[edges > pool.min()])
 
 
 def allocate(

@@ -31,7 +31,7 @@ def learned(experiment: Experiment, cells: Iterable[Configuration], task: Task) 
         return {}
     run = RunDirectory(Path(spec.held_out))
     run.finished()
-    _apart(run, task)
+    apart(run, task, "allocation.held_out")
     return {
         cell.name: _learned(run, cell, spec.first, spec.groups)
         for cell in cells
@@ -39,12 +39,13 @@ def learned(experiment: Experiment, cells: Iterable[Configuration], task: Task) 
     }
 
 
-def _apart(run: RunDirectory, task: Task) -> None:
+def apart(run: RunDirectory, task: Task, field: str) -> None:
+    """Raises InputError, naming the field, for a run that has a problem of this task."""
     known = set(read(run.table("problems"), ["salt"])["salt"].to_pylist())
     shared = [problem.id for problem in task.problems() if problem.prompt.digest.hex() in known]
     if shared:
         raise InputError(
-            f"allocation.held_out = {str(run.root)!r}: {len(shared)} of this experiment's problems are in that run "
+            f"{field} = {str(run.root)!r}: {len(shared)} of this experiment's problems are in that run "
             f"({shared[0]!r}, …), and what is learned on a problem must not be used on it; give a run on other problems"
         )
 

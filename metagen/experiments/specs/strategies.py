@@ -13,6 +13,7 @@ from metagen.experiments.specs.fields import (
     Expects,
     GeneratorName,
     Quantity,
+    RunName,
     StrategyName,
     Switch,
     Text,
@@ -293,10 +294,14 @@ class UntilSureSpec(ScoredSpec):
 
 
 class OptionSpec(Spec):
-    """Another generator, another strategy over the generator of the grid, or that strategy over that generator."""
+    """Another generator, another strategy over the generator of the grid, or that strategy over that generator.
+
+    n: in place of the strategy's own.
+    """
 
     generator: GeneratorName | None = None
     strategy: StrategyName | None = None
+    n: Count | None = None
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -305,24 +310,61 @@ class OptionSpec(Spec):
         return self
 
 
+class MeanSpec(Spec):
+    """What a problem may cost on average: one limit."""
+
+    generated: Quantity | None = None
+    prefilled: Quantity | None = None
+    calls: Quantity | None = None
+    flops: Quantity | None = None
+    money: Quantity | None = None
+
+    @property
+    def limit(self) -> str:
+        """The limited one."""
+        (name,) = self.model_fields_set
+        return name
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if len(self.model_dump(exclude_none=True)) != 1 or len(self.model_fields_set) != 1:
+            raise ValueError("expected one limit, such as {flops: 2.0e+9}")
+        return self
+
+
 class ByDifficultySpec(StrategySpec):
     """The agreement of the first samples, or the verifier's mean score, says how to go on.
 
     then: one more than edges, hardest first; each is a number of samples in all, or something else that answers.
+    Without both they are learned from the configurations of a held-out run, for a mean cost and at most so many groups.
     """
 
     uses = naming(over="strategies", verifier="verifiers", then="strategies")
+    by_hand = frozenset({"held_out", "mean", "groups"})
     kind: Literal["by_difficulty"]
     first: Count = 4
-    edges: tuple[Annotated[float, Expects("a number")], ...]
-    then: tuple[Count | OptionSpec, ...]
+    edges: tuple[Annotated[float, Expects("a number")], ...] | None = None
+    then: tuple[Count | OptionSpec, ...] | None = None
+    held_out: RunName | None = None
+    mean: MeanSpec | None = None
+    groups: Count = 5
     predictor: Literal["agreement", "mean_score"] = "agreement"
     verifier: VerifierName | None = None
+
+    @model_validator(mode="after")
+    def _given_or_learned(self) -> Self:
+        there = [value is not None for value in (self.edges, self.then, self.held_out, self.mean)]
+        if there not in ([True, True, False, False], [False, False, True, True]):
+            raise ValueError(
+                "expected a table, edges and then, or what to learn it from, held_out (a run on other problems) and "
+                "mean (what a problem may cost on average, such as {flops: 2.0e+9})"
+            )
+        return self
 
     def named(self, section: Section) -> tuple[str, ...]:
         plain = {"strategies": (self.over,), "verifiers": (self.verifier,)}.get(section, ())
         field = {"strategies": "strategy", "generators": "generator"}.get(section, "")
-        ways = (getattr(option, field, None) for option in self.then)
+        ways = (getattr(option, field, None) for option in self.then or ())
         return tuple(name for name in (*plain, *ways) if name is not None)
 
 
