@@ -85,20 +85,21 @@ of kind `orm` these tags. Each solution was learned in both forms."""
 
 CRITIC = """
 ## Recipe
-Trained by `examples/train/train_critic.py {name}`: the weights of `{start}`, {steps:,} more steps of {tokens:,} tokens,
-rate {rate}, loss on critiques and verdicts alone. Data: {examples:,} samples of the generators and near misses on train
-problems, {wrong:.0%} of them wrong; the critiques are made by the task's checker. In {at_once:.0%} of them the verdict
-follows without a critique.
+Trained by `examples/train/train_critic.py {name}`: the weights of `{start}`{narrowed}, {steps:,} more steps of
+{tokens:,} tokens, rate {rate}, loss on critiques and verdicts alone. Data: {examples:,} samples of the generators and
+near misses on train problems, {wrong:.0%} of them wrong, each with the problem's solution as its critique.
 
 ## Use
-A judge with critiques, as worded by the `metagen` entry of `config.json`; without them its verdict is read at once.
-It reads
+A judge with critiques, as worded by the `metagen` entry of `config.json`. It was not taught a verdict without
+one. It reads
 
 {read}
 and writes
 
 {written}
 """
+
+NARROWED = " with the {inner} neurons of each feed-forward part that matter most"
 
 EARLIER = """
 The shipped weights have a history that one run of the script lacks: {what}
@@ -240,14 +241,14 @@ def reward(plan: train_reward.Plan, common: dict[str, Any]) -> str:
 
 
 def critic(plan: train_critic.Plan, common: dict[str, Any]) -> str:
-    wrong = pools.near_misses(1, "card")[0]
+    wrong = next(s for s in pools.near_misses(50, "card") if not s.correct)
     written = critique.critique(wrong) + critique.verdict(wrong) + "\n"
     return CRITIC.format(
         **common,
         start=plan.start,
         examples=train_critic.EXAMPLES,
         wrong=train_critic.WRONG,
-        at_once=train_critic.AT_ONCE,
+        narrowed=(plan.feed_forward and NARROWED.format(inner=plan.feed_forward)) or "",
         read=indent(critique.asked(wrong), "    "),
         written=indent(written, "    "),
     )

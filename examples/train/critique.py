@@ -1,16 +1,14 @@
-r"""Critiques in the family's notation: what a generative verifier writes of a solution before it says its verdict.
+r"""Critiques in the family's notation: what a generative verifier writes before it says its verdict of a solution.
 
-The prompt is the problem and the solution, then `C:`. The critique does each line again, with reduced values in place
-of names, and says behind it whether the solution's line agrees: ` R` right, ` W` wrong. It ends at the
-first wrong one. `V:` asks for the verdict, by the same letters.
+The prompt is the solution and then the problem. The critique is what a generator would write there, a solution of its
+own with reduced values in place of names, and behind `C:` the answer that is to be judged, reduced as well. `V:` asks
+for the verdict: `R`, the two answers are one, or `W`, they are not. It is reference-guided grading (Zheng et al. 2023),
+by a judge that writes the reference itself.
 
-    Q:a=12+7;b=a*3;b?\nS:\na=12+7=19\nb=19*3=58\nA:58\nC:\n    a=12+7=19 R\nb=19*3=57 W\nV:W
+    a=12+7=19\nb=19*3=58\nA:58\nQ:a=12+7;b=a*3;b?\nS:\n    a=12+7=19\nb=19*3=57\nA:57\nC:58\nV:W
 
-Where all lines are right but the answer never comes, the line that is missing is written, and wrong. A problem that
-was answered directly is worked out first. Without a critique the verdict follows at once.
-
-Critiques are made by the task's checker. What the two letters are worth, and how the prompt is made, are fields of
-`metagen.verifiers.generative.question.Question`; `OPTIONS` holds them as an experiment file does.
+Critiques to learn from are made by the task's rules. What the two letters are worth, and how the prompt is made, are
+fields of `metagen.verifiers.generative.question.Question`; `OPTIONS` holds them as an experiment file does.
 """
 
 from __future__ import annotations
@@ -19,13 +17,14 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from metagen.tasks.arithmetic import Definition, Form, Problem, in_order, read_prompt, values
+from metagen.tasks.arithmetic import Definition, Form, extract_answer, in_order, read_prompt, values
+from metagen.verifiers.numbers import canonical
 from pools import Solution
 
-RIGHT, WRONG, BEGIN, CUE = "R", "W", "C:\n", "V:"
+RIGHT, WRONG, CUE = "R", "W", "V:"
 #: Options of `kind: judge` in an experiment file, and of `metagen.verifiers.generative.options.generative`.
 OPTIONS: dict[str, Any] = {
-    "template": "{task}{candidate}" + BEGIN,
+    "template": "{candidate}{task}",
     "labels": {RIGHT: 1.0, WRONG: 0.0},
     "cue": CUE,
     "join": "",
@@ -36,57 +35,26 @@ OPTIONS: dict[str, Any] = {
 
 def asked(solution: Solution) -> str:
     """The prompt of a critique."""
-    return solution.prompt + "".join(solution.steps) + BEGIN
-
-
-def verdict(solution: Solution) -> str:
-    """What stands behind `V:`."""
-    return CUE + (RIGHT if sound(solution) else WRONG)
-
-
-def sound(solution: Solution) -> bool:
-    """Whether the answer is right, and all steps are."""
-    return solution.correct and all(solution.labels)
+    return "".join(solution.steps) + solution.prompt
 
 
 def critique(solution: Solution) -> str:
-    """The lines before the verdict."""
-    problem, form = read_prompt(solution.prompt)
-    lines = list(_direct(problem, solution) if form is Form.DIRECT else _stepwise(problem, solution))
-    return "".join(f"{line}\n" for line in lines)
+    """The problem worked out step by step, and the answer of the solution, if it has one."""
+    return "".join(f"{line}\n" for line in _lines(solution))
 
 
-def _direct(problem: Problem, solution: Solution) -> Iterator[str]:
+def verdict(solution: Solution) -> str:
+    """What stands behind a critique."""
+    return CUE + (RIGHT if solution.correct else WRONG)
+
+
+def _lines(solution: Solution) -> Iterator[str]:
+    problem, _ = read_prompt(solution.prompt)
     known = values(problem)
     yield from (_worked(d, known) for d in in_order(problem))
-    yield _marked(f"A:{known[problem.target]}", sound(solution))
-
-
-def _stepwise(problem: Problem, solution: Solution) -> Iterator[str]:
-    known = values(problem)
-    derived: set[str] = set()
-    answered = False
-    for step, right in zip(solution.steps, solution.labels, strict=True):
-        line, name = _again(problem, known, derived, step)
-        yield _marked(line, right)
-        if not right:
-            return
-        derived.add(name)
-        answered = answered or step.startswith("A:")
-    if not answered:
-        yield _marked(_again(problem, known, derived, "A:")[0], right=False)
-
-
-def _again(problem: Problem, known: dict[str, Fraction], derived: set[str], step: str) -> tuple[str, str]:
-    """The line as it should be, and the name that it derives: what the step is about, else what comes next."""
-    names = {d.name for d in problem.definitions}
-    ready = [d for d in in_order(problem) if all(o in derived or o not in names for o in (d.left, d.right))]
-    about = next((d for d in ready if step.startswith(f"{d.name}=")), None)
-    following = next((d for d in ready if d.name not in derived), None)
-    chosen = about or following
-    if chosen is None or (about is None and problem.target in derived and step.startswith("A:")):
-        return f"A:{known[problem.target]}", ""
-    return _worked(chosen, known), chosen.name
+    yield f"A:{known[problem.target]}"
+    answer = extract_answer("".join(solution.steps), Form.STEPS)
+    yield f"C:{(answer and canonical(answer)) or ''}"
 
 
 def _worked(d: Definition, known: dict[str, Fraction]) -> str:
@@ -97,7 +65,3 @@ def _worked(d: Definition, known: dict[str, Fraction]) -> str:
 
 def _operand(text: str) -> str:
     return f"({text})" if "/" in text or text.startswith("-") else text
-
-
-def _marked(line: str, right: bool) -> str:
-    return f"{line} {RIGHT if right else WRONG}"

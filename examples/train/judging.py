@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Judge:
-    """A trained directory as a verifier. kind: `prm`, `orm` or `judge`; critiques: of a judge, before its verdict."""
+    """A trained directory as a verifier. kind: `prm`, `orm` or `judge`; critiques: how many of a judge are averaged."""
 
     folder: Path
     kind: str
@@ -71,7 +71,7 @@ class Judge:
     @property
     def leads(self) -> bool:
         """Whether a search is tried: not with critiques of every candidate of every step."""
-        return not self.critiques
+        return self.kind != "judge"
 
     @contextmanager
     def opened(self, run: Setting) -> Iterator[Verifier]:
@@ -88,7 +88,7 @@ class Judge:
                     yield generative(engine, critiques=self.critiques, name=self.name, **wording)
 
 
-def judges_of(folder: Path, critiques: Sequence[int] = (0, 1, 4)) -> list[Judge]:
+def judges_of(folder: Path, critiques: Sequence[int] = (1, 4)) -> list[Judge]:
     """The verifiers that a directory can be."""
     kind = _config(folder)["metagen"]["kind"]
     if kind == "judge":

@@ -46,6 +46,11 @@ class Solution:
     labels: tuple[bool, ...]
     correct: bool
 
+    @property
+    def lucky(self) -> bool:
+        """Whether the answer is right in spite of a wrong step. Few samples are so, but nine of ten near misses."""
+        return self.correct and not all(self.labels)
+
 
 def judge(problem: Problem, form: Form, text: str, *, finished: bool) -> Solution:
     verdict = check(problem, text, form, finished=finished)

@@ -30,8 +30,7 @@ COST = {
     "reward": 0.93,
     "tiny-orm-2m": 0.92,
     "tiny-both": 1.07,
-    "tiny-critic-0.5m": 0.27,
-    "tiny-critic": 1.02,
+    "tiny-critic": 0.6,
     "judged sample": 0.8,
 }
 

@@ -237,9 +237,11 @@ def rows(plan: Plan, examples: Sequence[Any], rng: random.Random) -> list[list[R
                 values = example.hard if plan.supervision is Supervision.HARD else example.soft
                 found.append([mark(solution, values)])
             case _:
-                found.append([mark(example)])
-                if plan.supervision is Supervision.BOTH:
-                    found.append([mark(example, outcome=True)])
+                forms = (False, True) if plan.supervision is Supervision.BOTH else (plan.outcome,)
+                for outcome in forms:
+                    # What is lucky would teach an outcome model that wrong steps do not matter.
+                    if not (outcome and plan.helped and example.lucky):
+                        found.append([mark(example, outcome=outcome)])
     return found
 
 

@@ -28,13 +28,8 @@ from scoring import scores
 from setting import SHIPPED
 
 GENERATORS = ("tiny-0.1m", "tiny-0.5m", "tiny-2m")
-REWARDS = ("tiny-prm", "tiny-orm", "tiny-prm-weak")
+REWARDS = ("tiny-prm", "tiny-orm", "tiny-both", "tiny-prm-weak")
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-
-
-def aggregations(steps: list[float]) -> dict[str, float]:
-    """The value of a solution by each aggregation of those of its steps; 0 if there are none."""
-    return {how: aggregate(steps, how) for how in AGGREGATIONS}
 
 
 def chosen(candidates: Candidates, score: Floats) -> dict[str, dict[int, float]]:
@@ -63,13 +58,24 @@ def pool(folder: Path, asked: list[Problem], samples: int, temperature: float) -
 
 
 def score_pool(folder: Path, found: list[list[Solution]]) -> dict[str, Floats]:
-    """Scores of all candidates by aggregation, shape [problems, samples]; equal candidates are scored once."""
+    """Scores of all candidates, shape [problems, samples], by aggregation, and `outcome` of a model that reads whole
+    solutions (too); equal candidates are scored once.
+    """
     model, tokenizer = load(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
-    outcome = json.loads((folder / "config.json").read_text())["metagen"]["kind"] == "orm"
+    config = json.loads((folder / "config.json").read_text())
     distinct = list(dict.fromkeys(s for candidates in found for s in candidates))
-    values = dict(zip(distinct, map(aggregations, scores(model, tokenizer, distinct, outcome)), strict=True))
-    kinds = ("last",) if outcome else AGGREGATIONS
-    return {k: np.array([[values[s][k] for s in row] for row in found]) for k in kinds}
+
+    def of(steps: list[list[float]], how: str) -> Floats:
+        known = {s: aggregate(each, how) for s, each in zip(distinct, steps, strict=True)}
+        return np.array([[known[s] for s in row] for row in found])
+
+    scored: dict[str, Floats] = {}
+    if config["metagen"]["kind"] == "prm":
+        steps = scores(model, tokenizer, distinct)
+        scored |= {how: of(steps, how) for how in AGGREGATIONS}
+    if config["metagen"]["kind"] == "orm" or "metagen_orm" in config:
+        scored["outcome"] = of(scores(model, tokenizer, distinct, outcome=True), "last")
+    return scored
 
 
 def answer_of(solution: Solution) -> str | None:
@@ -82,6 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, default=SHIPPED, help="default: those that ship")
     parser.add_argument("--problems", type=int, default=60, help="per level")
+    parser.add_argument("--seed", type=int, default=0, help="of the problems")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--generators", nargs="*", default=GENERATORS)
     parser.add_argument("--rewards", nargs="*", default=REWARDS)
@@ -91,7 +98,9 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     console = Console(width=150)
-    asked = [p for level in LEVELS for p in problems(Split.VALIDATION, level, arguments.problems)]
+    asked = [
+        p for level in LEVELS for p in problems(Split.VALIDATION, level, arguments.problems, arguments.seed)
+    ]
     levels = np.array([p.level for p in asked])
     for name in arguments.generators:
         found = pool(arguments.models / name, asked, arguments.samples, arguments.temperature)

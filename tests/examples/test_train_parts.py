@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from metagen.generators import tiny
-from metagen.tasks.arithmetic import Form, Split, check, draw, problems, prompt, reference_solution
+from metagen.tasks.arithmetic import Form, Split, check, draw, problems, reference_solution
 
 
 def solved(train: Any, level: int, count: int) -> list[Any]:
@@ -134,38 +134,97 @@ def test_only_its_own_labels_reach_a_model_that_the_checker_does_not_help(train:
     assert helped.language.any() and {0.0, 1.0} <= set(helped.labels.tolist())
 
 
+def test_an_outcome_model_does_not_learn_that_wrong_steps_do_not_matter(train: Any) -> None:
+    reward, tokenizer = train("train_reward"), train("tokenizer")
+    missed = train("pools").near_misses(50, "test")
+    lucky = [s for s in missed if s.correct]
+    # A number was changed in one step, and the reference goes on to its answer as if nothing had happened.
+    assert len(lucky) > 25 and all(s.lucky and not all(s.labels) for s in lucky)
+    alone = reward.rows(reward.PLANS["tiny-orm"], missed, random.Random(0))
+    assert len(alone) == len(missed) - len(lucky) and all(row.labels.max() == 0 for (row,) in alone)
+    both = reward.rows(reward.PLANS["tiny-both"], missed, random.Random(0))
+    assert sum(tokenizer.STEP in row.ids for (row,) in both) == len(missed)
+    assert sum(tokenizer.OUTCOME in row.ids for (row,) in both) == len(alone)
+    # Who must do without the step checker learns from all of them.
+    assert len(reward.rows(reward.PLANS["reward-labels"], missed, random.Random(0))) == len(missed)
+
+
 # ----------------------------------------------------------------------------------------------------- critiques
 
 
-def test_a_critique_marks_the_first_wrong_step_and_its_verdict_is_the_checkers(train: Any) -> None:
+def test_a_critique_solves_the_problem_and_its_verdict_is_whether_the_answers_agree(train: Any) -> None:
     critique, pools = train("critique"), train("pools")
     seen = set()
     for s in [*pools.near_misses(200, "test"), *solved(train, 6, 40)]:
-        lines = critique.critique(s).splitlines()
-        marks = [line[-1] for line in lines]
-        first = s.labels.index(False) if False in s.labels else len(s.labels)
-        assert marks == ["R"] * first + ["W"] * (first < len(s.labels))
-        assert critique.verdict(s) == ("V:R" if critique.sound(s) else "V:W")
-        # Done again, every line is right: the critique is a solution up to there.
         problem, _ = critique.read_prompt(s.prompt)
-        again = "".join(f"{line[:-2]}\n" for line in lines)
-        assert all(check(problem, again).steps)
-        assert critique.CUE not in "".join(s.steps) + again
+        own, _, answer = critique.critique(s).partition("C:")
+        checked = check(problem, own)
+        assert checked.correct and all(checked.steps)
+        # Both answers stand there reduced, so that they agree only if they are the same characters.
+        same = own.splitlines()[-1] == f"A:{answer.strip()}"
+        assert critique.verdict(s) == ("V:R" if same else "V:W")
+        assert critique.CUE not in "".join(s.steps) + own + answer
         seen.add(critique.verdict(s))
     assert seen == {"V:R", "V:W"}
 
 
-def test_a_solution_that_never_answers_is_wrong(train: Any) -> None:
+@pytest.mark.parametrize("end", ["", "A:", "A:1/0\n", "A:?\n"])
+def test_a_solution_without_an_answer_is_wrong(train: Any, end: str) -> None:
     critique, pools = train("critique"), train("pools")
     problem = draw(train("corpus").wide(random.Random(1)), random.Random(1), Split.TRAIN)
     text = reference_solution(problem).rpartition("A:")[0]
-    solution = pools.judge(problem, Form.STEPS, text, finished=True)
-    assert all(solution.labels)
-    last = critique.critique(solution).splitlines()[-1]
-    assert last.startswith("A:") and last.endswith(" W") and critique.verdict(solution) == "V:W"
-    direct = pools.judge(problem, Form.DIRECT, "98\n", finished=True)
-    assert prompt(problem, Form.DIRECT) in critique.asked(direct)
-    assert critique.critique(direct).splitlines()[-1].startswith("A:")
+    solution = pools.judge(problem, Form.STEPS, text + end, finished=True)
+    assert critique.critique(solution).endswith("\nC:\n") and critique.verdict(solution) == "V:W"
+
+
+def test_a_critic_learns_from_solutions_in_steps_of_both_kinds(train: Any) -> None:
+    critic, pools = train("train_critic"), train("pools")
+    direct = [
+        pools.judge(problem, Form.DIRECT, "98\n", finished=True)
+        for problem in problems(Split.VALIDATION, 2, 5)
+    ]
+    found = [*direct, *pools.near_misses(60, "test"), *solved(train, 2, 20)]
+    chosen = critic.mixed(found * 2, 20, random.Random(0))
+    assert len(chosen) == len(set(chosen)) and not set(chosen) & set(direct)
+    wrong = sum(not s.correct for s in chosen)
+    assert len(chosen) - wrong == 8 and 0 < wrong <= 12
+
+
+def test_a_narrowed_model_keeps_the_neurons_that_matter(train: Any) -> None:
+    import torch
+
+    critic, llama = train("train_critic"), train("llama")
+    torch.manual_seed(0)
+    model = llama.Llama(llama.Shape(104, 64, 2, 48))
+    ids = torch.randint(3, 104, (4, 20))
+    with torch.no_grad():
+        for layer in model.model.layers:  # what these write reaches nobody
+            layer.mlp.down_proj.weight[:, ::3] = 0
+        small = critic.narrowed(model, 32, ids)
+        assert small.shape.feed_forward == 32
+        torch.testing.assert_close(small(ids), model(ids))
+        fewer = critic.narrowed(model, 8, ids)
+        assert not torch.allclose(fewer(ids), model(ids), atol=1e-3)
+
+
+def test_labels_weigh_as_much_as_all_that_is_written_before_them(train: Any) -> None:
+    import torch
+
+    critic, llama, tokenizers_ = train("train_critic"), train("llama"), train("tokenizer")
+    torch.manual_seed(0)
+    model, tokenizer = llama.Llama(llama.Shape(104, 64, 1, 32)), tokenizers_.characters()
+    rows, starts = train("learn").encoded(tokenizer, [("Q:", "a=12+7=19\nV:R"), ("Q:a", "V:W")])
+    ids = torch.from_numpy(train("loop").pad(rows))
+    labels = torch.tensor([tokenizer.token_to_id("R"), tokenizer.token_to_id("W")])
+    value = critic.loss_of(model, ids, torch.from_numpy(starts), labels)
+    said = model(ids).log_softmax(-1)
+    lines, verdicts = [], []
+    for row, start, line in zip(rows, starts, said, strict=True):
+        for place in range(int(start), len(row) - 1):
+            token = int(row[place + 1])
+            (verdicts if token in labels.tolist() else lines).append(-line[place, token].item())
+    want = sum(lines) / len(lines) + sum(verdicts) / len(verdicts)
+    assert len(verdicts) == 2 and math.isclose(value.item(), want, rel_tol=1e-4)
 
 
 def test_the_wording_of_a_critique_is_a_question_of_the_package(train: Any) -> None:
