@@ -1,6 +1,6 @@
 """Validation figures of the programs family: `python examples/train/programs/validate_programs.py`.
 
-Two questions, both on validation problems; the test problems stay untouched.
+Three questions, both on validation problems; the test problems stay untouched.
 
 1. How often is a sample right (pass@1), or any of k (pass@k), by level?
 2. Does a corrector that is told what execution has shown find more right programs than the generator with fresh
@@ -11,6 +11,8 @@ Two questions, both on validation problems; the test problems stay untouched.
    - `blind d`: the same, but the corrector is told only that the program is wrong.
    Compute is counted twice: tokens generated only, and with the tokens of prompts (what was read before by the same
    model costs nothing, as in metagen's logical usage; both models have the same number of parameters).
+3. What are corrections of corrections worth, and does the corrector copy what it should mend? For each round, of the
+   programs that fail up to it: how many corrections are right, and how many are a program that the chain has had.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from train_generator_of_programs import HOME, PLANS
 from metagen.analysis.bootstrap import interval, paired_difference
 from metagen.analysis.estimators import pass_at_k
 from metagen.tasks.programs.problems import LEVELS, Problem
+from metagen.tasks.programs.repair import ended
 from parts import Record
 from setting import Setting
 
@@ -168,6 +171,39 @@ def repaired(run: Setting) -> dict[str, Any]:
     return found
 
 
+def rounds(run: Setting) -> dict[str, Any]:
+    """By round of correction: how often it was tried, and the shares that are right, copies, or seen before.
+
+    Means over the problems that have come so far, with their intervals. A copy is the program that was to be mended.
+    """
+    found: dict[str, Any] = {}
+    for kind, blind in (("told", False), ("blind", True)):
+        found[kind] = []
+        for k in range(1, judged.DEPTH + 1):
+            tried = [[c[: k + 1] for c in r["chains"] if len(c) > k] for r in chains(run, blind)]
+            tried = [each for each in tried if each]
+            if not tried:
+                break
+            row: dict[str, Any] = {"tried": sum(map(len, tried)), "problems": len(tried)}
+            for name, holds in (("right", _right), ("copies", _copies), ("seen", _seen)):
+                bounds = interval([np.mean([holds(c) for c in each]) for each in tried], proportion=True)
+                row[name] = [float(bounds.estimate), float(bounds.low), float(bounds.high)]
+            found[kind].append(row)
+    return found
+
+
+def _right(chain: list[Record]) -> bool:
+    return bool(chain[-1]["right"])
+
+
+def _copies(chain: list[Record]) -> bool:
+    return ended(chain[-1]["text"]) == ended(chain[-2]["text"])
+
+
+def _seen(chain: list[Record]) -> bool:
+    return ended(chain[-1]["text"]) in {ended(program["text"]) for program in chain[:-1]}
+
+
 def figures(run: Setting) -> dict[str, Any]:
     """All figures, kept as `figures.json` beside the models."""
     path = run.into / "figures.json"
@@ -177,6 +213,7 @@ def figures(run: Setting) -> dict[str, Any]:
             "generators": {name: coverage(run, name) for name in PLANS},
             "repair": repaired(run),
             "compute": compared(run),
+            "rounds": rounds(run),
         }
         path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     return dict(json.loads(path.read_text()))
@@ -194,6 +231,15 @@ def show(console: Console, found: dict[str, Any]) -> None:
             table.add_row("", str(level), *(f"{100 * figures_['by level'][k][row]:.0f}" for k in ks))
     console.print(table)
     console.print("one correction, against a fresh sample:", found["repair"])
+    table = Table(
+        "round", "tried", "right", "copies", "seen before", title="Corrections in a row, % of those tried"
+    )
+    for kind, rows_ in found["rounds"].items():
+        for k, row_ in enumerate(rows_, 1):
+            shares = (row_[name] for name in ("right", "copies", "seen"))
+            cells = [f"{100 * e:.1f} [{100 * a:.1f}, {100 * b:.1f}]" for e, a, b in shares]
+            table.add_row(f"{k}, {kind}", f"{row_['tried']:,}", *cells)
+    console.print(table)
     for account, values in found["compute"]["accounts"].items():
         table = Table(
             account, *(f"{n} samples' worth" for n in BUDGETS), title="Accuracy at equal compute, %"
