@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.errors import DataError, InputError
-from metagen.sequence import Prompt, Sequence
+from metagen.scope import Scope
+from metagen.sequence import Finish, Prompt, Sequence
 from metagen.tasks.countdown import expressions, notation, problems
 from metagen.tasks.countdown.game import (
     COUNTDOWN,
@@ -29,7 +30,9 @@ from metagen.tasks.countdown.game import (
     table,
 )
 from metagen.tasks.countdown.task import CountdownTask, Game24Task, solves
+from metagen.tasks.countdown.verifier import Played
 from metagen.tasks.split import Split
+from metagen.testing import VerifierLaws
 
 PROMPT = Prompt("p", text="Q:3 5 7 2=24\nS:\n", public={"numbers": [3, 5, 7, 2], "target": 24})
 RIGHT = "7*3=21;2 5 21\n5-2=3;3 21\n21+3=24;24\n"
@@ -278,3 +281,38 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     assert solves(said(text)) in (True, False)
     result = expressions.read(text)
     assert result is None or all(isinstance(move.result, int | Fraction) for move in result)
+
+
+# -- playing as a verifier -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "value"),
+    [
+        (RIGHT, "eos", 1.0),
+        (RIGHT, None, 1.0),
+        (RIGHT, "length", 0.0),
+        (DEAD, "eos", 0.0),
+        (DEAD, None, 0.0),  # one number is left, and is not the target
+        ("7-5=2;2 2 3\n2*2=4;3 4\n", None, 1.0),  # a dead end, but by the rules
+        ("7-5=2;2 2 3\n2*2=4;3 4\n", "eos", 0.0),
+        ("7-5=3;2 3 3\n", None, 0.0),
+        ("7-5=2;2 2 3\n2*", None, 1.0),
+        ("", None, 1.0),
+        ("", "eos", 0.0),
+    ],
+)
+def test_playing_tells_what_breaks_the_rules_or_ends_elsewhere(
+    text: str, finish: Finish | None, value: float
+) -> None:
+    sequence = Sequence.of(PROMPT).extend(text, finish=finish)
+    (score,) = asyncio.run(Played().score([sequence], scope=Scope.root("p")))
+    assert score.value == value
+
+
+class TestPlayed(VerifierLaws):
+    prompt = PROMPT
+    texts = (RIGHT, DEAD, "7*3=22;2 5 22\n")
+
+    def make(self) -> Played:
+        return Played()
