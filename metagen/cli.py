@@ -416,7 +416,7 @@ def models() -> None:
         card = tiny.resolve(name)
         shape = ModelShape.from_config(card)
         size = sum(file.stat().st_size for file in card.iterdir()) / 1e6
-        typer.echo(f"{name:<14} {shape.parameters_total / 1e6:5.2f}M parameters  {size:5.1f} MB  {card}")
+        typer.echo(f"{name:<20} {shape.parameters_total / 1e6:5.2f}M parameters  {size:5.1f} MB  {card}")
 
 
 def _run(experiment: Experiment, out: Path | None) -> None:
