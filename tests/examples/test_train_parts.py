@@ -62,7 +62,7 @@ def test_the_data_of_a_seed_are_what_they_were(train: Any) -> None:
     ]
     made = [*("".join(shard) for shard in shards), repr(pools.near_misses(20, "pin"))]
     found = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in made]
-    assert found == ["278d1dae09c583b4", "9541e36ac8b31395", "a29e37e006f4f99d"]
+    assert found == ["278d1dae09c583b4", "6bcad2023b61a6a9", "a29e37e006f4f99d"]
 
 
 # -------------------------------------------------------------------------------------------------------- labels

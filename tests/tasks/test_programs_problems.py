@@ -37,7 +37,7 @@ def test_a_longer_list_begins_with_the_shorter_one() -> None:
 
 def test_no_function_is_in_two_spaces() -> None:
     """Nor twice in one list, however its program is written."""
-    found = {split: {behaviour(p.program) for p in problems(split, 1, 40)} for split in Split}
+    found = {split: {behaviour(p.program) for p in problems(split, 3, 40)} for split in Split}
     assert all(len(names) == 40 for names in found.values())
     assert not found[Split.TRAIN] & found[Split.TEST]
     assert not found[Split.TRAIN] & found[Split.VALIDATION]
@@ -46,8 +46,21 @@ def test_no_function_is_in_two_spaces() -> None:
     assert behaviour(once) == behaviour(twice)
 
 
-def test_single_operations_are_for_training() -> None:
-    assert {split_of(p) for p in grammar.single()} == {Split.TRAIN}
+def test_single_operations_are_divided_by_their_examples() -> None:
+    """What one operation does is in all spaces, no function twice in one of them, and no problem in two."""
+    found = {split: problems(split, 1, 40) for split in Split}
+    does = {split: {behaviour(p.program) for p in each} for split, each in found.items()}
+    assert all(len(names) == 40 for names in does.values())
+    assert does[Split.TRAIN] & does[Split.VALIDATION] and does[Split.TEST] & does[Split.VALIDATION]
+    for split, each in found.items():
+        assert {split_of(p.program, p.public) for p in each} == {split}
+    prompts = [p.prompt for each in found.values() for p in each]
+    assert len(set(prompts)) == len(prompts)
+
+
+def test_every_level_has_enough_problems() -> None:
+    for level in LEVELS:
+        assert len(problems(Split.TEST, level, 75)) == 75
 
 
 @pytest.mark.parametrize("problem", VALIDATION, ids=lambda p: p.source)
@@ -55,7 +68,7 @@ def test_a_problem_keeps_its_promises(problem: Problem) -> None:
     assert (len(problem.public), len(problem.hidden), len(problem.unlabelled)) == (PUBLIC, HIDDEN, UNLABELLED)
     inputs = [c.x for c in (*problem.public, *problem.hidden)] + list(problem.unlabelled)
     assert len(set(inputs)) == len(inputs)
-    assert split_of(problem.program) is Split.VALIDATION
+    assert split_of(problem.program, problem.public) is Split.VALIDATION
     length, easy = DIFFICULTY[problem.level]
     assert len(problem.program.operations) == length
     assert grammar.easy(problem.program) is easy
@@ -77,7 +90,7 @@ def test_a_problem_keeps_its_promises(problem: Problem) -> None:
 def test_training_problems_come_from_their_space() -> None:
     rng = random.Random(0)
     drawn = [draw(rng, length) for length in (1, 2, 3, 4, 5) for _ in range(10)]
-    assert {split_of(p.program) for p in drawn} == {Split.TRAIN}
+    assert {split_of(p.program, p.public) for p in drawn} == {Split.TRAIN}
     assert all(agrees(p.program, p.public) and not p.hidden for p in drawn)
 
 

@@ -19,7 +19,7 @@ SHARD = 10_000
 """Examples of a whole shard."""
 SINGLES, MIXED = 20, 24
 """Shards of the first lesson, which is of single operations, and of the second."""
-LENGTHS = {1: 20, 2: 45, 3: 35}
+LENGTHS = {1: 45, 2: 55}
 """Operations of a program, and how often they are drawn."""
 EASY = 0.5
 """Share of the programs that have operations of the easy kinds only."""

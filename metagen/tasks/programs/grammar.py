@@ -19,36 +19,42 @@ from typing import Any, Final
 
 ENTRY_POINT: Final = "f"
 
-_CONDITIONS: Final = ("a>2", "a>4", "a>6", "a<3", "a<5", "a%2==0", "a%2==1")
+_CONDITIONS: Final = (*(f"a>{k}" for k in range(1, 8)), *(f"a<{k}" for k in range(2, 9)), "a%2==0", "a%2==1")
 
 
 def _each(*changes: str) -> tuple[str, ...]:
     return tuple(f"[{change} for a in x]" for change in changes)
 
 
+def _with(pattern: str, numbers: range) -> tuple[str, ...]:
+    """The pattern with each of the numbers in place of k."""
+    return tuple(pattern.replace("k", str(number)) for number in numbers)
+
+
 #: List → list, by kind: the weight with which the kind is drawn, and its members.
 LISTS: Final[dict[str, tuple[float, tuple[str, ...]]]] = {
     "sort": (2.0, ("sorted(x)", "sorted(x)[::-1]", "sorted(set(x))")),
     "reverse": (1.0, ("x[::-1]",)),
-    "drop": (1.5, ("x[1:]", "x[2:]", "x[:-1]")),
-    "take": (1.5, ("x[:2]", "x[:3]", "x[-2:]")),
-    "stride": (1.0, ("x[::2]", "x[1::2]")),
-    "join": (1.5, ("x+x", "x+x[::-1]", "x[1:]+x[:1]", "x[-1:]+x[:-1]")),
-    "add": (1.5, _each("a+1", "a+2", "a+3", "a+5", "a-1", "a-2")),
-    "from": (0.7, _each("-a", "9-a")),
-    "times": (1.5, _each("a*a", "a*2", "a*3", "a*2+1")),
-    "divide": (1.0, _each("a//2", "a%2", "a%3")),
-    "size": (0.7, _each("abs(a)", "min(a,5)", "max(a,4)")),
-    "keep": (2.0, tuple(f"[a for a in x if {c}]" for c in _CONDITIONS)),
-    "choose": (1.5, ("[0 if a>5 else a for a in x]", "[0 if a<4 else a for a in x]", "[9 if a>4 else a for a in x]",
-                     "[-a if a%2==0 else a for a in x]", "[a*2 if a%2==1 else a for a in x]",
-                     "[a+1 if a%2==1 else a for a in x]", "[a*2 if a<5 else a for a in x]")),
-    "place": (0.8, ("[a+i for i,a in enumerate(x)]", "[a*i for i,a in enumerate(x)]",
+    "drop": (1.5, (*_with("x[k:]", range(1, 4)), *_with("x[:-k]", range(1, 4)))),
+    "take": (1.5, (*_with("x[:k]", range(1, 4)), *_with("x[-k:]", range(1, 4)))),
+    "stride": (0.7, ("x[::2]", "x[1::2]", "x[::3]")),
+    "join": (1.5, ("x+x", "x+x[::-1]", "x[::-1]+x", "x[1:]+x[:1]", "x[-1:]+x[:-1]")),
+    "add": (2.0, _each(*_with("a+k", range(1, 10)), *_with("a-k", range(1, 10)))),
+    "from": (0.7, _each("-a", *_with("k-a", range(1, 10)))),
+    "times": (1.5, _each(*_with("a*k", range(2, 6)), "a*a", "a*2+1", "a*2-1", "a*3+1")),
+    "divide": (1.0, _each("a//2", "a//3", *_with("a%k", range(2, 6)))),
+    "size": (1.0, _each("abs(a)", *_with("min(a,k)", range(2, 8)), *_with("max(a,k)", range(2, 8)))),
+    "keep": (2.5, tuple(f"[a for a in x if {c}]" for c in _CONDITIONS)),
+    "choose": (1.5, _each(*_with("0 if a>k else a", range(2, 9)), *_with("0 if a<k else a", range(2, 9)),
+                          *_with("9 if a>k else a", range(2, 8)), *_with("-a if a>k else a", range(2, 7)),
+                          *_with("a*2 if a<k else a", range(3, 8)), *_with("a+k if a%2==1 else a", range(1, 5)),
+                          "-a if a%2==0 else a", "a*2 if a%2==1 else a")),
+    "place": (0.8, ("[a+i for i,a in enumerate(x)]", "[a-i for i,a in enumerate(x)]", "[a*i for i,a in enumerate(x)]",
                     "[a for i,a in enumerate(x) if a>i]")),
-    "pairs": (1.2, ("[a+b for a,b in zip(x,x[1:])]", "[b-a for a,b in zip(x,x[1:])]",
+    "pairs": (1.0, ("[a+b for a,b in zip(x,x[1:])]", "[b-a for a,b in zip(x,x[1:])]",
                     "[max(a,b) for a,b in zip(x,x[1:])]", "[a+b for a,b in zip(x,x[::-1])]")),
     "running": (0.8, ("[sum(x[:i+1]) for i in range(len(x))]", "[max(x[:i+1]) for i in range(len(x))]")),
-    "whole": (1.2, ("[a-min(x) for a in x]", "[max(x)-a for a in x]", "[a+len(x) for a in x]",
+    "whole": (1.0, ("[a-min(x) for a in x]", "[max(x)-a for a in x]", "[a+len(x) for a in x]",
                     "[a for a in x if a!=max(x)]", "[a for a in x if a>x[0]]")),
     "counts": (0.7, ("[a for a in x if x.count(a)==1]", "[a for i,a in enumerate(x) if a not in x[:i]]")),
     "decide": (0.7, ("x[::-1] if sum(x)%2 else x", "x[1:] if sum(x)>15 else x", "x if x[:1]<x[-1:] else sorted(x)")),
@@ -56,18 +62,20 @@ LISTS: Final[dict[str, tuple[float, tuple[str, ...]]]] = {
 
 #: List → number.
 NUMBERS: Final[dict[str, tuple[float, tuple[str, ...]]]] = {
-    "total": (2.0, ("sum(x)", "sum(x)%10", "sum(x)*2", "sum(a*a for a in x)")),
-    "length": (1.0, ("len(x)", "len(set(x))")),
-    "extreme": (2.0, ("max(x,default=0)", "min(x,default=0)", "max(x,default=0)-min(x,default=0)")),
+    "total": (2.0, ("sum(x)", "sum(x)%10", "sum(x)*2", "sum(a*a for a in x)", *_with("sum(x)+k", range(1, 6)))),
+    "length": (1.0, ("len(x)", "len(set(x))", "len(x)*2", "len(x)+1")),
+    "extreme": (2.0, ("max(x,default=0)", "min(x,default=0)", "max(x,default=0)-min(x,default=0)",
+                      "max(x,default=0)+min(x,default=0)")),
     "how many": (1.5, tuple(f"sum({c} for a in x)" for c in _CONDITIONS)),
     "at": (1.0, ("x[0] if x else 0", "x[-1] if x else 0", "x[0]+x[-1] if x else 0")),
-    "part": (1.0, ("sum(x[::2])", "sum(x[:2])", "sum(sorted(x)[-2:])", "sum(x[::2])-sum(x[1::2])")),
+    "part": (1.0, ("sum(x[::2])", "sum(x[:2])", "sum(x[1:])", "sum(sorted(x)[-2:])", "sum(x[::2])-sum(x[1::2])")),
     "combined": (0.8, ("sum(x)-max(x,default=0)", "sum(x)*len(x)", "sum(a<b for a,b in zip(x,x[1:]))")),
 }  # fmt: skip
 
 #: Kinds that are easy to see in examples.
 EASY: Final = frozenset({
-    "sort", "reverse", "drop", "take", "join", "add", "times", "keep", "total", "length", "extreme", "at",
+    "sort", "reverse", "drop", "take", "join", "add", "times", "size", "keep", "total", "length", "extreme", "how many",
+    "at",
 })  # fmt: skip
 #: Share of the programs that end with a number.
 NUMBER_SHARE: Final = 0.3

@@ -31,7 +31,7 @@ from metagen.tasks.split import Split
 DELIMITER: Final = "\n"
 LEVELS: Final = (1, 2, 3, 4)
 #: Of each level: how many operations, and whether all are of the easy kinds; otherwise one at least is not.
-DIFFICULTY: Final = {1: (2, True), 2: (2, False), 3: (3, True), 4: (3, False)}
+DIFFICULTY: Final = {1: (1, True), 2: (1, False), 3: (2, True), 4: (2, False)}
 PUBLIC, HIDDEN, UNLABELLED = 5, 10, 8
 _LARGEST: Final = 99
 _LONGEST: Final = 10
@@ -82,13 +82,16 @@ def behaviour(program: Program) -> bytes:
     return hashlib.blake2b(shown.encode(), digest_size=16).digest()
 
 
-def split_of(program: Program) -> Split:
-    """The one split that a function belongs to, decided by a hash of its behaviour.
+def split_of(program: Program, public: tuple[Case, ...]) -> Split:
+    """The one split that a problem belongs to, decided by a hash of what its function does.
 
-    What one operation can do is for training: of such functions there are too few to be divided.
+    What one operation can do is too little to be divided. There the hash is that of the examples: such functions are in
+    all splits, and no problem is in two.
     """
     name = behaviour(program)
-    if name[0] >= 96 or name in _single():
+    if name in _single():
+        name = hashlib.blake2b(prompt(public).encode(), digest_size=16).digest()
+    if name[0] >= 96:
         return Split.TRAIN
     return Split.TEST if name[0] < 48 else Split.VALIDATION
 
@@ -122,9 +125,9 @@ def problems(split: Split, level: int, count: int, seed: int = 0) -> list[Proble
                 f"level {level} has hardly more than {len(found):,} different {split} problems, "
                 f"and {count:,} were asked for"
             )
-        if grammar.easy(program) is not easy or split_of(program) is not split or behaviour(program) in found:
+        if grammar.easy(program) is not easy or behaviour(program) in found:
             continue
-        problem = _singled_out(program, rng, level)
+        problem = _singled_out(program, rng, split, level)
         if problem is not None:
             found[behaviour(program)] = problem
             in_vain = 0
@@ -138,13 +141,12 @@ def draw(rng: random.Random, length: int, easy: bool = False, split: Split = Spl
     """
     while True:
         program = grammar.draw(rng, length, easy)
-        if split_of(program) is split:
-            problem = _examples(program, rng, 0, hidden=0, unlabelled=0)
-            if problem is not None:
-                return problem
+        problem = _examples(program, rng, split, 0, hidden=0, unlabelled=0)
+        if problem is not None:
+            return problem
 
 
-def _singled_out(program: Program, rng: random.Random, level: int) -> Problem | None:
+def _singled_out(program: Program, rng: random.Random, split: Split, level: int) -> Problem | None:
     """A problem whose public examples rule out what the hidden tests would: None if none was found.
 
     Asked of all programs of one operation, and of those that differ from this one in a member of a kind or
@@ -152,7 +154,7 @@ def _singled_out(program: Program, rng: random.Random, level: int) -> Problem | 
     """
     rivals = [*grammar.siblings(program), *grammar.without_one(program), *grammar.single()]
     for _ in range(_TRIES):
-        problem = _examples(program, rng, level)
+        problem = _examples(program, rng, split, level)
         if problem is None:
             continue
         fitting = [r for r in rivals if agrees(r, problem.public)]
@@ -169,9 +171,14 @@ def agrees(program: Program, cases: tuple[Case, ...]) -> bool:
 
 
 def _examples(
-    program: Program, rng: random.Random, level: int, hidden: int = HIDDEN, unlabelled: int = UNLABELLED
+    program: Program,
+    rng: random.Random,
+    split: Split,
+    level: int,
+    hidden: int = HIDDEN,
+    unlabelled: int = UNLABELLED,
 ) -> Problem | None:
-    """The program with examples, if they show enough of it."""
+    """The program with examples, if they show enough of it and the problem is of the split."""
     low = -9 if rng.random() < 0.3 else 0
     lengths = [rng.choice((2, 3, 3, 4, 4, 5)) for _ in range(PUBLIC)]
     if hidden:
@@ -185,7 +192,9 @@ def _examples(
         seen[tuple(x)] = tuple(values[-1]) if isinstance(values[-1], list) else values[-1]
     cases = [Case(x, value) for x, value in seen.items()]
     public, rest = tuple(cases[:PUBLIC]), cases[PUBLIC:]
-    if not _telling(public) or any(agrees(p, public) for p in grammar.without_one(program)):
+    if split_of(program, public) is not split or not _telling(public):
+        return None
+    if any(agrees(p, public) for p in grammar.without_one(program)):
         return None
     return Problem(program, public, tuple(rest[:hidden]), tuple(c.x for c in rest[hidden:]), level)
 
