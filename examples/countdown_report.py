@@ -75,7 +75,7 @@ def shares(costs: dict[str, Floats], budgets: list[float], against: str, unit: s
         else:
             d = differences[name]
             cells.append(f"{100 * d.estimate:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]")
-            cells.append(f"{corrected[name]:.3f}")
+            cells.append("<0.001" if corrected[name] < 0.0005 else f"{corrected[name]:.3f}")
         yield f"| {name} | " + " | ".join(cells) + " |"
 
 

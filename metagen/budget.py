@@ -228,7 +228,9 @@ class Account:
         for turn in list(self._queue):
             if self._path[0] in blocked:
                 return
-            if blocked.isdisjoint(turn.account._path) and (held := turn._serve()) is not None:
+            # Who rests holds its limit also where somebody earlier is before it at another.
+            held = turn._serve() if blocked.isdisjoint(turn.account._path) else turn._held
+            if held is not None:
                 blocked.add(held)
 
 
@@ -281,6 +283,11 @@ class Turn:
     def _queue(self) -> list[Turn]:
         return self.account._queue
 
+    @property
+    def _held(self) -> Account | None:
+        """Where a call that rests between two grants holds back what is later."""
+        return self._rest if self._future is None else None
+
     def _serve(self) -> Account | None:
         """Grant or refuse what is asked for, if it is time; the account at which what is later is held back."""
         future = self._future
@@ -297,7 +304,9 @@ class Turn:
             else:
                 future.set_result(grant)
                 if more or grant.count < items:
-                    self._future, self._rest = None, grant.account or self.account.path[0]
+                    # Where nothing can be used up, as under a deadline alone, nobody is held back.
+                    binding = (account for account in self.account.path if account.budget.divisible)
+                    self._future, self._rest = None, grant.account or next(binding, None)
                     return self._rest
         self._queue.remove(self)
         return None

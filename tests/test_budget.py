@@ -229,11 +229,15 @@ class Accounts(RuleBasedStateMachine):
         """
         held_back: list[Account] = []
         for call in sorted([*self.waiting, *(c for c, _ in self.resting)], key=lambda c: c.order):
-            if any(account in held_back for account in call.account.path):
-                continue
             if call not in self.waiting:
-                assert call.turn._rest is not None and call.turn._rest._outstanding
-                held_back.append(call.turn._rest)
+                rest = call.turn._rest
+                if rest is None:
+                    assert not any(account.budget.divisible for account in call.account.path)
+                else:
+                    assert rest._outstanding
+                    held_back.append(rest)
+                continue
+            if any(account in held_back for account in call.account.path):
                 continue
             blocking = [a for a in call.account.path if a._outstanding and call.misfits(a)]
             assert blocking, "a call waits although nothing under a limit in its way is outstanding"

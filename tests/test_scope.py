@@ -305,6 +305,23 @@ def test_a_call_that_is_recorded_in_part_keeps_its_place_too(recorded: tuple[int
     run(main())
 
 
+def test_under_a_deadline_alone_nobody_waits_for_another() -> None:
+    """Recorded and new items alternate in the first call: it asks several times, and nothing can run short."""
+
+    async def main() -> None:
+        journal, writer = MemoryJournal(), Writer()
+        await writer(Scope.root("p", journal=journal).child("0"), (1,))
+        slow, quick = Writer(seconds=0.05), Writer(name="quick")
+        scope = Scope.root("p", journal=journal, budget=Budget(seconds=60))
+        first = asyncio.ensure_future(slow(scope.child("0"), range(4)))
+        await asyncio.sleep(0.01)
+        assert texts(await quick(scope.child("1"), range(4))) == [10] * 4
+        assert not first.done(), "the later call did not wait"
+        assert texts(await first) == [10] * 4
+
+    run(main())
+
+
 def test_who_leaves_in_the_middle_makes_way() -> None:
     """Cancelled or failed between two grants, a call holds back nobody."""
 

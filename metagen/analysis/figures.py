@@ -204,7 +204,7 @@ def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str 
 def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     """Write `stem`.png (200 dpi) and `stem`.svg; equal figures give equal bytes. Returns both paths.
 
-    Places in the SVG are rounded to a hundredth of a point: what is finer differs between machines.
+    Places in the SVG are cut to a hundredth of a point.
     """
     png, svg = (Path(f"{stem}{suffix}") for suffix in (".png", ".svg"))
     written = StringIO()

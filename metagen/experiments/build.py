@@ -173,6 +173,11 @@ class Needed:
         return cls(ordered("engines"), ordered("generators"), tuple(found["verifiers"]), frozenset(judging))
 
 
+def tabled(experiment: Experiment) -> Experiment:
+    """The experiment as `opened` has it, with the tables that are to be learned written out."""
+    return tabulated(experiment, registry.make("task", experiment.task.kind, experiment.task.options(), {}))
+
+
 @contextmanager
 def opened(experiment: Experiment) -> Iterator[Setup]:
     """Everything that the grid needs, for as long as the context lasts.

@@ -156,11 +156,11 @@ class Combinations:
                 w for w in getattr(self.strategies[name], "then", None) or () if isinstance(w, OptionSpec)
             ]
             given = {w.strategy for w in ways if w.n is not None} - {w.strategy for w in ways if w.n is None}
+            over = getattr(self.strategies[name], "over", None)
             for below in self.strategies[name].named("strategies"):
-                if below not in self.strategies or below in given:
+                if below not in self.strategies or (below in given and below != over):
                     continue
                 if self._takes(below, "n") and not self._own_n(below):
-                    over = getattr(self.strategies[name], "over", None)
                     how = "stands over it" if below == over else "goes on with it"
                     reason = f"missing; {name!r} {how}, and the n of the grid are its own"
                     yield self._fault(("strategies", below, "n"), reason)

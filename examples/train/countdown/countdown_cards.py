@@ -20,11 +20,13 @@ TOKENIZER = "a number up to 999 is one token, all else one a character"
 
 PROPOSER = """
 ## Recipe
-Trained by `examples/train/countdown/countdown_family.py`: {steps:,} steps of {tokens:,} tokens, rate {rate}, on
-{problems:,} problems of the training space, each with the random game that made its target. Muon for matrices and
-AdamW for the rest, linear decay, bfloat16 autocast, loss on the solutions alone. The embeddings of the numbers begin as
-sines and cosines of the number and of its logarithm. It has seen no dead ends: from one it writes false sums that end
-at the target.
+Trained by `examples/train/countdown/countdown_family.py`: {steps:,} steps of {tokens:,} tokens, rate {rate}, drawn
+from {problems:,} problems of the training space (about a quarter are reached), each with the game that made its
+target. Muon for matrices and AdamW for the rest, linear decay, bfloat16 autocast, loss on the solutions alone.
+The embeddings of the numbers begin as sines and cosines of the number and of its logarithm. It has
+seen no dead ends: from one it writes false sums that end at the target.
+The shipped weights have a history that one run of the script lacks: its stages were run one by one while the script
+was still being edited.
 
 ## Use
 The prompt is `Q:3 5 7 2=24\\nS:\\n`; it writes one move a line, with what is then on the table. Sample at
@@ -34,10 +36,12 @@ temperature 1, at most {longest} tokens.
 VALUE = """
 ## Recipe
 Trained by `examples/train/countdown/countdown_family.py`: the weights of `{start}` with {extra} layers on top,
-{steps:,} steps of {tokens:,} tokens, rate {rate}. Data: {games:,} random games, with targets that go out of reach at
-any step alike, and {samples} attempts of the proposer at each of {problems:,} training problems, each step labelled by
-the solver. On the way the last layer but one learns all targets that a table can reach, and the layers of the proposer
-go on writing the steps that are right.
+{steps:,} steps of {tokens:,} tokens, rate {rate}. Data, not all of it reached: {games:,} random games, with targets
+that go out of reach at any step alike, and {samples} attempts of the proposer at each of {problems:,} training
+problems, each step labelled by the solver. On the way the last layer but one learns all targets that a table can reach,
+and the layers of the proposer go on writing the steps that are right.
+The shipped weights have a history that one run of the script lacks: its stages were run one by one while the script
+was still being edited.
 
 ## Use
 Put `<step>` after each line; the softmax over `<+>` and `<->` there is the probability that the target can still be

@@ -87,7 +87,8 @@ def judged(model: Llama, own: list[Told], games: int) -> list[str]:
     random_games = tables.some_games(1, 0, games, Split.VALIDATION)
     for name, told in (("random games", random_games), ("the proposer's steps", own)):
         for left, (count, share, area) in areas(model, told).items():
-            lines.append(f"| {name} | {left} | {count:,} | {100 * share:.0f} | {area:.3f} |")
+            shown = "–" if np.isnan(area) else f"{area:.3f}"
+            lines.append(f"| {name} | {left} | {count:,} | {100 * share:.0f} | {shown} |")
     return lines
 
 
@@ -101,7 +102,7 @@ def main(run: setting.Setting, per_level: int, samples: int, games: int) -> None
 
 if __name__ == "__main__":
     parser = setting.parser(__doc__, countdown_family.HOME)
-    parser.add_argument("--problems", type=int, default=25, help="of each level")
+    parser.add_argument("--problems", type=int, default=20, help="of each level")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--games", type=int, default=2000, help="that are random")
     arguments = parser.parse_args()

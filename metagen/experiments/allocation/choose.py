@@ -232,7 +232,8 @@ def _shrunk(accuracy: Floats, member: Floats) -> Floats:
     noise = inside * (weight / rows**2)[:, None]
     overall = share @ mean
     between = share @ (mean - overall) ** 2 - (share * (1.0 - share)) @ noise
-    between = np.maximum(between, 0.0)
+    # The mean is made of the groups: its part in the spread is taken back. One group has none.
+    between = np.maximum(between, 0.0) / max(1.0 - float(share @ share), 1e-9)
     total = between + noise
     trust = np.where(noise > 0.0, between / np.where(total > 0.0, total, 1.0), 1.0)
     found = level.sum(axis=2) / rows[:, None] + overall + trust * (mean - overall)

@@ -29,8 +29,17 @@ def tabulated(experiment: Experiment, task: Task) -> Experiment:
     """The experiment with every table that is to be learned written out.
 
     Raises InputError for a run that is not finished, has a problem of this task, or lacks what a table needs; for parts
-    that are defined otherwise there; and for several generators, since a table is learned for one.
+    that are defined otherwise there; for several generators, since a table is learned for one; and for a table that
+    stands below another strategy.
     """
+    for top in experiment.grid.strategies:
+        for (section, name), spec in _made_of(experiment, ("strategies", top)).items():
+            below = section == "strategies" and name not in experiment.grid.strategies
+            if below and isinstance(spec, ByDifficultySpec) and spec.held_out:
+                raise InputError(
+                    f"strategies.{name}.held_out = {spec.held_out!r}: a table is learned where the grid names it, and "
+                    f"here {top!r} is made of it; write edges and then, or name it in grid.strategies"
+                )
     learned = {
         name: _tabulated(experiment, task, name, spec)
         for name, spec in experiment.strategies.items()

@@ -133,7 +133,9 @@ def estimate(
         known = books[0] if out and books and books[0].path == RunDirectory(out).journal else Book(Path())
         if out and known.rows:
             _same_seed(RunDirectory(out), experiment)
-        with build.opened(closed(experiment, fingerprints=bool(books))) as setup:
+        # Tables are learned from what parts really are, before stand-ins take their place.
+        whole = build.tabled(experiment)
+        with build.opened(closed(whole, fingerprints=bool(books))) as setup:
             estimator = _Estimator(setup, known, books, machine)
             found = estimator.all()
         pace = Pace.probed(trial) if trial else Pace.recorded(books, estimator.still_to_ask())

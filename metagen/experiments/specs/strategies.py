@@ -359,6 +359,11 @@ class ByDifficultySpec(StrategySpec):
                 "expected a table, edges and then, or what to learn it from, held_out (a run on other problems) and "
                 "mean (what a problem may cost on average, such as {flops: 2.0e+9})"
             )
+        if self.held_out is not None and self.over is not None:
+            raise ValueError(
+                f"over: {self.over} beside held_out: a table is learned from samples of the grid's generator; leave "
+                "out over, or give edges and then"
+            )
         return self
 
     def named(self, section: Section) -> tuple[str, ...]:

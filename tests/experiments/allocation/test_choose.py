@@ -78,6 +78,7 @@ def test_leads_are_shrunk_as_far_as_they_may_be_chance() -> None:
     noise = np.array([inside / 4, inside / 2])
     share = np.array([4, 2]) / 6
     between = share @ np.array([1 / 4 - 1 / 12, -1 / 4 - 1 / 12]) ** 2 - (share * (1 - share)) @ noise
+    between /= 1 - share @ share  # the mean over all is made of the two
     trust = between / (between + noise)
     lead = 1 / 12 + trust * (np.array([1 / 4, -1 / 4]) - 1 / 12)
     assert trust[1] < trust[0] < 1
@@ -85,6 +86,19 @@ def test_leads_are_shrunk_as_far_as_they_may_be_chance() -> None:
         np.array([1 / 2, 3 / 4])[:, None] + np.stack([lead, -lead], axis=1)
     )
     assert table.names == ("one", "two") and table.rows.tolist() == [4, 2]
+
+
+def test_what_groups_differ_by_is_estimated_without_bias() -> None:
+    """Two groups whose leads differ by 0.2: with many problems nothing is shrunk, with few not too much on average."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(200):
+        group = np.repeat([0.0, 1.0], 40)
+        lead = np.where(group == 0, 0.2, -0.2) + rng.normal(0, 0.5, 80)
+        options = {"one": Measured(0.5 + lead / 2, np.ones(80)), "two": Measured(0.5 - lead / 2, np.ones(80))}
+        accuracy = Table.learn(group, options, budget=1.0, edges=[0.5]).accuracy
+        found.append((accuracy[0, 0] - accuracy[1, 0]) / 0.2)
+    # τ²/(τ² + σ²/n) = .04/(.04 + .25/40) = .86 of the true difference of 2 × 0.2 / 2, were τ² known.
+    assert 0.8 < np.mean(found) < 1.0
 
 
 def test_where_options_differ_by_chance_alone_all_groups_rank_them_nearly_alike() -> None:

@@ -107,6 +107,28 @@ def test_a_dry_run_says_what_it_does_not_count(file: Path) -> None:
     assert "not counted: small/table" in " ".join(result.output.split())
 
 
+TORCH = """
+name: torch
+task: {kind: arithmetic, split: validation, levels: [1], per_level: 3}
+engines: {model: {kind: torch, model: tiny-0.1m, threads: 1}, judge: {kind: torch, model: tiny-prm-weak, threads: 1}}
+generators: {small: {engine: model, max_tokens: 40}}
+verifiers: {prm: {kind: prm, engine: judge}}
+strategies: {majority: {kind: majority}, weighted: {kind: weighted, verifier: prm}}
+grid: {n: [2, 4]}
+"""
+
+
+def test_a_dry_run_compares_models_and_not_what_stands_in_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "torch.yaml"
+    path.write_text(TORCH)
+    run(path, tmp_path / "known")
+    learned = "strategies.table={kind: by_difficulty, first: 2, held_out: known, mean: {flops: 1.0e+12}}"
+    sets = ["task.seed=9", learned, "grid.strategies=[table]"]
+    args = ["run", str(path), "--dry-run", *(word for one in sets for word in ("--set", one))]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.output
+
+
 @pytest.mark.parametrize(
     ("sets", "words", "more"),
     [
@@ -143,6 +165,7 @@ def test_a_held_out_run_that_is_not_finished_is_refused(file: Path, tmp_path: Pa
         ("{kind: by_difficulty, edges: [0.5]}", "expected a table, edges and then"),
         ("{kind: by_difficulty, held_out: known}", "and mean (what a problem may cost"),
         ("{kind: by_difficulty, edges: [], then: [4], held_out: known, mean: {calls: 9}}", "expected a table"),
+        ("{kind: by_difficulty, held_out: known, mean: {calls: 9}, over: two}", "over: two beside held_out"),
         ("{kind: by_difficulty, held_out: knwon, mean: {calls: 9}}", "run 'knwon' does not exist"),
         ("{kind: by_difficulty, held_out: known, mean: {}}", "expected one limit"),
         ("{kind: by_difficulty, held_out: known, mean: {calls: 9, money: 1.0}}", "expected one limit"),
@@ -164,3 +187,19 @@ def test_a_written_table_may_give_an_option_its_n(file: Path) -> None:
     assert isinstance(strategy, ByDifficulty) and strategy.options[0].n == 5  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match=r"strategies.weighted.n: missing; 'table' goes on with it"):
         schema.load(file, sets=[*SETS, f"strategies.table={given.replace(', n: 5', '')}"])
+
+
+def test_an_option_with_an_n_of_its_own_does_not_give_one_to_what_the_table_stands_over(file: Path) -> None:
+    given = (
+        "{kind: by_difficulty, over: majority, first: 2, edges: [0.9], then: [{strategy: majority, n: 4}, 2]}"
+    )
+    with pytest.raises(ConfigError, match=r"strategies.majority.n: missing; 'table' stands over it"):
+        schema.load(file, sets=[*SETS, f"strategies.table={given}"])
+
+
+def test_a_table_below_another_strategy_is_refused(file: Path) -> None:
+    outer = "strategies.outer={kind: majority, over: table, n: 3}"
+    experiment = schema.load(file, sets=["grid.generators=[small]", "grid.strategies=[outer]", outer])
+    refused = pytest.raises(InputError, match="'outer' is made of it; write edges and then")
+    with refused, build.opened(experiment):
+        pass
