@@ -98,7 +98,7 @@ def narrowed(model: Llama, inner: int, ids: Tensor) -> Llama:
     shares: list[Tensor] = []
 
     def measure(down: torch.nn.Module, inputs: tuple[Tensor]) -> None:
-        weight: Tensor = down.weight  # type: ignore[assignment]
+        weight: Tensor = down.weight  # type: ignore[assignment]  # of a module looked up by name
         shares.append(inputs[0].flatten(0, -2).square().mean(0).sqrt() * weight.norm(dim=0))
 
     hooks = [down.register_forward_pre_hook(measure) for down in downs]

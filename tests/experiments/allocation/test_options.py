@@ -82,4 +82,4 @@ def test_options_are_what_the_run_measured(known: RunDirectory) -> None:
 def test_what_the_run_lacks_is_named(known: RunDirectory, options: dict[str, object], words: str) -> None:
     lines = known.finished().lines
     with pytest.raises(InputError, match=words):
-        Options.of(known, "small", lines, **{"limit": "generated", **options})  # type: ignore[arg-type]
+        Options.of(known, "small", lines, **{"limit": "generated", **options})  # type: ignore[arg-type]  # of several types

@@ -184,7 +184,7 @@ def test_a_written_table_may_give_an_option_its_n(file: Path) -> None:
     given = "{kind: by_difficulty, edges: [], then: [{generator: large, strategy: weighted, n: 5}]}"
     with build.opened(schema.load(file, sets=[*SETS, f"strategies.table={given}"])) as setup:
         strategy = setup.strategy(setup.configurations[0])
-    assert isinstance(strategy, ByDifficulty) and strategy.options[0].n == 5  # type: ignore[union-attr]
+    assert isinstance(strategy, ByDifficulty) and strategy.options[0].n == 5  # type: ignore[union-attr]  # no count
     with pytest.raises(ConfigError, match=r"strategies.weighted.n: missing; 'table' goes on with it"):
         schema.load(file, sets=[*SETS, f"strategies.table={given.replace(', n: 5', '')}"])
 
