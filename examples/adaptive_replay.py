@@ -4,20 +4,21 @@
     python examples/adaptive_replay.py pool.jsonl
 
 RUN is the directory of a run of `metagen run` whose strategies share a pool; of several generators the one with the
-largest pool is taken unless it is named, and the others are larger models to choose from. A JSONL file has a problem
-a line, {"id": …, "keys": […], "correct": […], "tokens": […]}: the key of each sample's answer or null, in sample order.
+largest pool is taken unless it is named. A JSONL file has a problem a line, {"id": …, "keys": […], "correct": […],
+"tokens": […]}: the key of each sample's answer or null, in sample order.
 
 1. Stopping rules against the full vote: samples and tokens saved, agreement, accuracy; 95% intervals over problems.
 2. One budget over the data set, allocated by what the first samples say, against as many for all at equal tokens.
    Curves are learned on one half of the problems and used on the other, and the other way round.
-3. With several generators: the best of stopping, more samples and a larger model for each difficulty, against the
-   best single one at equal FLOPs; learned and used likewise.
+
+`by_difficulty.py` chooses between stopping, more samples and a larger model.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +32,10 @@ from metagen.analysis.figures import save
 from metagen.analysis.stopping import Replayed, replay, running_vote
 from metagen.errors import DataError, InputError
 from metagen.experiments.allocation.allocate import Difficulty, Plan, accuracy_at, uniform
-from metagen.experiments.allocation.choose import Measured, Table
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.results import Pool
 from metagen.experiments.tables import read
 from metagen.strategies.adaptive.consistency import Beta, Dirichlet
-from metagen.strategies.adaptive.difficulty import agreement
 from metagen.strategies.adaptive.predictive import Predictive
 from metagen.strategies.adaptive.stopping import Decided, StoppingRule
 from metagen.strategies.adaptive.window import Unanimous
@@ -51,21 +50,19 @@ BUDGETS, GROUPS = (6, 8, 12, 16, 24), 5
 
 @dataclass(frozen=True)
 class Recorded:
-    """A pool: all arrays [problems, samples]. flops: of a sample; NaN where unknown."""
+    """A pool: all arrays [problems, samples]."""
 
-    places: np.ndarray
     classes: np.ndarray
     correct: np.ndarray
     tokens: np.ndarray
-    flops: np.ndarray
 
     def rows(self, rows: np.ndarray) -> Recorded:
         return Recorded(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
     def ordered(self, rng: np.random.Generator) -> Recorded:
         order = rng.permuted(np.broadcast_to(np.arange(self.classes.shape[1]), self.classes.shape), axis=1)
-        arrays = (self.classes, self.correct, self.tokens, self.flops)
-        return Recorded(self.places, *(np.take_along_axis(a, order, axis=1) for a in arrays))
+        arrays = (self.classes, self.correct, self.tokens)
+        return Recorded(*(np.take_along_axis(a, order, axis=1) for a in arrays))
 
     def curves(self) -> np.ndarray:
         """[problems, samples + 1]: whether the vote over the first n is right, from n = 0."""
@@ -77,12 +74,10 @@ class Recorded:
 
 def of_run(directory: RunDirectory, generator: str) -> Recorded:
     pool = Pool.of(directory, generator)
-    columns = ["place", "sample", "generated", "flops"]
-    table = read(directory.table("candidates"), columns, generator=generator)
+    table = read(directory.table("candidates"), ["place", "sample", "generated"], generator=generator)
     table = table.sort_by([("place", "ascending"), ("sample", "ascending")])
-    shape = pool.classes.shape
-    arrays = {name: table[name].to_numpy().astype(np.float64).reshape(shape) for name in columns}
-    return Recorded(arrays["place"][:, 0], pool.classes, pool.correct, arrays["generated"], arrays["flops"])
+    tokens = table["generated"].to_numpy().astype(np.float64).reshape(pool.classes.shape)
+    return Recorded(pool.classes, pool.correct, tokens)
 
 
 def of_jsonl(path: Path) -> Recorded:
@@ -99,22 +94,21 @@ def of_jsonl(path: Path) -> Recorded:
         classes.append([-1 if key is None else names.setdefault(str(key), len(names)) for key in keys])
     tokens = np.array([p["tokens"] for p in problems], dtype=np.float64)
     correct = np.array([p["correct"] for p in problems], dtype=bool)
-    unknown = np.full(tokens.shape, np.nan)
-    return Recorded(np.arange(len(problems)), np.array(classes, dtype=np.int64), correct, tokens, unknown)
+    return Recorded(np.array(classes, dtype=np.int64), correct, tokens)
 
 
-def pools(source: str, generator: str | None) -> dict[str, Recorded]:
-    """By generator, the one to be studied first."""
+def pool_of(source: str, generator: str | None) -> tuple[str, Recorded]:
+    """The pool to be studied, and its name."""
     path = Path(source)
     if path.suffix == ".jsonl":
-        return {path.stem: of_jsonl(path)}
+        return path.stem, of_jsonl(path)
     directory = RunDirectory.find(source)
     made = pq.read_table(directory.table("candidates"), columns=["generator"])["generator"]
-    found = {name: of_run(directory, name) for name in dict.fromkeys(made.to_pylist())}
-    if generator is not None and generator not in found:
-        raise InputError(f"generator {generator!r}: expected one of {', '.join(found)}")
-    first = generator or max(found, key=lambda name: found[name].classes.shape[1])
-    return {first: found[first], **{name: pool for name, pool in found.items() if name != first}}
+    sizes = Counter(made.to_pylist())
+    if generator is not None and generator not in sizes:
+        raise InputError(f"generator {generator!r}: expected one of {', '.join(sizes)}")
+    name = generator or max(sizes, key=sizes.__getitem__)
+    return name, of_run(directory, name)
 
 
 # --------------------------------------------------------------------------------------------- 1. stopping
@@ -228,79 +222,6 @@ def allocation(pool: Recorded, found: Mapping[int, Allocated]) -> Iterator[str]:
         )  # fmt: skip
 
 
-# --------------------------------------------------------------------------------------------- 3. choosing
-
-
-def options(found: Mapping[str, Recorded], first: int) -> dict[str, Measured]:
-    """Stop after the first samples, go on to more, or ask another model: accuracy, and FLOPs after the first.
-
-    Votes that begin with the first samples are in the order of the record, as the samples that tell the difficulty are.
-    """
-    (small, pool), *others = found.items()
-    curve, flops = pool.curves(), pool.flops.mean(axis=1)
-    made = {f"{small}@{first} and stop": Measured(curve[:, first], np.zeros(len(curve)))}
-    for n in (16, 32, 64):
-        if first < n < curve.shape[1]:
-            made[f"{small}@{n}"] = Measured(curve[:, n], (n - first) * flops)
-    for name, other in others:
-        theirs, cost = mean_curve(other), other.flops.mean(axis=1)
-        for n in (1, 4, 16):
-            if n < theirs.shape[1]:
-                made[f"{name}@{n}"] = Measured(theirs[:, n], n * cost)
-    return made
-
-
-def choosing(found: Mapping[str, Recorded]) -> Iterator[str]:
-    """The table against the best single option within the same FLOPs, both chosen on the other half."""
-    shared = sorted(set.intersection(*(set(p.places.tolist()) for p in found.values())))
-    found = {name: p.rows(np.isin(p.places, shared)) for name, p in found.items()}
-    first, pool = LOOKS[0], next(iter(found.values()))
-    made = options(found, first)
-    # The very samples that are drawn first, in the order of the record.
-    values = agreement(pool.classes[:, :first], np.ones((len(shared), first)))
-    probe = first * pool.flops.mean(axis=1)
-    yield f"## By difficulty: agreement of the first {first} of {next(iter(found))}, {len(shared)} problems\n"
-    yield from header(
-        "budget, FLOPs a problem", "table, hardest first", "table, %", "best single option", "alone, %",
-        "difference, points", "p",
-    )  # fmt: skip
-    totals = sorted(float(np.mean(np.asarray(m.cost) + probe)) for m in made.values())
-    for budget in np.quantile(totals, [0.3, 0.5, 0.7, 0.9]):
-        ours, alone, tables, singles = np.zeros(len(shared)), np.zeros(len(shared)), [], []
-        for learn, use in halves(len(shared)):
-            edges = np.unique(np.quantile(values[learn], [0.25, 0.5, 0.75]))
-            edges = edges[edges > values[learn].min()]
-            held_out = {
-                n: Measured(np.asarray(m.accuracy)[learn], np.asarray(m.cost)[learn]) for n, m in made.items()
-            }
-            left = float(budget - probe[learn].mean())
-            best = best_alone(held_out, f"{next(iter(found))}@", float(probe[learn].mean()), budget)
-            if left < 0 or best is None:
-                break
-            table = Table.learn(values[learn], held_out, budget=left, edges=edges.tolist())
-            accuracy = np.stack([np.asarray(m.accuracy) for m in made.values()])
-            ours[use] = accuracy[table.choose(values[use]), use]
-            alone[use] = np.asarray(made[best].accuracy)[use]
-            tables.append(" · ".join(table.names))
-            singles.append(best)
-        else:
-            d = paired_difference(ours, alone)
-            yield row(
-                f"{budget:.2e}", " / ".join(dict.fromkeys(tables)), f"{100 * ours.mean():.2f}",
-                " / ".join(dict.fromkeys(singles)), f"{100 * alone.mean():.2f}", points(d), f"{d.p_value:.3f}",
-            )  # fmt: skip
-
-
-def best_alone(held_out: Mapping[str, Measured], small: str, probe: float, budget: float) -> str | None:
-    """The most accurate option within the budget. Those of the same model pay for the first samples, others do not."""
-    affordable = {
-        name: float(np.mean(m.accuracy))
-        for name, m in held_out.items()
-        if float(np.mean(m.cost)) + probe * name.startswith(small) <= budget
-    }
-    return max(affordable, key=affordable.__getitem__, default=None)
-
-
 # ---------------------------------------------------------------------------------------------------- page
 
 
@@ -325,16 +246,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("generator", nargs="?")
     parser.add_argument("--figures", type=Path)
     given = parser.parse_args(arguments)
-    found = pools(given.source, given.generator)
-    name, pool = next(iter(found.items()))
+    name, pool = pool_of(given.source, given.generator)
     most = min(MOST, pool.classes.shape[1])
     replayed = stopped(pool, most)
     print(f"# {name}\n")
     print("\n".join(stopping(pool, most, replayed)), end="\n\n")
     budgets = {b: allocated(pool, b) for b in BUDGETS if b < pool.classes.shape[1]}
     print("\n".join(allocation(pool, budgets)), end="\n\n")
-    if len(found) > 1 and all(np.isfinite(p.flops).all() for p in found.values()):
-        print("\n".join(choosing(found)), end="\n\n")
     if given.figures is not None:
         given.figures.mkdir(parents=True, exist_ok=True)
         curve = mean_curve(pool)[:, 1 : most + 1].mean(axis=0)

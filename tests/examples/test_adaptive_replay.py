@@ -84,7 +84,6 @@ def test_on_a_pool_whose_truth_is_known(
     eight = budgets["8"]
     assert first(eight[4]) > 0.5, "allocated beats as many for all"
     assert first(eight[0]) <= 8.1
-    assert "By difficulty" not in text
     assert {p.name for p in (tmp_path / "figures").iterdir()} == {
         f"{name}.{kind}" for name in ("stopping", "allocation") for kind in ("png", "svg")
     }
@@ -129,24 +128,6 @@ def experiment_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         return tmp_path / "run"
 
     return run
-
-
-def test_the_table_by_difficulty_asks_the_larger_model_where_the_small_one_is_split(
-    study: ModuleType,
-) -> None:
-    rng = np.random.default_rng(1)
-    hard = np.arange(200) % 2 == 1
-    small = np.where(hard[:, None], rng.integers(0, 4, (200, 24)), 0)
-    large = np.where(rng.random((200, 24)) < 0.95, 0, rng.integers(1, 4, (200, 24)))
-
-    def pool(classes: np.ndarray, flops: float) -> object:
-        ones = np.ones(classes.shape)
-        return study.Recorded(np.arange(200), classes, classes == 0, ones, flops * ones)
-
-    lines = list(study.choosing({"small": pool(small, 1.0), "large": pool(large, 10.0)}))
-    rows = [line.split(" | ") for line in lines[3:]]
-    assert rows and any("large@1 · " in cells[1] and cells[1].endswith("small@4 and stop") for cells in rows)
-    assert any(first(cells[5]) > 1 and float(cells[6].strip(" |")) < 0.05 for cells in rows)
 
 
 def test_lists_that_do_not_fit_are_refused(study: ModuleType, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from metagen.sequence import Prompt, Sequence
 from metagen.tasks.base import Problem
 from metagen.tasks.programs import problems
 from metagen.tasks.programs.problems import LEVELS, Split
-from metagen.tasks.programs.task import ProgramTask, as_problem, public_cases
+from metagen.tasks.programs.task import ProgramTask, public_cases
 from metagen.verifiers.code.check import Suite
 from metagen.verifiers.code.outputs import public_inputs
 
@@ -125,7 +125,7 @@ def test_a_faulty_reference_is_named(reference: str) -> None:
 
 def test_a_problem_keeps_its_examples_as_data() -> None:
     drawn = problems.problems(Split.TEST, 1, 1)[0]
-    assert tuple(public_cases(as_problem(drawn, "p").prompt)) == drawn.public
+    assert tuple(public_cases(ProgramTask().as_problem(drawn, "p").prompt)) == drawn.public
 
 
 @pytest.mark.parametrize(

@@ -10,26 +10,26 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from metagen.errors import DataError, InputError
+from metagen.errors import DataError
 from metagen.sequence import Prompt, Sequence
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.countdown import expressions, notation, problems
 from metagen.tasks.countdown.game import COUNTDOWN, RATIONALS, Move, Number, Rules, Table, after, table
 from metagen.tasks.countdown.problems import LEVELS
-from metagen.tasks.split import Split
+from metagen.tasks.levelled import LevelledTask
 from metagen.verifiers.base import Answer, AnswerRule
 
 
-class CountdownTask(Task):
+class CountdownTask(LevelledTask):
     """`per_level` problems of each of `levels` (1 to 4), from one of three disjoint spaces.
 
     Numbers are to be put together by + − × ÷ until the target alone is left; all are used, and results are positive
-    integers up to 999. `Prompt.public` holds `numbers` and `target`. A solution is graded by playing it. seed:
-    another seed, other problems. limit: the first problems only. Levels take turns. Raises InputError for what is out
-    of range.
+    integers up to 999. `Prompt.public` holds `numbers` and `target`. A solution is graded by playing it. seed, limit:
+    of a `LevelledTask`.
     """
 
     name = "countdown"
+    LEVELS = LEVELS
     delimiter = notation.DELIMITER
 
     def __init__(
@@ -41,37 +41,18 @@ class CountdownTask(Task):
         seed: int = 0,
         limit: int | None = None,
     ) -> None:
-        if split not in tuple(Split):
-            raise InputError(f"split={split!r}: expected one of {', '.join(Split)}")
-        self.split, self.levels = Split(split), tuple(levels)
-        self.per_level, self.seed, self.limit = per_level, seed, limit
-        if set(self.levels) - set(LEVELS) or not self.levels or len(set(self.levels)) < len(self.levels):
-            raise InputError(
-                f"levels={list(self.levels)!r}: expected some of {', '.join(map(str, LEVELS))}, each once"
-            )
-        for name, value in (("per_level", per_level), ("limit", 1 if limit is None else limit)):
-            if value < 1:
-                raise InputError(f"{name}={value!r}: expected a number of problems, at least 1")
+        super().__init__(split, levels, per_level, seed, limit)
 
     @cached_property
     def answer(self) -> ExpressionRule:
         return ExpressionRule()
 
-    def problems(self) -> Iterator[Problem]:
-        return islice(self._all(), self.limit)
+    def draw(self, level: int) -> list[problems.Problem]:
+        return problems.problems(self.split, level, self.per_level, self.seed)
 
-    def _all(self) -> Iterator[Problem]:
-        try:
-            drawn = [problems.problems(self.split, level, self.per_level, self.seed) for level in self.levels]
-        except ValueError as error:
-            raise InputError(f"per_level={self.per_level!r}: {error}") from None
-        for index, row in enumerate(zip(*drawn, strict=True)):
-            for problem in row:
-                name = f"{self.name}/{self.split}/{problem.level}/{index}"
-                public = {"numbers": list(problem.numbers), "target": problem.target}
-                yield Problem(
-                    Prompt(name, text=problem.prompt, public=public), str(problem.target), problem.level
-                )
+    def as_problem(self, drawn: problems.Problem, name: str) -> Problem:
+        public = {"numbers": list(drawn.numbers), "target": drawn.target}
+        return Problem(Prompt(name, text=drawn.prompt, public=public), str(drawn.target), drawn.level)
 
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
         """1 for a solution that uses every number once and leaves the target, else 0."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Sequence as Ordered
 from functools import cached_property
-from itertools import islice
 from typing import Any, Final, Literal
 
-from metagen.errors import DataError, InputError
+from metagen.errors import DataError
 from metagen.sequence import Prompt, Sequence, digest
-from metagen.tasks.base import Problem, Task
+from metagen.tasks.base import Problem
+from metagen.tasks.levelled import LevelledTask
 from metagen.tasks.programs import problems
 from metagen.tasks.programs.cases import Case, case
 from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import Output, outputs
 from metagen.tasks.programs.problems import DELIMITER, LEVELS
-from metagen.tasks.split import Split
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.outputs import output_classes, public_inputs
@@ -43,18 +42,18 @@ def key_of(output: Output) -> str | None:
     return plain.key(_tagged(output.value)) if output.status == "returned" else None
 
 
-class ProgramTask(Task):
+class ProgramTask(LevelledTask):
     """`per_level` problems of each of `levels`, from one of three disjoint spaces of functions.
 
     `Prompt.public` holds `tests` (such as `assert f([3,1]) == [1,3]`), `entry_points`, and `inputs` (calls
     such as `f([3,1])`, those of the tests and more whose right values nobody is told, for comparing what
     programs do). The reference is
     these and the hidden tests, in the same form. execute: how outputs are found for voting; grader: runs all tests; by
-    default both are the task's own interpreter, and a sandbox may take its place. seed: another seed, other
-    problems. limit: the first problems only. Levels take turns. Raises InputError for what is out of range.
+    default both are the task's own interpreter, and a sandbox may take its place. seed, limit: of a `LevelledTask`.
     """
 
     name = "programs"
+    LEVELS = LEVELS
     delimiter = DELIMITER
 
     def __init__(
@@ -68,36 +67,21 @@ class ProgramTask(Task):
         execute: Execute = interpret,
         grader: Grader | None = None,
     ) -> None:
-        if split not in tuple(Split):
-            raise InputError(f"split={split!r}: expected one of {', '.join(Split)}")
-        self.split, self._execute, self._grader = Split(split), execute, grader
-        self.levels, self.per_level, self.seed, self.limit = tuple(levels), per_level, seed, limit
-        if set(self.levels) - set(LEVELS) or not self.levels or len(set(self.levels)) < len(self.levels):
-            raise InputError(
-                f"levels={list(self.levels)!r}: expected some of {', '.join(map(str, LEVELS))}, each once"
-            )
-        if per_level < 1:
-            raise InputError(
-                f"per_level={per_level!r}: expected the number of problems of a level, at least 1"
-            )
-        if limit is not None and limit < 1:
-            raise InputError(f"limit={limit!r}: expected a number of problems, at least 1, or None for all")
+        super().__init__(split, levels, per_level, seed, limit)
+        self._execute, self._grader = execute, grader
 
     @cached_property
     def answer(self) -> OutputsRule:
         return OutputsRule(self._execute)
 
-    def problems(self) -> Iterator[Problem]:
-        return islice(self._all(), self.limit)
+    def draw(self, level: int) -> list[problems.Problem]:
+        return problems.problems(self.split, level, self.per_level, self.seed)
 
-    def _all(self) -> Iterator[Problem]:
-        try:
-            drawn = [problems.problems(self.split, level, self.per_level, self.seed) for level in self.levels]
-        except ValueError as error:
-            raise InputError(f"per_level={self.per_level!r}: {error}") from None
-        for index, row in enumerate(zip(*drawn, strict=True)):
-            for problem in row:
-                yield as_problem(problem, f"{self.name}/{self.split}/{problem.level}/{index}")
+    def as_problem(self, drawn: problems.Problem, name: str) -> Problem:
+        inputs = [call(x) for x in (*(c.x for c in drawn.public), *drawn.unlabelled)]
+        public = {**_tests(drawn.public), "inputs": inputs}
+        reference = json.dumps(_tests((*drawn.public, *drawn.hidden)))
+        return Problem(Prompt(name, text=drawn.prompt, public=public), reference, drawn.level)
 
     def hidden(self) -> dict[str, dict[str, Any]]:
         """The hidden tests by problem id: what a verifier that runs them in a sandbox takes."""
@@ -114,14 +98,6 @@ class ProgramTask(Task):
             got = outputs(program or "", ENTRY_POINT, inputs)
             grades[program] = float(all(o.equals(c.plain[1]) for o, c in zip(got, cases, strict=True)))
         return [grades[_program(s)] for s in sequences]
-
-
-def as_problem(problem: problems.Problem, name: str) -> Problem:
-    """A problem of this task as any task has them."""
-    inputs = [call(x) for x in (*(c.x for c in problem.public), *problem.unlabelled)]
-    public = {**_tests(problem.public), "inputs": inputs}
-    reference = json.dumps(_tests((*problem.public, *problem.hidden)))
-    return Problem(Prompt(name, text=problem.prompt, public=public), reference, problem.level)
 
 
 def _tests(cases: Ordered[Case]) -> dict[str, Any]:
