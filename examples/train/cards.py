@@ -86,12 +86,12 @@ of kind `orm` these tags. Each solution was learned in both forms."""
 CRITIC = """
 ## Recipe
 Trained by `examples/train/train_critic.py {name}`: the weights of `{start}`{narrowed}, {steps:,} more steps of
-{tokens:,} tokens, rate {rate}, loss on critiques and verdicts alone. Data: {examples:,} samples of the generators and
-near misses on train problems, {wrong:.0%} of them wrong, each with the problem's solution as its critique.
+{tokens:,} tokens, rate {rate}, loss on critiques and verdicts, and in the layers below on what `{start}` learns. Data:
+{examples:,} samples of the generators and near misses on train problems, {wrong:.0%} of them with a wrong answer, their
+lines judged by the task's step checker; {at_once:.0%} of the verdicts follow at once, without a critique.
 
 ## Use
-A judge with critiques, as worded by the `metagen` entry of `config.json`. It was not taught a verdict without
-one. It reads
+A judge, with critiques or without, as worded by the `metagen` entry of `config.json`. It reads
 
 {read}
 and writes
@@ -248,6 +248,7 @@ def critic(plan: train_critic.Plan, common: dict[str, Any]) -> str:
         start=plan.start,
         examples=train_critic.EXAMPLES,
         wrong=train_critic.WRONG,
+        at_once=train_critic.AT_ONCE,
         narrowed=(plan.feed_forward and NARROWED.format(inner=plan.feed_forward)) or "",
         read=indent(critique.asked(wrong), "    "),
         written=indent(written, "    "),

@@ -1,67 +1,49 @@
 r"""Critiques in the family's notation: what a generative verifier writes before it says its verdict of a solution.
 
-The prompt is the solution and then the problem. The critique is what a generator would write there, a solution of its
-own with reduced values in place of names, and behind `C:` the answer that is to be judged, reduced as well. `V:` asks
-for the verdict: `R`, the two answers are one, or `W`, they are not. It is reference-guided grading (Zheng et al. 2023),
-by a judge that writes the reference itself.
+The prompt is the problem and the solution. The critique goes through the solution's lines: each by its name, and
+behind it `+`, it is right, or `-`, it is not, where it stops. `V:` asks for the verdict: `R`, the answer is right, or
+`W`. So do generative process verifiers (ThinkPRM, Khalifa et al. 2025), here with a character for each word.
 
-    a=12+7=19\nb=19*3=58\nA:58\nQ:a=12+7;b=a*3;b?\nS:\n    a=12+7=19\nb=19*3=57\nA:57\nC:58\nV:W
+    Q:a=12+7;b=a*3;b?\nS:\na=12+7=19\nb=19*3=58\nA:58\n    a+b-V:W
 
-Critiques to learn from are made by the task's rules. What the two letters are worth, and how the prompt is made, are
-fields of `metagen.verifiers.generative.question.Question`; `OPTIONS` holds them as an experiment file does.
+Critiques to learn from are made by the task's step checker. What the two letters are worth, and how the prompt is made,
+are fields of `metagen.verifiers.generative.question.Question`; `OPTIONS` holds them as an experiment file does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
-from metagen.tasks.arithmetic import Definition, Form, extract_answer, in_order, read_prompt, values
-from metagen.verifiers.numbers import canonical
 from pools import Solution
 
+SOUND, UNSOUND = "+", "-"
 RIGHT, WRONG, CUE = "R", "W", "V:"
 #: Options of `kind: judge` in an experiment file, and of `metagen.verifiers.generative.options.generative`.
 OPTIONS: dict[str, Any] = {
-    "template": "{candidate}{task}",
+    "template": "{task}{candidate}",
     "labels": {RIGHT: 1.0, WRONG: 0.0},
     "cue": CUE,
     "join": "",
     "chat": False,
-    "max_tokens": 200,
+    "max_tokens": 48,
 }
 
 
 def asked(solution: Solution) -> str:
     """The prompt of a critique."""
-    return "".join(solution.steps) + solution.prompt
+    return solution.prompt + "".join(solution.steps)
 
 
 def critique(solution: Solution) -> str:
-    """The problem worked out step by step, and the answer of the solution, if it has one."""
-    return "".join(f"{line}\n" for line in _lines(solution))
+    """The lines up to the first that is wrong, each with what is to be said of it."""
+    found = ""
+    for line, sound in zip(solution.steps, solution.labels, strict=True):
+        found += line[0] + (SOUND if sound else UNSOUND)
+        if not sound:
+            break
+    return found
 
 
 def verdict(solution: Solution) -> str:
     """What stands behind a critique."""
     return CUE + (RIGHT if solution.correct else WRONG)
-
-
-def _lines(solution: Solution) -> Iterator[str]:
-    problem, _ = read_prompt(solution.prompt)
-    known = values(problem)
-    yield from (_worked(d, known) for d in in_order(problem))
-    yield f"A:{known[problem.target]}"
-    answer = extract_answer("".join(solution.steps), Form.STEPS)
-    yield f"C:{(answer and canonical(answer)) or ''}"
-
-
-def _worked(d: Definition, known: dict[str, Fraction]) -> str:
-    """The definition with values in place of names, and its value."""
-    left, right = (_operand(str(known[o]) if o in known else o) for o in (d.left, d.right))
-    return f"{d.name}={left}{d.op}{right}={known[d.name]}"
-
-
-def _operand(text: str) -> str:
-    return f"({text})" if "/" in text or text.startswith("-") else text

@@ -26,7 +26,7 @@ import solutions
 import tokenizer as tokenizers_
 from llama import Llama, deepen, export, load
 from loop import Recipe, train
-from marked import Row, row, table
+from marked import Row, Table, row, table
 from pairs import Pair, pairs, planted
 from pools import Solution
 from rollouts import Valued
@@ -254,12 +254,7 @@ def loss_of(model: Llama, plan: Plan, chosen: list[Row]) -> Tensor:
     """The loss at the tags, and of what is learned besides."""
     batch = table(chosen)
     states = model.states(batch.ids)
-    label_rows = model.model.embed_tokens.weight[[POSITIVE, NEGATIVE]]
-
-    def logit(hidden: Tensor) -> Tensor:
-        pair = F.linear(hidden, label_rows).float()
-        return pair[..., 0] - pair[..., 1]
-
+    logit = sayer(model)
     tagged = batch.labels >= 0
     at = logit(states[-1][tagged])
     if plan.supervision is Supervision.PAIRS:
@@ -270,15 +265,28 @@ def loss_of(model: Llama, plan: Plan, chosen: list[Row]) -> Tensor:
         )
         value = value / batch.weights[tagged].sum()
     if plan.language:
-        # The layers of the generator go on learning to write.
-        following = batch.ids.roll(-1, 1)
-        guesses = model.logits(states[-1 - plan.checking]).float().log_softmax(-1)
-        guesses = guesses.gather(-1, following[..., None])[..., 0]
-        learned = batch.language
-        value = value - plan.language * guesses[learned].sum() / max(1, int(learned.sum()))
+        value = value + plan.language * language(model, states[-1 - plan.checking], batch)
     if plan.language and plan.helped:
         value = value + flags(logit, states[-plan.checking], batch.sound)
     return value
+
+
+def sayer(model: Llama) -> Callable[[Tensor], Tensor]:
+    """What reads a state as the logit of `<+>` against `<->`."""
+    label_rows = model.model.embed_tokens.weight[[POSITIVE, NEGATIVE]]
+
+    def logit(hidden: Tensor) -> Tensor:
+        pair = F.linear(hidden, label_rows).float()
+        return pair[..., 0] - pair[..., 1]
+
+    return logit
+
+
+def language(model: Llama, state: Tensor, batch: Table) -> Tensor:
+    """Cross-entropy of right steps, by which the layers of the generator go on learning to write."""
+    guesses = model.logits(state).float().log_softmax(-1)
+    guesses = guesses.gather(-1, batch.ids.roll(-1, 1)[..., None])[..., 0]
+    return -guesses[batch.language].sum() / max(1, int(batch.language.sum()))
 
 
 def preference(rewards: Tensor) -> Tensor:
