@@ -3,8 +3,9 @@
     python examples/solved_within.py RUN [--tokens 100 300 600] [--gflops 0.1 0.3 0.6]
 
 Every strategy of these runs begins anew until a solution is found, so that what it has spent by then is what the
-problem costs it: one run gives the share of problems solved within any smaller budget. 95% intervals over problems; differences
-from `--against` are paired by problem, and their p-values corrected by Holm for all that stand in one column.
+problem costs it: one run gives the share of problems solved within any smaller budget. 95% intervals over problems;
+differences from `--against` are paired by problem, and their p-values corrected by Holm for all that stand in one
+column.
 """
 
 from __future__ import annotations
