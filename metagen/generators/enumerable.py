@@ -6,9 +6,11 @@ For tests and for authors of strategies: what a method should do in expectation 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +32,7 @@ from metagen.generators.engine import (
 )
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.randomness import seed_array, uniform
+from metagen.prefixes import Prefixes
 from metagen.sequence import MOST_CONFIDENT, Prompt, Sequence, digest
 
 Floats = NDArray[np.float64]
@@ -43,26 +46,37 @@ class EnumerableEngine:
     table: completion so far (a tuple of token texts) -> probabilities of the next token; or a function of the
     prompt's text and the completion.
     name: enters the fingerprint; needed where the table is a function, whose content has no digest.
+    delay: seconds that every token takes, for whoever has to meet a request on its way. 0 answers at once.
 
     The same seed gives the same tokens whatever else runs, bit by bit. Prompts are read as bytes, whose ids
-    follow those of the vocabulary and never occur in completions. Raises InputError for rows that are
-    no distribution.
+    follow those of the vocabulary and never occur in completions. What was read or decoded once is read from the
+    prefix cache from then on, save the last token before a draw; nothing is evicted. Raises InputError for rows that
+    are no distribution.
     """
 
     directory = None
     shape: ModelShape | None = None
 
     def __init__(
-        self, tokens: Ordered[str], table: Table, *, name: str = "", max_context: int | None = None
+        self,
+        tokens: Ordered[str],
+        table: Table,
+        *,
+        name: str = "",
+        max_context: int | None = None,
+        delay: float = 0.0,
     ) -> None:
         if len(tokens) < 2 or len(set(tokens)) < len(tokens) or not all(tokens):
             raise InputError(f"tokens={tokens!r}: expected at least two different texts, the end token last")
         if callable(table) and not name:
             raise InputError("a table that is a function has no fingerprint of its own; give a name=")
+        if not 0 <= delay < float("inf"):
+            raise InputError(f"delay={delay!r}: expected seconds a token, at least 0")
         self.tokens = tuple(tokens)
         self.eos = len(tokens) - 1
         self._table = table
         self._context = max_context
+        self._delay = delay
         content = (
             "" if callable(table) else repr(sorted((k, np.asarray(v).tolist()) for k, v in table.items()))
         )
@@ -70,6 +84,8 @@ class EnumerableEngine:
         self.fingerprint = digest(self.tokenizer_fingerprint, name, content).hex()
         self.stats = EngineStats()
         self._constraints: Constraints | None = None
+        self._cache = Prefixes()
+        self._lock = Lock()
         self._state = "new"
 
     def __repr__(self) -> str:
@@ -121,8 +137,7 @@ class EnumerableEngine:
         stack: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
         while stack:
             done, mass = stack.pop()
-            ids = [self.tokens.index(token) for token in done]
-            row = self._held(self.probabilities(text, done), params, ids)
+            row = self._held(self.probabilities(text, done), params, done)
             for token, p in zip(self.tokens, adapt(row, params), strict=True):
                 if p == 0.0:
                     continue
@@ -136,9 +151,7 @@ class EnumerableEngine:
     # -- the Engine protocol ---------------------------------------------------------------------
 
     def render(self, prefix: Sequence) -> tuple[int, ...]:
-        head = tuple(
-            len(self.tokens) + b for b in _prompt_text(prefix.prompt).encode("utf-8", "surrogatepass")
-        )
+        head = tuple(self._bytes(_prompt_text(prefix.prompt)))
         if prefix.tokens is not None and prefix.tokens.tokenizer == self.tokenizer_fingerprint:
             return head + prefix.tokens.ids
         return head + self._completion(prefix.text)
@@ -149,24 +162,15 @@ class EnumerableEngine:
         by_length = sorted(range(len(self.tokens)), key=lambda i: -len(self.tokens[i]))
         while text:
             i = next((i for i in by_length if text.startswith(self.tokens[i])), None)
-            ids += (
-                [i]
-                if i is not None
-                else [len(self.tokens) + b for b in text[0].encode("utf-8", "surrogatepass")]
-            )
+            ids += [i] if i is not None else self._bytes(text[0])
             text = text[len(self.tokens[i]) if i is not None else 1 :]
         return tuple(ids)
 
     def decode(self, ids: Ordered[int]) -> str:
         """Text of ids."""
-        text, pending = "", bytearray()
-        for i in ids:
-            if i >= len(self.tokens):
-                pending.append(i - len(self.tokens))
-                continue
-            text += pending.decode("utf-8", "replace") + self.tokens[i]
-            pending.clear()
-        return text + pending.decode("utf-8", "replace")
+        size = len(self.tokens)
+        pieces = (bytes([i - size]) if i >= size else self.tokens[i].encode() for i in ids)
+        return b"".join(pieces).decode("utf-8", "replace")
 
     async def generate(self, request: GenerateRequest) -> Generated:
         self._check_open()
@@ -176,21 +180,24 @@ class EnumerableEngine:
             raise InputError(f"max_tokens={request.max_tokens!r}: expected an integer ≥ 1")
         if (k := request.params.top_logprobs) > len(self.tokens):
             raise InputError(f"top_logprobs={k!r}: {self!r} has {len(self.tokens)} tokens; ask for no more")
+        self._check_ids(request.params.stop_token_ids)
         ids = self.render(request.prefix)
         self._check_fit(len(ids), request.max_tokens)
-        prompt, before = self._read(ids)
-        continuation = Continuation(self.decode, request, ids)
-        samples = tuple(self._sample(request, continuation, prompt, before, seed) for seed in request.seeds)
-        n, cached = len(samples), len(ids) * (len(samples) - 1)
-        self.stats.requests += 1
-        self.stats.samples += n
-        self.stats.prefilled += len(ids)
-        self.stats.cached += cached
-        self.stats.generated += sum(s.generated or 0 for s in samples)
-        return Generated(samples, ids, len(ids), len(ids), cached)
+        n, cached = len(request.seeds), self._read(ids, len(ids) - 1)
+        prefilled, cached = len(ids) - cached, len(ids) * (n - 1) + cached
+        with self._lock:
+            self.stats.requests += 1
+            self.stats.samples += n
+            self.stats.prefilled += prefilled
+            self.stats.cached += cached
+        return Generated(tuple(await self._decode(request, ids)), ids, len(ids), prefilled, cached)
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         self._check_open()
+        for request in requests:
+            self._check_evaluate(request)
+        with self._lock:
+            self.stats.requests += bool(requests)
         return [self._evaluate(request) for request in requests]
 
     def __enter__(self) -> Self:
@@ -210,36 +217,60 @@ class EnumerableEngine:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _sample(
-        self,
-        request: GenerateRequest,
-        continuation: Continuation,
-        prompt: str,
-        before: tuple[str, ...],
-        seed: int,
-    ) -> Sample:
-        params, ids, logprobs, confidences = request.params, list[int](), list[float](), list[float]()
-        begun = [self.tokens.index(token) for token in before]
-        seeds = seed_array([seed])
-        while True:
-            p = self.probabilities(prompt, before + tuple(self.tokens[i] for i in ids))
-            held = self._held(p, params, [*begun, *ids])
-            token = _draw(adapt(held, params), float(uniform(seeds, len(before) + len(ids))[0]))
-            ids.append(token)
-            logprobs.append(float(np.log(p[token])))
-            if params.top_logprobs:
-                confidences.append(confidence(p, params.top_logprobs))
-            sample = continuation.sample(
-                ids,
-                logprobs,
-                eos=token == self.eos and not params.ignore_eos,
-                stop=token in params.stop_token_ids,
-            )
-            if sample is not None:
-                return replace(sample, token_confidences=tuple(confidences)) if confidences else sample
+    async def _decode(self, request: GenerateRequest, ids: tuple[int, ...]) -> list[Sample]:
+        """The samples, all of them one token on at a time."""
+        prompt, before = self._parts(ids)
+        continuation = Continuation(self.decode, request, ids)
+        rows = {i: _Row() for i in range(len(request.seeds))}
+        ended: dict[int, Sample] = {}
+        position = len(before)
+        try:
+            while rows:
+                if self._delay:
+                    await asyncio.sleep(self._delay)
+                    self._check_open()
+                numbers = uniform(seed_array([request.seeds[i] for i in rows]), position)
+                for (i, row), u in zip(list(rows.items()), numbers, strict=True):
+                    self._draw(row, request.params, prompt, before, u)
+                    if (sample := self._ended(row, request.params, continuation)) is not None:
+                        ended[i] = sample
+                        self._read((*ids, *rows.pop(i).ids[:-1]))  # the last token was only drawn
+                position += 1
+        except BaseException:
+            request.ended.update(ended)
+            with self._lock:
+                self.stats.aborted_tokens += sum(len(row.ids) for row in rows.values())
+            raise
+        return [ended[i] for i in range(len(request.seeds))]
 
-    def _held(self, p: Floats, params: SamplingParams, ids: Ordered[int]) -> Floats:
-        """The probabilities of what the grammar allows behind `ids`, and 0 for the rest."""
+    def _draw(
+        self, row: _Row, params: SamplingParams, prompt: str, before: tuple[str, ...], u: float
+    ) -> None:
+        """One more token of a row, by the random number u."""
+        done = before + tuple(self.tokens[i] for i in row.ids)
+        p = self.probabilities(prompt, done)
+        token = _drawn(adapt(self._held(p, params, done), params), u)
+        row.ids.append(token)
+        row.logprobs.append(float(np.log(p[token])))
+        if params.top_logprobs:
+            row.confidences.append(confidence(p, params.top_logprobs))
+        with self._lock:
+            self.stats.generated += 1
+
+    def _ended(self, row: _Row, params: SamplingParams, continuation: Continuation) -> Sample | None:
+        """The sample of a row, if its newest token ends it."""
+        stop = row.ids[-1] in params.stop_token_ids
+        eos = row.ids[-1] == self.eos and not params.ignore_eos
+        sample = continuation.sample(row.ids, row.logprobs, eos=eos, stop=stop)
+        return sample and replace(sample, token_confidences=tuple(row.confidences) or None)
+
+    def _read(self, ids: tuple[int, ...], most: int | None = None) -> int:
+        """Keep ids in the prefix cache; of the first `most` of them, how many it held before."""
+        with self._lock:
+            return max(0, min(self._cache.add(ids), len(ids) if most is None else most))
+
+    def _held(self, p: Floats, params: SamplingParams, done: tuple[str, ...]) -> Floats:
+        """The probabilities of what the grammar allows behind a completion, and 0 for the rest."""
         if params.grammar is None:
             return p
         if self._constraints is None:
@@ -250,35 +281,52 @@ class EnumerableEngine:
                 eos=[self.eos],
                 encode=lambda text: [i for i in self.encode(text) if i < self.eos],
             )
+        ids = [self.tokens.index(token) for token in done]
         held: Floats = np.where(self._constraints.matcher(params.grammar, ids).allowed(), p, 0.0)
         if not held.any():
             raise InputError(
-                f"after {self.decode(ids)!r} the table gives no probability to anything that the grammar "
+                f"after {''.join(done)!r} the table gives no probability to anything that the grammar "
                 f"{params.grammar.source!r:.80} allows; give it some, or allow more"
             )
         return held
 
     def _evaluate(self, request: EvaluateRequest) -> Evaluated:
-        if request.outputs:
-            raise UnsupportedError(f"{self!r} has no head whose outputs score; ask for log-probabilities")
-        vocab, n = len(self.tokens) + 256, len(request.ids)
-        labels = request.labels
-        last = n if labels is not None else n - 1
-        if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
-            raise InputError(f"positions={request.positions!r}: expected indices from 0 to {last - 1}")
-        if bad := [i for i in (*request.ids, *(labels or ())) if not 0 <= i < vocab]:
-            raise InputError(f"token id {bad[0]!r} is not in the vocabulary (0 … {vocab - 1})")
-        self._check_fit(n, 0)
+        seen = request.ids[: max(request.positions) + 1]
         rows = []
         for position in request.positions:
-            wanted = labels if labels is not None else (request.ids[position + 1],)
-            p = np.zeros(vocab)
-            p[: len(self.tokens)] = self.probabilities(*self._read(request.ids[: position + 1]))
+            labels = request.labels if request.labels is not None else (request.ids[position + 1],)
+            p = np.zeros(self._vocabulary)
+            p[: len(self.tokens)] = self.probabilities(*self._parts(seen[: position + 1]))
             with np.errstate(divide="ignore"):
-                rows.append(tuple(np.log(p[list(wanted)]).tolist()))
-        self.stats.requests += 1
-        self.stats.prefilled += max(request.positions) + 1
-        return Evaluated(tuple(rows), max(request.positions) + 1, 0)
+                rows.append(tuple(np.log(p[list(labels)]).tolist()))
+        cached = self._read(seen, min(request.positions))
+        with self._lock:
+            self.stats.prefilled += len(seen) - cached
+            self.stats.cached += cached
+        return Evaluated(tuple(rows), len(seen) - cached, cached)
+
+    def _check_evaluate(self, request: EvaluateRequest) -> None:
+        if request.outputs:
+            raise UnsupportedError(f"{self!r} has no head whose outputs score; ask for log-probabilities")
+        if request.labels == ():
+            raise InputError("labels are empty; give at least one id, or None for the token that follows")
+        last = len(request.ids) - (request.labels is None)
+        if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
+            raise InputError(f"positions={request.positions!r}: expected indices from 0 to {last - 1}")
+        self._check_ids((*request.ids, *(request.labels or ())))
+        self._check_fit(len(request.ids), 0)
+
+    @property
+    def _vocabulary(self) -> int:
+        """Tokens, and the bytes of prompts."""
+        return len(self.tokens) + 256
+
+    def _check_ids(self, ids: Ordered[int]) -> None:
+        if bad := [i for i in ids if not 0 <= i < self._vocabulary]:
+            raise InputError(f"token id {bad[0]!r} is not in the vocabulary (0 … {self._vocabulary - 1})")
+
+    def _bytes(self, text: str) -> list[int]:
+        return [len(self.tokens) + b for b in text.encode("utf-8", "surrogatepass")]
 
     def _completion(self, text: str) -> tuple[int, ...]:
         ids = self.encode(text)
@@ -286,7 +334,7 @@ class EnumerableEngine:
             raise PromptError(f"the completion {text!r} cannot be written in the tokens {self.tokens!r}")
         return ids
 
-    def _read(self, ids: tuple[int, ...]) -> tuple[str, tuple[str, ...]]:
+    def _parts(self, ids: tuple[int, ...]) -> tuple[str, tuple[str, ...]]:
         """Prompt and completion of whole ids: the bytes, and the tokens after them."""
         head = max((i + 1 for i, token in enumerate(ids) if token >= len(self.tokens)), default=0)
         return self.decode(ids[:head]), tuple(self.tokens[i] for i in ids[head:])
@@ -302,6 +350,15 @@ class EnumerableEngine:
         if self._state != "open":
             hint = "use it inside `with engine:`" if self._state == "new" else "make a new engine"
             raise EngineError(f"{self!r} is not open (it is {self._state}); {hint}")
+
+
+@dataclass(slots=True)
+class _Row:
+    """A sample on its way."""
+
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
 
 
 def adapt(p: Floats, params: SamplingParams) -> Floats:
@@ -331,7 +388,7 @@ def confidence(p: Floats, k: int) -> float:
         return float(-np.log(np.sort(p)[-k:]).clip(min=-MOST_CONFIDENT).mean())
 
 
-def _draw(p: Floats, u: float) -> int:
+def _drawn(p: Floats, u: float) -> int:
     """The first token, in order of ids, whose cumulative probability exceeds u."""
     cdf = np.cumsum(p)
     goal = min(u * cdf[-1], float(np.nextafter(cdf[-1], 0.0)))

@@ -1,4 +1,4 @@
-"""The laws that every Generator, Verifier and Strategy obeys, as tests that a plug-in author can run.
+"""The laws that every Generator, Engine, Verifier and Strategy obeys, as tests that a plug-in author can run.
 
     class TestMine(StrategyLaws):
         def make(self):
@@ -7,6 +7,7 @@
 Needs pytest.
 """
 
+from metagen.testing.engines import EngineLaws
 from metagen.testing.generators import CountingJournal, GeneratorLaws, UnsteadyJournal, run
 from metagen.testing.strategies import StrategyLaws
 from metagen.testing.verifiers import VerifierLaws
@@ -14,6 +15,7 @@ from metagen.testing.words import first_word, last_word, numbers
 
 __all__ = [
     "CountingJournal",
+    "EngineLaws",
     "GeneratorLaws",
     "StrategyLaws",
     "UnsteadyJournal",

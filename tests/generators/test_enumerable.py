@@ -97,6 +97,70 @@ def test_evaluate_reads_the_table() -> None:
     assert np.exp(both[1].values) == pytest.approx(np.array([[0.5], [0.6]]))
 
 
+def test_no_prefix_is_computed_twice() -> None:
+    with EnumerableEngine("ab$", TABLE) as engine:
+        prefix = Sequence.of("????")
+        p = len(engine.render(prefix))
+        first = ask(engine, prefix, 20, until=Tokens(1))
+        assert (first.prefix_tokens, first.prefilled, first.cached) == (p, p, 19 * p)
+        again = ask(engine, prefix, 2)
+        assert (again.prefilled, again.cached) == (1, 2 * p - 1), (
+            "the last token is read again, to draw what follows"
+        )
+        below = ask(engine, prefix.extend("a"), 3, max_tokens=1)
+        assert (below.prefilled, below.cached) == (1, 3 * (p + 1) - 1)
+        ids = engine.render(prefix.extend("ab"))
+        (read,) = asyncio.run(engine.evaluate([EvaluateRequest(ids, (p - 1, p), (0, 1))]))
+        assert (read.prefilled, read.cached) == (2, p - 1), "what is read there has to be computed"
+        other = ask(engine, Sequence.of("???!"))
+        assert (other.prefilled, other.cached) == (1, p - 1)
+        counted = [first, again, below, other]
+        assert engine.stats.prefilled == sum(a.prefilled or 0 for a in counted) + 2
+        assert engine.stats.cached == sum(a.cached or 0 for a in counted) + p - 1
+        assert engine.stats.generated == sum(s.generated or 0 for a in counted for s in a.samples)
+        assert (engine.stats.requests, engine.stats.samples) == (5, 26)
+
+
+def slowly(prompt: str, completion: tuple[str, ...]) -> tuple[float, ...]:
+    return (0.5, 0.4, 0.1)
+
+
+def test_a_request_that_is_cut_off_leaves_what_had_ended() -> None:
+    async def cut(engine: EnumerableEngine, request: GenerateRequest) -> None:
+        task = asyncio.create_task(engine.generate(request))
+        while engine.stats.generated < 8 * 40:  # noqa: ASYNC110 - it is on its way, and tells nobody
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    def request() -> GenerateRequest:
+        return GenerateRequest(Sequence.of("?"), tuple(range(40)), SamplingParams(), 400)
+
+    with EnumerableEngine("ab$", slowly, name="slowly", delay=0.002) as engine:
+        asyncio.run(cut(engine, off := request()))
+        assert 0 < len(off.ended) < 40
+        done = sum(sample.generated or 0 for sample in off.ended.values())
+        assert engine.stats.aborted_tokens == engine.stats.generated - done > 0
+        whole = asyncio.run(engine.generate(request())).samples
+        assert off.ended == {i: whole[i] for i in off.ended}
+
+
+def test_closing_ends_what_is_on_its_way() -> None:
+    async def closed(engine: EnumerableEngine) -> list[object]:
+        request = GenerateRequest(Sequence.of("?"), (1, 2), SamplingParams(ignore_eos=True), 400)
+        tasks = [asyncio.create_task(engine.generate(request)) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        engine.close()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with EnumerableEngine("ab$", slowly, name="slowly", delay=0.01) as engine:
+        assert all(isinstance(one, EngineError) for one in asyncio.run(closed(engine)))
+    for delay in (-1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match="delay="):
+            EnumerableEngine("ab$", TABLE, delay=delay)
+
+
 def test_functions_of_prompt_and_completion() -> None:
     def table(prompt: str, completion: tuple[str, ...]) -> list[float]:
         return [0.0, 0.0, 1.0] if len(completion) == len(prompt) else [1.0, 0.0, 0.0]
