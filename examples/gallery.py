@@ -101,10 +101,10 @@ class Gallery:
         return effective_sizes({"16 particles": clouds}, title="How many particles there really are")
 
     def best_of_n(self) -> Figure:
-        """Weak verifiers, lest best-of-n be right: candidates by score, by the soft choice, and by a lower bound."""
+        """A weak verifier, lest best-of-n be right: candidates by score, by the soft choice, and by a lower bound."""
         problem, right = "Q:a=3+7;b=a-(-10);c=b+a;d=8-c;e=d-a;e?\nS:\n", "-32"
         n, beta, answer, journal = 8, 0.1, self.task.answer, mg.MemoryJournal()
-        with mg.TorchEngine("tiny-prm-weak") as steps, mg.TorchEngine("tiny-orm") as whole:
+        with mg.TorchEngine("tiny-prm-weak") as steps, mg.TorchEngine("tiny-prm") as whole:
             one, other = mg.ProcessRewardModel(steps), mg.OutcomeRewardModel(whole)
             strategies = {
                 "best-of-n: score": mg.BestOfN(self.small, n, verifier=one, answer=answer),
@@ -130,7 +130,7 @@ class Gallery:
             panels,
             right=[names[c.sequence.text] for c in pool if c.key == right],
             chosen={title: names[result.text] for title, result in results.items()},
-            title=f"One problem, {n} samples, two weak verifiers",
+            title=f"One problem, {n} samples, two verifiers",
         )
 
     def mbr(self) -> Figure:

@@ -65,7 +65,7 @@ without an answer before choosing by a process score.
 
 
 #: Which verifiers of examples/family.yaml a reward model is.
-SCORES = {"tiny-prm": ("last", "min", "mean", "product"), "tiny-orm": ("orm",), "tiny-prm-weak": ("weak",)}
+SCORES = {"tiny-prm": ("last", "min", "mean", "product", "orm"), "tiny-prm-weak": ("weak",)}
 
 PART = """
 It learns from {solutions:,} of these solutions, drawn at random; the other reward models learn from all."""

@@ -28,7 +28,6 @@ COST = {
     "sample tiny-2m": 0.025,
     "score": 0.0161,
     "tiny-prm": 1.05,
-    "tiny-orm": 0.42,
     "tiny-prm-weak": 0.31,
 }
 

@@ -91,12 +91,6 @@ SHIPPED = {
         recipe=Recipe(3000, rate=2e-3, tokens=6144),
         round=Recipe(800, rate=1e-3, tokens=6144),
     ),
-    "tiny-orm": Plan(
-        "tiny-0.5m",
-        extra=2,
-        recipe=Recipe(1500, rate=2e-3, tokens=6144),
-        supervision=Supervision.OUTCOME,
-    ),
     "tiny-prm-weak": Plan("tiny-0.5m", extra=1, recipe=Recipe(500, rate=2e-3, tokens=6144), solutions=40_000),
 }
 #: An outcome model as good as its arithmetic: from the process model, alone or as one model that is both.

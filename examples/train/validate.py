@@ -28,7 +28,7 @@ from scoring import scores
 from setting import SHIPPED
 
 GENERATORS = ("tiny-0.1m", "tiny-0.5m", "tiny-2m")
-REWARDS = ("tiny-prm", "tiny-orm", "tiny-both", "tiny-prm-weak")
+REWARDS = ("tiny-prm", "tiny-both", "tiny-prm-weak")
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 

@@ -140,7 +140,7 @@ def test_an_outcome_model_does_not_learn_that_wrong_steps_do_not_matter(train: A
     lucky = [s for s in missed if s.correct]
     # A number was changed in one step, and the reference goes on to its answer as if nothing had happened.
     assert len(lucky) > 25 and all(s.lucky and not all(s.labels) for s in lucky)
-    alone = reward.rows(reward.PLANS["tiny-orm"], missed, random.Random(0))
+    alone = reward.rows(reward.PLANS["tiny-orm-2m"], missed, random.Random(0))
     assert len(alone) == len(missed) - len(lucky) and all(row.labels.max() == 0 for (row,) in alone)
     both = reward.rows(reward.PLANS["tiny-both"], missed, random.Random(0))
     assert sum(tokenizer.STEP in row.ids for (row,) in both) == len(missed)

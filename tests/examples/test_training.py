@@ -11,7 +11,7 @@ import pytest
 from metagen.generators import tiny
 
 GENERATORS = ("tiny-0.1m", "tiny-0.5m", "tiny-2m", "tiny-bpe")
-REWARDS = ("tiny-prm", "tiny-orm", "tiny-prm-weak")
+REWARDS = ("tiny-prm", "tiny-prm-weak")
 
 
 @pytest.mark.slow

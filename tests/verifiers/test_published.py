@@ -478,5 +478,7 @@ def test_a_model_of_two_kinds_names_the_second_besides(tmp_path: Path) -> None:
     prm, orm = (layout_of(tiny.resolve("tiny-prm"), kind) for kind in ("prm", "orm"))
     assert isinstance(prm, TaggedSteps) and isinstance(orm, TaggedSteps)
     assert (prm.tag, orm.tag) == ("<step>", "<outcome>")
+    of_one_kind = {"metagen": {"kind": "orm", "tag": "<outcome>", "positive": "<+>", "negative": "<->"}}
+    (tmp_path / "config.json").write_text(json.dumps(of_one_kind))
     with pytest.raises(ModelError, match="is of kind 'orm', and is used as 'prm'"):
-        layout_of(tiny.resolve("tiny-orm"), "prm")
+        layout_of(tmp_path, "prm")

@@ -50,5 +50,5 @@ class TestProcessRewardModel(VerifierLaws):
 class TestOutcomeRewardModel(TestProcessRewardModel):
     @contextmanager
     def make(self) -> Iterator[Verifier]:
-        with TorchEngine("tiny-orm", threads=1) as engine:
+        with TorchEngine("tiny-prm", threads=1) as engine:
             yield OutcomeRewardModel(engine)

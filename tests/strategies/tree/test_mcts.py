@@ -423,12 +423,11 @@ def test_on_the_embedded_models() -> None:
     with (
         TorchEngine("tiny-0.5m", threads=1) as model,
         TorchEngine("tiny-prm", threads=1) as judge,
-        TorchEngine("tiny-orm", threads=1) as whole,
     ):
         generator, prm, orm = (
             model.generator(max_tokens=160),
             ProcessRewardModel(judge),
-            OutcomeRewardModel(whole),
+            OutcomeRewardModel(judge),
         )
         for search in (
             MCTS(generator, 6, verifier=prm, width=3, answer=task.answer),
