@@ -86,10 +86,9 @@ def tournament(
 
 def worded(question: Question, wording: Mapping[str, Any], name: str) -> Question:
     """The question with other fields. A label may be a number, as YAML reads it. InputError for an unknown field."""
-    known = ("template", "labels", "cue", "join", "chat")
-    unknown = sorted(set(wording) - set(known))
+    unknown = sorted(set(wording) - set(WORDING))
     if unknown:
-        raise InputError(f"{name}: unknown option {unknown[0]!r}; a question has {', '.join(known)}")
+        raise InputError(f"{name}: unknown option {unknown[0]!r}; a question has {', '.join(WORDING)}")
     fields = dict(wording)
     if "labels" in fields:
         if not isinstance(fields["labels"], Mapping):
