@@ -1,0 +1,31 @@
+"""An engine that does not count what it generates, under a budget: each sample is paid for once, at its worst."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from metagen.budget import Budget
+from metagen.generators.engine import Generated, GenerateRequest, SamplingParams
+from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.primitive import EngineGenerator
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence
+
+
+class Uncounted(EnumerableEngine):
+    asked = 0
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        self.asked += 1
+        answer = await super().generate(request)
+        return replace(answer, samples=tuple(replace(s, generated=None) for s in answer.samples))
+
+
+def test_a_sample_that_nobody_counted_ends_a_call_that_a_budget_has_cut_short() -> None:
+    with Uncounted(("a", "$"), {(): (0.5, 0.5), ("a",): (0.5, 0.5), ("a", "a"): (0.0, 1.0)}) as engine:
+        generator = EngineGenerator(engine, SamplingParams(max_tokens=8))
+        scope = Scope.root("p", budget=Budget(generated=5))
+        call = generator.generate(Sequence.of(Prompt("p", text="?")), scope=scope)
+        (found,) = asyncio.run(asyncio.wait_for(call, 20))
+    assert found.text in ("", "a", "aa") and engine.asked == 1
