@@ -1,0 +1,166 @@
+"""What a server answers, read with suspicion: its shape is checked, and a count that cannot be is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+#: Why a completion can have ended; what is none of these was no answer.
+ENDED = ("stop", "length", "content_filter", "tool_calls", "function_call", "eos")
+
+
+class Malformed(ValueError):
+    """An answer that is not one."""
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Usage(_Read):
+    # Counts are judged one by one: a wrong one spoils no answer.
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+    prompt_tokens_details: Any = None
+
+
+class _Message(_Read):
+    content: str | None = None
+
+
+class _Candidate(_Read):
+    token: str
+    logprob: float
+
+
+class _Position(_Candidate):
+    top_logprobs: list[_Candidate] | None = None
+
+
+class _Logprobs(_Read):
+    """In the form of chats (content), or of completions (the others)."""
+
+    content: list[_Position] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class Choice(_Read):
+    """One completion."""
+
+    index: int | None = None
+    text: str | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    matched_stop: int | str | None = None
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+    prompt_logprobs: list[dict[str, Any] | None] | None = None
+
+    @property
+    def said(self) -> str:
+        """The text of the completion."""
+        return (self.text if self.message is None else self.message.content) or ""
+
+    @property
+    def finish(self) -> str:
+        """Why it ended."""
+        assert self.finish_reason is not None
+        return self.finish_reason
+
+    def stopped_by(self, field: str | None) -> int | str | None:
+        """The stop that ended it, as the server tells it in a field of its own."""
+        if field == "stop_reason":
+            return self.stop_reason
+        return self.matched_stop if field == "matched_stop" else None
+
+    def token_logprobs(self) -> list[float] | None:
+        """One for each token; None if some are not there."""
+        given = self.logprobs
+        if given is None:
+            return None
+        values = [p.logprob for p in given.content] if given.content is not None else given.token_logprobs
+        return None if values is None or None in values else [float(v) for v in values if v is not None]
+
+    def most_probable(self) -> list[list[tuple[str, float]]] | None:
+        """For each token the most probable ones at its place, by name, as many as were sent; None if they are not."""
+        given = self.logprobs
+        if given is None:
+            return None
+        if given.content is not None:
+            return [[(c.token, c.logprob) for c in p.top_logprobs or ()] for p in given.content]
+        if given.top_logprobs is None:
+            return None
+        return [list((place or {}).items()) for place in given.top_logprobs]
+
+
+class Answer(_Read):
+    """The answer to one request."""
+
+    choices: list[Choice]
+    usage: _Usage | None = None
+
+    @classmethod
+    def read(cls, content: bytes, n: int) -> Self:
+        """From the body of a response. Malformed if it is no answer with n choices, in some order."""
+        try:
+            answer = cls.model_validate_json(content)
+        except ValidationError as error:
+            faults = error.errors(include_input=False, include_url=False, include_context=False)
+            what = "; ".join(f"{'.'.join(map(str, f['loc'])) or 'body'}: {f['type']}" for f in faults[:3])
+            raise Malformed(f"its answer of {len(content)} bytes is not as expected ({what})") from None
+        if len(answer.choices) != n:
+            raise Malformed(f"it gave {len(answer.choices)} choices where {n} were asked for")
+        if bad := [c.finish_reason for c in answer.choices if c.finish_reason not in ENDED]:
+            raise Malformed(f"a choice ended by finish_reason={str(bad[0])[:40]!r}")
+        indices = sorted(c.index for c in answer.choices if c.index is not None)
+        if indices and indices != list(range(n)):
+            raise Malformed(f"its choices are numbered {indices[:10]!r}, expected 0 to {n - 1}")
+        return answer
+
+    @property
+    def ordered(self) -> Ordered[Choice]:
+        """The choices by their number."""
+        return sorted(self.choices, key=lambda choice: choice.index or 0)
+
+    def counts(self, most_prompt: int, most_new: int) -> Counts:
+        """The tokens that the server counted; what is missing or cannot be is unknown.
+
+        most_prompt, most_new: tokens that the prompt, and all choices together, can have at most.
+        """
+        usage, wrong = self.usage or _Usage(), 0
+        prompt, bad = _count(usage.prompt_tokens, 1, most_prompt)
+        wrong += bad
+        # No end is reached without a token.
+        new, bad = _count(usage.completion_tokens, len(self.choices), most_new)
+        wrong += bad
+        details = usage.prompt_tokens_details
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        cached, bad = _count(cached, 0, most_prompt if prompt is None else prompt)
+        return Counts(prompt, cached, new, wrong + bad)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Tokens of a prompt, those of them read from a cache, tokens of all choices; None if unknown.
+
+    wrong: how many of them were given and cannot be.
+    """
+
+    prompt: int | None
+    cached: int | None
+    new: int | None
+    wrong: int = 0
+
+
+def _count(value: Any, least: int, most: int) -> tuple[int | None, int]:
+    """A count, and whether it was given and cannot be."""
+    if value is None:
+        return None, 0
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        return None, 1
+    return value, 0

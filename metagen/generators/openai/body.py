@@ -1,0 +1,171 @@
+"""From a Generate request to the JSON that servers read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from metagen.errors import InputError, UnsupportedError
+from metagen.generators.engine import GenerateRequest, SamplingParams
+from metagen.generators.openai.dialects import Dialect
+from metagen.sequence import Prompt, Sequence, Step, Tokens
+
+API = Literal["completions", "chat"]
+LengthField = Literal["max_tokens", "max_completion_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How one server is asked.
+
+    continuation: whether a partial turn of the assistant can be gone on with. structured: whether grammars may be
+    sent. seed_bits: seeds are below 2 to this power; 0 sends none. length: the field that bounds a completion.
+    extra: fields that are sent with every request, over all others.
+    """
+
+    model: str
+    api: API
+    dialect: Dialect
+    continuation: bool
+    structured: bool = False
+    seed_bits: int = 31
+    length: LengthField = "max_tokens"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def body(
+        self, request: GenerateRequest, ids: tuple[int, ...] | None, seed: int, n: int
+    ) -> dict[str, Any]:
+        """The fields of one request for n samples. UnsupportedError for what the server cannot do."""
+        params = request.params
+        body = {"model": self.model, **self._prompt(request.prefix, ids), **self.dialect.plain}
+        body[self.length] = limit(request)
+        body["temperature"] = params.temperature
+        if n > 1:
+            body["n"] = n
+        if params.top_p != 1.0:
+            body["top_p"] = params.top_p
+        if params.top_k:
+            self._needs(self.dialect.top_k, f"top_k={params.top_k!r}")
+            body["top_k"] = params.top_k
+        if self.seed_bits:
+            # A server that draws several samples gives them seeds that follow on one another.
+            body["seed"] = within(seed, self.seed_bits, n)
+        if self.dialect.ids and ids is not None:
+            body[self.dialect.ids] = True
+        body |= self._endings(request) | self._logprobs(params)
+        if params.grammar is not None:
+            body |= self._held(request)
+        return body | dict(self.extra)
+
+    def _prompt(self, prefix: Sequence, ids: tuple[int, ...] | None) -> dict[str, Any]:
+        if self.api == "chat":
+            return self._messages(prefix)
+        if ids is not None:
+            return {"prompt": list(ids)}
+        if prefix.prompt.text is None:
+            raise UnsupportedError(
+                f"prompt {prefix.prompt.problem_id!r} is messages, and api='completions' reads text; use api='chat', "
+                "or give tokenizer= the directory of the model's tokenizer, which has its chat template"
+            )
+        return {"prompt": prefix.prompt.text + prefix.text}
+
+    def _messages(self, prefix: Sequence) -> dict[str, Any]:
+        turns = conversation(prefix.prompt)
+        begun = turns[-1]["role"] == "assistant"
+        if prefix.text:
+            last = turns.pop()["content"] if begun else ""
+            turns.append({"role": "assistant", "content": last + prefix.text})
+        if not (prefix.text or begun):
+            return {"messages": turns}
+        if not self.continuation:
+            raise UnsupportedError(
+                f"prompt {prefix.prompt.problem_id!r}: a partial turn of the assistant is to be continued, which the "
+                f"chat API of {self.model!r} does not do; use a server that does (dialect='vllm', …; "
+                "continuation=True), or api='completions'"
+            )
+        return {"messages": turns, **(self.dialect.open_turn or {})}
+
+    def _endings(self, request: GenerateRequest) -> dict[str, Any]:
+        params, dialect = request.params, self.dialect
+        body: dict[str, Any] = {}
+        if isinstance(request.until, Step):
+            told = dialect.keep_stop is not None and dialect.reason is not None
+            self._needs(
+                told, f"a step that ends at {request.until.delimiter!r}: whether it ended there, or the model"
+            )
+            body[dialect.keep_stop or ""] = True
+        if stops := stop_texts(request):
+            body["stop"] = list(stops)
+        if params.stop_token_ids or params.ignore_eos:
+            self._needs(dialect.ends, "stop_token_ids or ignore_eos")
+            body["stop_token_ids"] = list(params.stop_token_ids)
+            body["ignore_eos"] = params.ignore_eos
+        return body
+
+    def _logprobs(self, params: SamplingParams) -> dict[str, Any]:
+        if not (params.logprobs or params.top_logprobs):
+            return {}
+        named = {self.dialect.named: True} if self.dialect.named else {}
+        if self.api == "chat":
+            most = {"top_logprobs": params.top_logprobs} if params.top_logprobs else {}
+            return {"logprobs": True, **most, **named}
+        return {"logprobs": params.top_logprobs or 1, **named}
+
+    def _held(self, request: GenerateRequest) -> Mapping[str, Any]:
+        grammar = request.params.grammar
+        assert grammar is not None
+        self._needs(self.structured, "a grammar, unless structured_outputs=True")
+        if request.prefix.text:
+            raise UnsupportedError(
+                f"a prefix of {len(request.prefix.text)} characters is to be continued under a grammar, which servers "
+                "hold only what is new to; generate from the prompt to the end, or use TorchEngine"
+            )
+        fields = self.dialect.grammar(grammar, self.api == "chat")
+        self._needs(fields is not None, f"a grammar of kind {grammar.kind!r} with api={self.api!r}")
+        return fields or {}
+
+    def _needs(self, there: bool, what: str) -> None:
+        if not there:
+            raise UnsupportedError(
+                f"{self.model!r} is asked for in the dialect {self.dialect.name!r}, which has no way to say {what}; "
+                "name the server's own dialect if it is vllm, sglang or llamacpp, or leave it out"
+            )
+
+
+def conversation(prompt: Prompt) -> list[dict[str, str]]:
+    """A prompt as the turns of a chat; a text is what the user says."""
+    if prompt.text is not None:
+        return [{"role": "user", "content": prompt.text}]
+    return [{"role": m.role, "content": m.content} for m in prompt.messages]
+
+
+def limit(request: GenerateRequest) -> int:
+    """New tokens that one sample may have: of the request, or of the step or block that is asked for."""
+    until = request.until
+    own = until.count if isinstance(until, Tokens) else until.max_tokens if isinstance(until, Step) else None
+    return request.max_tokens if own is None else min(own, request.max_tokens)
+
+
+def stop_texts(request: GenerateRequest) -> tuple[str, ...]:
+    """What ends a completion: the stop strings, and the delimiter of a step."""
+    until = request.until
+    return tuple(
+        dict.fromkeys((*request.params.stop, *([until.delimiter] if isinstance(until, Step) else [])))
+    )
+
+
+def within(seed: int, bits: int, n: int) -> int:
+    """A seed in a server's range, spaced so that the n seeds from it on overlap with no other's."""
+    small = seed & ((1 << bits) - 1)
+    return small - small % n
+
+
+def refuse_secrets(extra: Mapping[str, Any]) -> None:
+    """InputError for fields that would put a key where it is written down."""
+    for name in extra:
+        if name.lower().replace("-", "_") in ("api_key", "apikey", "authorization", "key", "password"):
+            raise InputError(
+                f"extra_body holds {name!r}: keys do not belong in what is written down; put it in an environment "
+                "variable and name that by api_key_env"
+            )

@@ -1,0 +1,87 @@
+"""What servers add to the OpenAI API: the fields beyond the common ones that each of them understands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from metagen.generators.grammar import Grammar
+
+DialectName = Literal["openai", "vllm", "sglang", "llamacpp"]
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a kind of server understands beside the common fields, and what it tells beside the common answers.
+
+    plain: sent with every request, so that defaults of the server's (of a model's generation_config.json, or its own)
+    do not shape the distribution. top_k: whether there is one. ends: whether stop_token_ids and ignore_eos are.
+    keep_stop: the field that keeps the stop text in the answer. reason: the field of a choice that tells which stop
+    ended it, null for the model's own end. ids: the field that asks for a choice's token_ids. named: the field that
+    writes tokens beside log-probabilities by their ids. open_turn: what makes a last turn of the assistant be gone
+    on with; None if that cannot be. labels: whether log-probabilities of given tokens, and of a prompt, can be read.
+    """
+
+    name: DialectName
+    plain: Fields = field(default_factory=dict)
+    top_k: bool = False
+    ends: bool = False
+    keep_stop: str | None = None
+    reason: str | None = None
+    ids: str | None = None
+    named: str | None = None
+    open_turn: Fields | None = None
+    labels: bool = False
+
+    def grammar(self, grammar: Grammar, chat: bool) -> Fields | None:
+        """The fields that hold a completion to a grammar; None where this kind of grammar cannot be had."""
+        kind, source = grammar.kind, grammar.source
+        if self.name == "vllm":
+            names = {"regex": "regex", "json_schema": "json", "lark": "grammar"}
+            return {"structured_outputs": {names[kind]: source}}
+        if kind == "json_schema" and self.name == "openai" and chat:
+            schema = {"name": "answer", "schema": json.loads(source), "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": schema}}
+        if kind == "json_schema" and self.name == "llamacpp":
+            return {"json_schema": json.loads(source)}
+        if kind in ("json_schema", "regex") and self.name == "sglang":
+            return {kind: source}
+        return None
+
+
+DIALECTS: Final[Mapping[str, Dialect]] = {
+    dialect.name: dialect
+    for dialect in (
+        Dialect("openai"),
+        Dialect(
+            "vllm",
+            plain={"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
+            top_k=True,
+            ends=True,
+            keep_stop="include_stop_str_in_output",
+            reason="stop_reason",
+            ids="return_token_ids",
+            named="return_tokens_as_token_ids",
+            open_turn={"add_generation_prompt": False, "continue_final_message": True},
+            labels=True,
+        ),
+        Dialect(
+            "sglang",
+            plain={"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+            top_k=True,
+            ends=True,
+            keep_stop="no_stop_trim",
+            reason="matched_stop",
+            open_turn={"continue_final_message": True},
+        ),
+        Dialect(
+            "llamacpp",
+            plain={"top_p": 1.0, "top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0},
+            top_k=True,
+            open_turn={},
+        ),
+    )
+}

@@ -1,0 +1,376 @@
+"""OpenAIEngine: coroutines of any event loop on one side, one thread that talks to a server on the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from metagen.cost import ModelShape, Price
+from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
+from metagen.generators.engine import (
+    EngineStats,
+    Evaluated,
+    EvaluateRequest,
+    Generated,
+    GenerateRequest,
+    Sample,
+    SamplingParams,
+)
+from metagen.generators.openai.answer import Answer, Counts
+from metagen.generators.openai.body import API, LengthField, Wording, limit, refuse_secrets
+from metagen.generators.openai.dialects import DIALECTS, DialectName
+from metagen.generators.openai.keys import VARIABLE, Key, address, shown
+from metagen.generators.openai.limiter import Concurrency
+from metagen.generators.openai.loop import Loop
+from metagen.generators.openai.readings import Readings
+from metagen.generators.openai.retries import Patience
+from metagen.generators.openai.samples import Reader
+from metagen.generators.openai.transport import Transport, library
+from metagen.generators.openai.vocabulary import Vocabulary
+from metagen.generators.primitive import EngineGenerator, letters
+from metagen.logs import logger
+from metagen.sequence import Sequence, digest
+
+_LOG = logger(__name__)
+#: Tokens that a chat template, or instructions of the server's own, may add to a prompt.
+HIDDEN = 4096
+
+
+class OpenAIEngine:
+    """Asks a server that speaks the OpenAI API: vLLM, SGLang, llama.cpp, or a hosted one.
+
+    model: the name that the server gives it. base_url: the server's address; OpenAI's own if None.
+    api: `completions` continue a text, `chat` answers messages (a text prompt becomes what the user says).
+    dialect: what the server understands beyond the common fields; `openai` is none of it.
+    tokenizer: the directory of the model's tokenizer, if it is here: completions are then asked for by ids, and
+    steps can be. Without it there are no ids.
+    shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known.
+    api_key_env: the environment variable with the key. revision: of what the server runs, a part of the fingerprint.
+    n_per_request: samples that one request may ask for. At 1 each has a seed and counts of its own.
+    seed_bits: seeds are below 2 to this power; 0 sends none. structured_outputs: whether grammars may be sent.
+    continuation: whether a chat's partial turn can be gone on with; by default what the dialect says.
+    length_field: what bounds a completion is called so. extra_body: fields that are sent with every request.
+    concurrency: requests at a time, at first and at most. patience: time-outs and attempts.
+
+    Nothing is sent before the first request. `with engine:` runs it. Raises InputError or ModelError, which name
+    the option, its value and the remedy.
+    """
+
+    #: The server asks for money: what it costs is unknown where the price is.
+    bills = True
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api: API = "chat",
+        dialect: DialectName = "openai",
+        tokenizer: str | Path | None = None,
+        shape: str | Path | None = None,
+        price: Price | None = None,
+        max_context: int | None = None,
+        api_key_env: str = VARIABLE,
+        revision: str | None = None,
+        n_per_request: int = 1,
+        seed_bits: int = 31,
+        structured_outputs: bool = False,
+        continuation: bool | None = None,
+        length_field: LengthField = "max_tokens",
+        extra_body: Mapping[str, Any] | None = None,
+        concurrency: Concurrency | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        _check(model, api, dialect, n_per_request, seed_bits, max_context)
+        refuse_secrets(extra_body or {})
+        library()
+        self._name, self.price, self.max_context = model, price, max_context
+        self._base_url = address(base_url)
+        self._key = Key(api_key_env, self._base_url)
+        self._each = n_per_request
+        spoken = DIALECTS[dialect]
+        self._wording = Wording(
+            model,
+            api,
+            spoken,
+            spoken.open_turn is not None if continuation is None else continuation,
+            structured_outputs,
+            seed_bits,
+            length_field,
+            extra_body or {},
+        )
+        self._vocabulary = Vocabulary(tokenizer) if tokenizer is not None else None
+        self.shape = ModelShape.from_config(shape) if shape is not None else None
+        self.stats = EngineStats(extra={"prompt_tokens": 0.0, "wrong_counts": 0.0, "filtered": 0.0})
+        self._patience, self._concurrency = patience or Patience(), concurrency or Concurrency()
+        self._fingerprint = self._identity(revision)
+        self._loop = Loop(f"engine {model}", repr(self), self._open_transport, self._close_transport)
+        self._transport: Transport | None = None
+
+    def __repr__(self) -> str:
+        api, dialect = self._wording.api, self._wording.dialect.name
+        return f"OpenAIEngine({self._name!r}, base_url={shown(self._base_url)!r}, api={api!r}, dialect={dialect!r})"
+
+    def _identity(self, revision: str | None) -> str:
+        """Model, API and all that shapes what it draws. Not the address: a server that moved is the same."""
+        wording = self._wording
+        given: dict[str, Any] = {
+            "model": wording.model, "api": wording.api, "dialect": wording.dialect.name, "revision": revision,
+            "extra": sorted((name, repr(value)) for name, value in wording.extra.items()),
+            "tokenizer": self.tokenizer_fingerprint, "n": self._each, "seed_bits": wording.seed_bits,
+        }  # fmt: skip
+        return digest("openai", *(f"{name}={value!r}" for name, value in given.items())).hex()
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    @property
+    def tokenizer_fingerprint(self) -> str | None:
+        return self._vocabulary.fingerprint if self._vocabulary else None
+
+    @property
+    def directory(self) -> Path | None:
+        """The tokenizer's, where the model's config.json lies beside it."""
+        place = self._vocabulary.directory if self._vocabulary else None
+        return place if place is not None and (place / "config.json").is_file() else None
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return frozenset({"top_logprobs", *(["grammar"] if self._wording.structured else [])})
+
+    def generator(self, **params: Any) -> EngineGenerator:
+        """A generator that decodes with this engine under these SamplingParams, at its price."""
+        return EngineGenerator(self, SamplingParams(**params), price=self.price)
+
+    def render(self, prefix: Sequence) -> tuple[int, ...] | None:
+        return self._vocabulary.render(prefix) if self._vocabulary else None
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """UnsupportedError without a tokenizer."""
+        if self._vocabulary is None:
+            raise UnsupportedError(
+                f"{self!r} has no token ids; give tokenizer= the directory of its tokenizer"
+            )
+        return self._vocabulary.encode(text)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        """Raises InputError or UnsupportedError for what cannot be asked, EngineError if the server fails."""
+        if not request.seeds:
+            raise InputError("a Generate request has no seeds; give one per sample")
+        if request.max_tokens < 1:
+            raise InputError(f"max_tokens={request.max_tokens!r}: expected an integer ≥ 1")
+        if self._vocabulary is not None:
+            self._vocabulary.expect("stop_token_ids", request.params.stop_token_ids)
+        ids = self.render(request.prefix)
+        self._check_fit(ids, request.max_tokens)
+        groups = [
+            range(i, min(i + self._each, len(request.seeds)))
+            for i in range(0, len(request.seeds), self._each)
+        ]
+        bodies = [self._wording.body(request, ids, request.seeds[g[0]], len(g)) for g in groups]
+        ended: dict[int, Sample] = {}
+        try:
+            counts = await self._loop.run(
+                self._all(request, ids, list(zip(groups, bodies, strict=True)), ended)
+            )
+        except BaseException:
+            request.ended.update(dict(ended))
+            raise
+        return self._generated(ids, [ended[i] for i in range(len(request.seeds))], counts)
+
+    def _check_fit(self, ids: tuple[int, ...] | None, new: int) -> None:
+        if ids is not None and not ids:
+            raise PromptError("the prompt has no tokens; give it at least one character")
+        if self.max_context is not None and ids is not None and len(ids) + new > self.max_context:
+            raise PromptError(
+                f"{len(ids)} tokens of prefix and max_tokens={new} exceed the context of {self.max_context} tokens of "
+                f"{self._name!r}; shorten the prompt"
+                + (
+                    f" or give max_tokens ≤ {self.max_context - len(ids)}"
+                    if len(ids) < self.max_context
+                    else ""
+                )
+            )
+
+    async def _all(
+        self,
+        request: GenerateRequest,
+        ids: tuple[int, ...] | None,
+        groups: list[tuple[range, dict[str, Any]]],
+        ended: dict[int, Sample],
+    ) -> list[Counts]:
+        self.stats.requests += 1
+        tasks = [asyncio.create_task(self._group(request, ids, group, body, ended)) for group, body in groups]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _group(
+        self,
+        request: GenerateRequest,
+        ids: tuple[int, ...] | None,
+        group: range,
+        body: dict[str, Any],
+        ended: dict[int, Sample],
+    ) -> Counts:
+        """The samples of one request to the server."""
+        assert self._transport is not None
+        reader = Reader(request, self._wording.dialect, self._vocabulary, ids)
+        n, most = len(group), self._longest(request.prefix, ids)
+
+        def read(content: bytes) -> tuple[Counts, list[Sample]]:
+            answer = Answer.read(content, n)
+            counts = answer.counts(most, n * limit(request))
+            samples = [reader.sample(choice, counts.new if n == 1 else None) for choice in answer.ordered]
+            if self._cut_short(request):
+                # A budget cannot be kept with what is unknown: it is the most that it can be.
+                samples = [
+                    s if s.generated is not None else replace(s, generated=limit(request)) for s in samples
+                ]
+            self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
+            return counts, samples
+
+        counts, samples = await self._transport.ask(self._wording.api, body, read, lambda got: _size(*got))
+        if any(self._key.within(sample.text) for sample in samples):
+            raise EngineError(
+                f"{self!r} wrote the key that it was sent into its answer, which is dropped: do not trust it"
+            )
+        self._count(counts, samples)
+        ended.update(zip(group, samples, strict=True))
+        return counts
+
+    def _cut_short(self, request: GenerateRequest) -> bool:
+        """Whether less is asked for than the generator would: what is left of a budget."""
+        prefix = request.prefix
+        if prefix.tokens is not None and prefix.tokens.tokenizer == self.tokenizer_fingerprint:
+            used = len(prefix.tokens.ids)
+        else:
+            used = (
+                len(self.encode(prefix.text))
+                if self._vocabulary
+                else len(prefix.text.encode("utf-8", "surrogatepass"))
+            )
+        return limit(request) < limit(replace(request, max_tokens=request.params.max_tokens - used))
+
+    def _longest(self, prefix: Sequence, ids: tuple[int, ...] | None) -> int:
+        """Tokens that a prefix can have at most: each holds a byte; templates add to messages."""
+        if self._wording.api == "completions":
+            return len(ids) if ids is not None else len(letters(prefix)) + 16
+        return len(letters(prefix)) + 16 * (1 + len(prefix.prompt.messages)) + HIDDEN
+
+    def _count(self, counts: Counts, samples: list[Sample]) -> None:
+        stats = self.stats
+        stats.samples += len(samples)
+        stats.extra["wrong_counts"] += counts.wrong
+        stats.extra["prompt_tokens"] += counts.prompt or 0
+        if counts.prompt is not None and counts.cached is not None:
+            stats.prefilled += counts.prompt - counts.cached
+            stats.cached += counts.cached
+        known = [s.generated for s in samples]
+        stats.generated += sum(filter(None, known)) if None not in known else counts.new or 0
+
+    def _generated(
+        self, ids: tuple[int, ...] | None, samples: list[Sample], counts: list[Counts]
+    ) -> Generated:
+        """With ids they are what is counted: the prefix that budgets see is never what a server says it is."""
+        prompts = {c.prompt for c in counts}
+        told = prompts.pop() if len(prompts) == 1 else None
+        prefilled = [None if c.prompt is None or c.cached is None else c.prompt - c.cached for c in counts]
+        cached = [c.cached for c in counts]
+        return Generated(
+            tuple(samples),
+            ids,
+            len(ids) if ids is not None else told,
+            None if None in prefilled else sum(filter(None, prefilled)),
+            None if None in cached or None in prefilled else sum(filter(None, cached)),
+        )
+
+    async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
+        """UnsupportedError where the server or the dialect cannot read log-probabilities of given tokens."""
+        readings = Readings(self._wording, self._vocabulary, repr(self))
+        asked = [readings.bodies(request) for request in requests]
+        return await self._loop.run(self._evaluated(readings, requests, asked)) if requests else []
+
+    async def _evaluated(
+        self, readings: Readings, requests: list[EvaluateRequest], asked: list[list[dict[str, Any]]]
+    ) -> list[Evaluated]:
+        assert self._transport is not None
+        self.stats.requests += 1
+        transport = self._transport
+
+        async def one(request: EvaluateRequest, body: dict[str, Any]) -> tuple[Any, Counts]:
+            def read(content: bytes) -> tuple[Any, Counts]:
+                answer = Answer.read(content, 1)
+                return readings.values(request, answer.choices[0]), answer.counts(len(body["prompt"]), 1)
+
+            values, counts = await transport.ask("completions", body, read, lambda _: 1.0)
+            self._count(counts, [])
+            return values, counts
+
+        flat = [(r, body) for r, bodies in zip(requests, asked, strict=True) for body in bodies]
+        tasks = [asyncio.create_task(one(request, body)) for request, body in flat]
+        try:
+            answers = iter(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return [readings.evaluated([next(answers) for _ in bodies]) for bodies in asked]
+
+    # -- lifecycle -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._loop.open()
+        _LOG.info("engine opened", extra={"engine": repr(self), "fingerprint": self._fingerprint})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the thread; whoever waits gets an EngineError. Closing twice is allowed."""
+        if self._loop.close():
+            _LOG.info("engine closed", extra={"engine": repr(self), "fingerprint": self._fingerprint})
+
+    def _open_transport(self) -> None:
+        self._transport = Transport(
+            self._base_url,
+            self._key,
+            patience=self._patience,
+            concurrency=self._concurrency,
+            stats=self.stats,
+        )
+
+    async def _close_transport(self) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+
+
+def _size(counts: Counts, samples: list[Sample]) -> float:
+    """The length of an answer in tokens; four letters are one where they are not counted."""
+    return counts.new if counts.new is not None else sum(len(s.text) for s in samples) / 4
+
+
+def _check(model: str, api: str, dialect: str, each: int, bits: int, context: int | None) -> None:
+    for name, value, ok, what in (
+        ("model", model, bool(model), "the name that the server gives the model"),
+        ("api", api, api in ("completions", "chat"), "completions or chat"),
+        ("dialect", dialect, dialect in DIALECTS, f"one of {', '.join(DIALECTS)}"),
+        ("n_per_request", each, each >= 1, "an integer ≥ 1"),
+        ("seed_bits", bits, 0 <= bits <= 63, "an integer from 0 (no seeds) to 63"),
+        ("max_context", context, context is None or context >= 1, "an integer ≥ 1, or None"),
+    ):
+        if not ok:
+            raise InputError(f"{name}={value!r}: expected {what}")

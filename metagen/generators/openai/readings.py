@@ -1,0 +1,92 @@
+"""Evaluate by a completions API that has it: log-probabilities of labels, and of the tokens of a prompt."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from metagen.errors import InputError, UnsupportedError
+from metagen.generators.engine import Evaluated, EvaluateRequest
+from metagen.generators.openai.answer import Choice, Counts, Malformed
+from metagen.generators.openai.body import Wording
+from metagen.generators.openai.vocabulary import Vocabulary
+
+Values = tuple[tuple[float, ...], ...]
+
+
+class Readings:
+    """Labels are read behind each position, by one request that generates one token; so the server's prefix cache
+    serves them. Tokens that follow are read from a prompt's own log-probabilities, by one request for all positions,
+    which vLLM computes afresh, past its cache.
+    """
+
+    def __init__(self, wording: Wording, vocabulary: Vocabulary | None, shown: str) -> None:
+        self._wording, self._vocabulary, self._shown = wording, vocabulary, shown
+
+    def bodies(self, request: EvaluateRequest) -> list[dict[str, Any]]:
+        """One for each position, or one for all. UnsupportedError where there is no way to ask."""
+        self._check(request)
+        base = {"model": self._wording.model, "max_tokens": 1, "temperature": 0.0, **self._wording.extra}
+        if request.labels is None:
+            return [base | {"prompt": list(request.ids), "prompt_logprobs": 0}]
+        asked = {"logprobs": 1, "logprob_token_ids": list(dict.fromkeys(request.labels))}
+        named = {self._wording.dialect.named or "": True}
+        return [base | asked | named | {"prompt": list(request.ids[: p + 1])} for p in request.positions]
+
+    def _check(self, request: EvaluateRequest) -> None:
+        wording = self._wording
+        if request.outputs:
+            raise UnsupportedError(
+                f"{self._shown} has no outputs that score; use TorchEngine for models with such heads"
+            )
+        if not (wording.dialect.labels and wording.api == "completions" and self._vocabulary is not None):
+            raise UnsupportedError(
+                f"{self._shown} cannot read log-probabilities of given tokens: that takes a vLLM server with "
+                "api='completions', dialect='vllm' and tokenizer=; or use TorchEngine"
+            )
+        following = request.labels is None
+        last = len(request.ids) - following
+        if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
+            raise InputError(
+                f"positions={request.positions!r}: expected indices from 0 to {last - 1} of an input of "
+                f"{len(request.ids)} tokens (the last one is followed by no token, unless labels are given)"
+            )
+        if request.labels is not None and not request.labels:
+            raise InputError("labels are empty; give at least one id, or None for the token that follows")
+        self._vocabulary.expect("ids", request.ids)
+        self._vocabulary.expect("labels", request.labels or ())
+
+    def values(self, request: EvaluateRequest, choice: Choice) -> Values:
+        """What one answer says, one row for each position that it was asked about."""
+        if request.labels is not None:
+            places = choice.most_probable()
+            found = dict(places[0]) if places else {}
+            row = [found.get(f"token_id:{label}") for label in request.labels]
+            return (tuple(map(self._number, row)),)
+        given = choice.prompt_logprobs or []
+        if len(given) != len(request.ids):
+            raise Malformed(
+                f"it gave log-probabilities of {len(given)} tokens of a prompt of {len(request.ids)}"
+            )
+        rows = [(given[p + 1] or {}).get(str(request.ids[p + 1])) for p in request.positions]
+        return tuple((self._number(row.get("logprob") if isinstance(row, dict) else None),) for row in rows)
+
+    def _number(self, value: Any) -> float:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value > 1e-3
+        ):
+            raise Malformed("it gave no log-probability of a token that it was asked about")
+        return min(float(value), 0.0)
+
+    def evaluated(self, answers: list[tuple[Values, Counts]]) -> Evaluated:
+        """The answers about one input, joined."""
+        counts = [c for _, c in answers]
+        known = all(c.prompt is not None and c.cached is not None for c in counts)
+        return Evaluated(
+            tuple(row for values, _ in answers for row in values),
+            sum((c.prompt or 0) - (c.cached or 0) for c in counts) if known else None,
+            sum(c.cached or 0 for c in counts) if known else None,
+        )

@@ -1,0 +1,241 @@
+"""One request to a server: sent by the official client, tried again where that may help, explained where it may not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+
+from metagen.errors import EngineError, InputError, MetagenError
+from metagen.generators.engine import EngineStats
+from metagen.generators.openai.answer import Malformed
+from metagen.generators.openai.body import API
+from metagen.generators.openai.keys import Hiding, Key, shown
+from metagen.generators.openai.limiter import Concurrency, Gate, Limiter
+from metagen.generators.openai.retries import (
+    BUSY,
+    TRANSIENT,
+    Backoff,
+    Failed,
+    Patience,
+    Spent,
+    pause_of,
+)
+from metagen.logs import logger
+
+if TYPE_CHECKING:
+    from openai import APIStatusError
+
+_LOG = logger(__name__)
+T = TypeVar("T")
+#: Seconds to reach the server at all, within the time-out of the attempt.
+CONNECT = 10.0
+#: Characters of a server's words that an error quotes.
+QUOTED = 300
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
+
+
+class Transport:
+    """Sends to one server, from one event loop. Counts in `stats.extra` what went wrong on the way.
+
+    Redirects are not followed, since they would carry the key elsewhere. Failed attempts whose work the server may
+    have done, and may bill, are counted as `maybe_billed`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        key: Key,
+        *,
+        patience: Patience,
+        concurrency: Concurrency,
+        stats: EngineStats,
+    ) -> None:
+        self.base_url, self._key, self.patience, self._stats = base_url, key, patience, stats
+        names = ("attempts", "retries", "busy", "timeouts", "connection", "invalid", "status", "maybe_billed")
+        stats.extra.update(dict.fromkeys(names, 0.0))
+        self.limiter = Limiter(concurrency)
+        self._gate = Gate(self.limiter, time.monotonic)
+        self._openai = openai = library()
+        self._client = openai.AsyncOpenAI(
+            api_key=key.reveal(),
+            base_url=base_url,
+            max_retries=0,
+            timeout=openai.Timeout(patience.timeout, connect=min(CONNECT, patience.timeout)),
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+        )
+        # Behind the client, which imports the rest of its libraries when it is made.
+        self._hiding = Hiding(key)
+        self._hiding.start()
+
+    async def close(self) -> None:
+        await self._client.close()
+        self._hiding.stop()
+
+    async def ask(
+        self, api: API, body: Mapping[str, Any], read: Callable[[bytes], T], size: Callable[[T], float]
+    ) -> T:
+        """What `read` makes of the answer's body; what it finds Malformed is asked for again.
+
+        size: how much of an answer it is, for the limiter. Raises InputError for what the server refuses, EngineError
+        when it gives none within the patience.
+        """
+        spent = Spent(self.patience)
+        retrying = AsyncRetrying(
+            stop=spent,
+            wait=Backoff(),
+            retry=retry_if_exception(lambda error: isinstance(error, Failed) and error.transient),
+            before_sleep=self._again,
+            sleep=asyncio.sleep,
+            reraise=True,
+        )
+        try:
+            answer: T = await retrying(self._attempt, api, body, read, size, spent)
+            return answer
+        except Failed as failed:
+            failure = failed
+        # Raised outside of the handler: what failed holds the request, and that the key.
+        raise self._explained(failure, body)
+
+    async def _attempt(
+        self,
+        api: API,
+        body: Mapping[str, Any],
+        read: Callable[[bytes], T],
+        size: Callable[[T], float],
+        spent: Spent,
+    ) -> T:
+        async with self._gate.place():
+            began = time.monotonic()
+            self._stats.extra["attempts"] += 1
+            try:
+                content, failed = await self._exchange(api, body, spent.left)
+            finally:
+                spent.seconds += time.monotonic() - began
+            if failed is None:
+                try:
+                    answer = read(content)
+                except Malformed as error:
+                    failed = Failed(str(error), "invalid", billed=True)
+                else:
+                    self.limiter.answered(began, time.monotonic(), size(answer), self._gate.running)
+                    return answer
+            now = time.monotonic()
+            if failed.busy or failed.kind == "timeouts":
+                self.limiter.refused(began, now, failed.pause or 0.0)
+        self._stats.extra[failed.kind] += 1
+        self._stats.extra["maybe_billed"] += failed.billed
+        raise failed
+
+    async def _exchange(
+        self, api: API, body: Mapping[str, Any], seconds: float
+    ) -> tuple[bytes, Failed | None]:
+        """The body of a good response, or what went wrong."""
+        openai = self._openai
+        extra = dict(body)
+        model = extra.pop("model")
+        try:
+            async with asyncio.timeout(seconds):
+                if api == "chat":
+                    chat = self._client.chat.completions.with_raw_response
+                    messages = extra.pop("messages")
+                    raw = await chat.create(model=model, messages=messages, extra_body=extra)
+                else:
+                    completions = self._client.completions.with_raw_response
+                    prompt = extra.pop("prompt")
+                    raw = await completions.create(model=model, prompt=prompt, extra_body=extra)
+                return raw.content, None
+        except (TimeoutError, openai.APITimeoutError):
+            return b"", Failed(f"it gave no answer within {seconds:g} seconds", "timeouts", billed=True)
+        except openai.APIStatusError as error:
+            return b"", self._refusal(error)
+        except openai.APIConnectionError as error:
+            cause = error.__cause__
+            why = f"{type(cause).__name__}: {cause}" if cause is not None else "no reason given"
+            # One that cannot be reached has done nothing.
+            billed = "Connect" not in type(cause).__name__
+            return b"", Failed(f"the connection failed ({self._quoted(why)})", "connection", billed=billed)
+
+    def _refusal(self, error: APIStatusError) -> Failed:
+        status, response = error.status_code, error.response
+        words = f"it answered {status} {_phrase(status)}"
+        if status not in (401, 403):  # which may quote the key, in part
+            words += f": {self._quoted(response.text)}" if response.text.strip() else ""
+        if "html" in response.headers.get("content-type", ""):
+            words = f"it answered {status} {_phrase(status)} with a page for people"
+        busy = status in BUSY
+        return Failed(
+            words,
+            "busy" if busy else "status",
+            transient=status in TRANSIENT or status >= 500,
+            busy=busy,
+            pause=pause_of(response.headers),
+            billed=status >= 500 and not busy,
+            status=status,
+        )
+
+    def _again(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        assert isinstance(error, Failed)
+        self._stats.extra["retries"] += 1
+        # No words of the server's: they may quote the prompt.
+        _LOG.log(
+            logging.DEBUG if error.busy else logging.WARNING,
+            "request failed, trying again",
+            extra={
+                "server": shown(self.base_url), "kind": error.kind, "status": error.status,
+                "attempt": state.attempt_number, "wait": round(state.upcoming_sleep, 3),
+            },
+        )  # fmt: skip
+
+    def _quoted(self, text: str) -> str:
+        """Words of a server's, on one line, without the key."""
+        return self._key.hidden(_CONTROL.sub(" ", self._key.hidden(text)).strip())[:QUOTED]
+
+    def _explained(self, failed: Failed, body: Mapping[str, Any]) -> MetagenError:
+        """The error that the caller sees: where, what, and what to do."""
+        where = f"{shown(self.base_url)} did not answer for {str(body['model'])!r}: {failed}"
+        status = failed.status
+        if failed.transient:
+            tried = f"after {self.patience.attempts} failures or {self.patience.total:g} seconds"
+            return EngineError(
+                f"{where}; given up {tried}: see whether the server is up, or raise attempts or total"
+            )
+        if status in (401, 403):
+            sent = "the key that it holds was sent" if self._key.set else "it is not set, so no key was sent"
+            return InputError(
+                f"{where}; the key was read from the environment variable {self._key.variable}: {sent}; set it to "
+                "a key that this server accepts for this model"
+            )
+        if status == HTTPStatus.NOT_FOUND:
+            return InputError(
+                f"{where}; see whether base_url ends as the server's API does (often /v1), and model"
+            )
+        if status is not None and 300 <= status < 400:
+            return InputError(f"{where}; redirects are not followed: give the final address as base_url")
+        return InputError(f"{where}; change the request, or the dialect, so that the server takes it")
+
+
+def library() -> ModuleType:
+    """The official client, imported when an engine is made. InputError where it is not installed."""
+    try:
+        import openai
+    except ImportError as error:
+        raise InputError(
+            f"an OpenAIEngine needs {error.name}, which is not installed; pip install 'metagen[openai]'"
+        ) from error
+    return openai
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "(no known status)"

@@ -1,0 +1,413 @@
+"""Servers that refuse, hang, break off, lie and spy: work goes on where it can, and ends with a reason where not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metagen import logs
+from metagen.budget import Budget
+from metagen.errors import BudgetExhausted, EngineError, InputError, MetagenError
+from metagen.generators.engine import Generated, GenerateRequest, SamplingParams
+from metagen.generators.openai import OpenAIEngine, retries
+from metagen.generators.openai.limiter import Concurrency
+from metagen.generators.openai.retries import Patience
+from metagen.journal import SQLiteJournal
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence
+from tests.generators.openai.serving import (
+    KEY,
+    Asked,
+    Handler,
+    Reply,
+    Server,
+    always,
+    answer,
+    in_turn,
+    said,
+)
+
+GOOD = Reply(body=answer())
+PREFIX = Sequence.of(Prompt.of("What is it?"))
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(retries, "LONGEST_WAIT", 0.1)
+
+
+def engine(server: Server | str, **options: Any) -> OpenAIEngine:
+    options.setdefault("patience", Patience(timeout=20.0, total=60.0, attempts=4))
+    url = server if isinstance(server, str) else server.url
+    return OpenAIEngine("m", base_url=url, **options)
+
+
+def ask(engine: OpenAIEngine, n: int = 1, most: int = 16, **params: Any) -> Generated:
+    request = GenerateRequest(PREFIX, tuple(range(n)), SamplingParams(max_tokens=most, **params), most)
+    return asyncio.run(asyncio.wait_for(engine.generate(request), 60.0))
+
+
+def asked_of(handler: Handler, **options: Any) -> tuple[Generated | MetagenError, OpenAIEngine, Server]:
+    """What one request comes to."""
+    with Server(handler).open() as server, engine(server, **options) as asking:
+        try:
+            return ask(asking), asking, server
+        except MetagenError as error:
+            return error, asking, server
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def test_a_storm_of_refusals_passes_and_the_server_is_not_drowned() -> None:
+    room = 3
+
+    async def crowded(asked: Asked) -> Reply:
+        if server.running > room:
+            return Reply(429, {"error": {"message": "slow down"}}, {"retry-after": "0.02"})
+        return Reply(body=answer(said(str(asked.body["seed"]))), delay=0.01)
+
+    server = Server(crowded)
+    with server.open(), engine(server, concurrency=Concurrency(64, 64)) as asking:
+        made = ask(asking, n=120)
+        limiter = asking._transport.limiter  # type: ignore[union-attr]
+    assert [s.text for s in made.samples] == [str(i) for i in range(120)]
+    assert asking.stats.extra["busy"] > 0 and asking.stats.extra["maybe_billed"] == 0
+    assert limiter.window < 32, "of 64 places the server has 3"
+    assert len(server.asked) < 3 * 120, "most requests are answered, not refused"
+
+
+@pytest.mark.parametrize(("header", "value"), [("retry-after", "0.4"), ("retry-after-ms", "400")])
+def test_the_time_that_a_server_asks_for_is_kept_by_all_requests(header: str, value: str) -> None:
+    with (
+        Server(in_turn(Reply(429, b"", {header: value}), GOOD)).open() as server,
+        engine(server, concurrency=Concurrency(1, 1)) as asking,
+    ):
+        ask(asking, n=3)
+    first, *others = server.asked
+    assert len(others) == 3
+    assert min(other.at for other in others) - first.at >= 0.4
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 500, 502, 503, 504, 529])
+def test_faults_of_a_server_pass(status: int) -> None:
+    made, asking, server = asked_of(in_turn(Reply(status, b"<html>oops</html>"), Reply(status), GOOD))
+    assert isinstance(made, Generated) and made.samples[0].text == "hello"
+    assert len(server.asked) == 3 and asking.stats.extra["retries"] == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "dialect"),
+        (401, "OPENAI_API_KEY"),
+        (403, "OPENAI_API_KEY"),
+        (404, "/v1"),
+        (422, "dialect"),
+        (413, "request"),
+    ],
+)
+def test_what_is_refused_for_good_is_not_asked_again(status: int, words: str) -> None:
+    error, _, server = asked_of(always(Reply(status, {"error": {"message": "no, never"}})))
+    assert isinstance(error, InputError) and words in str(error) and str(status) in str(error)
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_fails_for_good_ends_in_an_error_that_says_how_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error, asking, server = asked_of(always(Reply(500, b"What is it? went wrong")))
+    assert isinstance(error, EngineError) and "500" in str(error) and "4 failures" in str(error)
+    assert len(server.asked) == 4 and asking.stats.extra["status"] == 4
+    assert "What is it" not in caplog.text, "a server's words may quote the prompt"
+
+
+def test_a_page_for_people_is_not_repeated() -> None:
+    error, _, _ = asked_of(
+        always(Reply(404, b"<html><body>nothing here</body>", {"content-type": "text/html"}))
+    )
+    assert "page for people" in str(error) and "<html>" not in str(error)
+
+
+def test_a_server_that_is_not_there_is_an_error_with_its_address() -> None:
+    with engine("http://127.0.0.1:9/v1") as asking, pytest.raises(EngineError, match=r"127\.0\.0\.1:9/v1"):
+        ask(asking)
+    assert asking.stats.extra["connection"] == 4 and asking.stats.extra["maybe_billed"] == 0
+
+
+def test_redirects_are_not_followed() -> None:
+    with Server(always(GOOD)).open() as elsewhere:
+        target = elsewhere.url.replace("127.0.0.1", "localhost") + "/completions"
+        for status in (301, 302, 307, 308):
+            error, _, _ = asked_of(always(Reply(status, b"", {"location": target})))
+            assert isinstance(error, InputError) and "redirect" in str(error)
+    assert elsewhere.asked == []
+
+
+# -- hangs and broken connections ----------------------------------------------------------------
+
+
+def test_a_request_that_hangs_is_asked_again() -> None:
+    made, asking, server = asked_of(
+        in_turn(Reply(body=answer(), delay=60.0), GOOD), patience=Patience(timeout=0.3, total=20.0)
+    )
+    assert isinstance(made, Generated) and len(server.asked) == 2
+    assert asking.stats.extra["timeouts"] == 1
+    assert asking.stats.extra["maybe_billed"] == 1, "the server may have done the work"
+
+
+def test_a_server_that_hangs_for_good_is_given_up_in_time() -> None:
+    began = time.monotonic()
+    error, _, _ = asked_of(always(Reply(delay=60.0)), patience=Patience(timeout=0.3, total=1.0, attempts=100))
+    assert isinstance(error, EngineError) and "no answer within" in str(error)
+    assert time.monotonic() - began < 15.0
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("cut", [0, 1, 40])
+def test_an_answer_that_breaks_off_is_asked_for_again(chunked: bool, cut: int) -> None:
+    made, asking, server = asked_of(in_turn(Reply(body=answer(), cut=cut, chunked=chunked), GOOD))
+    assert isinstance(made, Generated) and made.samples[0].text == "hello"
+    assert len(server.asked) == 2 and asking.stats.extra["connection"] == 1
+    assert asking.stats.extra["maybe_billed"] == 1
+
+
+def test_a_cancelled_request_leaves_the_server_and_gives_its_place_back() -> None:
+    async def some_hang(asked: Asked) -> Reply:
+        if server.running == 2:
+            two_run.set()
+        return Reply(body=answer(), delay=60.0 if asked.body["seed"] < 8 else 0.0)
+
+    async def storm(asking: OpenAIEngine) -> None:
+        requests = [GenerateRequest(PREFIX, (i,), SamplingParams(), 16) for i in range(8)]
+        tasks = [asyncio.create_task(asking.generate(request)) for request in requests]
+        await asyncio.to_thread(two_run.wait)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait_for(asking.generate(GenerateRequest(PREFIX, (99,), SamplingParams(), 16)), 30.0)
+
+    two_run, server = threading.Event(), Server(some_hang)
+    with server.open(), engine(server, concurrency=Concurrency(2, 2)) as asking:
+        asyncio.run(storm(asking))
+        for _ in range(200):
+            if server.gone == 2:
+                break
+            time.sleep(0.02)
+    assert server.gone == 2, "both connections were closed, so that the server can stop"
+    assert len(server.asked) == 3, "what waited for a place was never sent"
+
+
+def test_what_had_ended_before_a_failure_is_kept() -> None:
+    async def one_fails(asked: Asked) -> Reply:
+        return Reply(400, b"no", delay=0.5) if asked.body["seed"] == 2 else Reply(body=answer(said("kept")))
+
+    request = GenerateRequest(PREFIX, (0, 1, 2), SamplingParams(), 16)
+    with Server(one_fails).open() as server, engine(server) as asking, pytest.raises(InputError):
+        asyncio.run(asking.generate(request))
+    assert {i: sample.text for i, sample in request.ended.items()} == {0: "kept", 1: "kept"}
+
+
+# -- answers that are none -----------------------------------------------------------------------
+
+MALFORMED: dict[str, Any] = {
+    "nothing": b"",
+    "no JSON": b"It is forty-two.",
+    "JSON broken off": b'{"choices": [{"text": "he',
+    "a list": b"[]",
+    "no choices": {"usage": {}},
+    "an error under status 200": {"error": {"message": "overloaded", "code": 502}},
+    "a stream": b'data: {"choices": [{"text": "h"}]}\n\ndata: [DONE]\n\n',
+    "a page": b"<html><body>Welcome</body></html>",
+    "no choice": {"choices": []},
+    "two choices": answer(said("a"), said("b")),
+    "a text that is a number": answer(said(text=42)),  # type: ignore[arg-type]
+    "no end": answer(said(finish_reason=None)),
+    "an unknown end": answer(said(finish_reason="because")),
+    "a number of its own": {"choices": [said(index=3)]},
+    "not UTF-8": b'{"choices": [{"text": "\xff\xfe", "finish_reason": "stop"}]}',
+    "choices that are null": {"choices": None},
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_no_answer_is_asked_for_again_and_named_in_the_end(name: str) -> None:
+    bad = Reply(body=MALFORMED[name])
+    made, asking, server = asked_of(in_turn(bad, bad, GOOD), api="completions")
+    assert isinstance(made, Generated) and made.samples[0].text == "hello"
+    assert asking.stats.extra["invalid"] == 2 and len(server.asked) == 3
+    error, _, server = asked_of(always(bad), api="completions")
+    assert isinstance(error, EngineError) and len(server.asked) == 4
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        None,
+        {"token_logprobs": [None, -0.5]},
+        {"token_logprobs": [0.5]},
+        {"token_logprobs": ["-1"]},
+        {"content": [{"token": "x", "logprob": -1.0, "top_logprobs": []}]},
+        {"content": [{"token": "x", "logprob": float("nan"), "top_logprobs": []}]},
+    ],
+)
+def test_log_probabilities_that_cannot_be_are_no_answer(logprobs: Any) -> None:
+    with (
+        Server(always(Reply(body=answer(said(logprobs=logprobs))))).open() as server,
+        engine(server) as asking,
+        pytest.raises(EngineError, match=r"it gave|not as expected"),
+    ):
+        ask(asking, logprobs=True, top_logprobs=2)
+
+
+# -- counts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [None, -3, 0, 10**9, "12", True, 2.5, [3], {}])
+@pytest.mark.parametrize("which", ["prompt", "new"])
+def test_a_count_that_cannot_be_is_unknown(which: str, bad: Any) -> None:
+    made, asking, _ = asked_of(always(Reply(body=answer(**{which: bad}))))
+    assert isinstance(made, Generated)
+    known = (made.prefix_tokens, made.samples[0].generated)
+    assert known == ((None, 3) if which == "prompt" else (5, None))
+    assert asking.stats.extra["wrong_counts"] == (bad is not None)
+
+
+@pytest.mark.parametrize(
+    ("cached", "expected"),
+    [(2, (3, 2)), (0, (5, 0)), (5, (0, 5)), (6, None), (-1, None), ("2", None), (None, None)],
+)
+def test_cached_tokens_are_read_where_they_are_given(cached: Any, expected: tuple[int, int] | None) -> None:
+    made, _, _ = asked_of(always(Reply(body=answer(prompt_tokens_details={"cached_tokens": cached}))))
+    assert isinstance(made, Generated)
+    assert (made.prefilled, made.cached) == (expected or (None, None))
+
+
+@pytest.mark.parametrize("lie", [10**9, -1, 17, None])
+def test_a_budget_of_tokens_is_kept_whatever_the_server_counts(lie: Any) -> None:
+    """What is unknown weighs as the worst that it may be, and so no lie makes room, or takes it."""
+
+    async def spend(asking: OpenAIEngine) -> list[Sequence]:
+        scope = Scope.root("p", budget=Budget(generated=40))
+        generator = asking.generator(max_tokens=16)
+        got: list[Sequence] = []
+        for i in range(5):
+            try:
+                got += await generator.generate(PREFIX, start=i, scope=scope.child(str(i)))
+            except BudgetExhausted:
+                break
+        assert scope.left().generated == 0
+        return got
+
+    with Server(always(Reply(body=answer(new=lie)))).open() as server, engine(server) as asking:
+        got = asyncio.run(spend(asking))
+    assert len(got) == 3, "16, 16, and the 8 that are left"
+    assert [a.body["max_tokens"] for a in server.asked] == [16, 16, 8]
+
+
+# -- the key -------------------------------------------------------------------------------------
+
+
+def echoing(status: int) -> Handler:
+    """Sends back all that it was sent, in every place."""
+
+    async def handler(asked: Asked) -> Reply:
+        sent = asked.headers["authorization"]
+        headers = {"x-request-id": sent, "location": f"http://127.0.0.1:9/{sent}", "www-authenticate": sent}
+        return Reply(status, {"error": {"message": f"bad key {sent}", "code": sent, "param": sent}}, headers)
+
+    return handler
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404, 422, 429, 500])
+def test_the_key_is_sent_and_told_nowhere(
+    status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    everything: list[str] = []
+    logs.configure("debug", "json", tmp_path / "log")
+    handler = logging.StreamHandler((tmp_path / "all.log").open("w"))
+    logging.getLogger().addHandler(handler)
+    for name in (None, "openai", "httpx2", "httpcore2", "httpx", "httpcore", "h11", "asyncio"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.DEBUG)
+    logging.getLogger("openai")._cache.clear()  # type: ignore[attr-defined]  # levels are remembered
+    patience = Patience(timeout=5.0, total=1.0, attempts=2)
+    try:
+        with (
+            Server(echoing(status)).open() as server,
+            engine(server, api_key_env="MY_KEY", patience=patience) as asking,
+            SQLiteJournal(tmp_path / "journal.sqlite") as journal,
+        ):
+            everything += [repr(asking), asking.fingerprint, repr(vars(asking)), repr(asking._key)]
+            scope = Scope.root("p", journal=journal)
+            with pytest.raises(MetagenError) as caught:
+                asyncio.run(asking.generator().generate(PREFIX, n=2, scope=scope))
+    finally:
+        logs.configure("info")
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+    assert server.asked[0].headers["authorization"] == f"Bearer {KEY}", "it was used"
+    error: BaseException | None = caught.value
+    everything += traceback.format_exception(caught.value)
+    while error is not None:
+        everything += [str(error), repr(error), repr(vars(error))]
+        error = error.__cause__ or error.__context__
+    everything += [file.read_bytes().decode("latin-1") for file in tmp_path.rglob("*") if file.is_file()]
+    everything += capfd.readouterr()
+    assert "receive_response_headers" in (tmp_path / "all.log").read_text(), "the libraries did log"
+    assert KEY not in "".join(everything)
+    if status in (401, 403):
+        assert "MY_KEY" in str(caught.value)
+
+
+def test_a_completion_that_tells_the_key_is_dropped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    with (
+        Server(always(Reply(body=answer(said(f"the key is {KEY}!"))))).open() as server,
+        engine(server, api_key_env="MY_KEY") as asking,
+        SQLiteJournal(tmp_path / "journal.sqlite") as journal,
+        pytest.raises(EngineError, match="do not trust it") as caught,
+    ):
+        asyncio.run(asking.generator().generate(PREFIX, scope=Scope.root("p", journal=journal)))
+    assert KEY not in str(caught.value)
+    assert all(KEY.encode() not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"api_key_env": KEY}, "may be a key"),
+        ({"api_key_env": "NOT_SET_ANYWHERE"}, "not set"),
+        ({"base_url": f"http://me:{KEY}@localhost/v1"}, "before the host"),
+        ({"base_url": f"http://{KEY}@localhost:80/v1"}, "before the host"),
+        ({"base_url": f"http://localhost/v1?api_key={KEY}"}, "follows the path"),
+        ({"base_url": f"http://localhost/v1#{KEY}"}, "follows the path"),
+        ({"base_url": "localhost:8000"}, "such as"),
+        ({"base_url": "http://localhost:port/v1"}, "such as"),
+        ({"extra_body": {"Api-Key": KEY}}, "environment variable"),
+    ],
+)
+def test_keys_have_no_other_place_than_the_environment(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        OpenAIEngine("m", **{"base_url": "http://localhost/v1", **options})
+    assert KEY not in str(caught.value)
+
+
+def test_a_hosted_server_wants_a_key_and_a_local_one_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(InputError, match="OPENAI_API_KEY"):
+        OpenAIEngine("m")
+    monkeypatch.setenv("OPENAI_API_KEY", "two words")
+    with pytest.raises(InputError, match="spaces") as caught:
+        OpenAIEngine("m")
+    assert "two words" not in str(caught.value)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert KEY not in repr(OpenAIEngine("m"))
