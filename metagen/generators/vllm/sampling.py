@@ -1,0 +1,138 @@
+"""One sample as vLLM is asked for it, and the numbers that it gives back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from typing import Any
+
+from metagen.errors import InputError, NumericsError
+from metagen.generators.engine import SamplingParams
+from metagen.generators.grammar import Grammar
+from metagen.generators.vllm.endings import Asked
+from metagen.sequence import MOST_CONFIDENT, digest
+
+#: What vLLM takes for a temperature, besides 0.
+TEMPERATURES = (0.01, 2.0)
+#: Labels of one request, at most.
+LABELS = 128
+
+
+def stream(seed: int, position: int) -> int:
+    """The seed of vLLM's random numbers for a sample from its token number `position` on: 63 bits.
+
+    vLLM counts a request's draws from 0. Parts of one sample, which are requests of their own, would share their
+    random numbers if they shared a seed; and neighbouring seeds are made strangers.
+    """
+    return int.from_bytes(digest("vllm", str(seed), str(position))[:8], "little") >> 1
+
+
+def check(params: SamplingParams, vocabulary: int, name: str) -> None:
+    """What vLLM cannot do, and what makes no sense for this model, as InputError."""
+    low, high = TEMPERATURES
+    if params.temperature and not low <= params.temperature <= high:
+        raise InputError(
+            f"temperature={params.temperature!r}: vLLM takes 0 (greedy), or {low} to {high}; choose one of these"
+        )
+    if bad := [i for i in params.stop_token_ids if not 0 <= i < vocabulary]:
+        raise InputError(f"stop_token_ids: {bad[0]!r} is no id of {name!r} (0 … {vocabulary - 1})")
+    if (k := params.top_logprobs) > vocabulary:
+        raise InputError(f"top_logprobs={k!r}: {name!r} has {vocabulary} tokens; ask for no more")
+
+
+def asked(names: Any, params: SamplingParams, stops: Asked, *, most: int) -> Any:
+    """The parameters of vLLM for samples of at most `most` tokens, which lack a seed.
+
+    End tokens are asked for as stop tokens, so that they are those of the tokenizer that all engines share.
+    """
+    return names.SamplingParams(
+        temperature=params.temperature,
+        top_p=params.top_p,
+        top_k=params.top_k,
+        max_tokens=most,
+        ignore_eos=True,
+        stop_token_ids=list(stops.ids),
+        stop=list(stops.texts),
+        include_stop_str_in_output=True,
+        detokenize=bool(stops.texts),
+        skip_special_tokens=False,
+        logprobs=params.top_logprobs,
+        flat_logprobs=True,
+        structured_outputs=_held(names, params.grammar),
+        output_kind=names.final_only,
+        skip_clone=True,
+    )
+
+
+def labels(names: Any, ids: Ordered[int]) -> Any:
+    """The parameters of vLLM for the log-probabilities of tokens that may come next."""
+    return names.SamplingParams(
+        temperature=0.0,
+        max_tokens=1,
+        ignore_eos=True,
+        detokenize=False,
+        logprob_token_ids=list(ids),
+        output_kind=names.final_only,
+        skip_clone=True,
+    )
+
+
+def following(names: Any) -> Any:
+    """The parameters of vLLM for the log-probability of each token of a prompt."""
+    return names.SamplingParams(
+        temperature=0.0,
+        max_tokens=1,
+        ignore_eos=True,
+        detokenize=False,
+        prompt_logprobs=0,
+        output_kind=names.final_only,
+        skip_clone=True,
+    )
+
+
+def _held(names: Any, grammar: Grammar | None) -> Any:
+    if grammar is None:
+        return None
+    field = {"regex": "regex", "json_schema": "json", "lark": "grammar"}[grammar.kind]
+    return names.StructuredOutputsParams(**{field: grammar.source})
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What came back of one request. ended: by itself or by its limit, not by being aborted."""
+
+    ids: list[int]
+    logprobs: list[float]
+    confidences: list[float]
+    prompt: int
+    cached: int | None
+    ended: bool
+
+    @classmethod
+    def of(cls, output: Any, k: int) -> Drawn:
+        """From vLLM's output; k: of the confidences, 0 for none. NumericsError for what is no number."""
+        (found,) = output.outputs
+        flat, ids = found.logprobs, list(found.token_ids)
+        starts = flat.start_indices[: len(ids)]
+        logprobs = [flat.logprobs[at] for at in starts]
+        if any(map(math.isnan, logprobs)):
+            raise NumericsError(
+                f"the model returned NaN while it continued a prefix of {len(output.prompt_token_ids)} tokens; "
+                "check its weights, or choose dtype='float32'"
+            )
+        # The sampled token comes first, then the k best.
+        confidences = [confidence(flat.logprobs[at + 1 : at + 1 + k]) for at in starts] if k else []
+        return cls(
+            ids,
+            logprobs,
+            confidences,
+            len(output.prompt_token_ids),
+            output.num_cached_tokens,
+            found.finish_reason != "abort",
+        )
+
+
+def confidence(best: Ordered[float]) -> float:
+    """C = −(1/k) Σ log p over the k best, each at least −MOST_CONFIDENT."""
+    return -math.fsum(max(value, -MOST_CONFIDENT) for value in best) / len(best)
