@@ -1,0 +1,303 @@
+"""The replicas of a pool: opened, routed to, given up, replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields
+from itertools import count
+from typing import Any
+
+from metagen.errors import EngineError, InputError, MetagenError
+from metagen.generators.engine import Engine, EngineStats, Generated
+from metagen.generators.ray.link import Link, Lost, NotOpened
+from metagen.generators.ray.messages import Answer, Facts, Fault, Request
+from metagen.generators.ray.placement import Placement
+from metagen.generators.ray.replica import Replica
+from metagen.generators.routing import Router
+from metagen.logs import logger
+
+_LOG = logger(__name__)
+#: Seconds that an engine has to close before its process is ended.
+CLOSING = 10.0
+#: Losses after which a request runs alone: it may be what kills, and what runs beside it must not fail with it.
+SUSPECT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When a replica is given up, and what follows.
+
+    deadline: seconds without any progress. opening: seconds until a replica must have opened its engine. attempts: of
+    one request, before its caller hears of it. replacements: new replicas for lost ones, of the whole pool.
+    """
+
+    deadline: float = 600.0
+    opening: float = 900.0
+    attempts: int = 3
+    replacements: int = 8
+
+    def __post_init__(self) -> None:
+        for name, least in (("deadline", 0), ("opening", 0), ("attempts", 1), ("replacements", 0)):
+            value = getattr(self, name)
+            if not value >= least:
+                raise InputError(f"{name}={value!r}: expected a number ≥ {least}")
+
+
+@dataclass(slots=True)
+class Waste:
+    """What was paid for in vain: requests that had to be repeated, of unknown cost, and replicas that were replaced."""
+
+    attempts: int = 0
+    replaced: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Slot:
+    """A place for one replica after another. settled: there is one, or there will be none."""
+
+    settled: asyncio.Future[None]
+    link: Link | None = None
+    task: asyncio.Task[None] | None = None
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Fleet:
+    """Lives in one event loop. What a lost replica was asked goes to another one, with the same seeds.
+
+    facts: of the engine; those of the first replica, which all others must equal.
+    """
+
+    def __init__(
+        self,
+        ray: Any,
+        make: Callable[..., Engine],
+        options: Mapping[str, Any],
+        placement: Placement,
+        policy: Policy,
+        router: Router,
+    ) -> None:
+        self._ray, self._make, self._options = ray, make, options
+        self._placement, self._policy, self._router = placement, policy, router
+        self.facts: Facts | None = None
+        self.waste = Waste()
+        self.deaths: list[str] = []
+        self.links: dict[str, Link] = {}
+        self._slots: set[_Slot] = set()
+        self._names = count()
+        self._refusal: MetagenError | None = None
+        self._closed = False
+        self._past = EngineStats()
+        self._changed = asyncio.Event()
+        self._alone = asyncio.Lock()
+
+    # -- replicas --------------------------------------------------------------------------------
+
+    async def open(self, replicas: int) -> Facts:
+        """Returns when each of the first replicas has opened or was given up, with the facts of the engine.
+
+        Raises what an engine raised when it was opened, and EngineError if no replica is left.
+        """
+        slots = [self.add() for _ in range(replicas)]
+        await asyncio.wait({slot.settled for slot in slots})
+        if self._refusal is not None:
+            raise self._refusal
+        if not self.links or self.facts is None:
+            raise self._nobody()
+        return self.facts
+
+    def add(self) -> _Slot:
+        """A place for one more replica, which joins when its engine is open."""
+        slot = _Slot(asyncio.get_running_loop().create_future())
+        self._slots.add(slot)
+        slot.task = asyncio.create_task(self._fill(slot))
+        return slot
+
+    def remove(self, name: str) -> None:
+        """Let a replica go: it finishes what it was asked, and is asked no more."""
+        for slot in self._slots:
+            if slot.link is not None and slot.link.name == name:
+                slot.leaving.set()
+
+    async def close(self) -> None:
+        """Close all engines and end all replicas. Who waits for an answer gets an EngineError."""
+        self._closed = True
+        tasks = [slot.task for slot in self._slots if slot.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def stats(self) -> EngineStats:
+        """Of all replicas that there were, as far as they told."""
+        total = _sum([self._past, *(link.stats for link in tuple(self.links.values()))])
+        total.extra |= {"failed_attempts": self.waste.attempts, "replaced": self.waste.replaced}
+        return total
+
+    async def _fill(self, slot: _Slot) -> None:
+        """One replica after the other, until one is let go or no other may follow."""
+        try:
+            while True:
+                name = f"replica-{next(self._names)}"
+                try:
+                    return await self._life(name, slot)
+                except Exception as error:
+                    self.deaths.append(f"{name} {error}")
+                    _LOG.warning("replica lost", extra={"replica": name, "reason": str(error)})
+                    if not isinstance(error, Lost):
+                        raise
+                    last = isinstance(error, NotOpened) or slot.leaving.is_set()
+                    if last or self.waste.replaced >= self._policy.replacements:
+                        return None
+                self.waste.replaced += 1
+        finally:
+            self._slots.discard(slot)
+            if not slot.settled.done():
+                slot.settled.set_result(None)
+            self._announce()
+
+    async def _life(self, name: str, slot: _Slot) -> None:
+        """A replica from its start until it is let go. Raises Lost if it is lost before."""
+        group = self._placement.reserve()
+        actor = self._ray.remote(Replica).options(**self._placement.options(group)).remote()
+        link = Link(name, actor, deadline=self._policy.deadline)
+        polite = False
+        try:
+            await self._open(link)
+            slot.link = self.links[name] = link
+            self._router.join(name)
+            self._announce()
+            if not slot.settled.done():
+                slot.settled.set_result(None)
+            _LOG.info("replica joined", extra={"replica": name, "replicas": len(self.links)})
+            polite = True
+            await self._serve(link, slot.leaving)
+            _LOG.info("replica left", extra={"replica": name, "replicas": len(self.links) - 1})
+        except Lost as lost:
+            polite = False
+            self._forget(link)
+            link.fail(lost)
+            raise
+        finally:
+            self._forget(link)
+            link.fail(Lost("was closed"))
+            if polite:
+                await link.close(CLOSING)
+            self._ray.kill(actor, no_restart=True)
+            self._placement.release(group)
+
+    async def _open(self, link: Link) -> None:
+        try:
+            facts = await link.open(self._make, self._options, self._policy.opening)
+        except NotOpened as late:
+            free = {name: left for name, left in self._ray.available_resources().items() if ":" not in name}
+            raise NotOpened(f"{late}; it needs {self._placement}, and the cluster has {free} left") from None
+        if isinstance(facts, Fault):
+            if self.facts is None:
+                self._refusal = facts.error()
+            raise NotOpened(str(facts))
+        if self.facts is None:
+            self.facts = facts
+        elif facts.fingerprint != self.facts.fingerprint:
+            raise NotOpened(
+                f"has an engine of fingerprint {facts.fingerprint!r}, the others of {self.facts.fingerprint!r}; "
+                "give all nodes the same files and the same number format"
+            )
+
+    async def _serve(self, link: Link, leaving: asyncio.Event) -> None:
+        """Serve until the replica is to leave and has nothing left to do."""
+        serving = asyncio.create_task(link.serve())
+        going = asyncio.create_task(self._let_go(link, leaving))
+        try:
+            await asyncio.wait({serving, going}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+        finally:
+            serving.cancel()
+            going.cancel()
+
+    async def _let_go(self, link: Link, leaving: asyncio.Event) -> None:
+        await leaving.wait()
+        self._router.leave(link.name)
+        await link.drained()
+
+    def _forget(self, link: Link) -> None:
+        self._router.leave(link.name)
+        if self.links.pop(link.name, None) is not None:
+            self._past = _sum([self._past, link.stats])
+
+    def _announce(self) -> None:
+        """Wake those who wait for a replica."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def ask(self, request: Request, ids: tuple[int, ...] | None, load: int) -> Answer:
+        """The answer of some replica. Raises what the engine raises of this request alone.
+
+        EngineError if `attempts` replicas were lost with it, or none is left.
+        """
+        lost: list[str] = []
+        while len(lost) < self._policy.attempts:
+            async with self._alone if len(lost) >= SUSPECT else nullcontext():
+                link = await self._chosen(ids)
+                self._router.began(link.name, ids, load)
+                try:
+                    answer = await link.ask(request)
+                except Lost as error:
+                    if self._closed:
+                        raise self._nobody() from None
+                    lost.append(f"{link.name} {error}")
+                    self.waste.attempts += 1
+                else:
+                    self._remember(link.name, ids, answer)
+                    return answer
+                finally:
+                    self._router.ended(link.name, load)
+        raise EngineError(
+            f"{len(lost)} replicas were lost while they worked on one request: {_listed(lost)}; find out what in it "
+            "they cannot bear, such as its length"
+        )
+
+    async def _chosen(self, ids: tuple[int, ...] | None) -> Link:
+        """The replica for a request; waits while one is being opened."""
+        while not len(self._router):
+            if self._closed or not self._slots:
+                raise self._nobody()
+            await self._changed.wait()
+        return self.links[self._router.choose(ids)]
+
+    def _remember(self, name: str, ids: tuple[int, ...] | None, answer: Answer) -> None:
+        """What may be gone on with is in the replica's cache."""
+        if ids is None or not isinstance(answer, Generated):
+            return
+        for sample in answer.samples:
+            if sample.finish is None and sample.ids:
+                self._router.holds(name, ids + sample.ids)
+
+    def _nobody(self) -> EngineError:
+        if self._closed:
+            return EngineError("the pool was closed while a request was running; make a new pool")
+        what = _listed(self.deaths) if self.deaths else "all were let go"
+        return EngineError(
+            f"no replica is left, {self.waste.replaced} of at most {self._policy.replacements} were replaced: {what}; "
+            "mend the cause and run again, or allow more replacements"
+        )
+
+
+def _listed(reasons: list[str]) -> str:
+    """The last few."""
+    return "; ".join(([f"{len(reasons) - 5} more"] if len(reasons) > 5 else []) + reasons[-5:])
+
+
+def _sum(parts: list[EngineStats]) -> EngineStats:
+    total = EngineStats()
+    for part in parts:
+        for one in fields(EngineStats):
+            if one.name != "extra":
+                setattr(total, one.name, getattr(total, one.name) + getattr(part, one.name))
+        for name, value in part.extra.items():
+            total.extra[name] = total.extra.get(name, 0.0) + value
+    return total

@@ -1,0 +1,180 @@
+"""The near end: what the driver has of one replica."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from metagen.errors import MetagenError
+from metagen.generators.engine import Engine, EngineStats, GenerateRequest
+from metagen.generators.ray.messages import Answer, Call, Facts, Fault, News, Reply, Request
+
+#: Seconds after which a replica that has nothing to say says so.
+BEAT = 1.0
+#: Seconds that a cancelled request waits for what had ended of it.
+GRACE = 5.0
+
+
+class Lost(MetagenError):
+    """A replica is gone, or is given up. Never leaves the pool: the call goes to another replica."""
+
+
+class NotOpened(Lost):
+    """A replica is given up before it was there."""
+
+
+class Link:
+    """Sends calls to one replica and hands out its replies. Lives in one event loop.
+
+    A replica is lost when Ray says so, when its engine fails, and when it has work and for `deadline` seconds
+    nothing was answered and no counter of its engine moved.
+    """
+
+    def __init__(self, name: str, actor: Any, *, deadline: float) -> None:
+        from ray.exceptions import RayError  # not at the top: without Ray, a pool says what to install
+
+        self.name, self.deadline = name, deadline
+        self._died = RayError
+        self.stats = EngineStats()
+        self._actor = actor
+        self._numbers = count()
+        self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._outbox: list[Call] = []
+        self._dropped: list[int] = []
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._moved = time.monotonic()
+
+    async def open(
+        self, make: Callable[..., Engine], options: Mapping[str, Any], seconds: float
+    ) -> Facts | Fault:
+        """Raises Lost if the replica does not open in time, or dies meanwhile."""
+        opening = _future(self._actor.open.remote(make, options))
+        await asyncio.wait({opening}, timeout=seconds)
+        if not opening.done():
+            raise NotOpened(f"did not open within {seconds:g} s")
+        try:
+            facts: Facts | Fault = opening.result()
+        except self._died as error:
+            raise Lost(_reason(error)) from error
+        return facts
+
+    async def ask(self, request: Request) -> Answer:
+        """The answer. Raises what the engine raises of this request alone, and Lost if the replica is lost.
+
+        A cancelled request is cancelled in the engine, and what had ended of it is noted in it.
+        """
+        number = next(self._numbers)
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            self._moved = time.monotonic()
+        self._waiting[number] = reply
+        self._idle.clear()
+        self._outbox.append(Call(number, request))
+        self._work.set()
+        try:
+            await asyncio.wait({reply})
+        except asyncio.CancelledError:
+            self._dropped.append(number)
+            self._work.set()
+            await asyncio.wait({reply}, timeout=GRACE)
+            if reply.done() and reply.exception() is None:
+                _keep(request, reply.result())
+            raise
+        finally:
+            del self._waiting[number]
+            if not self._waiting:
+                self._idle.set()
+        return self._read(request, reply.result())
+
+    def _read(self, request: Request, reply: Reply) -> Answer:
+        if reply.fault is not None:
+            _keep(request, reply)
+            raise reply.fault.error()
+        assert reply.answer is not None
+        return reply.answer
+
+    async def drained(self) -> None:
+        """Returns when nothing is outstanding."""
+        await self._idle.wait()
+
+    async def serve(self) -> None:
+        """Send and receive until the replica is lost: raises Lost, with the reason."""
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._send())
+                both.create_task(self._receive())
+        except BaseExceptionGroup as errors:
+            first = errors.exceptions[0]
+            raise (Lost(_reason(first)) if isinstance(first, self._died) else first) from None
+
+    def fail(self, lost: Lost) -> None:
+        """Tell all who wait."""
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(Lost(str(lost)))
+
+    async def close(self, seconds: float) -> None:
+        """Let the engine free what it holds, if the replica still answers."""
+        await asyncio.wait({_future(self._actor.close.remote())}, timeout=seconds)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        """One group of calls after the other: what queues while one is on its way makes up the next."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            calls, self._outbox = self._outbox, []
+            dropped, self._dropped = self._dropped, []
+            await _future(self._actor.take.remote(pickle.dumps((calls, dropped), pickle.HIGHEST_PROTOCOL)))
+
+    async def _receive(self) -> None:
+        while True:
+            heard = _future(self._actor.collect.remote(BEAT))
+            while not heard.done():
+                await asyncio.wait({heard}, timeout=BEAT)
+                self._check_moves()
+            news: News = pickle.loads(heard.result())
+            if news.replies or news.stats != self.stats:
+                self._moved = time.monotonic()
+            self.stats = news.stats
+            for reply in news.replies:
+                self._deliver(reply)
+            self._check_moves()
+
+    def _deliver(self, reply: Reply) -> None:
+        fault = reply.fault
+        if fault is not None and not fault.asked and fault.names[0] != "CancelledError":
+            raise Lost(str(fault))
+        waiting = self._waiting.get(reply.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
+
+    def _check_moves(self) -> None:
+        silent = time.monotonic() - self._moved
+        if self._waiting and silent > self.deadline:
+            raise Lost(f"hangs: of {len(self._waiting)} requests none moved within {self.deadline:g} s")
+
+
+def _keep(request: Request, reply: Reply) -> None:
+    if isinstance(request, GenerateRequest):
+        request.ended.update(reply.ended)
+
+
+def _future(ref: Any) -> asyncio.Future[Any]:
+    """Of an object of Ray. An error that nobody asks for is nobody's: the reader of replies hears of it too."""
+    future = asyncio.wrap_future(ref.future())
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
+
+
+def _reason(error: BaseException) -> str:
+    """The first words of what Ray says."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]:.300}" if lines else type(error).__name__

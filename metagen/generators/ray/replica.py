@@ -1,0 +1,85 @@
+"""The far end: an actor with one engine in it."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from metagen.errors import InputError
+from metagen.generators.engine import Engine, EngineStats, GenerateRequest
+from metagen.generators.ray.messages import Answer, Call, Facts, Fault, News, Reply
+
+
+class Replica:
+    """Holds an engine; takes calls in groups, and gives their replies in groups, as they come.
+
+    One answer costs no round trip of its own: what came since the driver last asked goes back together. Messages
+    are pickled here, once for a group, and travel as bytes.
+    """
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._replies: list[Reply] = []
+        self._news = asyncio.Event()
+
+    async def open(self, make: Callable[..., Engine], options: Mapping[str, Any]) -> Facts | Fault:
+        """Make the engine and open it. What goes wrong is told and not raised, since Ray would wrap it."""
+        try:
+            self._engine = make(**options).__enter__()
+            return Facts.of(self._engine)
+        except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
+            return Fault.of(error)
+
+    async def take(self, message: bytes) -> None:
+        """Begin calls, and cancel others by their numbers."""
+        calls, dropped = pickle.loads(message)
+        for call in calls:
+            self._running[call.number] = asyncio.create_task(self._run(call))
+        for number in dropped:
+            if (task := self._running.get(number)) is not None:
+                task.cancel()
+
+    async def collect(self, seconds: float) -> bytes:
+        """The replies that are there; if there are none, what came within so many seconds."""
+        if not self._replies:
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), seconds)
+            except TimeoutError:
+                pass  # the driver hears that this replica lives, and how far its engine is
+            else:
+                await asyncio.sleep(0)  # others that end in this moment come along
+        replies, self._replies = self._replies, []
+        stats = self._engine.stats if self._engine is not None else EngineStats()
+        return pickle.dumps(News(replies, stats), pickle.HIGHEST_PROTOCOL)
+
+    async def close(self) -> None:
+        """Close the engine, so that it frees what it holds outside of this process."""
+        for task in self._running.values():
+            task.cancel()
+        if self._engine is not None:
+            self._engine.__exit__(None, None, None)
+
+    async def _run(self, call: Call) -> None:
+        request, engine = call.request, self._engine
+        try:
+            if engine is None:
+                raise InputError("a replica was sent a call before its engine was opened")
+            if isinstance(request, GenerateRequest):
+                answer: Answer = await engine.generate(request)
+            else:
+                answer = await engine.evaluate(request)
+        except asyncio.CancelledError as error:
+            reply = Reply(call.number, fault=Fault.of(error))
+        except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
+            reply = Reply(call.number, fault=Fault.of(error))
+        else:
+            reply = Reply(call.number, answer)
+        if reply.fault is not None and isinstance(request, GenerateRequest):
+            reply.ended.update(request.ended)
+        del self._running[call.number]
+        self._replies.append(reply)
+        self._news.set()

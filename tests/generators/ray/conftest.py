@@ -1,0 +1,192 @@
+"""A cluster of three nodes on this machine, and engines that get into trouble when they are told to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metagen.generators.engine import Generated, GenerateRequest
+from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.ray import Placement, RayPool
+
+#: A cluster that only this machine sees, without tokens, and one that soon misses a node that is gone.
+ENVIRONMENT = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+HEALTH = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 2000,
+    "health_check_failure_threshold": 4,
+}
+TOKENS = ("a", "b", "ab", "c", "d", "\n", "$")
+
+
+def table(prompt: str, done: tuple[str, ...]) -> list[float]:
+    """No two tokens are equally probable, and the longer a text is the sooner it ends."""
+    place = sum((i + 1) * TOKENS.index(token) for i, token in enumerate(done)) + 3 * len(prompt) + len(done)
+    weights = [1.0 + (place * (i + 2)) % 7 + 0.01 * i for i in range(len(TOKENS) - 1)]
+    weights.append(0.4 * len(done))
+    return [weight / sum(weights) for weight in weights]
+
+
+class Troubled(EnumerableEngine):
+    """Exact, and in trouble once for each file that lies in a directory: the first replica that finds it takes it.
+
+    A file is named after its trouble. `fatal` ends the process whenever it is asked for that prompt.
+    """
+
+    def __init__(self, directory: str = "", *, fatal: str = "", **options: Any) -> None:
+        super().__init__(TOKENS, table, name="troubled", **options)
+        self.place, self.fatal = directory, fatal
+
+    def __enter__(self) -> Troubled:
+        if self.place:
+            (Path(self.place) / f"opened-{os.getpid()}").touch()
+        super().__enter__()
+        return self
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        if self.fatal and self.fatal == request.prefix.prompt.text:
+            await asyncio.sleep(0.1)
+            os._exit(13)
+        for name in ("exits", "hangs", "blocks", "memory", "fails") if self.place else ():
+            if self._takes(name):
+                await self._trouble(name)
+        return await super().generate(request)
+
+    def _takes(self, name: str) -> bool:
+        try:
+            (Path(self.place) / name).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    async def _trouble(self, name: str) -> None:
+        match name:
+            case "exits":
+                os._exit(137)
+            case "hangs":
+                # All that this engine was asked hangs with it.
+                self._delay = 3600.0
+                await asyncio.sleep(3600)
+            case "blocks":
+                time.sleep(3600)  # noqa: ASYNC251 - that is the trouble
+            case "memory":
+                raise MemoryError("no memory is left")
+            case "fails":
+                raise RuntimeError("the device is lost")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def node_options(**more: Any) -> dict[str, Any]:
+    """Ports are given, since Ray waits no more than seconds for a process that is to tell its own."""
+    ports = ("metrics_agent_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
+    return {
+        "node_ip_address": "127.0.0.1",
+        **{name: free_port() for name in ports},
+        "include_dashboard": False,
+        "include_log_monitor": False,
+        "object_store_memory": 80 << 20,
+        "num_cpus": 2,
+        **more,
+    }
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[Any]:
+    """Three nodes; two of them have room for replicas that ask for `room`. The tests are connected to the first."""
+    pytest.importorskip("ray", reason="a pool needs Ray, which pip install 'metagen[ray]' brings")
+    before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "RAY_ADDRESS")}
+    os.environ.update(ENVIRONMENT)
+    from ray import cloudpickle
+    from ray._private import ray_constants
+    from ray.cluster_utils import Cluster
+
+    # Ray was imported before its environment was set.
+    several, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+
+    from metagen.generators.ray.cluster import connected
+
+    # Replicas do not have the tests on their path.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    made = Cluster()
+    try:
+        made.add_node(**node_options(_system_config=HEALTH))
+        for _ in range(2):
+            made.add_node(**node_options(resources={"room": 4}))
+        os.environ["RAY_ADDRESS"] = made.address
+        with connected():
+            yield made
+    finally:
+        made.shutdown()
+        ray_constants.ENABLE_RAY_CLUSTER = several
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], None]:
+    """Waits until something is so."""
+
+    def wait(so: Callable[[], bool], seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while not so():
+            assert time.monotonic() < end, f"not so within {seconds} s"
+            time.sleep(0.05)
+
+    return wait
+
+
+@pytest.fixture
+def troubles(cluster: Any, tmp_path: Path) -> Path:
+    """Where files make trouble."""
+    return tmp_path
+
+
+@pytest.fixture
+def make(troubles: Path) -> Callable[..., RayPool]:
+    """Makes pools of engines that get into trouble."""
+
+    def made(
+        replicas: int = 2, *, placement: Placement | None = None, policy: Any = None, **options: Any
+    ) -> RayPool:
+        given = {"directory": str(troubles), "delay": 0.01, **options}
+        return RayPool(
+            Troubled, given, replicas=replicas, codec=Troubled(), placement=placement, policy=policy
+        )
+
+    return made
+
+
+@pytest.fixture
+def alone() -> Callable[..., EnumerableEngine]:
+    """The same engine without a pool."""
+    return Troubled
+
+
+@pytest.fixture
+def add_node(cluster: Any) -> Callable[..., Any]:
+    """Adds a node to the cluster."""
+    return lambda **options: cluster.add_node(**node_options(**options))
+
+
+@pytest.fixture
+def node() -> dict[str, Any]:
+    """Options of a node."""
+    return node_options()

@@ -1,0 +1,81 @@
+"""Prefixes are rendered in the driver as the replicas' engine renders them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from metagen.errors import EngineError, InputError, ModelError, PromptError, UnsupportedError
+from metagen.generators.ray import Placement, Policy, RayPool
+from metagen.generators.ray.codec import local_codec
+from metagen.generators.ray.messages import Facts, Fault
+from metagen.generators.torch import TorchEngine
+from metagen.sequence import Prompt, Sequence
+
+
+@pytest.fixture(scope="module")
+def engine() -> TorchEngine:
+    return TorchEngine("tiny-bpe", threads=1)
+
+
+def test_the_driver_renders_as_the_engine_does(engine: TorchEngine) -> None:
+    codec = local_codec(Facts.of(engine))
+    for prefix in (Sequence.of("Q: 1+1="), Sequence.of(Prompt("p", text="Q: 2*3=")).extend("6, for 2*3=")):
+        assert codec.render(prefix) == engine.render(prefix)
+    assert codec.encode("so 6") == engine.encode("so 6")
+
+
+def test_another_tokenizer_or_none_is_an_error(engine: TorchEngine, tmp_path: Path) -> None:
+    facts = Facts.of(engine)
+    with pytest.raises(EngineError, match="is not the one of the replicas"):
+        local_codec(replace(facts, tokenizer_fingerprint="other"))
+    for directory in (None, tmp_path):
+        with pytest.raises(EngineError, match=r"is not on this machine .*or give the pool a codec"):
+            local_codec(replace(facts, directory=directory))
+
+
+class Strange(ModelError):
+    """Of a package that the driver does not have."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "asked"),
+    [
+        (PromptError("too long"), PromptError, True),
+        (Strange("bad"), ModelError, True),
+        (MemoryError("none left"), EngineError, False),
+        (EngineError("failed"), EngineError, False),
+    ],
+)
+def test_errors_keep_the_nearest_class_that_there_is(
+    error: Exception, kind: type[Exception], asked: bool
+) -> None:
+    fault = Fault.of(error)
+    assert type(fault.error()) is kind
+    assert str(error) in str(fault.error())
+    assert fault.asked is asked
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(InputError, match="deadline=-1: expected a number"):
+        Policy(deadline=-1)
+    with pytest.raises(InputError, match="attempts=0"):
+        Policy(attempts=0)
+    with pytest.raises(InputError, match="num_gpus=-1"):
+        Placement(num_gpus=-1)
+    with pytest.raises(InputError, match="one is empty"):
+        Placement(bundles=({},))
+    with pytest.raises(InputError, match="leave num_cpus, num_gpus and resources out"):
+        Placement(num_cpus=1, bundles=({"CPU": 1},))
+
+
+def test_without_ray_a_pool_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(UnsupportedError, match=r"install it by pip install 'metagen\[ray\]'"),
+        RayPool(TorchEngine),
+    ):
+        pass

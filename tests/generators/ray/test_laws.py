@@ -1,0 +1,69 @@
+"""A pool obeys the laws of engines and of generators, as what runs in it does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from collections.abc import Sequence as Ordered
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from metagen.generators.base import Generator
+from metagen.generators.engine import Engine
+from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.ray import RayPool
+from metagen.testing import EngineLaws, GeneratorLaws
+
+#: One cluster, in one process.
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.xdist_group("ray")]
+TOKENS = ("a", "b", "ab", "c", "d", "\n", "$")
+
+
+def table(prompt: str, done: tuple[str, ...]) -> list[float]:
+    """No two tokens are equally probable, and the longer a text is the sooner it ends."""
+    place = sum((i + 1) * TOKENS.index(token) for i, token in enumerate(done)) + 3 * len(prompt) + len(done)
+    weights = [1.0 + (place * (i + 2)) % 7 + 0.01 * i for i in range(len(TOKENS) - 1)]
+    weights.append(0.4 * len(done))
+    return [weight / sum(weights) for weight in weights]
+
+
+OPTIONS: dict[str, Any] = {
+    "tokens": TOKENS,
+    "table": table,
+    "name": "laws",
+    "max_context": 400,
+    "delay": 0.0005,
+}
+
+
+def pool(replicas: int = 2) -> RayPool:
+    from ray import cloudpickle
+
+    # Replicas do not have the tests on their path.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    return RayPool(EnumerableEngine, OPTIONS, replicas=replicas, codec=EnumerableEngine(**OPTIONS))
+
+
+class TestRayPool(EngineLaws):
+    tolerance = 1e-9
+    many = 400
+
+    def make(self) -> Engine:
+        return pool()
+
+    def decode(self, engine: Engine, ids: Ordered[int]) -> str:
+        return EnumerableEngine(**OPTIONS).decode(ids)
+
+
+class TestGeneratorOfAPool(GeneratorLaws):
+    begun = "ab"
+
+    def make(self) -> AbstractContextManager[Generator]:
+        @contextmanager
+        def opened() -> Iterator[Generator]:
+            with pool(1) as engine:
+                yield engine.generator()
+
+        return opened()

@@ -1,0 +1,262 @@
+"""A pool gives what its engine gives, whatever happens to the replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metagen.budget import Budget
+from metagen.cost import Usage
+from metagen.errors import EngineError, InputError, PromptError
+from metagen.generators.engine import Engine, Generated, GenerateRequest, SamplingParams
+from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.primitive import EngineGenerator
+from metagen.generators.ray import Placement, Policy, RayPool
+from metagen.journal import Row
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence, Tokens
+
+#: One cluster, in one process.
+pytestmark = pytest.mark.xdist_group("ray")
+Make = Callable[..., RayPool]
+Until = Callable[[Callable[[], bool]], None]
+PROBLEMS = 24
+#: A hang is noticed after so many seconds.
+QUICK = Policy(deadline=4.0)
+
+
+def request(number: int, n: int = 4, most: int = 40) -> GenerateRequest:
+    prefix = Sequence.of(Prompt(f"p{number}", text=f"{chr(65 + number)} is the name of this problem."))
+    return GenerateRequest(prefix, tuple(range(1000 * number, 1000 * number + n)), SamplingParams(), most)
+
+
+def work(
+    engine: Engine, *, budget: Budget | None = None, meanwhile: Callable[[], None] | None = None
+) -> tuple[list[tuple[str, ...]], Usage]:
+    """Problems at once, each in two blocks: the texts, and what was charged. meanwhile: done after a moment."""
+    generator = EngineGenerator(engine, SamplingParams(max_tokens=40))
+
+    async def one(number: int) -> tuple[tuple[str, ...], list[Row]]:
+        scope = Scope.root(f"p{number}", seed=5, budget=budget)
+        prefix = request(number).prefix
+        begun = await generator.generate(prefix, n=3, until=Tokens(6), scope=scope.child("block"))
+        texts = []
+        for i, sequence in enumerate(begun):
+            if sequence.finish is None and not sequence.exhausted:
+                (sequence,) = await generator.generate(sequence, scope=scope.child(f"rest/{i}"))
+            texts.append(sequence.text)
+        return tuple(texts), list(scope.trace.rows)
+
+    async def both() -> list[tuple[tuple[str, ...], list[Row]]]:
+        async def later() -> None:
+            await asyncio.sleep(0.3)
+            if meanwhile is not None:
+                await asyncio.to_thread(meanwhile)
+
+        *found, _ = await asyncio.gather(*(one(i) for i in range(PROBLEMS)), later())
+        return found
+
+    found = asyncio.run(both())
+    charged = Usage.sum(row.usage for _, rows in found for row in rows)
+    return [texts for texts, _ in found], replace(charged, seconds=0)
+
+
+def process_of(troubles: Path, besides: frozenset[int] = frozenset()) -> int:
+    """The process of some replica that lives."""
+    pids = sorted(int(file.name.partition("-")[2]) for file in troubles.glob("opened-*"))
+    return next(pid for pid in pids if Path(f"/proc/{pid}").exists() and pid not in besides)
+
+
+@pytest.fixture
+def plain(alone: Callable[..., EnumerableEngine]) -> tuple[list[tuple[str, ...]], Usage]:
+    """What the engine gives by itself."""
+    with alone() as engine:
+        return work(engine)
+
+
+def test_a_pool_gives_what_its_engine_gives(make: Make, alone: Callable[..., EnumerableEngine]) -> None:
+    with alone() as engine:
+        plain = work(engine)
+    with make() as pool:
+        assert set(pool.replicas) == {"replica-0", "replica-1"}
+        assert work(pool) == plain
+        stats = pool.stats
+        assert stats.extra["failed_attempts"] == 0
+        assert stats.generated == engine.stats.generated
+        assert stats.prefilled == engine.stats.prefilled, "a problem stays where its prompt is"
+        assert all(link.stats.requests for link in pool._fleet.links.values()), "both had some of the work"
+
+
+@pytest.mark.parametrize("trouble", ["exits", "hangs", "blocks", "memory", "fails"])
+def test_a_replica_in_trouble_is_replaced_and_changes_nothing(
+    make: Make, troubles: Path, plain: Any, until: Until, trouble: str
+) -> None:
+    with make(policy=QUICK) as pool:
+        found = work(pool, meanwhile=(troubles / trouble).touch)
+        assert not (troubles / trouble).exists(), "somebody took it"
+        assert found == plain, "the same texts, and each call charged once"
+        assert pool.stats.extra["failed_attempts"] >= 1
+        assert pool.stats.extra["replaced"] == 1
+        until(lambda: len(pool.replicas) == 2)
+        assert "replica-2" in pool.replicas
+
+
+def test_a_killed_process_changes_nothing(make: Make, troubles: Path, plain: Any) -> None:
+    with make() as pool:
+        found = work(pool, meanwhile=lambda: os.kill(process_of(troubles), signal.SIGKILL))
+        assert found == plain
+        assert pool.stats.extra["replaced"] == 1
+
+
+def test_a_removed_node_changes_nothing(
+    make: Make, cluster: Any, add_node: Callable[..., Any], plain: Any, until: Until
+) -> None:
+    """Four replicas on two nodes, and one of these is gone in the middle of the work."""
+    import ray
+
+    first, other = (add_node(resources={"spare": 4}) for _ in range(2))
+    with make(4, placement=Placement(resources={"spare": 1}), delay=0.1) as pool:
+        found = work(pool, meanwhile=lambda: cluster.remove_node(first, allow_graceful=False))
+        assert found == plain
+        assert pool.stats.extra["failed_attempts"] >= 1
+        until(lambda: len(pool.replicas) == 4)
+    cluster.remove_node(other)
+    until(lambda: sum(node["Alive"] for node in ray.nodes()) == 3)
+
+
+def test_replicas_join_and_leave_in_the_middle(make: Make, plain: Any, until: Until) -> None:
+    with make(1) as pool:
+
+        def change() -> None:
+            pool.add(2)
+            until(lambda: len(pool.replicas) == 3)
+            pool.remove("replica-0")
+            until(lambda: len(pool.replicas) == 2)
+
+        assert work(pool, meanwhile=change) == plain
+        assert set(pool.replicas) == {"replica-1", "replica-2"}
+        assert pool.stats.extra["failed_attempts"] == 0, "who leaves finishes what it was asked"
+        assert work(pool)[0] == plain[0]
+        with pytest.raises(InputError, match="'replica-0' is not there; expected one of"):
+            pool.remove("replica-0")
+        pool.remove("replica-1")
+        until(lambda: len(pool.replicas) == 1)
+        with pytest.raises(InputError, match="is the only one"):
+            pool.remove("replica-2")
+
+
+def test_a_budget_holds_while_replicas_are_lost(make: Make, troubles: Path, alone: Any) -> None:
+    budget = Budget(generated=60)
+    with alone() as engine:
+        expected = work(engine, budget=budget)
+    with make() as pool:
+        found = work(pool, budget=budget, meanwhile=(troubles / "exits").touch)
+    assert found == expected
+    assert found[1].generated is not None and found[1].generated <= 60 * PROBLEMS
+
+
+def test_a_request_that_kills_fails_alone(make: Make, alone: Any) -> None:
+    """Its neighbours are lost with it, twice; then it runs by itself."""
+    bad = GenerateRequest(Sequence.of("Divide by zero."), (1,), SamplingParams(), 40)
+    good = [request(i) for i in range(8)]
+
+    async def ask(engine: Engine, *more: GenerateRequest) -> list[Any]:
+        calls = (engine.generate(one) for one in (*good, *more))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    with alone() as engine:
+        expected = asyncio.run(ask(engine))
+    with make(fatal="Divide by zero.") as pool:
+        *found, error = asyncio.run(ask(pool, bad))
+    assert [answer.samples for answer in found] == [answer.samples for answer in expected]
+    assert isinstance(error, EngineError)
+    assert "3 replicas were lost while they worked on one request" in str(error)
+
+
+def test_with_no_replica_left_the_error_names_what_each_died_of(make: Make, troubles: Path) -> None:
+    (troubles / "exits").touch()
+    (troubles / "memory").touch()
+    with make(1, policy=Policy(replacements=1)) as pool:
+        with pytest.raises(EngineError, match="no replica is left, 1 of at most 1 were replaced") as caught:
+            asyncio.run(pool.generate(request(1)))
+        assert "replica-0 ActorDiedError" in str(caught.value)
+        assert "replica-1 MemoryError: no memory is left" in str(caught.value)
+        with pytest.raises(EngineError, match="no replica is left"):
+            asyncio.run(pool.generate(request(2)))
+
+
+def test_errors_of_a_request_are_the_callers(make: Make) -> None:
+    with make(max_context=60) as pool:
+
+        async def ask() -> list[Any]:
+            calls = [pool.generate(request(1, most=10)), pool.generate(request(1, most=100))]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        answer, error = asyncio.run(ask())
+        assert isinstance(answer, Generated)
+        assert isinstance(error, PromptError)
+        assert "exceed the context of 60 tokens" in str(error)
+        assert pool.stats.extra["failed_attempts"] == 0
+
+
+def test_cancelling_reaches_the_engine(make: Make, until: Until) -> None:
+    with make(1, delay=0.3) as pool:
+        asked = request(1, n=16)
+
+        async def cancelled() -> None:
+            task = asyncio.create_task(pool.generate(asked))
+            await asyncio.sleep(2.0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(cancelled())
+        until(lambda: pool.stats.aborted_tokens > 0)
+        assert asked.ended, "some samples were short"
+        whole = asyncio.run(pool.generate(request(1, n=16)))
+        assert all(whole.samples[i] == sample for i, sample in asked.ended.items())
+
+
+def test_what_an_engine_raises_when_it_opens_is_raised(make: Make) -> None:
+    with pytest.raises(InputError, match="delay=-1"), make(delay=-1.0):
+        pass
+
+
+def test_a_pool_that_the_cluster_has_no_room_for_says_what_it_needs(make: Make) -> None:
+    wanted = Placement(num_gpus=1)
+    with pytest.raises(
+        EngineError, match=r"did not open within 2 s; it needs {'GPU': 1}, and the cluster has"
+    ):
+        make(1, placement=wanted, policy=Policy(opening=2)).__enter__()
+
+
+def test_bundles_are_reserved_together_and_given_back(make: Make, until: Until) -> None:
+    from ray.util import placement_group_table
+
+    def states() -> set[str]:
+        return {group["state"] for group in placement_group_table().values()}
+
+    with make(1, placement=Placement(bundles=({"CPU": 1, "room": 1}, {"CPU": 1, "room": 1}))) as pool:
+        assert states() >= {"CREATED"}
+        asyncio.run(pool.generate(request(1)))
+    until(lambda: states() == {"REMOVED"})
+
+
+def test_a_closed_pool_says_so(make: Make) -> None:
+    pool = make()
+    with pytest.raises(EngineError, match="is not open"):
+        asyncio.run(pool.generate(request(1)))
+    with pool:
+        pass
+    pool.close()
+    with pytest.raises(EngineError, match="closed"):
+        asyncio.run(pool.generate(request(1)))
+    with pytest.raises(EngineError, match="was opened before"), pool:
+        pass

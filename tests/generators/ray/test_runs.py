@@ -1,0 +1,118 @@
+"""Experiments on pools: the same results, whatever is killed, the driver too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from metagen.errors import ConfigError
+from metagen.experiments import schema
+from metagen.journal import SQLiteJournal
+
+#: One cluster, in one process.
+pytestmark = pytest.mark.xdist_group("ray")
+FILE = """
+name: pools
+task: {{kind: arithmetic, split: validation, seed: 3, levels: [1, 2], per_level: {problems}}}
+engines:
+  small: {{kind: torch, model: tiny-0.1m}}
+  reward: {{kind: torch, model: tiny-prm-weak}}
+generators: {{small: {{engine: small, max_tokens: 120}}}}
+verifiers: {{prm: {{kind: prm, engine: reward}}}}
+strategies:
+  weighted: {{kind: weighted, verifier: prm, n: 8}}
+  rebase: {{kind: rebase, verifier: prm, n: 4}}
+grid: {{}}
+executor: {executor}
+"""
+POOLS = "{kind: ray, concurrency: 4, replicas: 2, pools: {reward: {replicas: 1}}}"
+
+
+def write(directory: Path, executor: str, problems: int = 4) -> Path:
+    file = directory / "pools.yaml"
+    file.write_text(FILE.format(executor=executor, problems=problems))
+    return file
+
+
+def command(file: Path, out: Path) -> list[str]:
+    return [sys.executable, "-c", "from metagen.cli import app; app()", "run", str(file), "--out", str(out)]
+
+
+def finished(file: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(file, out), capture_output=True, text=True, timeout=600)
+
+
+def results(run: Path) -> list[dict[str, Any]]:
+    """Candidates without numbers that rounding or time may change."""
+    table = pq.read_table(run / "candidates.parquet")
+    plain = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    exact = [field.name for field in table.schema if any(of(field.type) for of in plain)]
+    return sorted(table.select(exact).to_pylist(), key=str)
+
+
+@pytest.mark.slow
+def test_pools_change_no_result_and_a_killed_driver_resumes(cluster: Any, tmp_path: Path) -> None:
+    alone, pooled = tmp_path / "alone", tmp_path / "pooled"
+    assert finished(write(tmp_path, "local"), alone).returncode == 0
+    file = write(tmp_path, POOLS)
+    with subprocess.Popen(command(file, pooled), start_new_session=True) as driver:
+        while driver.poll() is None and _rows(pooled) < 40:
+            time.sleep(0.2)
+        assert driver.poll() is None, "it was to be killed in the middle"
+        os.killpg(driver.pid, signal.SIGKILL)
+    before = _rows(pooled)
+    again = finished(file, pooled)
+    assert again.returncode == 0, again.stderr
+    assert "Traceback" not in again.stderr and "(raylet)" not in again.stderr
+    assert results(pooled) == results(alone)
+    assert _rows(pooled) == _rows(alone) > before
+
+
+def _rows(run: Path) -> int:
+    """Records on disk."""
+    if not (run / "journal.sqlite").is_file():
+        return 0
+    with SQLiteJournal(run / "journal.sqlite", read_only=True) as journal:
+        return journal.count()
+
+
+GOOD = "{kind: ray, replicas: 2, address: '10.0.0.1:6379', pools: {reward: {num_gpus: 0.5}}, deadline: 60}"
+
+
+def test_an_executor_is_read_and_written(tmp_path: Path) -> None:
+    file = write(tmp_path, GOOD)
+    executor = schema.load(file).executor
+    assert (executor.pool("small").replicas, executor.pool("reward").replicas) == (2, 1)
+    assert executor.pool("reward").needs["num_gpus"] == 0.5
+    (tmp_path / "again.yaml").write_text(schema.dump(schema.load(file)))
+    assert schema.load(tmp_path / "again.yaml") == schema.load(file)
+    assert schema.load(write(tmp_path, "ray")).executor.kind == "ray"
+    assert schema.load(write(tmp_path, "{concurrency: 3}")).executor.kind == "local"
+
+
+@pytest.mark.parametrize(
+    ("executor", "fault"),
+    [
+        ("{replicas: 2}", "replicas is for pools of engines; give kind: ray, or leave replicas out"),
+        ("spark", "executor.kind = 'spark': expected one of local, ray"),
+        (
+            "{kind: ray, pools: {smal: {}}}",
+            "expected one of the engines small, reward; did you mean 'small'?",
+        ),
+        ("{kind: ray, replicas: 0}", "executor.replicas = 0: expected an integer ≥ 1"),
+        ("{kind: ray, num_gpus: 1, bundles: [{GPU: 1}]}", "bundles say what a replica needs"),
+    ],
+)
+def test_faults_of_an_executor_are_named(tmp_path: Path, executor: str, fault: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        schema.load(write(tmp_path, executor))
+    assert fault in str(caught.value)
