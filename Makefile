@@ -25,7 +25,7 @@ quickstart: $(VENV)/installed-torch ## set up, run the main experiment and repor
 	@$(BIN)/metagen run examples/quickstart.yaml --out runs/quickstart $(ARGS)
 
 test: $(VENV)/installed-test chromium bubblewrap ## set up and run the tests; ARGS='-k voting' chooses
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/installed-lint ## check style, types and layers
 	@$(BIN)/ruff check $(ARGS)
@@ -44,8 +44,8 @@ docs: $(VENV)/installed-docs ## build the site into site/
 	@$(BIN)/zensical build --clean --strict
 	@echo "The site is at site/index.html"
 
-vllm: $(VENV)-vllm/installed ## check the embedded models in vLLM, in an environment of its own (3.5 GB)
-	@$(VENV)-vllm/bin/python -m pytest tests/generators/test_vllm_loads.py $(ARGS)
+vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environment of its own (3.5 GB)
+	@OMP_NUM_THREADS=1 $(VENV)-vllm/bin/python -m pytest tests/generators/test_vllm_loads.py tests/generators/vllm $(ARGS)
 
 clean: ## remove the virtual environment, caches and builds (never runs/)
 	rm -rf $(VENV) $(VENV)-vllm build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

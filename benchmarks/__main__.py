@@ -29,6 +29,8 @@ MODULES = (
     "answers",
     "utilities",
     "sandbox",
+    "routing",
+    "vllm_engine",
 )
 
 

@@ -27,8 +27,11 @@ from metagen.generators.engine import SamplingParams as SamplingParams
 from metagen.generators.enumerable import EnumerableEngine as EnumerableEngine
 from metagen.generators.function import FunctionGenerator as FunctionGenerator
 from metagen.generators.grammar import Grammar as Grammar
+from metagen.generators.openai.engine import OpenAIEngine as OpenAIEngine
+from metagen.generators.ray.pool import RayPool as RayPool
 from metagen.generators.replay import ReplayGenerator as ReplayGenerator
 from metagen.generators.torch.engine import TorchEngine as TorchEngine
+from metagen.generators.vllm.engine import VLLMEngine as VLLMEngine
 from metagen.journal import Journal as Journal
 from metagen.journal import MemoryJournal as MemoryJournal
 from metagen.journal import SQLiteJournal as SQLiteJournal

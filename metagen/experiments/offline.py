@@ -17,6 +17,7 @@ from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, ModelError
 from metagen.experiments.specs import (
     Experiment,
+    OpenAISpec,
     OrmSpec,
     PartSpec,
     PluginSpec,
@@ -71,8 +72,8 @@ def _option(spec: PartSpec, name: str) -> Any:
 
 
 def _model(spec: PartSpec) -> str | None:
-    """The directory of an engine's model, if it lies on this machine."""
-    model = _option(spec, "model")
+    """The directory of an engine's model, or of its tokenizer, if it lies on this machine."""
+    model = _option(spec, "tokenizer" if isinstance(spec, OpenAISpec) else "model")
     try:
         return str(tiny.resolve(model)) if isinstance(model, str) else None
     except ModelError:

@@ -22,6 +22,8 @@ Section = Literal["engines", "generators", "verifiers", "strategies", "task"]
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "engines": {
         "torch": "metagen.generators.torch:TorchEngine",
+        "vllm": "metagen.generators.vllm:VLLMEngine",
+        "openai": "metagen.generators.openai:OpenAIEngine",
     },
     "generators": {
         "engine": "metagen.generators.primitive:EngineGenerator",
@@ -154,7 +156,12 @@ def parameters(section: Section, kind: str) -> Mapping[str, inspect.Parameter]:
 
 
 def make(section: Section, kind: str, options: Mapping[str, Any], available: Mapping[str, Any]) -> Any:
-    """An instance from its options and those of the `available` parts that it has parameters for."""
+    """An instance from its options and those of the `available` parts that it has parameters for.
+
+    What decodes or scores with an engine that bills pays that engine's price.
+    """
     takes = parameters(section, kind)
     parts = {name: part for name, part in available.items() if name in takes}
+    if "price" in takes and getattr(available.get("engine"), "bills", False):
+        parts["price"] = available["engine"].price
     return find(section, kind)(**{**parts, **options})

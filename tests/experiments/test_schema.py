@@ -158,7 +158,8 @@ FAULTS = [
     ("per_level: 3", "per_level: 0", "3: task.per_level = 0: expected an integer ≥ 1"),
     ("per_level", "perlevel", "3: task.perlevel = 3: no such field; expected one of kind, split, levels, "
      "per_level, form, seed, limit; did you mean 'per_level'?"),
-    ("kind: torch", "kind: torhc", "5: engines.mid.kind = 'torhc': expected one of torch; did you mean 'torch'?"),
+    ("kind: torch", "kind: torhc", "5: engines.mid.kind = 'torhc': expected one of torch, vllm, openai; did you "
+     "mean 'torch'?"),
     ("engine: mid, temperature: 1,", "engine: mdi, temperature: 1,", "7: generators.mid.engine = 'mdi': "
      "expected one of the engines mid; did you mean 'mid'?"),
     ("temperature: 1,", "temperature: -0.5,", "7: generators.mid.temperature = -0.5: "
@@ -201,8 +202,9 @@ FAULTS = [
     ("generated: 4000", "tokens: 4000", "20: budget.tokens = 4000: no such field; expected one of generated, "
      "prefilled, calls, flops, money, seconds"),
     ("flops: 1e12", "flops: .nan", "20: budget.flops = nan: expected a number ≥ 0"),
-    ("concurrency: 8", "concurency: 8", "21: executor.concurency = 8: no such field; expected one of concurrency; "
-     "did you mean 'concurrency'?"),
+    ("concurrency: 8", "concurency: 8", "21: executor.concurency = 8: no such field; expected one of replicas, "
+     "num_cpus, num_gpus, resources, bundles, kind, concurrency, address, pools, deadline, replacements; did you mean "
+     "'concurrency'?"),
     ("concurrency: 8", "concurrency: 0", "21: executor.concurrency = 0: expected an integer ≥ 1"),
     ("seed: 7", "seed: 7\nseed: 8", "3: seed: given twice, first on line 2; remove one"),
 ]  # fmt: skip

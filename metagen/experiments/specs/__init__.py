@@ -1,12 +1,12 @@
 """An experiment as a value: one pydantic model for each kind of part."""
 
-from metagen.experiments.specs.engines import TorchSpec
+from metagen.experiments.specs.engines import LocalSpec, OpenAISpec, TorchSpec, VLLMSpec
+from metagen.experiments.specs.executor import ExecutorSpec
 from metagen.experiments.specs.experiment import (
     SECTIONS,
     UNIONS,
     AllocationSpec,
     BudgetSpec,
-    ExecutorSpec,
     Experiment,
     GridSpec,
 )
@@ -46,6 +46,8 @@ __all__ = [
     "Experiment",
     "GridSpec",
     "JsonlSpec",
+    "LocalSpec",
+    "OpenAISpec",
     "OptionSpec",
     "OrmSpec",
     "PartSpec",
@@ -60,4 +62,5 @@ __all__ = [
     "ScoredStrategySpec",
     "Spec",
     "TorchSpec",
+    "VLLMSpec",
 ]

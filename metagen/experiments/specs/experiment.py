@@ -11,7 +11,8 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from metagen.budget import Budget
 from metagen.experiments import registry
 from metagen.experiments.registry import Section
-from metagen.experiments.specs.engines import TorchSpec
+from metagen.experiments.specs.engines import OpenAISpec, TorchSpec, VLLMSpec
+from metagen.experiments.specs.executor import ExecutorSpec
 from metagen.experiments.specs.fields import (
     Amount,
     Count,
@@ -107,7 +108,10 @@ def _kind(section: Section, default: str | None = None) -> Callable[[Any], str |
 
 
 EngineSpec = Annotated[
-    Annotated[TorchSpec, Tag("torch")] | Annotated[PluginSpec, Tag("plugin")],
+    Annotated[TorchSpec, Tag("torch")]
+    | Annotated[VLLMSpec, Tag("vllm")]
+    | Annotated[OpenAISpec, Tag("openai")]
+    | Annotated[PluginSpec, Tag("plugin")],
     Discriminator(_kind("engines")),
 ]
 GeneratorSpec = Annotated[
@@ -206,13 +210,6 @@ class GridSpec(Spec):
     generators: Annotated[tuple[GeneratorName, ...], AfterValidator(some), AfterValidator(distinct)]
     strategies: Annotated[tuple[StrategyName, ...], AfterValidator(some), AfterValidator(distinct)]
     n: Annotated[tuple[Count, ...], AfterValidator(distinct)] = ()
-
-
-class ExecutorSpec(Spec):
-    """How the experiment is run; none of it changes a result."""
-
-    #: Problems in work at a time.
-    concurrency: Count = 64
 
 
 @dataclass(frozen=True, slots=True)
