@@ -26,13 +26,14 @@ from metagen.experiments.specs import (
     TorchSpec,
 )
 from metagen.generators import tiny
+from metagen.generators.directory import read_json, text_config
 from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Verifier
 
 if TYPE_CHECKING:
-    from metagen.generators.torch.tokenizer import Tokenizer
+    from metagen.generators.tokenizer import Tokenizer
 
 ENGINE = f"{__name__}:ClosedEngine"
 UNKNOWN = f"{__name__}:Unknown"
@@ -179,7 +180,7 @@ def _price(name: str, given: Any) -> Price | None:
 def _tokenizer(directory: Path, needed: bool) -> Tokenizer | None:
     """The engine's own tokenizer; None where its packages, or its file, are missing."""
     try:
-        from metagen.generators.torch.tokenizer import Tokenizer
+        from metagen.generators.tokenizer import Tokenizer
 
         return Tokenizer(directory, _vocabulary(directory))
     except ImportError:
@@ -191,10 +192,7 @@ def _tokenizer(directory: Path, needed: bool) -> Tokenizer | None:
 
 
 def _vocabulary(directory: Path) -> int:
-    from metagen.generators.torch.checkpoint import read_json
-
-    data = read_json(directory / "config.json")
-    return int({**data, **(data.get("text_config") or {})}.get("vocab_size", 0))
+    return int(text_config(directory).get("vocab_size", 0))
 
 
 def _shape(directory: Path, needed: bool) -> ModelShape | None:
@@ -220,8 +218,6 @@ def _fingerprint(directory: Path | None, tokenizer: Tokenizer, options: dict[str
 
 def _digest(directory: Path) -> str:
     """That of the torch engine's weights, from their files alone: no tensor is made. ModelError for missing files."""
-    from metagen.generators.torch.checkpoint import read_json
-
     files = sorted(directory.glob("*.safetensors"))
     index = directory / "model.safetensors.index.json"
     if index.exists():

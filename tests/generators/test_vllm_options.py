@@ -19,7 +19,7 @@ from metagen.experiments.specs.engines import VLLMSpec
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.tiny import resolve
-from metagen.generators.torch.tokenizer import Tokenizer
+from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.vllm import model, options, sampling
 from metagen.generators.vllm.checks import Checks
 from metagen.generators.vllm.counters import counter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING
 from metagen.errors import InputError, ModelError
 from metagen.generators import tiny
 from metagen.generators.continuation import CONTEXT
+from metagen.generators.directory import text_config
 from metagen.sequence import Sequence
 
 if TYPE_CHECKING:
-    from metagen.generators.torch.tokenizer import Tokenizer
+    from metagen.generators.tokenizer import Tokenizer
 
 #: No vocabulary has as many tokens: the bound where no config.json gives one.
 UNBOUNDED = 1 << 31
@@ -68,18 +68,16 @@ def _directory(path: str | Path) -> Path:
 
 def _tokenizer(directory: Path) -> Tokenizer:
     try:
-        from metagen.generators.torch.tokenizer import Tokenizer
+        from metagen.generators.tokenizer import Tokenizer
     except ImportError as error:
         raise ModelError(
-            f"tokenizer={str(directory)!r}: {error.name} is not installed; pip install 'metagen[torch]', or leave "
+            f"tokenizer={str(directory)!r}: {error.name} is not installed; pip install 'metagen[openai]', or leave "
             "tokenizer out"
         ) from error
     return Tokenizer(directory, _size(directory))
 
 
 def _size(directory: Path) -> int:
-    config = directory / "config.json"
-    if not config.is_file():
+    if not (directory / "config.json").is_file():
         return UNBOUNDED
-    data = json.loads(config.read_text("utf-8"))
-    return int({**data, **(data.get("text_config") or {})}.get("vocab_size", UNBOUNDED))
+    return int(text_config(directory).get("vocab_size", UNBOUNDED))

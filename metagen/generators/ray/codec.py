@@ -13,7 +13,7 @@ class DirectoryCodec:
     """The tokenizer of a model directory."""
 
     def __init__(self, directory: Path, vocab: int = 1 << 31) -> None:
-        from metagen.generators.torch.tokenizer import Tokenizer
+        from metagen.generators.tokenizer import Tokenizer
 
         self._tokenizer = Tokenizer(directory, vocab)
         self.fingerprint = self._tokenizer.fingerprint

@@ -6,7 +6,6 @@ transformers itself is not needed to run a model: the files are the interface.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from metagen.errors import ModelError, UnsupportedError
+from metagen.generators.directory import read_json
 
 #: Architectures that `llama.py` computes: a decoder with RMSNorm, rotary positions and a gated MLP.
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
@@ -47,21 +47,6 @@ class LlamaConfig:
     def scores(self) -> bool:
         """Whether the architecture's name promises a head that scores, not a language model."""
         return self.architecture.endswith(SCORED)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; ModelError if there is none."""
-    try:
-        data = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ModelError(
-            f"{path}: cannot be read ({error.strerror}); give a Hugging Face model directory"
-        ) from None
-    except ValueError as error:
-        raise ModelError(f"{path}: not valid JSON ({error}); copy the file again") from None
-    if not isinstance(data, dict):
-        raise ModelError(f"{path}: expected a JSON object, found {type(data).__name__}")
-    return data
 
 
 def read_config(path: Path) -> LlamaConfig:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from metagen.generators.continuation import BROKEN
 from metagen.generators.engine import SamplingParams
+from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.tokenizer import Tokenizer
 from metagen.sequence import Step, Until
 
 EOS, STOP, TEXT = 1, 2, 4

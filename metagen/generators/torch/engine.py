@@ -30,13 +30,13 @@ from metagen.generators.engine import (
 )
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.tiny import resolve
+from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation, Ticket
 from metagen.generators.torch.llama import LlamaModel
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.scheduler import Scheduler
-from metagen.generators.torch.tokenizer import Tokenizer
 from metagen.logs import logger
 from metagen.sequence import Sequence
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from metagen.generators.continuation import BROKEN, Continuation
 from metagen.generators.engine import GenerateRequest, Sample
+from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch import endings as table
-from metagen.generators.torch.tokenizer import Tokenizer
 from metagen.sequence import Step
 
 #: Token ids that may be asked for in place of a text of one character: vLLM looks through them at every token.

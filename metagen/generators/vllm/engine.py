@@ -28,7 +28,7 @@ from metagen.generators.engine import (
 )
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.tiny import resolve
-from metagen.generators.torch.tokenizer import Tokenizer
+from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.vllm import model as files
 from metagen.generators.vllm import options, sampling
 from metagen.generators.vllm.checks import Checks

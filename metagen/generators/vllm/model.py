@@ -9,8 +9,8 @@ from typing import Any
 
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.constraint import Constraints
-from metagen.generators.torch.checkpoint import read_json
-from metagen.generators.torch.tokenizer import Tokenizer
+from metagen.generators.directory import read_json, text_config
+from metagen.generators.tokenizer import Tokenizer
 
 #: Files that hold weights; the first kind that a directory has counts.
 WEIGHTS = ("*.safetensors", "*.gguf", "*.bin", "*.pt")
@@ -20,7 +20,7 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 def vocabulary(directory: Path) -> int:
     """The number of token ids. ModelError if the config has none."""
-    size = _config(directory).get("vocab_size")
+    size = text_config(directory).get("vocab_size")
     if not isinstance(size, int) or size < 1:
         raise ModelError(
             f"{directory / 'config.json'}: vocab_size={size!r}, expected an integer ≥ 1; mend the field"
@@ -32,14 +32,8 @@ def length(directory: Path, max_context: int | None) -> int | None:
     """Tokens that vLLM has to make room for: one more than are asked for, but no more than the model has places."""
     if max_context is None:
         return None
-    own = _config(directory).get("max_position_embeddings")
+    own = text_config(directory).get("max_position_embeddings")
     return min(max_context + 1, own) if isinstance(own, int) else max_context + 1
-
-
-def _config(directory: Path) -> dict[str, Any]:
-    """The fields of config.json; those of the text part, in a model of several."""
-    data = read_json(directory / "config.json")
-    return {**data, **(data.get("text_config") or {})}
 
 
 def fingerprint(directory: Path, tokenizer: Tokenizer, dtype: str, lora: Path | None, numerics: str) -> str:

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as HFTokenizer
 from metagen.errors import ModelError, PromptError, UnsupportedError
 from metagen.generators.constraint import Constraints
 from metagen.generators.continuation import BROKEN
-from metagen.generators.torch.checkpoint import read_json
+from metagen.generators.directory import read_json
 from metagen.sequence import Message, Prompt, Sequence, TokenIds
 
 REMEMBERED = 4096

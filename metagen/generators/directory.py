@@ -1,0 +1,30 @@
+"""What lies in a model directory, as JSON: the same for every engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from metagen.errors import ModelError
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; ModelError if there is none."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ModelError(
+            f"{path}: cannot be read ({error.strerror}); give a Hugging Face model directory"
+        ) from None
+    except ValueError as error:
+        raise ModelError(f"{path}: not valid JSON ({error}); copy the file again") from None
+    if not isinstance(data, dict):
+        raise ModelError(f"{path}: expected a JSON object, found {type(data).__name__}")
+    return data
+
+
+def text_config(directory: Path) -> dict[str, Any]:
+    """The fields of config.json; those of the text part, in a model of several. ModelError if there is none."""
+    data = read_json(directory / "config.json")
+    return {**data, **(data.get("text_config") or {})}
