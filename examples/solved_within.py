@@ -94,6 +94,10 @@ def by_level(found: dict[str, Spent], tokens: float, gflops: float) -> Iterator[
 
 def main(run: Path, tokens: list[float], gflops: list[float], against: str) -> None:
     found = spent(run)
+    if against not in found:
+        raise SystemExit(
+            f"--against {against}: this run has no such strategy; expected one of {', '.join(found)}"
+        )
     print(f"{len(next(iter(found.values())).levels)} problems\n")
     for part in (
         shares({name: s.tokens for name, s in found.items()}, tokens, against, "tokens"),

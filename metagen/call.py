@@ -213,14 +213,11 @@ class LeafCall:
         return amounts(worst)
 
     def _answers(self, row: Row | None, grant: Grant) -> bool:
-        """Whether a row may answer under this grant: a capped item is run again, unless it was capped alike.
-
-        What nobody has counted is taken as it is: to run it again would tell no more.
-        """
+        """Whether a row may answer under this grant: a capped item is run again, unless it was capped alike."""
         if row is None or row.status == "refused":
             return False
         generated = row.usage.generated
-        return grant.cap is None or generated is None or generated <= grant.cap
+        return grant.cap is None or (generated is not None and generated <= grant.cap)
 
     def _complete(self, i: int) -> bool:
         row = self.found.get(i)

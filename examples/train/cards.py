@@ -79,7 +79,11 @@ DEEPER = """`{start}`, deepened by {extra} on top (a causal model knows its
 guess of the next token in its last layer only; layers above can compare the guess with what came)"""
 AS_IT_IS = "the weights of `{start}`, no layer more"
 
-BOTH = """
+UNTAUGHT = """
+With `<outcome>` after a whole solution without tags, which it has never seen in training, the same softmax ranks
+answers nearly as well as the steps do: a verifier of kind `orm` reads it there."""
+
+TAUGHT = """
 With `<outcome>` after a whole solution without tags, the same softmax is the score of its answer: give a verifier
 of kind `orm` these tags. Each solution was learned in both forms."""
 
@@ -232,7 +236,8 @@ def reward(plan: train_reward.Plan, common: dict[str, Any]) -> str:
     return REWARD.format(
         **common,
         start=(DEEPER if plan.extra else AS_IT_IS).format(start=plan.start, extra=plan.extra),
-        use=use + (BOTH if plan.supervision is train_reward.Supervision.BOTH else ""),
+        use=use
+        + (TAUGHT if plan.supervision is train_reward.Supervision.BOTH else UNTAUGHT if plan.both else ""),
         hard=hard or "",
         part=part or "",
         problems=solutions.PROBLEMS,

@@ -73,6 +73,8 @@ class Plan:
     """Train on so many solutions only."""
     round: Recipe | None = None
     """One round on hard examples, mined with the model of the first training; the two models are averaged."""
+    both: bool = False
+    """Whether a process model is read as an outcome model besides, at a tag of its own."""
 
     @property
     def outcome(self) -> bool:
@@ -90,6 +92,7 @@ SHIPPED = {
         extra=2,
         recipe=Recipe(3000, rate=2e-3, tokens=6144),
         round=Recipe(800, rate=1e-3, tokens=6144),
+        both=True,
     ),
     "tiny-prm-weak": Plan("tiny-0.5m", extra=1, recipe=Recipe(500, rate=2e-3, tokens=6144), solutions=40_000),
 }
@@ -108,6 +111,7 @@ BETTER = {
         above=2,
         recipe=Recipe(1200, rate=1e-3, tokens=6144),
         supervision=Supervision.BOTH,
+        both=True,
     ),
 }
 #: The same start, steps and solutions; only the labels differ.
@@ -189,8 +193,7 @@ def average(a: Llama, b: Llama) -> Llama:
 
 def write(model: Llama, plan: Plan, folder: Path) -> None:
     """A model directory with its tags and tokenizer. One that is both kinds names its second tags besides."""
-    both = plan.supervision is Supervision.BOTH
-    second = {"metagen_orm": configuration(outcome=True)} if both else {}
+    second = {"metagen_orm": configuration(outcome=True)} if plan.both else {}
     entry = configuration(outcome=plan.outcome)
     export(model, tokenizers_.characters(), folder, entry, **second)
 

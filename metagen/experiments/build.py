@@ -212,7 +212,8 @@ def _engines(experiment: Experiment, needed: Needed, stack: ExitStack) -> dict[s
     """The engines that are needed, opened. Those of this machine divide its cores among them."""
     executor = experiment.executor
     count = sum(executor.pool(name).replicas for name in needed.engines)
-    parts = {"threads": max(1, _cores() // max(1, count))}
+    # On other machines an engine takes what it finds.
+    parts = {} if executor.address else {"threads": max(1, _cores() // max(1, count))}
     engines = {}
     for name in needed.engines:
         spec = experiment.engines[name]

@@ -232,7 +232,12 @@ class EngineGenerator(Primitive):
     def _outcome(
         self, sample: Sample, answer: Generated, head: tuple[int | None, int | None] | None, cap: int | None
     ) -> Outcome:
-        """head: prefix tokens that this sample pays for, new and known, if it is the one that does."""
+        """head: prefix tokens that this sample pays for, new and known, if it is the one that does.
+
+        A budget cannot be kept with what nobody has counted: where one has cut the request short, it is the most.
+        """
+        if cap is not None and sample.generated is None:
+            sample = dataclasses.replace(sample, generated=cap)
         total = answer.prefix_tokens
         prefilled, cached = head or (None if total is None else 0, total)
         usage = self._priced(prefilled, cached, sample.generated)

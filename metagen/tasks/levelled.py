@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any, ClassVar
 
 from metagen.errors import InputError
+from metagen.generators.base import is_count
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.split import Split
 
@@ -20,25 +21,29 @@ class LevelledTask(Task):
     """
 
     #: All levels that there are.
-    LEVELS: ClassVar[Iterable[int]]
+    LEVELS: ClassVar[Collection[int]]
 
     def __init__(
         self, split: str, levels: Iterable[int], per_level: int, seed: int, limit: int | None
     ) -> None:
         if split not in tuple(Split):
             raise InputError(f"split={split!r}: expected one of {', '.join(Split)}")
-        self.split, self.levels = Split(split), tuple(levels)
-        self.per_level, self.seed, self.limit = per_level, seed, limit
-        given = set(self.levels)
-        if given - set(self.LEVELS) or not given or len(given) < len(self.levels):
+        try:
+            chosen = tuple(levels)
+        except TypeError:
+            chosen = ()
+        known = [level for level in chosen if is_count(level, 1) and level in self.LEVELS]
+        if not chosen or len(set(known)) < len(chosen):
             raise InputError(
-                f"levels={list(self.levels)!r}: expected some of {', '.join(map(str, self.LEVELS))}, each once"
+                f"levels={list(chosen) or levels!r}: expected some of {', '.join(map(str, self.LEVELS))}, each once"
             )
-        if per_level < 1:
+        self.split, self.levels = Split(split), chosen
+        self.per_level, self.seed, self.limit = per_level, seed, limit
+        if not is_count(per_level, 1):
             raise InputError(
                 f"per_level={per_level!r}: expected the number of problems of a level, at least 1"
             )
-        if limit is not None and limit < 1:
+        if limit is not None and not is_count(limit, 1):
             raise InputError(f"limit={limit!r}: expected a number of problems, at least 1, or None for all")
 
     def problems(self) -> Iterator[Problem]:

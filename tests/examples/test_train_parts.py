@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from metagen.generators import tiny
-from metagen.tasks.arithmetic import Form, Split, draw, problems, reference_solution
+from metagen.tasks.arithmetic import Form, Split, draw, problems, read_prompt, reference_solution
 
 
 def solved(train: Any, level: int, count: int) -> list[Any]:
@@ -102,7 +102,7 @@ def test_pairs_are_of_one_problem_and_prefer_the_right_one(train: Any) -> None:
     for right in solved(train, 3, 3):
         for i in range(4):
             text = "".join(right.steps)[:-1] + "9" * (i + 1) + "\n"
-            problem, form = train("critique").read_prompt(right.prompt)
+            problem, form = read_prompt(right.prompt)
             found += [right, pools.judge(problem, form, text, finished=True)]
     made = pairs.pairs(found, random.Random(0), most=3)
     assert len(made) == 9 == len(set(made))
@@ -132,6 +132,15 @@ def test_only_its_own_labels_reach_a_model_that_the_checker_does_not_help(train:
     assert not row.language.any() and set(row.labels.tolist()) == {-1.0, 0.5}
     ((helped,),) = reward.rows(reward.PLANS["tiny-prm"], [wrong], random.Random(0))
     assert helped.language.any() and {0.0, 1.0} <= set(helped.labels.tolist())
+
+
+def test_the_process_model_that_ships_is_named_an_outcome_model_too(train: Any, tmp_path: Path) -> None:
+    from metagen.verifiers.published import layout_of
+
+    reward, llama = train("train_reward"), train("llama")
+    reward.write(llama.Llama(llama.Shape(104, 64, 1, 32)), reward.PLANS["tiny-prm"], tmp_path / "made")
+    for folder in (tmp_path / "made", tiny.resolve("tiny-prm")):
+        assert layout_of(folder, "orm").tag == "<outcome>" and layout_of(folder, "prm").tag == "<step>"
 
 
 def test_an_outcome_model_does_not_learn_that_wrong_steps_do_not_matter(train: Any) -> None:

@@ -9,6 +9,7 @@ from metagen.budget import Budget
 from metagen.generators.engine import Generated, GenerateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.primitive import EngineGenerator
+from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 
@@ -20,6 +21,25 @@ class Uncounted(EnumerableEngine):
         self.asked += 1
         answer = await super().generate(request)
         return replace(answer, samples=tuple(replace(s, generated=None) for s in answer.samples))
+
+
+def test_a_record_of_one_answers_no_tighter_limit_and_is_not_taken_for_whole() -> None:
+    """Whichever comes first, with a budget and without: under it the text is cut, and without it is whole."""
+    table = {("a",) * i: (1.0, 0.0) for i in range(8)} | {("a",) * 8: (0.0, 1.0)}
+
+    async def drawn(budget: Budget | None) -> Sequence:
+        scope = Scope.root("p", budget=budget, journal=journal)
+        (found,) = await generator.generate(Sequence.of(Prompt("p", text="?")), scope=scope)
+        return found
+
+    for order in ((None, Budget(generated=4)), (Budget(generated=4), None)):
+        journal = MemoryJournal()
+        with Uncounted(("a", "$"), table) as engine:
+            generator = EngineGenerator(engine, SamplingParams(max_tokens=12))
+            found = {budget: asyncio.run(drawn(budget)) for budget in order}
+        assert (found[None].text, found[None].finish) == ("a" * 8, "eos")
+        cut = found[Budget(generated=4)]
+        assert (cut.text, cut.exhausted) == ("aaaa", True)
 
 
 def test_a_sample_that_nobody_counted_ends_a_call_that_a_budget_has_cut_short() -> None:

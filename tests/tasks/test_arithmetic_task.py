@@ -83,7 +83,11 @@ def test_answers_are_read_as_the_step_checker_reads_them(
         ({"levels": [0, 1]}, r"levels=\[0, 1\]: expected some of 1, 2, 3, 4, 5, 6, each once"),
         ({"levels": [1, 1]}, r"levels=\[1, 1\]: expected some of"),
         ({"levels": []}, r"levels=\[\]: expected some of"),
+        ({"levels": 5}, r"levels=5: expected some of"),
+        ({"levels": [True]}, r"levels=\[True\]: expected some of"),
         ({"per_level": 0}, "per_level=0: expected the number of problems of a level, at least 1"),
+        ({"per_level": 1.5}, "per_level=1.5: expected the number of problems of a level, at least 1"),
+        ({"limit": "2"}, "limit='2': expected a number of problems"),
         ({"limit": 0}, "limit=0: expected a number of problems, at least 1, or None for all"),
     ],
 )

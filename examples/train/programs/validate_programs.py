@@ -1,6 +1,6 @@
 """Validation figures of the programs family: `python examples/train/programs/validate_programs.py`.
 
-Three questions, both on validation problems; the test problems stay untouched.
+Three questions, all on validation problems; the test problems stay untouched.
 
 1. How often is a sample right (pass@1), or any of k (pass@k), by level?
 2. Does a corrector that is told what execution has shown find more right programs than the generator with fresh

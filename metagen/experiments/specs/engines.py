@@ -24,7 +24,7 @@ from metagen.experiments.specs.fields import (
 from metagen.experiments.specs.parts import PartSpec
 from metagen.generators import tiny
 from metagen.generators.openai.body import refuse_secrets
-from metagen.generators.openai.keys import HOSTED, VARIABLE, address, is_variable
+from metagen.generators.openai.keys import HOSTED, VARIABLE, address, is_variable, names_key
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
 
@@ -176,8 +176,8 @@ class OpenAISpec(PartSpec):
         data = dict(data)
         for name in [name for name in data if name not in cls.model_fields]:
             # A key under a name of its own is answered where keys are named.
-            data["api_key_env" if _names_key(name) else name] = HIDDEN
-            if _names_key(name):
+            data["api_key_env" if names_key(name) else name] = HIDDEN
+            if names_key(name):
                 del data[name]
         url, variable, extra = (data.get(name) for name in ("base_url", "api_key_env", "extra_body"))
         if isinstance(url, str) and any(mark in url for mark in "@?#"):
@@ -185,13 +185,12 @@ class OpenAISpec(PartSpec):
         if isinstance(variable, str) and not is_variable(variable):
             data["api_key_env"] = HIDDEN
         if isinstance(extra, Mapping):
-            data["extra_body"] = {k: HIDDEN if _names_key(k) else v for k, v in extra.items()}
+            data["extra_body"] = _without_keys(extra)
         return data
 
 
-def _names_key(name: str) -> bool:
-    """Whether a field is named as keys are."""
-    plain = name.lower().replace("-", "_")
-    return plain in ("key", "token", "authorization", "password", "secret") or plain.endswith(
-        ("api_key", "apikey")
-    )
+def _without_keys(value: Any) -> Any:
+    """A value of a file with what may be keys taken out, at any depth."""
+    if isinstance(value, Mapping):
+        return {k: HIDDEN if names_key(k) else _without_keys(v) for k, v in value.items()}
+    return [_without_keys(v) for v in value] if isinstance(value, list) else value

@@ -144,7 +144,7 @@ class WordingSpec(PartSpec):
     #: Written before the verdict, which is averaged over them.
     critiques: Amount = 0
     temperature: Annotated[float, Field(ge=0), Expects("a number ≥ 0 (0 is greedy)")] = 1.0
-    max_tokens: Count = 512
+    max_tokens: Count | None = None
     normalise: Switch = True
 
     def options(self) -> dict[str, Any]:

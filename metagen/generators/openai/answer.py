@@ -111,12 +111,13 @@ class Answer(_Read):
             answer = cls.model_validate_json(content)
         except ValidationError as error:
             faults = error.errors(include_input=False, include_url=False, include_context=False)
-            what = "; ".join(f"{'.'.join(map(str, f['loc'])) or 'body'}: {f['type']}" for f in faults[:3])
+            # No deeper: names further in are the server's, which may be the key that it was sent.
+            what = "; ".join(f"{'.'.join(map(str, f['loc'][:2])) or 'body'}: {f['type']}" for f in faults[:3])
             raise Malformed(f"its answer of {len(content)} bytes is not as expected ({what})") from None
         if len(answer.choices) != n:
             raise Malformed(f"it gave {len(answer.choices)} choices where {n} were asked for")
-        if bad := [c.finish_reason for c in answer.choices if c.finish_reason not in ENDED]:
-            raise Malformed(f"a choice ended by finish_reason={str(bad[0])[:40]!r}")
+        if any(c.finish_reason not in ENDED for c in answer.choices):
+            raise Malformed("a choice ended by no finish_reason that there is")
         indices = sorted(c.index for c in answer.choices if c.index is not None)
         if indices and indices != list(range(n)):
             raise Malformed(f"its choices are numbered {indices[:10]!r}, expected 0 to {n - 1}")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.openai.dialects import Dialect
+from metagen.generators.openai.keys import names_key
 from metagen.sequence import Prompt, Sequence, Step, Tokens
 
 API = Literal["completions", "chat"]
@@ -162,10 +163,13 @@ def within(seed: int, bits: int, n: int) -> int:
 
 
 def refuse_secrets(extra: Mapping[str, Any]) -> None:
-    """InputError for fields that would put a key where it is written down."""
-    for name in extra:
-        if name.lower().replace("-", "_") in ("api_key", "apikey", "authorization", "key", "password"):
+    """InputError for fields, at any depth, that would put a key where it is written down."""
+    for name, value in extra.items():
+        if names_key(name):
             raise InputError(
                 f"extra_body holds {name!r}: keys do not belong in what is written down; put it in an environment "
                 "variable and name that by api_key_env"
             )
+        for inner in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(inner, Mapping):
+                refuse_secrets(inner)

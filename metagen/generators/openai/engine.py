@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -232,11 +231,6 @@ class OpenAIEngine:
             answer = Answer.read(content, n)
             counts = answer.counts(most, n * limit(request))
             samples = [reader.sample(choice, counts.new if n == 1 else None) for choice in answer.ordered]
-            if self._cut_short(request):
-                # A budget cannot be kept with what is unknown: it is the most that it can be.
-                samples = [
-                    s if s.generated is not None else replace(s, generated=limit(request)) for s in samples
-                ]
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
             return counts, samples
 
@@ -248,19 +242,6 @@ class OpenAIEngine:
         self._count(counts, samples)
         ended.update(zip(group, samples, strict=True))
         return counts
-
-    def _cut_short(self, request: GenerateRequest) -> bool:
-        """Whether less is asked for than the generator would: what is left of a budget."""
-        prefix = request.prefix
-        if prefix.tokens is not None and prefix.tokens.tokenizer == self.tokenizer_fingerprint:
-            used = len(prefix.tokens.ids)
-        else:
-            used = (
-                len(self.encode(prefix.text))
-                if self._vocabulary
-                else len(prefix.text.encode("utf-8", "surrogatepass"))
-            )
-        return limit(request) < limit(replace(request, max_tokens=request.params.max_tokens - used))
 
     def _longest(self, prefix: Sequence, ids: tuple[int, ...] | None) -> int:
         """Tokens that a prefix can have at most: each holds a byte; templates add to messages."""

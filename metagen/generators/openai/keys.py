@@ -62,6 +62,14 @@ class Key:
         return text.replace(self._value, f"[{self.variable}]") if self._value else text
 
 
+def names_key(name: object) -> bool:
+    """Whether a field is named as keys are."""
+    plain = str(name).lower().replace("-", "_")
+    return plain in ("key", "token", "authorization", "password", "secret") or plain.endswith(
+        ("api_key", "apikey")
+    )
+
+
 _PLAIN = logging.Formatter()
 
 

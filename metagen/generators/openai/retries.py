@@ -122,7 +122,7 @@ def pause_of(headers: Mapping[str, str], now: datetime | None = None) -> float |
         return min(max(seconds, 0.0), LONGEST_PAUSE) if math.isfinite(seconds) else None
     try:
         date = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
     return min(max((date - (now or datetime.now(UTC))).total_seconds(), 0.0), LONGEST_PAUSE)

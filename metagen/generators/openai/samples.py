@@ -116,7 +116,7 @@ class Reader:
         if isinstance(until, Step) and by == until.delimiter:
             whole = text if text.endswith(by) else text + by
             return whole, None, len(whole)
-        raise Malformed(f"it stopped at {by[:40]!r}, which was not asked for")
+        raise Malformed("it stopped at a text that was not asked for")
 
     def _encoded(self, text: str) -> tuple[int, ...] | None:
         """Ids that write the text behind the prefix; None where there are none, or they would write another."""

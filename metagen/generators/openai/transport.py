@@ -123,7 +123,7 @@ class Transport:
                 try:
                     answer = read(content)
                 except Malformed as error:
-                    failed = Failed(str(error), "invalid", billed=True)
+                    failed = Failed(self._key.hidden(str(error)), "invalid", billed=True)
                 else:
                     self.limiter.answered(began, time.monotonic(), size(answer), self._gate.running)
                     return answer
@@ -141,6 +141,7 @@ class Transport:
         openai = self._openai
         extra = dict(body)
         model = extra.pop("model")
+        refused: APIStatusError | None = None
         try:
             async with asyncio.timeout(seconds):
                 if api == "chat":
@@ -155,13 +156,20 @@ class Transport:
         except (TimeoutError, openai.APITimeoutError):
             return b"", Failed(f"it gave no answer within {seconds:g} seconds", "timeouts", billed=True)
         except openai.APIStatusError as error:
-            return b"", self._refusal(error)
+            refused = error
         except openai.APIConnectionError as error:
             cause = error.__cause__
             why = f"{type(cause).__name__}: {cause}" if cause is not None else "no reason given"
             # One that cannot be reached has done nothing.
             billed = "Connect" not in type(cause).__name__
             return b"", Failed(f"the connection failed ({self._quoted(why)})", "connection", billed=billed)
+        except Exception as error:  # noqa: BLE001 - the client's own, for a charset or a header that is none
+            return b"", _unreadable(error)
+        assert refused is not None
+        try:
+            return b"", self._refusal(refused)
+        except Exception as error:  # noqa: BLE001 - likewise, where the words of a refusal are read
+            return b"", _unreadable(error)
 
     def _refusal(self, error: APIStatusError) -> Failed:
         status, response = error.status_code, error.response
@@ -232,6 +240,10 @@ def library() -> ModuleType:
             f"an OpenAIEngine needs {error.name}, which is not installed; pip install 'metagen[openai]'"
         ) from error
     return openai
+
+
+def _unreadable(error: Exception) -> Failed:
+    return Failed(f"its answer could not be read ({type(error).__name__})", "invalid", billed=True)
 
 
 def _phrase(status: int) -> str:

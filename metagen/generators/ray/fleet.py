@@ -21,7 +21,7 @@ from metagen.logs import logger
 _LOG = logger(__name__)
 #: Seconds that an engine has to close before its process is ended.
 CLOSING = 10.0
-#: Losses after which a request runs alone: it may be what kills, and what runs beside it must not fail with it.
+#: Losses after which a request waits for others that have lost as many: one of them may be what kills.
 SUSPECT = 2
 
 

@@ -75,11 +75,15 @@ class Link:
             self._moved = time.monotonic()
         self._waiting[number] = reply
         self._idle.clear()
-        self._outbox.append(Call(number, request))
+        call = Call(number, request)
+        self._outbox.append(call)
         self._work.set()
         try:
             await asyncio.wait({reply})
         except asyncio.CancelledError:
+            if call in self._outbox:  # it was never sent
+                self._outbox.remove(call)
+                raise
             self._dropped.append(number)
             self._work.set()
             await asyncio.wait({reply}, timeout=GRACE)

@@ -32,7 +32,7 @@ class Codec(Protocol):
     def encode(self, text: str) -> tuple[int, ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """A request, under a number that its reply has too."""
 

@@ -8,8 +8,8 @@ from typing import Any
 from metagen.generators.engine import EngineStats
 
 #: preemptions: requests put back for want of memory. recomputed: tokens that were computed once more for it.
-#: drafted, accepted: tokens of speculative decoding.
-COUNTED = ("preemptions", "recomputed", "drafted", "accepted")
+#: drafted, accepted: tokens of speculative decoding. decoded: moves at each step, so that a pool sees that it lives.
+COUNTED = ("preemptions", "recomputed", "drafted", "accepted", "decoded")
 
 
 def counter(base: type[Any], stats: EngineStats) -> Callable[..., Any]:
@@ -29,6 +29,7 @@ def counter(base: type[Any], stats: EngineStats) -> Callable[..., Any]:
         ) -> None:
             if iteration_stats is not None:
                 extra["preemptions"] += iteration_stats.num_preempted_reqs
+                extra["decoded"] += iteration_stats.num_generation_tokens
             if scheduler_stats is None:
                 return
             cache = scheduler_stats.prefix_cache_stats

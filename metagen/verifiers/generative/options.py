@@ -27,19 +27,21 @@ def generative(
     ask: str = "correct",
     critiques: int = 0,
     temperature: float = 1.0,
-    max_tokens: int = 512,
+    max_tokens: int | None = None,
     normalise: bool = True,
     name: str = "judge",
     price: Price | None = FREE,
     **wording: Any,
 ) -> GenerativeVerifier:
     """A judge of single completions. ask: `correct` or `rubric`; wording: fields of `Question` in place of
-    those it has. A model that was trained as a judge is asked as its config.json says, unless wording is given.
+    those it has. A model that was trained as a judge is asked as its config.json says, where nothing else is given.
 
-    critiques: how many the same engine writes before, at `temperature`, of at most `max_tokens` tokens each.
-    Raises InputError for what is not known.
+    critiques: how many the same engine writes before, at `temperature`, of at most `max_tokens` tokens each: by
+    default what the model's own config.json says, or 512. Raises InputError for what is not known.
     """
-    wording = wording or own_wording(engine)
+    own = own_wording(engine) if ask == "correct" else {}
+    most = own.pop("max_tokens", 512)
+    wording, max_tokens = {**own, **wording}, most if max_tokens is None else max_tokens
     if ask not in ASKS:
         raise InputError(
             f"{name}: ask={ask!r}: expected one of {', '.join(ASKS)}; word it with template=, labels=, cue="
@@ -59,7 +61,7 @@ def own_wording(engine: Engine) -> dict[str, Any]:
     entry = json.loads(path.read_text("utf-8")).get("metagen")
     if not isinstance(entry, dict) or entry.get("kind") != "judge":
         return {}
-    return {name: entry[name] for name in WORDING if name in entry}
+    return {name: entry[name] for name in (*WORDING, "max_tokens") if name in entry}
 
 
 def tournament(

@@ -83,6 +83,8 @@ def test_all_fields_of_the_engine_can_be_given_in_a_file(tmp_path: Path) -> None
         ({"base_url": f"http://me:{KEY}@host/v1"}, "password"),
         ({"base_url": f"http://host/v1?key={KEY}"}, "query"),
         ({"extra_body": {"api_key": KEY}}, "environment variable"),
+        ({"extra_body": {"token": KEY}}, "environment variable"),
+        ({"extra_body": {"metadata": [{"my_api_key": KEY}]}}, "environment variable"),
     ],
 )
 def test_a_key_in_a_file_is_refused_and_not_repeated(

@@ -322,12 +322,34 @@ def echoing(status: int) -> Handler:
     async def handler(asked: Asked) -> Reply:
         sent = asked.headers["authorization"]
         headers = {"x-request-id": sent, "location": f"http://127.0.0.1:9/{sent}", "www-authenticate": sent}
+        if status == 201:  # a good answer, but for the reason that it ended
+            body = {"choices": [{"index": 0, "text": "", "finish_reason": sent, "logprobs": {sent: 1}}]}
+            return Reply(200, body, headers)
         return Reply(status, {"error": {"message": f"bad key {sent}", "code": sent, "param": sent}}, headers)
 
     return handler
 
 
-@pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404, 422, 429, 500])
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (429, {"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}),
+        (500, {"content-type": "text/plain; charset=hex"}),
+    ],
+)
+def test_headers_that_are_none_are_failures_like_others(status: int, headers: dict[str, str]) -> None:
+    patience = Patience(timeout=5.0, total=2.0, attempts=2)
+    reply = Reply(status, b"no", headers)
+    with (
+        Server(always(reply)).open() as server,
+        engine(server, patience=patience) as asking,
+        pytest.raises(EngineError, match="given up after"),
+    ):
+        asyncio.run(asking.generator().generate(PREFIX, scope=Scope.root("p")))
+    assert len(server.asked) >= 2
+
+
+@pytest.mark.parametrize("status", [200, 201, 302, 400, 401, 403, 404, 422, 429, 500])
 def test_the_key_is_sent_and_told_nowhere(
     status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,7 +373,11 @@ def test_the_key_is_sent_and_told_nowhere(
             with pytest.raises(MetagenError) as caught:
                 asyncio.run(asking.generator().generate(PREFIX, n=2, scope=scope))
     finally:
-        logs.configure("info")
+        ours = logging.getLogger("metagen")
+        for one in [h for h in ours.handlers if h.name == "metagen"]:
+            ours.removeHandler(one)
+            one.close()
+        ours.setLevel(logging.NOTSET)
         logging.getLogger().removeHandler(handler)
         handler.close()
     assert server.asked[0].headers["authorization"] == f"Bearer {KEY}", "it was used"

@@ -303,7 +303,7 @@ def test_a_worker_that_uses_too_much_memory_is_given_up() -> None:
 def test_under_ray(tmp_path: Path) -> None:
     more = """
         import ray
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
         @ray.remote
         class Actor:
             async def keys(self, answers):
