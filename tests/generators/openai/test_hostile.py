@@ -190,7 +190,7 @@ def test_a_cancelled_request_leaves_the_server_and_gives_its_place_back() -> Non
         requests = [GenerateRequest(PREFIX, (i,), SamplingParams(), 16) for i in range(8)]
         tasks = [asyncio.create_task(asking.generate(request)) for request in requests]
         await asyncio.to_thread(two_run.wait)
-        for task in tasks:
+        for task in reversed(tasks):  # those that wait first, lest they take the places of those that run
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.wait_for(asking.generate(GenerateRequest(PREFIX, (99,), SamplingParams(), 16)), 30.0)
