@@ -225,10 +225,12 @@ def test_preemptions_and_drafts_are_counted() -> None:
     drafts = SimpleNamespace(num_draft_tokens=8, num_accepted_tokens=5)
     logger.record(
         SimpleNamespace(prefix_cache_stats=cache, spec_decoding_stats=drafts),
-        SimpleNamespace(num_preempted_reqs=2),
+        SimpleNamespace(num_preempted_reqs=2, num_generation_tokens=7),
     )
     logger.record(None, None)
-    assert stats.extra == {"preemptions": 2.0, "recomputed": 14.0, "drafted": 8.0, "accepted": 5.0}
+    assert stats.extra == {
+        "preemptions": 2.0, "recomputed": 14.0, "drafted": 8.0, "accepted": 5.0, "decoded": 7.0,
+    }  # fmt: skip
 
 
 def test_kinds_that_must_not_meet_take_turns() -> None:
