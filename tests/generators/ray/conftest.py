@@ -166,7 +166,7 @@ def make(troubles: Path) -> Callable[..., RayPool]:
     def made(
         replicas: int = 2, *, placement: Placement | None = None, policy: Any = None, **options: Any
     ) -> RayPool:
-        given = {"directory": str(troubles), "delay": 0.01, **options}
+        given = {"directory": str(troubles), "delay": 0.05, **options}
         return RayPool(
             Troubled, given, replicas=replicas, codec=Troubled(), placement=placement, policy=policy
         )
