@@ -16,7 +16,7 @@ BLOCK = 4
 
 
 def router(*names: str, **options: float) -> Router:
-    made = Router(block=BLOCK, **options)  # type: ignore[arg-type]
+    made = Router(block=BLOCK, **options)  # type: ignore[arg-type]  # of several types
     for name in names:
         made.join(name)
     return made

@@ -22,7 +22,6 @@ class Loop:
         self._state = "new"
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:

@@ -17,7 +17,7 @@ def counter(base: type[Any], stats: EngineStats) -> Callable[..., Any]:
     extra = stats.extra
     extra.update(dict.fromkeys(COUNTED, 0.0))
 
-    class Counter(base):  # type: ignore[misc]
+    class Counter(base):  # type: ignore[misc]  # a class of the installed version
         def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
             pass
 

@@ -81,7 +81,7 @@ class Endings:
         known: int,
     ) -> Sample | None:
         """The sample that the ids begin with; None if it goes on. It does not end within the first `known` ids."""
-        flags = self._table.flags(np.int64(kind), np.array(ids[known:], np.int64))  # type: ignore[arg-type]
+        flags = self._table.flags(np.int64(kind), np.array(ids[known:], np.int64))  # type: ignore[arg-type]  # one kind
         concerned = {*(np.flatnonzero(flags) + known).tolist(), len(ids) - 1}
         for at in sorted(concerned):
             flag = int(flags[at - known])

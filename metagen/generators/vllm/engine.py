@@ -278,7 +278,7 @@ class VLLMEngine:
         _LOG.info("engine closed", extra={"engine": repr(self), "fingerprint": self._fingerprint})
 
     def _end(self, worker: Worker) -> None:
-        """What runs is over before vLLM's processes are, and the thread after them."""
+        """The core of vLLM ends first, then what still runs in the thread, and the thread; then the processes."""
         worker.submit(self._stop()).result()
         worker.stop()
         gc.unfreeze()

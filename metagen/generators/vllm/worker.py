@@ -28,12 +28,8 @@ class Worker:
         finally:
             self._loop.close()
 
-    async def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs here; whoever stops waiting cancels it."""
-        return await asyncio.wrap_future(self.submit(work))
-
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The same, for a thread that waits."""
+        """The result of a coroutine that runs here; cancelling it cancels that."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:

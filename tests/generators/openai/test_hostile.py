@@ -78,7 +78,7 @@ def test_a_storm_of_refusals_passes_and_the_server_is_not_drowned() -> None:
     server = Server(crowded)
     with server.open(), engine(server, concurrency=Concurrency(64, 64)) as asking:
         made = ask(asking, n=120)
-        limiter = asking._transport.limiter  # type: ignore[union-attr]
+        limiter = asking._transport.limiter  # type: ignore[union-attr]  # it is open
     assert [s.text for s in made.samples] == [str(i) for i in range(120)]
     assert asking.stats.extra["busy"] > 0 and asking.stats.extra["maybe_billed"] == 0
     assert limiter.window < 32, "of 64 places the server has 3"
@@ -229,7 +229,7 @@ MALFORMED: dict[str, Any] = {
     "a page": b"<html><body>Welcome</body></html>",
     "no choice": {"choices": []},
     "two choices": answer(said("a"), said("b")),
-    "a text that is a number": answer(said(text=42)),  # type: ignore[arg-type]
+    "a text that is a number": answer(said(text=42)),  # type: ignore[arg-type]  # no text
     "no end": answer(said(finish_reason=None)),
     "an unknown end": answer(said(finish_reason="because")),
     "a number of its own": {"choices": [said(index=3)]},

@@ -91,4 +91,4 @@ def test_the_time_of_all_attempts_is_bounded() -> None:
 )
 def test_a_patience_that_is_none_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
-        Patience(**wrong)  # type: ignore[arg-type]
+        Patience(**wrong)  # type: ignore[arg-type]  # of several types
