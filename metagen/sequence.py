@@ -156,7 +156,7 @@ class Sequence:
     MOST_CONFIDENT (see `SamplingParams.top_logprobs`). None if unknown.
     finish: how the text ended; None while it can be extended.
     cut: the last step was ended by its length, not by its delimiter.
-    exhausted: a strategy chose it because its budget ended.
+    exhausted: a best effort: a strategy chose it because its budget ended, or knew nothing of what it chose among.
     steps: character offsets in `text` at which steps end.
     scores: by name of the verifier, as given by strategies.
     """

@@ -150,7 +150,7 @@ def _direct(lines: Ordered[Line], outcomes: Ordered[Record]) -> Iterator[Rendera
         table.add_column(name)
     for o in ours:
         answer = Text(o["answer"] or "no answer").append(" ").append(*_mark(o["correct"]))
-        ended = "its budget ended" if o["exhausted"] else ""
+        ended = "best effort" if o["exhausted"] else ""
         table.add_row(o["configuration"], answer, _amount(o["generated"]), _amount(o["flops"]), ended)
     yield Padding(table, (0, 0, 1, 0))
 

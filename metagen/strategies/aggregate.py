@@ -19,10 +19,14 @@ from metagen.sequence import digest
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """index: of the chosen candidate. totals: by class, what each class gathered (where there are classes)."""
+    """index: of the chosen candidate. totals: by class, what each class gathered (where there are classes).
+
+    blind: the candidates differ, and nothing was known of any: the tie rule alone has chosen.
+    """
 
     index: int
     totals: dict[str, float]
+    blind: bool = False
 
 
 def best_of(scores: Sequence[float | None], members: Sequence[str], salt: str) -> Selection:
@@ -32,7 +36,7 @@ def best_of(scores: Sequence[float | None], members: Sequence[str], salt: str) -
     """
     _same_length(scores, members)
     order = [(s is not None, s or 0.0, digest(salt, m)) for s, m in zip(scores, members, strict=True)]
-    return Selection(max(range(len(order)), key=order.__getitem__), {})
+    return Selection(max(range(len(order)), key=order.__getitem__), {}, _blind(scores, members))
 
 
 def soft_best_of(
@@ -56,7 +60,7 @@ def soft_best_of(
         bits = int.from_bytes(digest(str(seed), salt, member, str(copies[member]))[:8], "little")
         uniform = ((bits >> 11) + 0.5) / 2**53
         noisy[i] = known, score / beta - math.log(-math.log(uniform))
-    return Selection(max(noisy, key=noisy.__getitem__), {})
+    return Selection(max(noisy, key=noisy.__getitem__), {}, _blind(scores, members))
 
 
 def borda_weights(scores: Sequence[float | None], *, power: float = 1.0) -> list[float | None]:
@@ -178,8 +182,13 @@ def highest_expected_utility(
         if name == winner and (value == best[name] or best[name] == -math.inf)
     ]
     chosen = best_of([weights[i] for i in inside], [members[i] for i in inside], salt)
+    known = [None if math.isnan(value) else value for value in expected]
     totals = {name: value for name, value in best.items() if name is not None and value > -math.inf}
-    return Selection(inside[chosen.index], totals)
+    return Selection(inside[chosen.index], totals, _blind(known, members))
+
+
+def _blind(scores: Sequence[float | None], members: Sequence[str]) -> bool:
+    return len(set(members)) > 1 and all(score is None for score in scores)
 
 
 def _same_length(values: Sequence[Hashable] | Sequence[Sequence[float]], members: Sequence[str]) -> None:

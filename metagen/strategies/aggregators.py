@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
+from dataclasses import replace
 
 from metagen.call import Item
 from metagen.scope import Scope
@@ -62,14 +63,17 @@ class Aggregator(ABC):
     async def aggregate(self, candidates: Ordered[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
         """The chosen candidate's sequence, with its score. What is cut or has no answer loses to whatever has one.
 
+        Where nothing is known of any (scores that are missing, a utility that is NaN throughout), the tie rule
+        chooses, and the sequence is marked `exhausted`.
         Raises InputError for no candidates.
         """
         pool = [c for c in candidates if c.eligible] or list(candidates)
         selection = await self.choose(pool, prefix.prompt.digest.hex(), scope)
         chosen = pool[selection.index]
+        sequence = replace(chosen.sequence, exhausted=chosen.sequence.exhausted or selection.blind)
         if self.verifier is not None and chosen.score is not None:
-            return chosen.sequence.scored(self.verifier.name, chosen.score)
-        return chosen.sequence
+            return sequence.scored(self.verifier.name, chosen.score)
+        return sequence
 
     @abstractmethod
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
@@ -180,7 +184,8 @@ class MinimumBayesRisk(Aggregator):
 
     utility: such as chrF, ROUGE-L, execution agreement or a judge. verifier: its scores are the weights w_j; 1 each
     without one. With `ExactAnswer(answer)` it is a vote, weighted with a verifier. A candidate whose expected utility
-    is not known (NaN: a budget ended, a judge said nothing) loses to any other.
+    is not known (NaN: a budget ended, a judge said nothing) loses to any other; where none is known, the choice is
+    marked `exhausted`.
     """
 
     def __init__(

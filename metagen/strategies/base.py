@@ -34,7 +34,7 @@ class Result:
     """What `solve` returns. A notebook shows it with its votes or scores, its usage and its spans.
 
     text: of the chosen sequence. answer: read by the strategy's answer rule, if it has one.
-    candidates: what the strategy weighed, with values and classes. exhausted: the budget ended first.
+    candidates: what the strategy weighed, with values and classes. exhausted: a best effort, see `Sequence`.
     oracle: a verifier with the reference answer took part.
     """
 
@@ -56,7 +56,7 @@ class Result:
     def _repr_html_(self) -> str:
         """For notebooks: the answer, the text, votes or scores as bars, usage, and spans to unfold."""
         answer = "" if self.answer is None else f"<b>{html.text(self.answer.text or 'no answer', 200)}</b>"
-        marks = {"its budget ended": self.exhausted, "chosen by an oracle": self.oracle}
+        marks = {"a best effort": self.exhausted, "chosen by an oracle": self.oracle}
         said = " ".join([answer, *(f"({mark})" for mark, holds in marks.items() if holds)])
         parts = [said.strip(), html.block(self.text), self._bars(), html.usage(self.usage)]
         parts.append(html.folded(f"{len(self.trace.rows)} spans", html.spans(self.trace)))

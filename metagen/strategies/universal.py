@@ -77,7 +77,7 @@ class Consistent(Aggregator):
         named = Counter(number for one in said if (number := self._number(one.text, len(pool))) is not None)
         scores = [float(named[place]) for place in range(len(order))]
         chosen = best_of(scores, [members[i] for i in order], salt)
-        return Selection(order[chosen.index], {})
+        return Selection(order[chosen.index], {}, blind=not named)
 
     def _number(self, text: str, most: int) -> int | None:
         """The place that a text names, from 0."""

@@ -32,6 +32,11 @@ class Verifier(ABC):
         return any(member.relative for member in self.members)
 
     @property
+    def whole(self) -> bool:
+        """Whether it judges whole solutions only: what it says of the beginning of one means nothing."""
+        return any(member.whole for member in self.members)
+
+    @property
     @abstractmethod
     def fingerprint(self) -> str:
         """Names the verifier: equal fingerprints promise equal scores."""

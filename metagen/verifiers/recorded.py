@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
+from typing import ClassVar
 
 from metagen.errors import DataError
 from metagen.scope import Scope
@@ -12,6 +13,8 @@ from metagen.verifiers.base import Verifier
 
 class RecordedVerifier(Verifier):
     """Reads `Sequence.scores[name]`, which a ReplayGenerator fills. Costs nothing."""
+
+    whole: ClassVar[bool] = True
 
     def __init__(self, name: str) -> None:
         self.name = name

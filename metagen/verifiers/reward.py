@@ -305,6 +305,7 @@ class OutcomeRewardModel(RewardModel):
     """Scores the whole solution by one value at its end. A scalar reward, or the log-odds of a head, is kept as raw."""
 
     kind = "orm"
+    whole: ClassVar[bool] = True
 
     def __init__(
         self,

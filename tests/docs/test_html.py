@@ -84,7 +84,7 @@ def test_scores_are_shown_with_their_sums() -> None:
 
 def test_what_ended_early_and_what_an_oracle_chose_is_told() -> None:
     short = mg.MajorityVote(numbers(), n=4, answer=mg.NumberRule()).solve("Choose.", budget=5)
-    assert "its budget ended" in Page(short._repr_html_()).text
+    assert "a best effort" in Page(short._repr_html_()).text
     oracle = mg.BestOfN(numbers(), n=2, verifier=mg.OracleVerifier(grade)).solve("Choose.")
     assert "chosen by an oracle" in Page(oracle._repr_html_()).text
     assert "exhausted" in repr(short)
@@ -93,7 +93,7 @@ def test_what_ended_early_and_what_an_oracle_chose_is_told() -> None:
 
 def test_nothing_offered_is_shown_too() -> None:
     none = mg.MajorityVote(numbers(), n=4, answer=mg.NumberRule()).solve("Choose.", budget=mg.Budget(calls=0))
-    assert "its budget ended" in Page(none._repr_html_()).text
+    assert "a best effort" in Page(none._repr_html_()).text
 
 
 @pytest.mark.parametrize("answer", [last, None], ids=["as answers", "as texts"])

@@ -44,7 +44,9 @@ class Scripts:
     def here(command: list[str]) -> str:
         _, path, *options = command
         said, before = io.StringIO(), (sys.argv, list(sys.path), torch.get_num_threads())
-        sys.modules.pop("first", None)  # imported once more, it finds the scripts one folder up for this run as well
+        sys.modules.pop(
+            "first", None
+        )  # imported once more, it finds the scripts one folder up for this run as well
         try:
             sys.argv, sys.path[:0] = [path, *options], [str(Path(path).parent)]
             with contextlib.redirect_stdout(said):

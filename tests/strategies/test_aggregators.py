@@ -189,8 +189,25 @@ def test_a_utility_that_knows_nothing_of_a_candidate_leaves_it_behind() -> None:
         return math.nan if a.text == "a" else 0.5
 
     assert MBR(writes("a", "b"), 2, utility=FunctionUtility(rates)).solve(PROMPT).text == "b"
-    unknown = FunctionUtility(lambda a, b: math.nan)
-    assert MBR(writes("a", "b"), 2, utility=unknown).solve(PROMPT).text in "ab"
+
+
+def test_a_choice_among_what_nothing_is_known_of_is_a_best_effort() -> None:
+    unknown, silent = (
+        FunctionUtility(lambda a, b: math.nan),
+        FunctionVerifier(lambda s: Score(None, verdict="unparsable")),
+    )
+    for make in (
+        lambda g: MBR(g, 2, utility=unknown),
+        lambda g: BestOfN(g, 2, verifier=silent),
+        lambda g: SoftBestOfN(g, 2, verifier=silent, beta=1.0),
+    ):
+        result = make(writes("a", "b")).solve(PROMPT)
+        assert result.exhausted and result.sequence.exhausted and result.text in "ab"
+        assert not make(writes("a", "a")).solve(PROMPT).exhausted
+    partly = FunctionUtility(lambda a, b: math.nan if a.text == "a" else 0.5)
+    assert not MBR(writes("a", "b"), 2, utility=partly).solve(PROMPT).exhausted
+    talkative = FunctionVerifier(lambda s: 0.0)
+    assert not BestOfN(writes("a", "b"), 2, verifier=talkative).solve(PROMPT).exhausted
 
 
 class Costly(FunctionUtility):

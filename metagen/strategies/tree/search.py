@@ -22,7 +22,6 @@ from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.split import Split, Steps
 from metagen.verifiers.base import AnswerRule, Verifier
-from metagen.verifiers.reward import OutcomeRewardModel
 
 #: The last depth, at which a step is the whole rest.
 MAX_DEPTH = 25
@@ -226,13 +225,13 @@ def _check_verifier(name: str, verifier: Verifier | None) -> None:
             f"{name}: {verifier.name!r} scores candidates relative to each other, and steps are scored as they come; "
             "give a verifier that scores each by itself, and this one to the aggregator"
         )
-    if isinstance(verifier, OutcomeRewardModel):
+    for member in verifier.members:
+        _check_verifier(name, member)
+    if verifier.whole:
         raise UnsupportedError(
             f"{name} needs scores of steps; {verifier.name!r} scores whole solutions only: give a process verifier, "
             "and this one to the aggregator"
         )
-    for member in verifier.members:
-        _check_verifier(name, member)
 
 
 def _aggregator(name: str, verifier: Verifier | None, answer: AnswerRule | None) -> Aggregator:

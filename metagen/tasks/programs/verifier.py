@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
+from typing import ClassVar
 
 from metagen.call import Outcome
 from metagen.cost import Usage
@@ -21,6 +22,8 @@ class PublicExamples(PrimitiveVerifier):
 
     Charged one call. Verdicts: `missing` for no program, `untested` for a prompt without examples.
     """
+
+    whole: ClassVar[bool] = True
 
     def __init__(self, *, name: str = "examples") -> None:
         self.name = name

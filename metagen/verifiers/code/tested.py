@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence as Ordered
+from typing import ClassVar
 
 from metagen.call import Outcome
 from metagen.cost import Usage
@@ -20,6 +21,7 @@ from metagen.verifiers.code.sandbox import Sandbox
 class Tested(PrimitiveVerifier):
     """Scores each sequence by the report on its program; one execution is one call."""
 
+    whole: ClassVar[bool] = True
     #: Whether all tests are run, or none beyond the first that does not pass.
     stop: bool
 

@@ -20,14 +20,20 @@ from metagen.sequence import Score, Sequence, Step, Tokens
 from metagen.strategies.aggregate import Selection
 from metagen.strategies.aggregators import Best, Majority, Weighted
 from metagen.strategies.parallel import MajorityVote, Sample
+from metagen.strategies.tree.best_first import BestFirst
 from metagen.strategies.tree.growth import Growth, Wanted
+from metagen.strategies.tree.mcts import MCTS
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.rebase import Rebase
 from metagen.strategies.tree.search import TreeSearch
 from metagen.strategies.tree.split import Split
+from metagen.tasks.programs.verifier import PublicExamples
 from metagen.testing import CountingJournal
+from metagen.verifiers.base import Verifier
+from metagen.verifiers.code.tested import Tested
 from metagen.verifiers.ensemble import Ensemble
 from metagen.verifiers.function import FunctionVerifier
+from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.reward import OutcomeRewardModel
 from tests.strategies.tree.toys import ANSWER, PROMPT, chance, insight, table, values
 
@@ -350,6 +356,20 @@ def test_outcome_reward_models_cannot_lead_a_search(tmp_path: Path) -> None:
     for verifier in (Outcome(), Ensemble([HALF, Outcome()])):
         with pytest.raises(UnsupportedError, match="'orm' scores whole solutions only"):
             Rebase(chance(), verifier=verifier)
+
+
+@pytest.mark.parametrize(
+    "verifier",
+    [PublicExamples(), RecordedVerifier("reward"), Ensemble([HALF, PublicExamples()])],
+    ids=["examples", "recorded", "ensemble"],
+)
+def test_verifiers_of_whole_solutions_cannot_lead_a_search(verifier: Verifier) -> None:
+    for rule in (Rebase, BestFirst, MCTS):
+        with pytest.raises(UnsupportedError, match="scores whole solutions only: give a process verifier"):
+            rule(chance(), verifier=verifier)
+    assert Rebase(chance(), verifier=HALF, aggregator=Best(verifier)).aggregator.verifier is verifier
+    assert Tested.whole and not HALF.whole
+    MCTS(chance(), rollouts=1, outcome=verifier)  # for what has finished, as for the aggregator
 
 
 # -- growing -----------------------------------------------------------------------------------------------------
