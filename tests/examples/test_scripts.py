@@ -1,0 +1,91 @@
+"""Example scripts that no other suite runs: each runs as a user would start it, small, and says what it promises."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from metagen.cli import app
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def said(scripts: Any) -> Any:
+    """What a script prints."""
+
+    def run(script: str, *arguments: object) -> str:
+        said: str = scripts.here([sys.executable, str(EXAMPLES / script), *map(str, arguments)])
+        return said
+
+    return run
+
+
+def experiment(file: str, out: Path, *options: str) -> Path:
+    """A run of an example's experiment."""
+    done = CliRunner().invoke(app, ["run", str(EXAMPLES / file), "--out", str(out), *options])
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def test_every_way_to_choose_shares_one_pool(said: Any) -> None:
+    rows = re.findall(
+        r"^(.{22}) +(\d+) % right \[.*\] +(\d+) +(\d+)$", said("parallel.py", 1, 4), re.MULTILINE
+    )
+    new = {name.strip(): (int(samples), int(scores)) for name, _, samples, scores in rows}
+    assert len(new) == 10
+    assert new["one sample"] == (3, 0)
+    assert sum(samples for samples, _ in new.values()) == 3 * 4
+    # Scores of steps are paid for by those who ask first; only the second opinion of the pessimist is new.
+    assert new["majority"][1] == 0 and new["best-of-n"] == new["soft best-of-n"] == (0, 0)
+    assert new["pessimistic best-of-n"][1] == sum(new[name][1] for name in ("rejection", "weighted vote"))
+    right = {name.strip(): share for name, share, *_ in rows}
+    assert right["MBR, same answer"] == right["majority"]
+
+
+def test_every_rule_of_search_draws_its_tree(said: Any, tmp_path: Path) -> None:
+    names = re.findall(
+        r"^(\w+): .* by \d+ nodes, \d+ finished, \d+ tokens$", said("tree.py", tmp_path), re.MULTILINE
+    )
+    assert len(names) >= 6 and {f"{name.lower()}.svg" for name in names} <= {
+        p.name for p in tmp_path.iterdir()
+    }
+
+
+def test_particles_approach_what_can_be_enumerated(said: Any, tmp_path: Path) -> None:
+    text = said("particles.py", tmp_path)
+    (exact,) = re.findall(r"φ\(v\(y\)\) = ([\d.]+)", text)
+    last = re.findall(r"64 particles: normaliser ([\d.]+) ± ([\d.]+)", text)[0]
+    assert abs(float(last[0]) - float(exact)) < 4 * float(last[1])
+    assert len(re.findall(r"of 8 right", text)) == 4 and list(tmp_path.glob("*.png"))
+
+
+def test_the_gallery_draws_what_is_named(said: Any, tmp_path: Path) -> None:
+    said("gallery.py", tmp_path, "rebase", "voting")
+    assert {p.stem for p in tmp_path.glob("*.svg")} == {"rebase", "voting"}
+
+
+@pytest.mark.slow
+def test_the_family_is_reported_from_a_run(said: Any, tmp_path: Path) -> None:
+    run = experiment("family.yaml", tmp_path / "run", "--set", "task.per_level=1")
+    text = said("family_report.py", run)
+    assert "within problems" in text and text.count("| 0.1M |") >= 2
+
+
+def test_who_solves_most_within_a_budget_is_read_from_a_run(said: Any, tmp_path: Path) -> None:
+    run = experiment(
+        "programs.yaml",
+        tmp_path / "run",
+        "--set",
+        "task={kind: programs, split: validation, per_level: 2, levels: [1, 2]}",
+    )
+    text = said("solved_within.py", run, "--against", "samples", "--tokens", 100, 400, "--gflops", 1, 5)
+    tables = [part for part in text.split("\n\n") if part.startswith("| strategy")]
+    assert len(tables) == 3 and all("| samples |" in table for table in tables)
+    with pytest.raises(SystemExit, match="--against nobody: this run has no such strategy; expected one of"):
+        said("solved_within.py", run, "--against", "nobody")
