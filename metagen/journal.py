@@ -252,15 +252,31 @@ class SQLiteJournal:
             found = self._reader.execute("SELECT id, digest FROM problems ORDER BY id")
             return digest(*chain.from_iterable(found))
 
+    def since(self, mark: int, most: int) -> tuple[int, list[Columns]]:
+        """Records as they are stored, for `copy`: up to `most` of those after a mark, and the mark behind them.
+
+        They come in the order in which they were recorded; 0 is before the first.
+        """
+        query = "SELECT rowid, * FROM rows WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        with self._reading, self._errors("read"):
+            found = self._reader.execute(query, (mark, most)).fetchall()
+        return (found[-1][0] if found else mark), [tuple(columns) for _, *columns in found]
+
     def count(self) -> int:
         with self._reading, self._errors("read"):
             return int(self._reader.execute("SELECT COUNT(*) FROM rows").fetchone()[0])
 
     async def record(self, rows: Sequence[Row]) -> None:
+        await self._record([row.columns() for row in rows], {row.limit for row in rows if row.limit})
+
+    async def copy(self, records: Sequence[Columns]) -> None:
+        """`record` for what another journal of the same run gave by `since`; JournalCorrupt for what is torn."""
+        if records:
+            await self._record(list(records), {row.limit for row in map(Row.of, records) if row.limit})
+
+    async def _record(self, columns: list[Columns], limits: set[Limit]) -> None:
         if self._writer is None:
             raise JournalError(f"{str(self.path)!r} is closed, or open for reading only; open it to record")
-        columns = [row.columns() for row in rows]
-        limits = {row.limit for row in rows if row.limit}
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._pending.append((columns, limits, done))

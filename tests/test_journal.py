@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -591,3 +592,31 @@ def test_a_write_ahead_log_with_a_damaged_head_is_refused_and_left_alone(path: P
     log.write_bytes(kept)
     with SQLiteJournal(path, seed=0) as journal:
         assert journal.count() == 1
+
+
+def test_a_journal_is_copied_as_it_grows(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.sqlite", tmp_path / "other.sqlite"
+    rows = [make(i, problem=f"p{i % 3}") for i in range(10)]
+    write(one, rows[:6])
+    with SQLiteJournal(one, read_only=True) as source, SQLiteJournal(other, seed=0) as target:
+        mark, first = source.since(0, 4)
+        asyncio.run(target.copy(first))
+        assert len(first) == 4 and target.count() == 4
+        mark, rest = source.since(mark, 4)
+        assert len(rest) == 2 and source.since(mark, 4) == (mark, [])
+        cut = replace(rows[2], status="truncated", limit=Limit("0", "generated", 5))
+        write(one, [*rows[6:], replace(rows[0], started=2.0), cut])
+        _, new = source.since(mark, 100)
+        assert len(new) == 6  # what is recorded anew comes again
+        asyncio.run(target.copy([*rest, *new]))
+        assert target.limits == {cut.limit}
+    assert read(other) == read(one)
+
+
+def test_a_torn_record_is_not_copied(tmp_path: Path) -> None:
+    write(tmp_path / "one.sqlite", [make(1)])
+    with SQLiteJournal(tmp_path / "one.sqlite") as journal:
+        _, [record] = journal.since(0, 1)
+        with pytest.raises(JournalCorrupt, match="is torn"):
+            asyncio.run(journal.copy([(*record[:-2], record[-2] + " ", record[-1])]))
+        asyncio.run(journal.copy([]))

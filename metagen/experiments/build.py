@@ -11,8 +11,8 @@ from itertools import product
 from typing import Any, Self
 
 from metagen.budget import DIMENSIONS, Budget
-from metagen.errors import DataError, UnsupportedError
-from metagen.experiments import registry
+from metagen.errors import DataError, InputError, UnsupportedError
+from metagen.experiments import offline, registry
 from metagen.experiments.allocation.allocate import Difficulty
 from metagen.experiments.allocation.held_out import learned
 from metagen.experiments.allocation.shares import Shares
@@ -180,26 +180,36 @@ def tabled(experiment: Experiment) -> Experiment:
 
 
 @contextmanager
-def opened(experiment: Experiment) -> Iterator[Setup]:
+def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setup]:
     """Everything that the grid needs, for as long as the context lasts.
 
     The data are read and checked first, then the engines open, one after the other; on the way out, and
-    after an error, all that are open are closed. Raises InputError for data, models and combinations
-    that do not fit, for a budget that a generator cannot keep, and for held-out problems that are not.
+    after an error, all that are open are closed. cores: of this machine, which the engines divide among them; by
+    default those that this process may use. With shards the engines stay closed: drivers open theirs.
+
+    Raises InputError for data, models and combinations that do not fit, for a budget that a generator cannot keep, for
+    held-out problems that are not, and for shards where a total is dealt out by difficulty.
     """
     task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
     experiment = tabulated(experiment, task)
+    sharded = experiment.executor.shards is not None
+    here = offline.closed(experiment, fingerprints=False) if sharded else experiment
     cells = configurations(experiment)
     found, asked = survey(task), Asked(task)
     difficulties = learned(experiment, cells, task)
+    if sharded and difficulties:
+        raise InputError(
+            "executor.shards: shares by difficulty begin with the first samples of all problems, which no driver of "
+            "some of them has; leave out shards, or allocation.strategies"
+        )
     with ExitStack() as stack:
         needed = Needed.of(experiment, cells)
-        engines = _engines(experiment, needed, stack)
+        engines = _engines(here, needed, cores or usable_cores(), stack)
         generators = {name: _generator(experiment, name, engines) for name in needed.generators}
         limits = Shares(experiment, found.problems).largest
         _enough(generators, cells, task, alone=limits is not None)
         _bounded(generators, limits, found.first)
-        verifiers = _verifiers(experiment, needed, engines, generators, task, _grade(task, asked))
+        verifiers = _verifiers(here, needed, engines, generators, task, _grade(task, asked))
         setup = Setup(
             experiment, task, engines, generators, verifiers, cells, found.problems, asked, difficulties
         )
@@ -208,12 +218,12 @@ def opened(experiment: Experiment) -> Iterator[Setup]:
         yield setup
 
 
-def _engines(experiment: Experiment, needed: Needed, stack: ExitStack) -> dict[str, Engine]:
+def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStack) -> dict[str, Engine]:
     """The engines that are needed, opened. Those of this machine divide its cores among them."""
     executor = experiment.executor
     count = sum(executor.pool(name).replicas for name in needed.engines)
     # On other machines an engine takes what it finds.
-    parts = {} if executor.address else {"threads": max(1, _cores() // max(1, count))}
+    parts = {} if executor.address else {"threads": max(1, cores // max(1, count))}
     engines = {}
     for name in needed.engines:
         spec = experiment.engines[name]
@@ -242,7 +252,7 @@ def _pool(executor: ExecutorSpec, name: str, spec: PartSpec, parts: Mapping[str,
     )
 
 
-def _cores() -> int:
+def usable_cores() -> int:
     """Those that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, ModelError
 from metagen.experiments.specs import (
+    ExecutorSpec,
     Experiment,
     OpenAISpec,
     OrmSpec,
@@ -42,7 +43,7 @@ UNKNOWN = f"{__name__}:Unknown"
 def closed(
     experiment: Experiment, *, fingerprints: bool, noted: Mapping[str, str] | None = None
 ) -> Experiment:
-    """The experiment with stand-ins for its engines, and for reward models of which nothing lies here.
+    """The experiment on this machine alone, with stand-ins for its engines, and for reward models that are not here.
 
     fingerprints: the stand-ins have those of the engines. noted: by name of the engine, what a run called them; of
     others the files of the weights are read, and the engine is taken to run on this machine's hardware.
@@ -55,7 +56,8 @@ def closed(
         name: PluginVerifierSpec(kind=UNKNOWN) if _is_remote(spec, experiment) else spec
         for name, spec in experiment.verifiers.items()
     }
-    return experiment.model_copy(update={"engines": engines, "verifiers": verifiers})
+    executor = ExecutorSpec(concurrency=experiment.executor.concurrency)
+    return experiment.model_copy(update={"engines": engines, "verifiers": verifiers, "executor": executor})
 
 
 def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:

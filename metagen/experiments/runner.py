@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from metagen.errors import JournalLocked, JournalMismatch
@@ -20,30 +21,41 @@ from metagen.experiments.work import Work
 from metagen.journal import SQLiteJournal
 from metagen.logs import logger
 from metagen.strategies.base import wait
-from metagen.tasks.base import Task
+from metagen.tasks.base import Problem, Task
 
 _LOG = logger(__name__)
 #: Seconds that a run waits for its journal: whoever lists runs beside it holds the lock for a moment.
 PATIENCE = 0.5
 
 
-def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> State:
+def run(
+    setup: Setup,
+    directory: RunDirectory,
+    meter: Meter | None = None,
+    *,
+    only: Callable[[int, Problem], bool] | None = None,
+) -> State:
     """Run, or go on with, an experiment in `directory`; returns how it ended. Works in scripts and in notebooks.
 
     A MetagenError of one problem is noted in the state and the others go on (a run of which nothing is delivered
     has failed); a journal that cannot be written ends the run. An interrupt (KeyboardInterrupt) waits some seconds
     for a clean end; a second one does not. A run with another seed or other data than the directory's is refused,
-    and changes nothing in it.
+    and changes nothing in it. only: of a place of the task and its problem, whether that is worked on; by default all.
     """
+    if setup.experiment.executor.shards is not None:
+        # It goes on with the parts of this module.
+        from metagen.experiments.shards import run as shards
+
+        return shards.run(setup, directory, meter)
     directory.claim()
-    with _opened(directory, setup.experiment.seed) as journal:
+    with opened(directory, setup.experiment.seed) as journal:
         known = journal.count()
-        _bind(journal, setup.task, known)
+        bind(journal, setup.task, known)
         directory.write("experiment.yaml", dump(setup.experiment))
         makers = Makers.of(setup).after(Makers.recorded(directory))
         facts = {**environment(), **makers.to_dict()}
         directory.write("environment.json", json.dumps(facts, indent=1) + "\n")
-        work = Work(setup, directory, journal, meter or Meter())
+        work = Work(setup, directory, journal, meter or Meter(), only=only)
         status: Status = "failed"
         _LOG.info("run resumed" if known else "run started", extra={"run": str(directory.root), **work.plan})
         # Of this call nobody knows yet how long it takes.
@@ -62,7 +74,7 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
     return work.state(status)
 
 
-def _opened(directory: RunDirectory, seed: int) -> SQLiteJournal:
+def opened(directory: RunDirectory, seed: int) -> SQLiteJournal:
     """The journal, for writing; JournalLocked if another process keeps it for longer than a look takes."""
     until = time.monotonic() + PATIENCE
     while True:
@@ -74,7 +86,7 @@ def _opened(directory: RunDirectory, seed: int) -> SQLiteJournal:
             time.sleep(PATIENCE / 10)
 
 
-def _bind(journal: SQLiteJournal, task: Task, rows: int) -> None:
+def bind(journal: SQLiteJournal, task: Task, rows: int) -> None:
     """Tie the journal to the problems; JournalMismatch for changed data, and for altogether other problems."""
     if rows and not any(journal.of_problem(problem.id) for problem in task.problems()):
         first = next(task.problems()).id

@@ -77,6 +77,32 @@ def _scores(verifiers: Iterable[str]) -> dict[str, pa.DataType]:
     return columns
 
 
+#: The tables that a run writes.
+NAMES = tuple(schemas(()))
+
+
+def joined(root: Path, parts: Iterable[Mapping[str, Path]]) -> None:
+    """Write the tables of a run from those of its parts, by name: all, or none."""
+    parts = list(parts)
+    try:
+        with writing(root, "the tables"):
+            for name in NAMES:
+                files = [pq.ParquetFile(part[name]) for part in parts]
+                with pq.ParquetWriter(_new(root, name), files[0].schema_arrow, compression="zstd") as out:
+                    for file in files:
+                        for group in range(file.num_row_groups):
+                            out.write_table(file.read_row_group(group))
+            for name in NAMES:
+                _new(root, name).replace(root / f"{name}.parquet")
+    finally:
+        for name in NAMES:
+            _new(root, name).unlink(missing_ok=True)
+
+
+def _new(root: Path, name: str) -> Path:
+    return root / f"{name}.parquet.new"
+
+
 class TableWriter:
     """Appends rows to tables. They get their names when the block ends well, and vanish otherwise."""
 
@@ -120,7 +146,7 @@ class TableWriter:
             self._files[name].write_table(pa.Table.from_pylist(rows, self._schemas[name]))
 
     def _new(self, name: str) -> Path:
-        return self._root / f"{name}.parquet.new"
+        return _new(self._root, name)
 
     def _errors(self) -> AbstractContextManager[None]:
         return writing(self._root, "the tables")

@@ -54,7 +54,8 @@ def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) ->
     with build.opened(experiment) as setup, SQLiteJournal(directory.journal, read_only=True) as journal:
         if problem is not None and all(one.id != problem for one in setup.task.problems()):
             raise unknown(directory, problem, [one.id for one in setup.task.problems()])
-        work = Work(setup, into, Recorded(journal), Meter(), only=problem)
+        only = None if problem is None else lambda place, one: one.id == problem
+        work = Work(setup, into, Recorded(journal), Meter(), only=only)
         wait(work.all())
     return work
 

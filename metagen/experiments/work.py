@@ -13,7 +13,7 @@ Problems never wait for each other, and only a window of them is in memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,7 @@ class Work:
     """All problems and configurations of an experiment, over one journal, once.
 
     delivered: samples and direct solutions that are there. failures: parts that ended in an error; a part that is
-    `Unrecorded` is neither. only: the id of the one problem that is worked on; all by default.
+    `Unrecorded` is neither. only: of a place and its problem, whether that is worked on; all are by default.
     """
 
     def __init__(
@@ -76,11 +76,13 @@ class Work:
         journal: Journal,
         meter: Meter,
         *,
-        only: str | None = None,
+        only: Callable[[int, Problem], bool] | None = None,
     ) -> None:
         self.setup, self.directory, self.journal, self.meter = setup, directory, journal, meter
         self.experiment, self.task = setup.experiment, setup.task
-        self.shares, self.only = Shares(self.experiment, setup.problems, setup.difficulties), only
+        self.shares = Shares(self.experiment, setup.problems, setup.difficulties)
+        self.only = only
+        self.problems = setup.problems if only is None else sum(1 for _ in self._chosen())
         self.pools = list(self._pools())
         self.direct = [c for c in setup.configurations if not self._pooled(c)]
         largest = {(c.generator, c.strategy): c for c in sorted(self.direct, key=lambda c: c.n or 1)}
@@ -137,19 +139,23 @@ class Work:
     async def all(self) -> None:
         """All problems, a bounded number at a time; tables appear when all is done."""
         each = sum(pool.sizes[-1] for pool in self.pools) + len(self.direct)
-        self.meter.begin(each * self.setup.problems, self.setup.problems)
+        self.meter.begin(each * self.problems, self.problems)
         await self._share()
-        problems = (one for one in enumerate(self.task.problems()) if self.only in (None, one[1].id))
         # In random order, so that what is done at any moment is like what is left: the estimate of time is honest.
-        waiting = shuffled(problems)
+        waiting = shuffled(self._chosen())
         pooled = [v for v in self.setup.verifiers if any(v in pool.verifiers for pool in self.pools)]
         tried = [v for v in self.setup.verifiers if any(v == c.verifier for c in self.direct)]
         with TableWriter(self.directory.root, pooled, tried) as tables:
             await together(self._worker(waiting, tables) for _ in range(self._workers))
 
+    def _chosen(self) -> Iterator[tuple[int, Problem]]:
+        """The problems that are worked on, with their places in the task."""
+        only = self.only
+        return (one for one in enumerate(self.task.problems()) if only is None or only(*one))
+
     @property
     def _workers(self) -> int:
-        return min(self.experiment.executor.concurrency, self.setup.problems)
+        return min(self.experiment.executor.concurrency, self.problems)
 
     async def _share(self) -> None:
         """Decide what each problem may spend where that goes by difficulty."""

@@ -1,7 +1,7 @@
 """An experiment as a value: one pydantic model for each kind of part."""
 
 from metagen.experiments.specs.engines import LocalSpec, OpenAISpec, TorchSpec, VLLMSpec
-from metagen.experiments.specs.executor import ExecutorSpec
+from metagen.experiments.specs.executor import ExecutorSpec, PoolSpec
 from metagen.experiments.specs.experiment import (
     SECTIONS,
     UNIONS,
@@ -56,6 +56,7 @@ __all__ = [
     "PluginSpec",
     "PluginStrategySpec",
     "PluginVerifierSpec",
+    "PoolSpec",
     "PrmSpec",
     "RecordedSpec",
     "ReplaySpec",

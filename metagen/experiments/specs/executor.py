@@ -36,17 +36,33 @@ class PoolSpec(Spec):
         }  # fmt: skip
 
 
+class ShardsSpec(Spec):
+    """Drivers in actors of their own, each with its share of the problems and of the replicas; what each needs."""
+
+    count: Count = 1
+    num_cpus: Quantity | None = None
+    resources: Resources = Field(default={})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        """`shards: 4` is short for {count: 4}."""
+        return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 class ExecutorSpec(PoolSpec):
     """How the experiment is run; none of it changes a result.
 
     concurrency: problems in work at a time. With `ray`, every engine runs in a pool of replicas on a cluster: one of
-    this machine, or the one at `address`. The other fields are of each pool; `pools` gives engines their own.
+    this machine, or the one at `address`. The other fields are of each pool; `pools` gives engines their own. shards:
+    drivers that work on parts of the problems; without it this process is the only one.
     """
 
     kind: Literal["local", "ray"] = "local"
     concurrency: Count = 64
     address: Annotated[str, Expects("an address such as 10.0.0.1:6379")] | None = None
     pools: dict[EngineName, PoolSpec] = Field(default={})
+    shards: ShardsSpec | None = None
     deadline: Annotated[float, Field(gt=0), Expects("seconds > 0")] = 600.0
     replacements: Amount = 8
 
@@ -64,6 +80,21 @@ class ExecutorSpec(PoolSpec):
                 if name not in ("kind", "concurrency") and getattr(self, name) != default:
                     raise ValueError(f"{name} is for pools of engines; give kind: ray, or leave {name} out")
         return self
+
+    @model_validator(mode="after")
+    def _shared_out(self) -> Self:
+        least = min([self.replicas, *(pool.replicas for pool in self.pools.values())])
+        if self.shares > least:
+            raise ValueError(
+                f"{self.shares} shards, and {least} replicas of an engine: each driver has replicas of its own; "
+                f"give at least {self.shares}, or fewer shards"
+            )
+        return self
+
+    @property
+    def shares(self) -> int:
+        """Into how many parts the problems are dealt."""
+        return self.shards.count if self.shards else 1
 
     def pool(self, engine: str) -> PoolSpec:
         """The pool of an engine."""

@@ -1,0 +1,113 @@
+"""Experiments in shards: the same results as of one driver, whatever is killed, and a total that is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from metagen.experiments.directory import RunDirectory
+from tests.generators.ray.test_runs import FILE, _rows, command, finished, results
+
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
+TOTAL = 3000
+
+
+def write(directory: Path, executor: str, *, total: bool = False, problems: int = 6) -> Path:
+    file = directory / f"{len(list(directory.glob('*.yaml')))}.yaml"
+    more = f"allocation: {{total: {{generated: {TOTAL}}}}}\n" if total else ""
+    file.write_text(FILE.format(executor=executor, problems=problems) + more)
+    return file
+
+
+def drivers() -> list[int]:
+    """Processes of drivers on this machine."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes().startswith(b"ray::Driver"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def killed(run: Path, file: Path, rows: int, what: str) -> subprocess.Popen[str]:
+    """A run in which, after so many records, the head or one of the drivers is killed."""
+    head = subprocess.Popen(
+        command(file, run),
+        start_new_session=True,
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + 300
+    while head.poll() is None and _rows(run) < rows:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert head.poll() is None, "it was to be killed in the middle"
+    if what == "head":
+        os.killpg(head.pid, signal.SIGKILL)
+    else:
+        os.kill(drivers()[0], signal.SIGKILL)
+    return head
+
+
+def test_shards_change_no_result_and_outlive_their_drivers(cluster: Any, tmp_path: Path) -> None:
+    alone, lost, resumed = (tmp_path / name for name in ("alone", "lost", "resumed"))
+    assert finished(write(tmp_path, "local"), alone).returncode == 0
+
+    two = write(tmp_path, "{kind: ray, concurrency: 4, replicas: 2, shards: 2}")
+    with killed(lost, two, 20, "driver") as head:
+        _, said = head.communicate(timeout=600)
+    assert head.returncode == 0, said
+    assert results(lost) == results(alone) and _rows(lost) == _rows(alone)
+    assert not (lost / "shards").exists() and not list(lost.glob("*.part"))
+    state = RunDirectory(lost).state()
+    assert (state.status, state.problems, state.failures) == ("complete", 12, ())
+    assert state.samples == RunDirectory(alone).state().samples
+    assert sorted(pq.read_table(lost / "problems.parquet")["place"].to_pylist()) == list(range(12))
+
+    with killed(resumed, two, 20, "head") as head:
+        head.communicate()
+    before = _rows(resumed)
+    # Another number of drivers goes on with what those before have recorded, whoever had it.
+    three = write(tmp_path, "{kind: ray, concurrency: 4, replicas: 3, shards: 3}")
+    again = finished(three, resumed)
+    assert again.returncode == 0, again.stderr
+    assert "Traceback" not in again.stderr
+    assert results(resumed) == results(alone) and _rows(resumed) == _rows(alone) > before
+    state = RunDirectory(resumed).state()
+    assert 0 < state.recorded < state.samples
+
+
+def test_a_total_is_kept_whatever_the_number_of_drivers(cluster: Any, tmp_path: Path) -> None:
+    alone, sharded = tmp_path / "alone", tmp_path / "sharded"
+    assert finished(write(tmp_path, "local", total=True), alone).returncode == 0
+    done = finished(write(tmp_path, "{kind: ray, replicas: 2, shards: 2}", total=True), sharded)
+    assert done.returncode == 0, done.stderr
+    spent = [_spent(run, name) for run in (alone, sharded) for name in ("small/weighted@8", "small/rebase@4")]
+    assert spent[:2] == spent[2:] and max(spent) <= TOTAL
+
+
+def _spent(run: Path, configuration: str) -> int:
+    """Tokens generated, over all problems."""
+    rows = pq.read_table(run / "outcomes.parquet", filters=[("configuration", "=", configuration)])
+    return int(sum(rows["generated"].to_pylist()))
+
+
+def test_what_no_driver_can_do_is_said_once(cluster: Any, tmp_path: Path) -> None:
+    """A model that is there when the experiment is checked, and gone when the drivers open it."""
+    executor = "{kind: ray, shards: {count: 1, resources: {nowhere: 1}}, replacements: 0}"
+    run = tmp_path / "run"
+    with subprocess.Popen(command(write(tmp_path, executor), run), start_new_session=True) as head:
+        time.sleep(20)
+        assert head.poll() is None  # it waits for a machine that has what drivers need
+        head.send_signal(signal.SIGINT)
+        assert head.wait(60) == 130
+    assert RunDirectory(run).state().status == "interrupted"
