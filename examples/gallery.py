@@ -1,10 +1,11 @@
-"""The pictures of docs/strategies: real runs, on the embedded models where these can do it, a minute in all.
+"""The pictures of docs/strategies: real runs, on the embedded models where these can do it, a few minutes in all.
 
     python examples/gallery.py [FOLDER [NAME …]]
 
-The pictures go to FOLDER (runs/gallery by default), one for each strategy, or those that are named. Models that
-criticise, reflect, judge or write programs do not ship: there, functions of a few lines write, and the strategies are
-real.
+The pictures go to FOLDER (runs/gallery by default), one for each strategy, or those that are named; those of the
+studies are drawn by `study_picture.py`. Models that follow instructions do not ship: where one is to criticise in
+words, to reflect, or to choose among responses, a function of a few lines writes, and the strategy is real.
+(`tiny-critic` goes through the lines of one solution, and can be asked nothing else.)
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -45,10 +45,12 @@ from metagen.strategies.tree.blockwise import Blockwise
 from metagen.strategies.tree.node import Tree
 from metagen.strategies.tree.treefinement import Treefinement
 from metagen.strategies.universal import UniversalSelfConsistency
+from metagen.tasks.programs.task import PROGRAM, ProgramTask, interpret
+from metagen.tasks.programs.trace import untraced
+from metagen.tasks.programs.verifier import PublicExamples, corrector_prompt
 from metagen.verifiers.code.codet import dual_agreement
-from metagen.verifiers.code.isolation import IsolationError
-from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.utility.edit import EditSimilarity
+from metagen.verifiers.utility.execution import ExecutionAgreement
 
 #: A problem that the models solve now and then.
 PROBLEM = "Q:a=36/8;b=a+3;c=b*4;d=c-11;d?\nS:\n"
@@ -363,83 +365,104 @@ def reflexion() -> Figure:
     return rounds(mg.Reflexion(model, verifier=tests, rounds=4), "Sort downwards.\n", names, title)
 
 
-def treefinement() -> Figure:
-    """A word is to be spelt: drafts are drawn at random, revisions draw the letters anew that the checker names."""
-    word, letters = "SWIFT", "SWIFTER"
+class Programs:
+    """Programs of `tiny-code-2m`, and their corrections by `tiny-code-corrector`, on problems solved now and then."""
 
-    def draft(prefix: mg.Sequence, seed: int, index: int) -> str:
-        return "".join(random.Random(seed).choices(letters, k=len(word)))
+    def __init__(self, writer: mg.TorchEngine, corrector: mg.TorchEngine) -> None:
+        self.writer, self.corrector = (engine.generator(max_tokens=192) for engine in (writer, corrector))
+        self.mending = {"corrector": self.corrector, "verifier": PublicExamples(), "ask": corrector_prompt}
+        self.task = ProgramTask("validation", levels=[2, 3, 4], per_level=12)
+        problems = {problem.id: problem for problem in self.task.problems()}
+        self.often, self.refined, self.mended = (
+            problems[f"programs/validation/{k}"] for k in ("2/7", "3/3", "4/9")
+        )
 
-    def mend(prefix: mg.Sequence, seed: int, index: int) -> str:
-        text, _, wrong = (prefix.prompt.text or "").partition(":")
-        rng = random.Random(seed)
-        return "".join(rng.choice(letters) if str(i) in wrong else c for i, c in enumerate(text))
+    def drawn(self, n: int) -> list[mg.Sequence]:
+        """The samples of every strategy on one of the problems."""
+        place = mg.Scope.root(self.often.id).child("0").child("sample")
+        return asyncio.run(self.writer.generate(mg.Sequence.of(self.often.prompt), n=n, scope=place))
 
-    def spelling(sequence: mg.Sequence) -> mg.Score:
-        wrong = [i for i, (a, b) in enumerate(zip(sequence.text, word, strict=True)) if a != b]
-        return mg.Score(1 - len(wrong) / len(word), feedback="".join(map(str, wrong)) or None)
+    def named(self, drawn: list[mg.Sequence], scores: np.ndarray) -> list[str]:
+        """Number, whether it is right by the hidden tests, and score."""
+        grades = asyncio.run(self.task.grade(self.often, drawn))
+        verdicts = ["right" if grade else "wrong" for grade in grades]
+        return [f"y{i}: {v}  {x:.2f}" for i, (v, x) in enumerate(zip(verdicts, scores, strict=True), 1)]
 
-    search = Treefinement(
-        mg.FunctionGenerator(draft, name="draft"),
-        n=4,
-        corrector=mg.FunctionGenerator(mend, name="mend"),
-        verifier=mg.FunctionVerifier(spelling, name="spelling"),
-        ask=lambda task, candidate, feedback: replace(task, text=f"{candidate}:{feedback}"),
-        rounds=5,
-    )
-    return tree_diagram(search.tree("Spell it.").graph(), title="Treefinement: each node is a whole text")
+    def treefinement(self) -> Figure:
+        graph = Treefinement(self.writer, n=4, rounds=3, **self.mending).tree(self.refined.prompt).graph()
+        steps = {node: body(step) for node, step in graph.nodes(data="step") if step}
+        nx.set_node_attributes(graph, steps, "step")
+        return tree_diagram(graph, title="Treefinement: each node is a whole program")
+
+    def correction(self) -> Figure:
+        """A chain of corrections: what was written, and the example that it fails."""
+        scope = mg.Scope.root(self.mended.id)
+        chain = mg.Refinement(self.writer, rounds=3, **self.mending)
+        trajectory = asyncio.run(chain.trajectory(mg.Sequence.of(self.mended.prompt), scope))
+        texts: dict[str, str] = {}
+        for k, one in enumerate(trajectory.rounds):
+            texts[f"correction {k}" if k else "program"] = untraced(one.candidate.sequence.text)
+            if one.remark is not None:
+                texts[f"fails {k + 1}"] = one.remark.text or ""
+        graph: nx.DiGraph[str] = nx.DiGraph(pairwise(texts))
+        return program_diagram(graph, texts, output=list(texts)[-1], title="Refinement: a program is mended")
+
+    def mbr_exec(self) -> Figure:
+        """On how many inputs two programs give the same."""
+
+        async def run(programs: Sequence[mg.Sequence], scope: mg.Scope) -> list[list[str | None]]:
+            inputs = self.often.prompt.public["inputs"]
+            return [await interpret(PROGRAM.read(program) or "", inputs) for program in programs]
+
+        utility = ExecutionAgreement(run)
+        result = mg.MBR(self.writer, 8, utility=utility).solve(self.often.prompt)
+        drawn = [c.sequence for c in result.candidates]
+        agree = asyncio.run(utility.matrix(drawn, scope=mg.Scope.root("gallery")))
+        return matrix_diagram(
+            agree,
+            self.named(drawn, agree.mean(axis=1)),
+            [f"y{i}" for i in range(1, len(drawn) + 1)],
+            chosen=next(i for i, one in enumerate(drawn) if one.text == result.text),
+            labels=("if this were right", "programs, with their mean utility"),
+            title="MBR by execution: which does what the others do",
+        )
+
+    def codet(self) -> Figure:
+        """A test is an input with what another sample gives for it, which may be wrong."""
+        n, drawn = 8, self.drawn(16)
+        inputs = self.often.prompt.public["inputs"][-n:]  # those without known outputs
+        said = [asyncio.run(interpret(PROGRAM.read(one) or "", inputs)) for one in drawn]
+        claims = [said[n + k][k] for k in range(n)]
+        passed = np.array(
+            [[a is not None and a == b for a, b in zip(row, claims, strict=True)] for row in said[:n]]
+        )
+        names = self.named(drawn[:n], dual_agreement(passed))
+        right = passed[next(i for i, name in enumerate(names) if "right" in name)]
+        return matrix_diagram(
+            passed,
+            names,
+            [f"t{k} {'✓' if ok else '✗'}" for k, ok in enumerate(right, 1)],
+            words=lambda ok: "pass" if ok else "–",
+            labels=("tests, right and wrong", "programs, with their scores"),
+            title="Programs and tests vouch for each other",
+        )
 
 
-#: Programs that a model might write for "the middle of three numbers", and tests, of which the last two are wrong.
-MIDDLE = {
-    "sorted": "return sorted((a, b, c))[1]",
-    "sum": "return a + b + c - max(a, b, c) - min(a, b, c)",
-    "max of mins": "return max(min(a, b), min(c, max(a, b)))",
-    "b": "return b",
-    "mean": "return (a + b + c) / 3",
-    "max of two": "return max(a, b)",
-}
-TESTS = [
-    "(1, 2, 3) == 2",
-    "(3, 1, 2) == 2",
-    "(5, 5, 1) == 5",
-    "(9, 4, 7) == 7",
-    "(4, 8, 6) == 8",
-    "(1, 3, 2) == 1",
-]
+def body(program: str) -> str:
+    """What a program does, in short."""
+    lines = untraced(program).splitlines()[1:]
+    return "; ".join(re.sub(r"^x=|^return | for \w in x", "", line.strip()) for line in lines)
 
 
-def codet() -> Figure:
-    """Which program passes which test, run in the sandbox; below each name its dual agreement."""
-    sandbox = Sandbox()
-
-    async def passes(body: str, test: str) -> bool:
-        ran = await sandbox.execute(f"def f(a, b, c):\n    {body}\n\n\nassert f{test}\n")
-        return ran.verdict == "finished"
-
-    async def table() -> list[list[bool]]:
-        return [[await passes(body, test) for test in TESTS] for body in MIDDLE.values()]
-
-    passed = np.array(asyncio.run(table()))
-    return matrix_diagram(
-        passed,
-        [f"{name}  {score:.2f}" for name, score in zip(MIDDLE, dual_agreement(passed), strict=True)],
-        [f"f{test}" for test in TESTS],
-        words=lambda ok: "pass" if ok else "–",
-        labels=("tests; the last two are wrong", "programs, with their scores"),
-        title="Programs and generated tests vouch for each other",
-    )
-
-
-def main(folder: str = "runs/gallery", *names: str) -> None:
-    out = Path(folder)
-    out.mkdir(parents=True, exist_ok=True)
+def main(folder: Path, *names: str) -> None:
     with (
         mg.TorchEngine("tiny-2m") as model,
         mg.TorchEngine("tiny-0.5m") as small,
         mg.TorchEngine("tiny-prm") as judge,
+        mg.TorchEngine("tiny-code-2m") as writer,
+        mg.TorchEngine("tiny-code-corrector") as corrector,
     ):
-        gallery = Gallery(model, small, judge)
+        gallery, programs = Gallery(model, small, judge), Programs(writer, corrector)
         pictures = [
             *gallery.trees(),
             ("best_of_n", gallery.best_of_n),
@@ -448,7 +471,10 @@ def main(folder: str = "runs/gallery", *names: str) -> None:
             ("rejection", gallery.rejection),
             ("universal", gallery.universal),
             ("blockwise", gallery.blockwise),
-            ("treefinement", treefinement),
+            ("treefinement", programs.treefinement),
+            ("correction", programs.correction),
+            ("mbr_exec", programs.mbr_exec),
+            ("codet", programs.codet),
             ("confidence", gallery.confidence),
             ("adaptive", gallery.adaptive),
             ("particles", gallery.particles),
@@ -456,19 +482,15 @@ def main(folder: str = "runs/gallery", *names: str) -> None:
             ("patterns", gallery.patterns),
             ("self_refine", self_refine),
             ("reflexion", reflexion),
-            ("codet", codet),
         ]
         for name, draw in pictures:
             if names and name not in names:
                 continue
-            try:
-                figure = draw()
-            except IsolationError as error:
-                print(f"{name}: not drawn, programs cannot be isolated on this machine: {error}")
-                continue
-            _, svg = save(figure, out / name)
+            _, svg = save(draw(), folder / name)
             print(f"{name}: {svg.stat().st_size // 1000} kB")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/gallery")
+    folder.mkdir(parents=True, exist_ok=True)
+    main(folder, *sys.argv[2:])

@@ -60,14 +60,7 @@ class Drawing:
             size = min(self._wave(start, n), n - start, step - start % step)
             try:
                 drawn = await self.generator.generate(self.prefix, n=size, start=start, scope=self.sampling)
-                self.candidates += await judged(
-                    drawn,
-                    self.scope,
-                    answer=self.answer,
-                    verifier=self.verifier,
-                    scoring=self.scoring,
-                    known=self._known,
-                )
+                self.candidates += await self._judged(drawn)
             except BudgetExhausted:
                 if not self.candidates:
                     raise
@@ -75,6 +68,16 @@ class Drawing:
             if len(drawn) < size:
                 break
         return self.candidates
+
+    async def _judged(self, drawn: list[Sequence]) -> list[Candidate]:
+        return await judged(
+            drawn,
+            self.scope,
+            answer=self.answer,
+            verifier=self.verifier,
+            scoring=self.scoring,
+            known=self._known,
+        )
 
     def _wave(self, done: int, n: int) -> int:
         """How many to draw before scoring: half of what the rest affords, going by the candidates so far.

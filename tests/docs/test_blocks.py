@@ -6,7 +6,8 @@ that share the tests would tear apart; mktestdocs knows no YAML, and no lines.)
 
 What a block is, it says where the reader sees it:
 
-- Python is executed. After `# in a notebook` as its first line, it may await at the top level.
+- Python is executed. After `# in a notebook` as its first line, it may await at the top level. Below a comment
+  `<!-- source: … -->` it is a piece of the library, which `test_cores.py` compares.
 - YAML is an experiment, and is loaded. With `title="own.yaml"` it is kept as that file; `title="in own.yaml"` is a
   fragment: its parts are added to that file, other fields are replaced, and the whole is loaded.
 - JSON is parsed, and kept under its title, if it has one; Python with a title is kept as well.
@@ -67,6 +68,8 @@ class Block:
     language: str
     title: str
     text: str
+    #: A piece of the library: nothing to run.
+    quoted: bool = False
 
     @property
     def place(self) -> str:
@@ -86,7 +89,9 @@ def shown(page: Path) -> str:
 
 
 def blocks(page: Path) -> Iterator[Block]:
+    above = ""
     for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
+        quoted, above = above.startswith("<!-- source:"), token.content
         if token.type not in ("fence", "code_block"):
             continue
         assert token.map is not None
@@ -96,7 +101,7 @@ def blocks(page: Path) -> Iterator[Block]:
         )
         language, _, rest = token.info.strip().partition(" ")
         title = re.search(r'title="([^"]+)"', rest)
-        yield Block(page, line + 1, language, title[1] if title else "", token.content)
+        yield Block(page, line + 1, language, title[1] if title else "", token.content, quoted)
 
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -113,6 +118,8 @@ class Running:
     # -- Python and data -----------------------------------------------------------------------------
 
     def python(self, block: Block) -> None:
+        if block.quoted:
+            return
         self.keep(block)
         code = compiled(block)
         with self.importable():
@@ -287,7 +294,7 @@ KINDS: dict[str, Callable[[Running, Block], None]] = {
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # Tests run side by side: engines that share a process with others keep to one thread.
-    monkeypatch.setattr("metagen.experiments.build._cores", lambda: 1)
+    monkeypatch.setattr("metagen.experiments.build.usable_cores", lambda: 1)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     run([block for block in BLOCKS if block.page == page and not block.needs], tmp_path)
 

@@ -87,5 +87,7 @@ def test_who_solves_most_within_a_budget_is_read_from_a_run(said: Any, tmp_path:
     text = said("solved_within.py", run, "--against", "samples", "--tokens", 100, 400, "--gflops", 1, 5)
     tables = [part for part in text.split("\n\n") if part.startswith("| strategy")]
     assert len(tables) == 3 and all("| samples |" in table for table in tables)
+    said("study_picture.py", run, tmp_path / "pictures")
+    assert (tmp_path / "pictures" / "run.svg").exists()
     with pytest.raises(SystemExit, match="--against nobody: this run has no such strategy; expected one of"):
         said("solved_within.py", run, "--against", "nobody")

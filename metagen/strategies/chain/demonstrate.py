@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from metagen.errors import InputError
 from metagen.generators.base import is_count
@@ -52,12 +52,15 @@ async def demonstrate(
         raise InputError(
             "the chain solved none of the examples, so there is nothing to demonstrate; give easier ones"
         )
+    return _shown(
+        chain, {name: "".join(s.rstrip() + between for s in those) for name, those in shots.items()}
+    )
 
-    def shown(name: str) -> str:
-        return escaped("".join(shot.rstrip() + between for shot in shots[name]))
 
+def _shown(chain: Chain, before: Mapping[str, str]) -> Chain:
+    """The chain with these texts, by step, in front of what its steps ask."""
     steps = {
-        name: Ask(step.generator, shown(name) + step.template.text)
+        name: Ask(step.generator, escaped(before[name]) + step.template.text)
         if isinstance(step, Ask) and not step.chat
         else step
         for name, step in chain.steps.items()

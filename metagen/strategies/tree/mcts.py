@@ -134,6 +134,11 @@ class MCTS(TreeSearch):
                 _settle(tree, child)
 
         await growth.steady(self.in_flight, choose, applied)
+        await self._ended(growth)
+
+    async def _ended(self, growth: Growth) -> None:
+        """Where nothing has ended, write the most visited path to its end."""
+        tree = growth.tree
         if not tree.complete() and tree.frontier():
             rest = self._growth(tree, growth.scope.child("rest"), max_depth=1)
             await rest.level([(_most_visited(tree), self.width)])

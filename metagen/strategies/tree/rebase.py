@@ -45,19 +45,27 @@ def allocate(
         int(math.ldexp(math.exp((r - top) / temperature), BITS)) * c
         for r, c in zip(rewards, copies, strict=True)
     ]
-    order = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
+    return _ceilings(weights, width) if rounding == "ceil" else _largest_remainders(weights, width)
+
+
+def _ceilings(weights: list[int], width: int) -> list[int]:
+    """n_i = ⌈W_left · w_i / w_left⌉, in descending order of w."""
     counts, left = [0] * len(weights), sum(weights)
-    if rounding == "ceil":
-        for i in order:
-            if not width or not weights[i]:
-                break
-            counts[i] = -(-width * weights[i] // left)
-            width -= counts[i]
-            left -= weights[i]
-        return counts
-    counts = [width * w // left for w in weights]
-    rests = [width * w % left for w in weights]
-    for i in sorted(order, key=lambda i: -rests[i])[: width - sum(counts)]:
+    for i in sorted(range(len(weights)), key=lambda i: -weights[i]):
+        if not width or not weights[i]:
+            break
+        counts[i] = -(-width * weights[i] // left)
+        width -= counts[i]
+        left -= weights[i]
+    return counts
+
+
+def _largest_remainders(weights: list[int], width: int) -> list[int]:
+    """⌊W w_i / w⌋, and what is left to the largest fractions; of equal ones, to the largest w."""
+    whole = sum(weights)
+    counts = [width * w // whole for w in weights]
+    rests = [width * w % whole for w in weights]
+    for i in sorted(range(len(weights)), key=lambda i: (-rests[i], -weights[i]))[: width - sum(counts)]:
         counts[i] += 1
     return counts
 

@@ -1,0 +1,37 @@
+"""Pictures: each strategy has one, pages and files agree, and all are small."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+#: Bytes of an SVG.
+LARGEST = 150_000
+PAGES = sorted(DOCS.rglob("*.md"))
+STRATEGIES = sorted(path for path in (DOCS / "strategies").glob("*.md") if path.stem != "index")
+
+
+def pictures(page: Path) -> set[Path]:
+    """What a page shows from the folder of images."""
+    found = re.findall(r"!\[[^\]]+\]\(([^)\s]+)\)", page.read_text("utf-8"))
+    return {(page.parent / place).resolve() for place in found}
+
+
+@pytest.mark.parametrize("page", STRATEGIES, ids=lambda page: page.stem)
+def test_a_page_of_strategies_has_a_picture(page: Path) -> None:
+    assert pictures(page)
+
+
+def test_pages_show_what_there_is_and_all_of_it() -> None:
+    shown = {picture for page in PAGES for picture in pictures(page)}
+    drawn = {path.resolve() for path in (DOCS / "images").rglob("*.svg")}
+    assert {path for path in shown if path.suffix == ".svg"} == drawn
+    assert [path for path in shown if not path.exists()] == []
+
+
+def test_pictures_are_small() -> None:
+    sizes = {path.name: path.stat().st_size for path in (DOCS / "images").rglob("*.svg")}
+    assert {name: size for name, size in sizes.items() if size > LARGEST} == {}
