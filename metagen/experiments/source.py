@@ -19,6 +19,7 @@ from typing import Any, Final
 import yaml
 
 from metagen.errors import ConfigError
+from metagen.generators.openai.keys import HIDDEN, names_key, without_keys
 
 MAX_BYTES: Final = 1_000_000
 MAX_NODES: Final = 20_000
@@ -60,10 +61,19 @@ def dotted(path: Path) -> str:
 
 
 def assigned(path: Path, value: object) -> str:
-    """`path = value`, with long values cut short."""
+    """`path = value`, with long values cut short, and nothing that may be a key."""
     short = Repr()
     short.maxstring = short.maxother = 60
-    return f"{dotted(path)} = {short.repr(value)}"
+    shown = HIDDEN if any(map(names_key, path)) else short.repr(without_keys(value))
+    return f"{dotted(path)} = {shown}"
+
+
+def given(option: str, assignment: str) -> Place:
+    """The place of an option, without its value where that may hold a key: among an engine's, or named as one."""
+    words = re.split(r"[^\w-]+", assignment)
+    if words[0] == "engines" or any(map(names_key, words)):
+        assignment = re.split(r"[^\w.-]", assignment, maxsplit=1)[0]
+    return Place(f"{option} {assignment}")
 
 
 def nearest(name: object, known: Container[str]) -> str:
@@ -94,7 +104,7 @@ class Source:
         What is wrong is noted in `faults`, under the place `--set …`.
         """
         target, equals, text = assignment.partition("=")
-        place = Place(f"{option} {assignment}")
+        place = given(option, assignment)
         if not equals or not target.strip():
             self.faults.append(Fault(place, "", "expected key=value, such as --set grid.n=[1,4]"))
             return

@@ -24,7 +24,7 @@ from metagen.experiments.specs.fields import (
 from metagen.experiments.specs.parts import PartSpec
 from metagen.generators import tiny
 from metagen.generators.openai.body import refuse_secrets
-from metagen.generators.openai.keys import HOSTED, VARIABLE, address, is_variable, names_key
+from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
 
@@ -83,8 +83,6 @@ class VLLMSpec(LocalSpec):
         return args | given
 
 
-#: In place of what may be a key, so that no message repeats it.
-HIDDEN = "(not shown)"
 Seconds = Annotated[float, Field(gt=0), Expects("seconds > 0")]
 
 
@@ -110,7 +108,7 @@ class ConcurrencySpec(Concurrency):
 class PatienceSpec(Patience):
     """A Patience as read from outside."""
 
-    timeout: Seconds = 600.0
+    timeout: Seconds = 540.0
     total: Seconds = 1800.0
     attempts: Count = 8
 
@@ -152,9 +150,9 @@ class OpenAISpec(PartSpec):
     shape: FileName | None = None
     price: PriceSpec | None = None
     max_context: Count | None = None
-    api_key_env: Annotated[str, Expects("the name of an environment variable"), AfterValidator(_variable)] = (
-        VARIABLE
-    )
+    api_key_env: (
+        Annotated[str, Expects("the name of an environment variable"), AfterValidator(_variable)] | None
+    ) = None
     revision: Text | None = None
     n_per_request: Count = 1
     seed_bits: Annotated[int, Field(ge=0, le=63), Expects("an integer from 0 (no seeds) to 63")] = 31
@@ -185,12 +183,5 @@ class OpenAISpec(PartSpec):
         if isinstance(variable, str) and not is_variable(variable):
             data["api_key_env"] = HIDDEN
         if isinstance(extra, Mapping):
-            data["extra_body"] = _without_keys(extra)
+            data["extra_body"] = without_keys(extra)
         return data
-
-
-def _without_keys(value: Any) -> Any:
-    """A value of a file with what may be keys taken out, at any depth."""
-    if isinstance(value, Mapping):
-        return {k: HIDDEN if names_key(k) else _without_keys(v) for k, v in value.items()}
-    return [_without_keys(v) for v in value] if isinstance(value, list) else value

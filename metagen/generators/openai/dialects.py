@@ -22,7 +22,8 @@ class Dialect:
     keep_stop: the field that keeps the stop text in the answer. reason: the field of a choice that tells which stop
     ended it, null for the model's own end. ids: the field that asks for a choice's token_ids. named: the field that
     writes tokens beside log-probabilities by their ids. open_turn: what makes a last turn of the assistant be gone
-    on with; None if that cannot be. labels: whether log-probabilities of given tokens, and of a prompt, can be read.
+    on with; None if that cannot be. labels: of how many given tokens one request can read log-probabilities; 0 if there
+    is no way, nor for those of a prompt.
     """
 
     name: DialectName
@@ -34,7 +35,7 @@ class Dialect:
     ids: str | None = None
     named: str | None = None
     open_turn: Fields | None = None
-    labels: bool = False
+    labels: int = 0
 
     def grammar(self, grammar: Grammar, chat: bool) -> Fields | None:
         """The fields that hold a completion to a grammar; None where this kind of grammar cannot be had."""
@@ -66,7 +67,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             ids="return_token_ids",
             named="return_tokens_as_token_ids",
             open_turn={"add_generation_prompt": False, "continue_final_message": True},
-            labels=True,
+            labels=128,
         ),
         Dialect(
             "sglang",

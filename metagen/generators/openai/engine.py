@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,12 +26,13 @@ from metagen.generators.openai.dialects import DIALECTS, DialectName
 from metagen.generators.openai.keys import VARIABLE, Key, address, shown
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.loop import Loop
-from metagen.generators.openai.readings import Readings
+from metagen.generators.openai.readings import Body, Readings
 from metagen.generators.openai.retries import Patience
 from metagen.generators.openai.samples import Reader
-from metagen.generators.openai.transport import Transport, library
+from metagen.generators.openai.transport import Ask, Transport, library
 from metagen.generators.openai.vocabulary import Vocabulary
 from metagen.generators.primitive import EngineGenerator, letters
+from metagen.generators.turns import Kind
 from metagen.logs import logger
 from metagen.sequence import Sequence, digest
 
@@ -48,7 +50,8 @@ class OpenAIEngine:
     tokenizer: the directory of the model's tokenizer, if it is here: completions are then asked for by ids, and
     steps can be. Without it there are no ids.
     shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known.
-    api_key_env: the environment variable with the key. revision: of what the server runs, a part of the fingerprint.
+    api_key_env: the environment variable with the key. None is OPENAI_API_KEY for OpenAI's own server, and no key for
+    any other. revision: of what the server runs, a part of the fingerprint.
     n_per_request: samples that one request may ask for. At 1 each has a seed and counts of its own.
     seed_bits: seeds are below 2 to this power; 0 sends none. structured_outputs: whether grammars may be sent.
     continuation: whether a chat's partial turn can be gone on with; by default what the dialect says.
@@ -73,7 +76,7 @@ class OpenAIEngine:
         shape: str | Path | None = None,
         price: Price | None = None,
         max_context: int | None = None,
-        api_key_env: str = VARIABLE,
+        api_key_env: str | None = None,
         revision: str | None = None,
         n_per_request: int = 1,
         seed_bits: int = 31,
@@ -173,12 +176,11 @@ class OpenAIEngine:
             range(i, min(i + self._each, len(request.seeds)))
             for i in range(0, len(request.seeds), self._each)
         ]
-        bodies = [self._wording.body(request, ids, request.seeds[g[0]], len(g)) for g in groups]
+        # What cannot be said is refused before anything is sent.
+        self._wording.body(request, ids, request.seeds[0], len(groups[0]))
         ended: dict[int, Sample] = {}
         try:
-            counts = await self._loop.run(
-                self._all(request, ids, list(zip(groups, bodies, strict=True)), ended)
-            )
+            counts = await self._loop.run(self._all(request, ids, groups, ended))
         except BaseException:
             request.ended.update(dict(ended))
             raise
@@ -202,11 +204,11 @@ class OpenAIEngine:
         self,
         request: GenerateRequest,
         ids: tuple[int, ...] | None,
-        groups: list[tuple[range, dict[str, Any]]],
+        groups: list[range],
         ended: dict[int, Sample],
     ) -> list[Counts]:
         self.stats.requests += 1
-        tasks = [asyncio.create_task(self._group(request, ids, group, body, ended)) for group, body in groups]
+        tasks = [asyncio.create_task(self._group(request, ids, group, ended)) for group in groups]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -219,7 +221,6 @@ class OpenAIEngine:
         request: GenerateRequest,
         ids: tuple[int, ...] | None,
         group: range,
-        body: dict[str, Any],
         ended: dict[int, Sample],
     ) -> Counts:
         """The samples of one request to the server."""
@@ -234,7 +235,11 @@ class OpenAIEngine:
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
             return counts, samples
 
-        counts, samples = await self._transport.ask(self._wording.api, body, read, lambda got: _size(*got))
+        body = partial(self._wording.body, request, ids, request.seeds[group[0]], n)
+        kind: Kind = "best" if request.params.top_logprobs else "plain"
+        counts, samples = await self._transport.ask(
+            Ask(self._wording.api, body, read, lambda got: _size(*got), kind)
+        )
         if any(self._key.within(sample.text) for sample in samples):
             raise EngineError(
                 f"{self!r} wrote the key that it was sent into its answer, which is dropped: do not trust it"
@@ -279,40 +284,49 @@ class OpenAIEngine:
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         """UnsupportedError where the server or the dialect cannot read log-probabilities of given tokens."""
         readings = Readings(self._wording, self._vocabulary, repr(self))
-        asked = [readings.bodies(request) for request in requests]
-        return await self._loop.run(self._evaluated(readings, requests, asked)) if requests else []
+        parts = [readings.parts(request) for request in requests]
+        return await self._loop.run(self._evaluated(readings, parts)) if requests else []
 
-    async def _evaluated(
-        self, readings: Readings, requests: list[EvaluateRequest], asked: list[list[dict[str, Any]]]
-    ) -> list[Evaluated]:
+    async def _evaluated(self, readings: Readings, requests: list[list[EvaluateRequest]]) -> list[Evaluated]:
         assert self._transport is not None
         self.stats.requests += 1
         transport = self._transport
 
-        async def one(request: EvaluateRequest, body: dict[str, Any]) -> tuple[Any, Counts]:
+        async def one(request: EvaluateRequest, tokens: int, body: Body) -> tuple[Any, Counts]:
             def read(content: bytes) -> tuple[Any, Counts]:
                 answer = Answer.read(content, 1)
-                return readings.values(request, answer.choices[0]), answer.counts(len(body["prompt"]), 1)
+                return readings.values(request, answer.choices[0]), answer.counts(tokens, 1)
 
-            values, counts = await transport.ask("completions", body, read, lambda _: 1.0)
+            kind: Kind = "labels" if request.labels is not None else "plain"
+            values, counts = await transport.ask(Ask("completions", body, read, lambda _: None, kind))
             self._count(counts, [])
             return values, counts
 
-        flat = [(r, body) for r, bodies in zip(requests, asked, strict=True) for body in bodies]
-        tasks = [asyncio.create_task(one(request, body)) for request, body in flat]
+        bodies = [[readings.bodies(part) for part in parts] for parts in requests]
+        tasks = [
+            asyncio.create_task(one(part, *each))
+            for parts, asked in zip(requests, bodies, strict=True)
+            for part, own in zip(parts, asked, strict=True)
+            for each in own
+        ]
         try:
             answers = iter(await asyncio.gather(*tasks))
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return [readings.evaluated([next(answers) for _ in bodies]) for bodies in asked]
+        return [readings.evaluated([[next(answers) for _ in own] for own in asked]) for asked in bodies]
 
     # -- lifecycle -------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self._loop.open()
         _LOG.info("engine opened", extra={"engine": repr(self), "fingerprint": self._fingerprint})
+        if self._key.withheld:
+            _LOG.warning(
+                "no key is named for this address, and none is sent",
+                extra={"engine": repr(self), "option": "api_key_env", "withheld": VARIABLE},
+            )
         return self
 
     def __exit__(
@@ -329,6 +343,7 @@ class OpenAIEngine:
         self._transport = Transport(
             self._base_url,
             self._key,
+            model=self._name,
             patience=self._patience,
             concurrency=self._concurrency,
             stats=self.stats,

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import re
-from typing import Final
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from metagen.errors import InputError
 
 HOSTED: Final = "https://api.openai.com/v1"
+#: Holds the key of HOSTED, and goes nowhere else unless it is named.
 VARIABLE: Final = "OPENAI_API_KEY"
+#: In place of what may be a key, so that no message repeats it.
+HIDDEN: Final = "(not shown)"
 #: What logs requests and responses below an engine; with 2, the successors.
 LIBRARIES: Final = ("openai", "httpx", "httpx2", "httpcore", "httpcore2", "h11", "h2", "hpack")
 #: Shorter keys are words that local servers ignore; to look for them in texts would find them by chance.
@@ -19,26 +24,31 @@ SECRET: Final = 8
 
 
 class Key:
-    """A key and where it was read. Shown, it is the name of the variable."""
+    """A key and where it was read. Shown, it is the name of the variable.
 
-    __slots__ = ("_value", "variable")
+    variable: None is that of the hosted server for that server, and no key for any other. withheld: whether VARIABLE is
+    set, and was not read for a server elsewhere, since nobody named it.
+    """
 
-    def __init__(self, variable: str, base_url: str) -> None:
-        if not is_variable(variable):
+    __slots__ = ("_value", "variable", "withheld")
+
+    def __init__(self, variable: str | None, base_url: str) -> None:
+        if variable is not None and not is_variable(variable):
             raise InputError(
                 f"api_key_env, of {len(variable)} characters, is no name of capitals, digits and _, and may be a key "
                 "itself, so it is not shown; put the key in an environment variable and give that variable's name"
             )
-        self.variable = variable
-        self._value = os.environ.get(variable, "").strip()
-        if not self._value and (variable != VARIABLE or base_url == HOSTED):
+        self.variable = variable if variable is not None else VARIABLE if hosted(base_url) else None
+        self._value = os.environ.get(self.variable, "").strip() if self.variable is not None else ""
+        self.withheld = self.variable is None and VARIABLE in os.environ and not _loopback(base_url)
+        if self.variable is not None and not self._value:
             raise InputError(
-                f"api_key_env={variable!r}: this environment variable is not set; set it to the key of "
+                f"api_key_env={self.variable!r}: this environment variable is not set; set it to the key of "
                 f"{shown(base_url)}, or leave api_key_env out for a server that wants none"
             )
         if not all("!" <= letter <= "~" for letter in self._value):
             raise InputError(
-                f"api_key_env={variable!r}: what the environment variable holds is no key, since it has spaces or "
+                f"api_key_env={self.variable!r}: what the environment variable holds is no key, since it has spaces or "
                 "letters beyond ASCII within; set it to the key alone"
             )
 
@@ -50,8 +60,8 @@ class Key:
         return bool(self._value)
 
     def reveal(self) -> str:
-        """The key itself, for the client alone. Where there is none, a word that servers without keys ignore."""
-        return self._value or "none"
+        """The key itself, for the header that carries it alone; empty if there is none."""
+        return self._value
 
     def within(self, text: str) -> bool:
         """Whether a text tells the key."""
@@ -59,15 +69,22 @@ class Key:
 
     def hidden(self, text: str) -> str:
         """A text with the name of the variable in place of the key."""
-        return text.replace(self._value, f"[{self.variable}]") if self._value else text
+        return text.replace(self._value, f"[{self.variable}]") if self.within(text) else text
 
 
 def names_key(name: object) -> bool:
     """Whether a field is named as keys are."""
     plain = str(name).lower().replace("-", "_")
-    return plain in ("key", "token", "authorization", "password", "secret") or plain.endswith(
-        ("api_key", "apikey")
+    return plain in ("key", "token", "authorization") or plain.endswith(
+        ("api_key", "apikey", "password", "secret", "access_token", "auth_token", "hf_token")
     )
+
+
+def without_keys(value: Any) -> Any:
+    """Data with what may be keys taken out, at any depth."""
+    if isinstance(value, Mapping):
+        return {k: HIDDEN if names_key(k) else without_keys(v) for k, v in value.items()}
+    return [without_keys(v) for v in value] if isinstance(value, list) else value
 
 
 _PLAIN = logging.Formatter()
@@ -119,6 +136,21 @@ def address(base_url: str | None) -> str:
             "environment variable with the key by api_key_env"
         )
     return url.rstrip("/")
+
+
+def hosted(url: str) -> bool:
+    """Whether an address is that of OpenAI's own server, by a connection that hides what is sent."""
+    parts, own = urlsplit(url), urlsplit(HOSTED)
+    return (parts.scheme, parts.hostname, parts.port or 443) == (own.scheme, own.hostname, 443)
+
+
+def _loopback(url: str) -> bool:
+    """Whether an address is on this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def is_variable(name: str) -> bool:

@@ -41,7 +41,8 @@ class Limiter:
 
     It starts slowly, as TCP does: until the first complaint each answer adds one, after it each round of answers.
     A window is cut once for one complaint: what had been sent before the cut says nothing about the window after
-    it. It does not grow while it is not used. Times are in seconds, of any clock.
+    it. It does not grow while it is not used. Times are in seconds, of any clock. How fast the server is, is told by
+    the answers that have a length: what else it answers says only that it does.
     """
 
     def __init__(self, concurrency: Concurrency) -> None:
@@ -58,10 +59,11 @@ class Limiter:
         """Whether one more may be sent beside those that are running."""
         return running < int(self.window) and now >= self.closed_until
 
-    def answered(self, began: float, now: float, size: float, running: int) -> None:
-        """An answer came. size: its tokens, or some other measure of its length; running: others under way."""
-        self._measure((now - began) / max(size, 1.0))
-        if self._mean is not None and self._mean > INFLATED * self._best:
+    def answered(self, began: float, now: float, size: float | None, running: int) -> None:
+        """An answer came. size: its tokens, or some other measure of its length, None for one that has none, such as
+        log-probabilities of a prompt; running: others under way.
+        """
+        if size is not None and self._slow((now - began) / max(size, 1.0)):
             self._cut(began, now, SLOWED, least=self._start)
         elif 2 * running >= self.window:
             self.window += 1.0 if self._slow_start else 1.0 / self.window
@@ -72,9 +74,11 @@ class Limiter:
         self._cut(began, now, REFUSED, least=1)
         self.closed_until = max(self.closed_until, now + pause)
 
-    def _measure(self, pace: float) -> None:
+    def _slow(self, pace: float) -> bool:
+        """Whether a server is, that has just taken so many seconds for a token."""
         self._mean = pace if self._mean is None else self._mean + WEIGHT * (pace - self._mean)
         self._best = min(self._best * FORGOTTEN, self._mean)
+        return self._mean > INFLATED * self._best
 
     def _cut(self, began: float, now: float, factor: float, least: int) -> None:
         if began <= self._last_cut:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import Evaluated, EvaluateRequest
 from metagen.generators.openai.answer import Choice, Counts, Malformed
 from metagen.generators.openai.body import Wording
+from metagen.generators.openai.samples import ROUNDING
 from metagen.generators.openai.vocabulary import Vocabulary
 
 Values = tuple[tuple[float, ...], ...]
+#: Makes the body of a request when it is sent: one that waits holds no tokens of its own.
+Body = Callable[[], dict[str, Any]]
 
 
 class Readings:
@@ -23,15 +30,27 @@ class Readings:
     def __init__(self, wording: Wording, vocabulary: Vocabulary | None, shown: str) -> None:
         self._wording, self._vocabulary, self._shown = wording, vocabulary, shown
 
-    def bodies(self, request: EvaluateRequest) -> list[dict[str, Any]]:
-        """One for each position, or one for all. UnsupportedError where there is no way to ask."""
+    def parts(self, request: EvaluateRequest) -> list[EvaluateRequest]:
+        """The request, by as many labels as the server takes at once. UnsupportedError where there is no way to ask."""
         self._check(request)
-        base = {"model": self._wording.model, "max_tokens": 1, "temperature": 0.0, **self._wording.extra}
+        labels, most = request.labels, self._wording.dialect.labels
+        if labels is None:
+            return [request]
+        return [replace(request, labels=labels[i : i + most]) for i in range(0, len(labels), most)]
+
+    def bodies(self, request: EvaluateRequest) -> list[tuple[int, Body]]:
+        """Of a part: one for each position, or one for all, with the tokens that it reads."""
         if request.labels is None:
-            return [base | {"prompt": list(request.ids), "prompt_logprobs": 0}]
+            return [(len(request.ids), partial(self._body, request.ids, {"prompt_logprobs": 0}))]
         asked = {"logprobs": 1, "logprob_token_ids": list(dict.fromkeys(request.labels))}
-        named = {self._wording.dialect.named or "": True}
-        return [base | asked | named | {"prompt": list(request.ids[: p + 1])} for p in request.positions]
+        asked |= {self._wording.dialect.named or "": True}
+        return [(p + 1, partial(self._body, request.ids, asked, p + 1)) for p in request.positions]
+
+    def _body(
+        self, ids: tuple[int, ...], asked: Mapping[str, Any], length: int | None = None
+    ) -> dict[str, Any]:
+        base = {"model": self._wording.model, "max_tokens": 1, "temperature": 0.0, **self._wording.extra}
+        return {**base, **asked, "prompt": list(ids[:length])}
 
     def _check(self, request: EvaluateRequest) -> None:
         wording = self._wording
@@ -76,17 +95,18 @@ class Readings:
             isinstance(value, bool)
             or not isinstance(value, int | float)
             or not math.isfinite(value)
-            or value > 1e-3
+            or value > ROUNDING
         ):
             raise Malformed("it gave no log-probability of a token that it was asked about")
         return min(float(value), 0.0)
 
-    def evaluated(self, answers: list[tuple[Values, Counts]]) -> Evaluated:
-        """The answers about one input, joined."""
-        counts = [c for _, c in answers]
+    def evaluated(self, parts: list[list[tuple[Values, Counts]]]) -> Evaluated:
+        """The answers about the parts of one request, joined."""
+        counts = [c for answers in parts for _, c in answers]
         known = all(c.prompt is not None and c.cached is not None for c in counts)
+        rows = [[row for values, _ in answers for row in values] for answers in parts]
         return Evaluated(
-            tuple(row for values, _ in answers for row in values),
+            tuple(tuple(chain(*row)) for row in zip(*rows, strict=True)),
             sum((c.prompt or 0) - (c.cached or 0) for c in counts) if known else None,
             sum(c.cached or 0 for c in counts) if known else None,
         )

@@ -20,6 +20,8 @@ from metagen.errors import InputError
 TRANSIENT: Final = frozenset({408, 409, 425, 429})
 #: Statuses that say: too much at a time.
 BUSY: Final = frozenset({429, 503, 529})
+#: The code of an error that looks like one of them, and never passes: there is no money left.
+QUOTA: Final = "insufficient_quota"
 #: A server may ask for so many seconds of peace; longer ones are cut to this.
 LONGEST_PAUSE: Final = 120.0
 #: Seconds between attempts: up to the first, doubled with each failure, up to the second.
@@ -55,10 +57,11 @@ class Patience:
 
     timeout: seconds that one attempt may take. total: seconds of all attempts of a request and the waits between
     them; waiting for a place does not count. attempts: failures after which to give up; refusals of a busy server do
-    not count.
+    not count. A pool of engines gives a replica up when nothing has moved for its deadline, 600 seconds unless said:
+    the attempt has to end before.
     """
 
-    timeout: float = 600.0
+    timeout: float = 540.0
     total: float = 1800.0
     attempts: int = 8
 

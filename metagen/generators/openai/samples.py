@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from metagen.generators.continuation import Continuation
+from metagen.generators.confidence import confidence
+from metagen.generators.continuation import BROKEN, CONTEXT, Continuation
 from metagen.generators.engine import GenerateRequest, Sample
 from metagen.generators.openai.answer import Choice, Malformed
-from metagen.generators.openai.body import limit
+from metagen.generators.openai.body import limit, stop_texts
 from metagen.generators.openai.dialects import Dialect
 from metagen.generators.openai.vocabulary import Vocabulary
-from metagen.sequence import MOST_CONFIDENT, Finish, Step
+from metagen.sequence import Finish, Step
+
+#: By so much rounding may lift the logarithm of a probability above 0.
+ROUNDING = 1e-3
 
 
 class Reader:
@@ -34,11 +39,15 @@ class Reader:
     def sample(self, choice: Choice, generated: int | None) -> Sample:
         """generated: its tokens, if the server counted them. Malformed for what contradicts itself."""
         logprobs, confidences = self._logprobs(choice)
+        told, most = max(len(choice.token_ids or ()), len(logprobs or ())), limit(self._request)
+        if told > most:
+            raise Malformed(f"it gave {told} tokens where at most {most} were asked for")
         sample = None
         if choice.token_ids and self._vocabulary is not None:
             sample = self._by_ids(choice, choice.token_ids, logprobs)
         if sample is None:
-            sample = self._by_text(choice, len(logprobs) if logprobs else generated)
+            # What is charged for may be more than what is shown.
+            sample = self._by_text(choice, max(told, generated or 0) or None)
         return replace(
             sample,
             logprob=math.fsum(logprobs) if logprobs is not None else None,
@@ -57,14 +66,10 @@ class Reader:
             raise Malformed(f"it gave the token id {bad!r}, which {self._vocabulary.directory} does not have")
         if logprobs is not None and len(logprobs) != len(ids):
             raise Malformed(f"it gave {len(logprobs)} log-probabilities of {len(ids)} tokens")
-        if len(ids) > self._request.max_tokens:
-            raise Malformed(
-                f"it gave {len(ids)} tokens where at most {self._request.max_tokens} were asked for"
-            )
         values = logprobs if logprobs is not None else [0.0] * len(ids)
         continuation = Continuation(self._vocabulary.decode, self._request, self._ids)
         eos, stop = self._last(choice, ids[-1])
-        for k in range(1, len(ids) + 1):
+        for k in self._ends(ids):
             last = k == len(ids)
             sample = continuation.sample(ids[:k], values[:k], eos=eos and last, stop=stop and last)
             if sample is not None:
@@ -72,6 +77,24 @@ class Reader:
         if choice.finish == "length":  # of the server's own, short of the one that was asked for
             return Sample(continuation.text(ids, final=True), tuple(ids), len(ids), finish="length")
         return None
+
+    def _ends(self, ids: list[int]) -> Iterator[int]:
+        """After how many of the ids the sample may end: where the newest may complete a text, and with the last.
+
+        It looks at the newest tokens alone, so that the work grows with the length of an answer and not with its
+        square. A token has a byte at least, or the tail is too short to say.
+        """
+        assert self._vocabulary is not None
+        wanted = stop_texts(self._request)
+        longest = max((len(text.encode()) for text in wanted), default=0)
+        window = longest + CONTEXT
+        for k in range(1, len(ids)) if wanted else ():
+            tail = self._vocabulary.decode(ids[k - window : k]) if k > 2 * window else ""
+            # Bytes that are no character are shown by one of three.
+            size = len(tail.encode("utf-8", "surrogatepass")) - 2 * tail.count(BROKEN)
+            if size < longest or any(text in tail for text in wanted):
+                yield k
+        yield len(ids)
 
     def _last(self, choice: Choice, last: int) -> tuple[bool, bool]:
         """Whether the last id is the model's end, or one of the ids that end a completion."""
@@ -140,15 +163,12 @@ class Reader:
         places = choice.most_probable()
         if places is None or len(places) != len(logprobs) or any(len(place) < k for place in places):
             raise Malformed(f"it gave fewer than the {k} most probable tokens that were asked for of each")
-        return logprobs, tuple(confidence(place, k) for place in places)
-
-
-def confidence(place: list[tuple[str, float]], k: int) -> float:
-    """−(1/k) Σ log p over the k most probable tokens at a place, none counting below −MOST_CONFIDENT."""
-    values = sorted((value for _, value in place), reverse=True)[:k]
-    return -sum(max(value, -MOST_CONFIDENT) for value in values) / k
+        # One that cannot be drawn may have −∞.
+        if not all(value <= ROUNDING for place in places for _, value in place):
+            raise Malformed("it gave log-probabilities of the most probable tokens that cannot be")
+        return logprobs, tuple(confidence([value for _, value in place], k) for place in places)
 
 
 def _possible(value: Any) -> bool:
-    """Whether it is the logarithm of a probability; rounding may lift it above 0."""
-    return math.isfinite(value) and value <= 1e-3
+    """Whether it is the logarithm of a probability."""
+    return math.isfinite(value) and value <= ROUNDING

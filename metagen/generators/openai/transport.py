@@ -7,9 +7,10 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
@@ -17,10 +18,11 @@ from metagen.errors import EngineError, InputError, MetagenError
 from metagen.generators.engine import EngineStats
 from metagen.generators.openai.answer import Malformed
 from metagen.generators.openai.body import API
-from metagen.generators.openai.keys import Hiding, Key, shown
+from metagen.generators.openai.keys import HOSTED, VARIABLE, Hiding, Key, hosted, shown
 from metagen.generators.openai.limiter import Concurrency, Gate, Limiter
 from metagen.generators.openai.retries import (
     BUSY,
+    QUOTA,
     TRANSIENT,
     Backoff,
     Failed,
@@ -28,10 +30,11 @@ from metagen.generators.openai.retries import (
     Spent,
     pause_of,
 )
+from metagen.generators.turns import Kind, Turns
 from metagen.logs import logger
 
 if TYPE_CHECKING:
-    from openai import APIStatusError
+    from openai import APIConnectionError, APIStatusError
 
 _LOG = logger(__name__)
 T = TypeVar("T")
@@ -40,13 +43,35 @@ CONNECT = 10.0
 #: Characters of a server's words that an error quotes.
 QUOTED = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
+#: Headers that are sent, beside those by which the client knows its own requests. It has others out of the environment,
+#: those in OPENAI_CUSTOM_HEADERS among them, and would send them to whatever address it is given.
+CLIENT = "x-stainless-"
+SENT = frozenset(
+    {"host", "accept", "accept-encoding", "connection", "content-length", "content-type", "user-agent"}
+)
+#: Whose account is billed: of the hosted server alone.
+ACCOUNT = frozenset({"openai-organization", "openai-project"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Generic[T]):
+    """One request. body: made when it is sent, lest those that wait hold their prompts. read: what comes of the
+    answer's body; what it finds Malformed is asked for again. size: how long an answer is, for the limiter; None for
+    one that has no length. kind: which requests it must not meet.
+    """
+
+    api: API
+    body: Callable[[], Mapping[str, Any]]
+    read: Callable[[bytes], T]
+    size: Callable[[T], float | None]
+    kind: Kind = "plain"
 
 
 class Transport:
     """Sends to one server, from one event loop. Counts in `stats.extra` what went wrong on the way.
 
-    Redirects are not followed, since they would carry the key elsewhere. Failed attempts whose work the server may
-    have done, and may bill, are counted as `maybe_billed`.
+    model: as errors name it. Redirects are not followed, since they would carry the key elsewhere. Attempts that
+    failed or were cancelled, and whose work the server may have done and may bill, are counted as `maybe_billed`.
     """
 
     def __init__(
@@ -54,22 +79,28 @@ class Transport:
         base_url: str,
         key: Key,
         *,
+        model: str,
         patience: Patience,
         concurrency: Concurrency,
         stats: EngineStats,
     ) -> None:
         self.base_url, self._key, self.patience, self._stats = base_url, key, patience, stats
-        names = ("attempts", "retries", "busy", "timeouts", "connection", "invalid", "status", "maybe_billed")
-        stats.extra.update(dict.fromkeys(names, 0.0))
+        self._model = model
+        failures = ("busy", "timeouts", "connection", "invalid", "status", "cancelled")
+        stats.extra.update(dict.fromkeys(("attempts", "retries", *failures, "maybe_billed"), 0.0))
         self.limiter = Limiter(concurrency)
         self._gate = Gate(self.limiter, time.monotonic)
+        self._turns = Turns()
+        self._sent = SENT | ACCOUNT if hosted(base_url) else SENT
         self._openai = openai = library()
         self._client = openai.AsyncOpenAI(
-            api_key=key.reveal(),
+            api_key="none",  # which the header below is in place of
             base_url=base_url,
             max_retries=0,
             timeout=openai.Timeout(patience.timeout, connect=min(CONNECT, patience.timeout)),
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
+            http_client=openai.DefaultAsyncHttpxClient(
+                follow_redirects=False, event_hooks={"request": [self._head]}
+            ),
         )
         # Behind the client, which imports the rest of its libraries when it is made.
         self._hiding = Hiding(key)
@@ -79,13 +110,17 @@ class Transport:
         await self._client.close()
         self._hiding.stop()
 
-    async def ask(
-        self, api: API, body: Mapping[str, Any], read: Callable[[bytes], T], size: Callable[[T], float]
-    ) -> T:
-        """What `read` makes of the answer's body; what it finds Malformed is asked for again.
+    async def _head(self, request: Any) -> None:
+        """Leave the headers that are meant for this server, and the key, if there is one."""
+        for name in set(request.headers) - self._sent:
+            if not name.startswith(CLIENT):
+                del request.headers[name]
+        if self._key.set:
+            request.headers["authorization"] = f"Bearer {self._key.reveal()}"
 
-        size: how much of an answer it is, for the limiter. Raises InputError for what the server refuses, EngineError
-        when it gives none within the patience.
+    async def ask(self, asked: Ask[T]) -> T:
+        """What `read` makes of the answer's body. Raises InputError for what the server refuses, EngineError when it
+        gives none within the patience.
         """
         spent = Spent(self.patience)
         retrying = AsyncRetrying(
@@ -97,35 +132,33 @@ class Transport:
             reraise=True,
         )
         try:
-            answer: T = await retrying(self._attempt, api, body, read, size, spent)
+            answer: T = await retrying(self._attempt, asked, spent)
             return answer
         except Failed as failed:
             failure = failed
         # Raised outside of the handler: what failed holds the request, and that the key.
-        raise self._explained(failure, body)
+        raise self._explained(failure)
 
-    async def _attempt(
-        self,
-        api: API,
-        body: Mapping[str, Any],
-        read: Callable[[bytes], T],
-        size: Callable[[T], float],
-        spent: Spent,
-    ) -> T:
-        async with self._gate.place():
+    async def _attempt(self, asked: Ask[T], spent: Spent) -> T:
+        # Whoever has a place has its turn, so that none is kept for those that wait for one.
+        async with self._turns.of(asked.kind), self._gate.place():
             began = time.monotonic()
             self._stats.extra["attempts"] += 1
             try:
-                content, failed = await self._exchange(api, body, spent.left)
+                content, failed = await self._exchange(asked.api, asked.body(), spent.left)
+            except asyncio.CancelledError:
+                self._stats.extra["cancelled"] += 1
+                self._stats.extra["maybe_billed"] += 1
+                raise
             finally:
                 spent.seconds += time.monotonic() - began
             if failed is None:
                 try:
-                    answer = read(content)
+                    answer = asked.read(content)
                 except Malformed as error:
                     failed = Failed(self._key.hidden(str(error)), "invalid", billed=True)
                 else:
-                    self.limiter.answered(began, time.monotonic(), size(answer), self._gate.running)
+                    self.limiter.answered(began, time.monotonic(), asked.size(answer), self._gate.running)
                     return answer
             now = time.monotonic()
             if failed.busy or failed.kind == "timeouts":
@@ -138,31 +171,24 @@ class Transport:
         self, api: API, body: Mapping[str, Any], seconds: float
     ) -> tuple[bytes, Failed | None]:
         """The body of a good response, or what went wrong."""
-        openai = self._openai
-        extra = dict(body)
-        model = extra.pop("model")
+        openai, model = self._openai, body["model"]
         refused: APIStatusError | None = None
         try:
             async with asyncio.timeout(seconds):
+                # All goes by extra_body: what is given by name is looked through item by item, token by token.
                 if api == "chat":
                     chat = self._client.chat.completions.with_raw_response
-                    messages = extra.pop("messages")
-                    raw = await chat.create(model=model, messages=messages, extra_body=extra)
+                    raw = await chat.create(model=model, messages=[], extra_body=body)
                 else:
                     completions = self._client.completions.with_raw_response
-                    prompt = extra.pop("prompt")
-                    raw = await completions.create(model=model, prompt=prompt, extra_body=extra)
+                    raw = await completions.create(model=model, prompt="", extra_body=body)
                 return raw.content, None
-        except (TimeoutError, openai.APITimeoutError):
-            return b"", Failed(f"it gave no answer within {seconds:g} seconds", "timeouts", billed=True)
+        except TimeoutError:
+            return b"", _late(seconds)
         except openai.APIStatusError as error:
             refused = error
         except openai.APIConnectionError as error:
-            cause = error.__cause__
-            why = f"{type(cause).__name__}: {cause}" if cause is not None else "no reason given"
-            # One that cannot be reached has done nothing.
-            billed = "Connect" not in type(cause).__name__
-            return b"", Failed(f"the connection failed ({self._quoted(why)})", "connection", billed=billed)
+            return b"", self._unconnected(error, seconds)
         except Exception as error:  # noqa: BLE001 - the client's own, for a charset or a header that is none
             return b"", _unreadable(error)
         assert refused is not None
@@ -171,6 +197,16 @@ class Transport:
         except Exception as error:  # noqa: BLE001 - likewise, where the words of a refusal are read
             return b"", _unreadable(error)
 
+    def _unconnected(self, error: APIConnectionError, seconds: float) -> Failed:
+        cause = error.__cause__
+        name = type(cause).__name__
+        # One that cannot be reached has done nothing.
+        billed = not name.startswith(("Connect", "Pool"))
+        if isinstance(error, self._openai.APITimeoutError):
+            return _late(seconds) if billed else Failed("it could not be reached in time", "timeouts")
+        why = f"{name}: {cause}" if cause is not None else "no reason given"
+        return Failed(f"the connection failed ({self._quoted(why)})", "connection", billed=billed)
+
     def _refusal(self, error: APIStatusError) -> Failed:
         status, response = error.status_code, error.response
         words = f"it answered {status} {_phrase(status)}"
@@ -178,11 +214,12 @@ class Transport:
             words += f": {self._quoted(response.text)}" if response.text.strip() else ""
         if "html" in response.headers.get("content-type", ""):
             words = f"it answered {status} {_phrase(status)} with a page for people"
-        busy = status in BUSY
+        empty = error.code == QUOTA
+        busy = status in BUSY and not empty
         return Failed(
             words,
             "busy" if busy else "status",
-            transient=status in TRANSIENT or status >= 500,
+            transient=not empty and (status in TRANSIENT or status >= 500),
             busy=busy,
             pause=pause_of(response.headers),
             billed=status >= 500 and not busy,
@@ -207,20 +244,33 @@ class Transport:
         """Words of a server's, on one line, without the key."""
         return self._key.hidden(_CONTROL.sub(" ", self._key.hidden(text)).strip())[:QUOTED]
 
-    def _explained(self, failed: Failed, body: Mapping[str, Any]) -> MetagenError:
+    def _explained(self, failed: Failed) -> MetagenError:
         """The error that the caller sees: where, what, and what to do."""
-        where = f"{shown(self.base_url)} did not answer for {str(body['model'])!r}: {failed}"
+        where = f"{shown(self.base_url)} did not answer for {self._model!r}: {failed}"
         status = failed.status
         if failed.transient:
             tried = f"after {self.patience.attempts} failures or {self.patience.total:g} seconds"
-            return EngineError(
-                f"{where}; given up {tried}: see whether the server is up, or raise attempts or total"
+            remedy = "see whether the server is up, or raise attempts or total"
+            if failed.kind == "invalid":
+                remedy = (
+                    "see whether api and dialect are this server's, and whether it has what was asked for"
+                )
+            return EngineError(f"{where}; given up {tried}: {remedy}")
+        if status in (401, 403) and self._key.variable is None:
+            return InputError(
+                f"{where}; no key was sent, since none is named for this address; put the server's key into an "
+                f"environment variable, and name that by api_key_env ({VARIABLE} goes elsewhere than to {HOSTED} only "
+                "where it is named)"
             )
         if status in (401, 403):
-            sent = "the key that it holds was sent" if self._key.set else "it is not set, so no key was sent"
             return InputError(
-                f"{where}; the key was read from the environment variable {self._key.variable}: {sent}; set it to "
-                "a key that this server accepts for this model"
+                f"{where}; the key in the environment variable {self._key.variable} was sent; set it to a key that "
+                "this server accepts for this model"
+            )
+        if status in BUSY:
+            return InputError(
+                f"{where}; the account of the key has nothing left to spend: add to it, or name the key of another one "
+                "by api_key_env"
             )
         if status == HTTPStatus.NOT_FOUND:
             return InputError(
@@ -240,6 +290,10 @@ def library() -> ModuleType:
             f"an OpenAIEngine needs {error.name}, which is not installed; pip install 'metagen[openai]'"
         ) from error
     return openai
+
+
+def _late(seconds: float) -> Failed:
+    return Failed(f"it gave no answer within {seconds:g} seconds", "timeouts", billed=True)
 
 
 def _unreadable(error: Exception) -> Failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,43 @@ def test_a_key_in_a_file_is_refused_and_not_repeated(
 ) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         load(written(tmp_path, **fields))
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        f"engines.gpt.api_key={KEY}",
+        f"engines.gpt.api_key.inner={KEY}",
+        f"engines.gpt.api_key: {KEY}",
+        f"engines.gpt.api_key=[{KEY}",
+        f"engines.gpt.api_key_env={KEY}",
+        f"engines.gpt.base_url=http://me:{KEY}@host/v1",
+        f"engines.gpt.extra_body={{metadata: {{api-key: {KEY}}}}}",
+        f"engines.gpt.extra_body.token={KEY}",
+        f"engines.new={{kind: openai, model: m, api_key: {KEY}}}",
+        f"engines.new={{kind: opnai, api_key: {KEY}}}",
+        f"engines.new={{kind: torch, model: tiny-0.1m, api_key: {KEY}}}",
+        f"generators.gpt.api_key={KEY}",
+        f"api_key={KEY}",
+        f"task.options={{hf_token: {KEY}}}",
+    ],
+)
+def test_a_key_on_the_command_line_is_refused_and_not_repeated(tmp_path: Path, assignment: str) -> None:
+    done = CliRunner().invoke(app, ["run", str(written(tmp_path)), "--dry-run", "--set", assignment])
+    assert done.exit_code == 2, done.output
+    assert KEY not in done.output
+    assert re.split(r"[^\w]", assignment)[0] in done.output, "it says where"
+
+
+@pytest.mark.parametrize(("section", "kind"), [("generators", "engine"), ("strategies", "sample")])
+def test_a_key_anywhere_in_a_file_is_not_repeated(tmp_path: Path, section: str, kind: str) -> None:
+    file = written(tmp_path)
+    text = yaml.safe_load(file.read_text())
+    text[section]["x"] = {"kind": kind, "api_key": KEY, "headers": [{"Authorization": KEY}]}
+    file.write_text(yaml.safe_dump(text))
+    with pytest.raises(ConfigError, match="api_key") as caught:
+        load(file)
     assert KEY not in str(caught.value)
 
 

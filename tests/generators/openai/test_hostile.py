@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import socket
 import threading
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,8 @@ import pytest
 from metagen import logs
 from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, EngineError, InputError, MetagenError
-from metagen.generators.engine import Generated, GenerateRequest, SamplingParams
-from metagen.generators.openai import OpenAIEngine, retries
+from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, SamplingParams
+from metagen.generators.openai import OpenAIEngine, retries, transport
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
 from metagen.journal import SQLiteJournal
@@ -121,6 +124,14 @@ def test_what_is_refused_for_good_is_not_asked_again(status: int, words: str) ->
     assert len(server.asked) == 1
 
 
+def test_an_account_without_money_is_not_taken_for_a_busy_server() -> None:
+    """Both are 429; what is busy would be asked again until the patience ends."""
+    body = {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}
+    error, asking, server = asked_of(always(Reply(429, body)))
+    assert isinstance(error, InputError) and "nothing left to spend" in str(error)
+    assert len(server.asked) == 1 and asking.stats.extra["busy"] == 0
+
+
 def test_a_server_that_fails_for_good_ends_in_an_error_that_says_how_often(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -204,6 +215,8 @@ def test_a_cancelled_request_leaves_the_server_and_gives_its_place_back() -> Non
             time.sleep(0.02)
     assert server.gone == 2, "both connections were closed, so that the server can stop"
     assert len(server.asked) == 3, "what waited for a place was never sent"
+    extra = asking.stats.extra
+    assert (extra["attempts"], extra["cancelled"], extra["maybe_billed"]) == (3, 2, 2)
 
 
 def test_what_had_ended_before_a_failure_is_kept() -> None:
@@ -214,6 +227,142 @@ def test_what_had_ended_before_a_failure_is_kept() -> None:
     with Server(one_fails).open() as server, engine(server) as asking, pytest.raises(InputError):
         asyncio.run(asking.generate(request))
     assert {i: sample.text for i, sample in request.ended.items()} == {0: "kept", 1: "kept"}
+
+
+def test_a_server_that_cannot_be_reached_in_time_has_done_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "CONNECT", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        port = full.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]  # the queue of those that it does not accept is full
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        with (
+            engine(f"http://127.0.0.1:{port}/v1") as asking,
+            pytest.raises(EngineError, match="not be reached"),
+        ):
+            ask(asking)
+        for one in waiting:
+            one.close()
+    assert asking.stats.extra["timeouts"] == 4 and asking.stats.extra["maybe_billed"] == 0
+
+
+# -- requests that wait --------------------------------------------------------------------------
+
+
+def test_a_request_that_waits_holds_no_tokens_of_its_own() -> None:
+    """Of 40 samples of a long prompt, two are on their way."""
+
+    async def hang(asked: Asked) -> Reply:
+        if server.running == 2:
+            two_run.set()
+        return Reply(delay=60.0)
+
+    async def storm(asking: OpenAIEngine) -> tuple[int, int]:
+        prompt = Sequence.of(Prompt.of("a" * 5003))
+        length = len(asking.render(prompt) or ())
+        params = SamplingParams()
+        many = asyncio.create_task(asking.generate(GenerateRequest(prompt, tuple(range(40)), params, 16)))
+        ids = asking.render(prompt) or ()
+        reading = asyncio.create_task(asking.evaluate([EvaluateRequest(ids, (length - 1,) * 40, (5, 6))]))
+        await asyncio.to_thread(two_run.wait, 30.0)
+        held = sum(type(o) is list and len(o) == length for o in gc.get_objects())
+        many.cancel()
+        reading.cancel()
+        await asyncio.gather(many, reading, return_exceptions=True)
+        return length, held
+
+    two_run, server = threading.Event(), Server(hang)
+    with (
+        server.open(),
+        engine(
+            server, concurrency=Concurrency(2, 2), api="completions", dialect="vllm", tokenizer="tiny-0.1m"
+        ) as asking,
+    ):
+        length, held = asyncio.run(storm(asking))
+    assert length > 5000 and 2 <= held <= 8, "those of the two, here and in the server"
+
+
+def test_a_long_prompt_does_not_keep_the_clients_loop() -> None:
+    """The library would take a tenth of a second to look through its ids one by one."""
+    prompt = Sequence.of(Prompt.of("a" * 16_000))
+    taken = []
+    with (
+        Server(always(Reply(body=answer(prompt=16_000)))).open() as server,
+        engine(server, api="completions", tokenizer="tiny-0.1m") as asking,
+    ):
+        for seed in range(6):
+            began = time.process_time()
+            asyncio.run(asking.generate(GenerateRequest(prompt, (seed,), SamplingParams(), 16)))
+            taken.append(time.process_time() - began)
+    assert [len(a.body["prompt"]) for a in server.asked] == [len(asking.render(prompt) or ())] * 6
+    assert min(taken) < 0.05, "of both sides, with the server's reading"
+
+
+def test_more_labels_than_a_server_takes_at_once_are_asked_for_in_parts() -> None:
+    async def reads(asked: Asked) -> Reply:
+        labels, at = asked.body["logprob_token_ids"], len(asked.body["prompt"])
+        if len(labels) > 128:
+            return Reply(400, b"too many")
+        logprobs = {"token_logprobs": [0.0], "top_logprobs": [{f"token_id:{i}": -i - at / 8 for i in labels}]}
+        counts = {"prompt": at, "new": 1, "prompt_tokens_details": {"cached_tokens": 1}}
+        return Reply(body=answer(said("a", logprobs=logprobs), **counts))
+
+    labels = (*range(300), 5, 7)
+    requests = [EvaluateRequest((5, 6, 7, 8), (1, 3), labels), EvaluateRequest((5, 6), (0,), (9,))]
+    with (
+        Server(reads).open() as server,
+        engine(server, api="completions", dialect="vllm", tokenizer="tiny-bpe") as asking,
+    ):
+        many, one = asyncio.run(asking.evaluate(requests))
+    assert many.values == tuple(tuple(-i - at / 8 for i in labels) for at in (2, 4))
+    assert (many.prefilled, many.cached) == (3 * (2 + 4 - 2), 6) and one.values == ((-9.125,),)
+    assert len(server.asked) == 3 * 2 + 1
+
+
+def test_best_and_labels_never_meet_in_a_server_and_the_others_go_along() -> None:
+    """vLLM's server gives those for the best k no more than the token drawn while it reads labels."""
+    inside: Counter[str] = Counter()
+    met, together = [], []
+
+    def kind(body: dict[str, Any]) -> str:
+        if "logprob_token_ids" in body:
+            return "labels"
+        return "best" if body.get("logprobs") else "plain"
+
+    async def spoils(asked: Asked) -> Reply:
+        mine = kind(asked.body)
+        inside[mine] += 1
+        if inside["best"] and inside["labels"]:
+            met.append(asked.number)
+        together.append(inside["plain"] and inside["best"] + inside["labels"])
+        await asyncio.sleep(0.01)
+        inside[mine] -= 1
+        names = [f"token_id:{i}" for i in (5, 6)]
+        logprobs = {
+            "token_logprobs": [-0.5], "top_logprobs": [dict.fromkeys(names, -0.7)],
+        }  # fmt: skip
+        return Reply(body=answer(said("a", logprobs=logprobs, finish_reason="length"), prompt=3, new=1))
+
+    async def all_at_once(asking: OpenAIEngine) -> None:
+        ids = asking.render(PREFIX) or ()
+        await asyncio.gather(
+            *(asking.evaluate([EvaluateRequest(ids, (0, 1, 2), (5, 6))]) for _ in range(10)),
+            *(
+                asking.generate(GenerateRequest(PREFIX, (1, 2, 3), SamplingParams(top_logprobs=k), 1))
+                for k in (2, 0) * 10
+            ),
+        )
+
+    with (
+        Server(spoils).open() as server,
+        engine(
+            server, concurrency=Concurrency(8, 8), api="completions", dialect="vllm", tokenizer="tiny-0.1m"
+        ) as asking,
+    ):
+        asyncio.run(asyncio.wait_for(all_at_once(asking), 60.0))
+    assert len(server.asked) == 30 + 60 and met == []
+    assert any(together) and server.most == 8
 
 
 # -- answers that are none -----------------------------------------------------------------------
@@ -246,6 +395,10 @@ def test_what_is_no_answer_is_asked_for_again_and_named_in_the_end(name: str) ->
     assert asking.stats.extra["invalid"] == 2 and len(server.asked) == 3
     error, _, server = asked_of(always(bad), api="completions")
     assert isinstance(error, EngineError) and len(server.asked) == 4
+    assert "api and dialect" in str(error)
+
+
+TOPS = (("a", -0.5), ("b", 0.7))
 
 
 @pytest.mark.parametrize(
@@ -257,6 +410,12 @@ def test_what_is_no_answer_is_asked_for_again_and_named_in_the_end(name: str) ->
         {"token_logprobs": ["-1"]},
         {"content": [{"token": "x", "logprob": -1.0, "top_logprobs": []}]},
         {"content": [{"token": "x", "logprob": float("nan"), "top_logprobs": []}]},
+        {
+            "content": [
+                {"token": "x", "logprob": -1.0, "top_logprobs": [{"token": t, "logprob": v} for t, v in TOPS]}
+            ]
+        },
+        {"token_logprobs": [-1.0], "top_logprobs": [{"a": -0.5, "b": float("nan")}]},
     ],
 )
 def test_log_probabilities_that_cannot_be_are_no_answer(logprobs: Any) -> None:

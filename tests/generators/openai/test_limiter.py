@@ -100,6 +100,28 @@ def test_longer_answers_are_not_taken_for_a_slower_server() -> None:
     assert limiter.window == 64
 
 
+def test_readings_between_generations_are_not_taken_for_a_slower_server() -> None:
+    """A token takes 0.01 s in a sample of 200, and a prompt that is read, for one token, a whole second."""
+    limiter = Limiter(Concurrency(8, 64))
+    for i in range(400):
+        limiter.answered(i - 2.0, float(i), size=200, running=64)
+        limiter.answered(i - 1.0, float(i), size=None, running=64)
+    assert limiter.window == 64
+
+
+def test_a_window_that_a_slow_server_has_cut_grows_again_while_it_only_reads() -> None:
+    limiter = Limiter(Concurrency(4, 64))
+    for i in range(50):
+        limiter.answered(float(i), i + 1.0, size=100, running=64)
+    for i in range(50, 100):
+        limiter.answered(float(i), i + 1.0, size=1, running=64)
+    cut = limiter.window
+    assert cut < 16
+    for i in range(100, 800):
+        limiter.answered(float(i), i + 1.0, size=None, running=64)
+    assert limiter.window > 2 * cut
+
+
 def test_a_window_that_is_not_used_does_not_grow() -> None:
     limiter = Limiter(Concurrency(8, 64))
     for i in range(100):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -9,6 +10,8 @@ import pytest
 from tenacity import AsyncRetrying, RetryCallState
 
 from metagen.errors import InputError
+from metagen.experiments.specs.engines import PatienceSpec
+from metagen.experiments.specs.executor import ExecutorSpec
 from metagen.generators.openai.retries import (
     FIRST_WAIT,
     LONGEST_PAUSE,
@@ -19,6 +22,7 @@ from metagen.generators.openai.retries import (
     Spent,
     pause_of,
 )
+from metagen.generators.ray.fleet import Policy
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -83,6 +87,13 @@ def test_the_time_of_all_attempts_is_bounded() -> None:
     waiting.upcoming_sleep = 9.0
     assert not spent(waiting)
     assert spent(waiting), "what would be waited counts"
+
+
+def test_an_attempt_ends_before_a_pool_gives_the_engine_up() -> None:
+    """A time-out moves the engine's counters; without one, a pool would take a slow server for a dead replica."""
+    assert Patience().timeout + LONGEST_WAIT <= min(Policy().deadline, ExecutorSpec(kind="ray").deadline)
+    assert Policy().deadline > LONGEST_PAUSE + FIRST_WAIT
+    assert asdict(PatienceSpec()) == asdict(Patience())
 
 
 @pytest.mark.parametrize(
