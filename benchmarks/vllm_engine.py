@@ -176,21 +176,15 @@ def through_nothing(recording: Recording, engines: tuple[VLLMEngine, ...]) -> fl
             elif engine == 0:
                 running.update((i, asyncio.ensure_future(complete(event))) for i, event in group)
             else:
-                work = submit(engines[engine], together([event for _, event in group]))
-                running.update(dict.fromkeys((i for i, _ in group), asyncio.wrap_future(work)))
+                work = engines[engine]._loop.run(together([event for _, event in group]))
+                running.update(dict.fromkeys((i for i, _ in group), asyncio.ensure_future(work)))
 
     async def all_of_them() -> float:
         began = time.perf_counter()
         await asyncio.gather(*(problem(events) for events in recording.events.values()))
         return time.perf_counter() - began
 
-    return float(submit(engines[0], all_of_them()).result())
-
-
-def submit(engine: VLLMEngine, work: Any) -> Any:
-    """A coroutine handed to an engine's event loop."""
-    assert engine._worker is not None
-    return engine._worker.submit(work)
+    return engines[0]._loop.wait(all_of_them())
 
 
 @contextmanager
@@ -221,4 +215,4 @@ def recorded(engines: tuple[VLLMEngine, ...]) -> Iterator[Recording]:
 
 def forget(engines: tuple[VLLMEngine, ...]) -> None:
     for engine in engines:
-        submit(engine, engine._llm.reset_prefix_cache()).result()
+        engine._loop.wait(engine._llm.reset_prefix_cache())

@@ -6,6 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from metagen.generators.frozen import frozen
+
 #: New containers between two looks.
 EVERY = 20_000
 
@@ -21,10 +23,9 @@ def rarely() -> Iterator[None]:
     if not before[0] or before[0] >= EVERY:
         yield
         return
-    gc.freeze()
-    gc.set_threshold(EVERY, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+    with frozen():
+        gc.set_threshold(EVERY, *before[1:])
+        try:
+            yield
+        finally:
+            gc.set_threshold(*before)

@@ -129,6 +129,7 @@ class Sample:
     step_end: for `until=Step`, the offset in `text` just after the delimiter; None if it was not reached.
     logprob: sum over decoded tokens (the end token included) under the raw model; None if unknown.
     token_logprobs, token_confidences: one number for each decoded token, where they are kept.
+    computed: tokens that were decoded for it and not for another sample of the request, which began alike; None: all.
     """
 
     text: str
@@ -140,6 +141,7 @@ class Sample:
     cut: bool = False
     step_end: int | None = None
     token_confidences: tuple[float, ...] | None = None
+    computed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

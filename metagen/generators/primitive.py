@@ -242,7 +242,8 @@ class EngineGenerator(Primitive):
         prefilled, cached = head or (None if total is None else 0, total)
         usage = self._priced(prefilled, cached, sample.generated)
         share = (answer.prefilled, answer.cached) if head else (0, 0)
-        physical = Usage(prefilled=share[0], cached=share[1], generated=sample.generated, calls=1)
+        run = sample.generated if sample.computed is None else sample.computed
+        physical = Usage(prefilled=share[0], cached=share[1], generated=run, calls=1)
         ended = sample.finish in ("eos", "stop") or sample.step_end is not None
         truncated = cap is not None and not ended and (sample.generated or 0) >= cap
         return Outcome(payload(sample), usage, physical, truncated)

@@ -290,7 +290,9 @@ class GenerationLaws(EngineTrial):
         samples = [sample for answer in answers for sample in answer.samples]
         counted: dict[str, int] = {"requests": len(answers), "samples": len(samples)}
         if "counts" not in self.without:
-            counted["generated"] = sum(sample.generated or 0 for sample in samples)
+            run = [s.generated if s.computed is None else s.computed for s in samples]
+            assert all(0 <= (c or 0) <= (s.generated or 0) for c, s in zip(run, samples, strict=True))
+            counted["generated"] = sum(c or 0 for c in run)
         if "cache" not in self.without:
             counted["prefilled"] = sum(answer.prefilled or 0 for answer in answers)
             counted["cached"] = sum(answer.cached or 0 for answer in answers)

@@ -32,7 +32,7 @@ LENGTH = 48
 
 @pytest.fixture(scope="module", autouse=True)
 def one_process() -> Iterator[None]:
-    """vLLM in the process of the test, with a small cache: seven engines follow each other."""
+    """vLLM in the process of the test, with a small cache: engines for all that ships follow each other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")

@@ -1,8 +1,7 @@
-"""What of the vLLM engine needs no vLLM: arguments, seeds, endings, turns, and what is said where it is missing."""
+"""What of the vLLM engine needs no vLLM: arguments, seeds, endings, and what is said where it is missing."""
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import math
@@ -13,19 +12,18 @@ from typing import Any
 
 import pytest
 
-from metagen.errors import ConfigError, InputError, NumericsError, PromptError, UnsupportedError
+from metagen.errors import ConfigError, InputError, NumericsError, UnsupportedError
 from metagen.experiments import schema
 from metagen.experiments.specs.engines import VLLMSpec
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
+from metagen.generators.grammar import Grammar
 from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
-from metagen.generators.vllm import model, options, sampling
-from metagen.generators.vllm.checks import Checks
+from metagen.generators.vllm import model, options, refusals, sampling
 from metagen.generators.vllm.counters import counter
 from metagen.generators.vllm.endings import Endings
 from metagen.generators.vllm.library import kept, library
-from metagen.generators.vllm.turns import Turns
 from metagen.sequence import Sequence, Step, Until
 
 KNOWN = (
@@ -136,21 +134,17 @@ def test_no_two_streams_share_a_seed() -> None:
 @pytest.mark.parametrize("temperature", [0.001, 2.5])
 def test_temperatures_that_vllm_would_change_are_refused(temperature: float) -> None:
     with pytest.raises(InputError, match=f"temperature={temperature}"):
-        sampling.check(SamplingParams(temperature=temperature), 104, "m")
-    sampling.check(SamplingParams(temperature=0.0), 104, "m")
+        refusals.generates(request("Q", temperature=temperature))
+    refusals.generates(request("Q", temperature=0.0))
 
 
-def test_what_is_no_request_is_refused_before_vllm_hears_of_it() -> None:
-    checks = Checks("m", 104, 64)
-    with pytest.raises(PromptError, match="max_tokens ≤ 4"):
-        checks.fits(60, 10)
-    with pytest.raises(InputError, match="token id 104"):
-        checks.ids((1, 104))
+def test_what_vllm_cannot_do_is_refused_before_it_hears_of_it() -> None:
     with pytest.raises(UnsupportedError, match="TorchEngine"):
-        checks.evaluated(EvaluateRequest((1, 2), (0,), outputs=True))
-    with pytest.raises(InputError, match="positions"):
-        checks.evaluated(EvaluateRequest((1, 2), (1,)))
-    checks.evaluated(EvaluateRequest((1, 2), (1,), (3,)))
+        refusals.reads(EvaluateRequest((1, 2), (0,), outputs=True), "m")
+    with pytest.raises(UnsupportedError, match="from its first token on"):
+        refusals.generates(request("Q", begun="a=1\n", grammar=Grammar.regex("a+")))
+    refusals.generates(request("Q", grammar=Grammar.regex("a+")))
+    refusals.reads(EvaluateRequest((1, 2), (1,), (3,)), "m")
 
 
 def test_stop_texts_are_asked_for_as_tokens_where_each_completes_them(tokenizer: Tokenizer) -> None:
@@ -231,25 +225,6 @@ def test_preemptions_and_drafts_are_counted() -> None:
     assert stats.extra == {
         "preemptions": 2.0, "recomputed": 14.0, "drafted": 8.0, "accepted": 5.0, "decoded": 7.0,
     }  # fmt: skip
-
-
-def test_kinds_that_must_not_meet_take_turns() -> None:
-    async def main() -> list[str]:
-        turns, met, inside = Turns(), [], set[str]()
-
-        async def take(kind: Any) -> None:
-            async with turns.of(kind):
-                inside.add(kind)
-                await asyncio.sleep(0.001)
-                met.append("+".join(sorted(inside)))
-                inside.discard(kind)
-
-        await asyncio.gather(*(take(kind) for kind in ("best", "labels", "plain") * 5))
-        return met
-
-    met = asyncio.run(asyncio.wait_for(main(), 30))
-    assert len(met) == 15
-    assert not any("best" in one and "labels" in one for one in met)
 
 
 # -- experiments and the missing library -----------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,12 +21,12 @@ from metagen.generators.engine import (
     Sample,
     SamplingParams,
 )
+from metagen.generators.loop import Loop
 from metagen.generators.openai.answer import Answer, Counts
 from metagen.generators.openai.body import API, LengthField, Wording, limit, refuse_secrets
 from metagen.generators.openai.dialects import DIALECTS, DialectName
 from metagen.generators.openai.keys import VARIABLE, Key, address, shown
 from metagen.generators.openai.limiter import Concurrency
-from metagen.generators.openai.loop import Loop
 from metagen.generators.openai.readings import Body, Readings
 from metagen.generators.openai.retries import Patience
 from metagen.generators.openai.samples import Reader
@@ -110,7 +111,7 @@ class OpenAIEngine:
         self.stats = EngineStats(extra={"prompt_tokens": 0.0, "wrong_counts": 0.0, "filtered": 0.0})
         self._patience, self._concurrency = patience or Patience(), concurrency or Concurrency()
         self._fingerprint = self._identity(revision)
-        self._loop = Loop(f"engine {model}", repr(self), self._open_transport, self._close_transport)
+        self._loop = Loop(self._live, shown=repr(self))
         self._transport: Transport | None = None
 
     def __repr__(self) -> str:
@@ -339,7 +340,9 @@ class OpenAIEngine:
         if self._loop.close():
             _LOG.info("engine closed", extra={"engine": repr(self), "fingerprint": self._fingerprint})
 
-    def _open_transport(self) -> None:
+    @asynccontextmanager
+    async def _live(self) -> AsyncIterator[None]:
+        """What lives in the engine's thread."""
         self._transport = Transport(
             self._base_url,
             self._key,
@@ -348,9 +351,9 @@ class OpenAIEngine:
             concurrency=self._concurrency,
             stats=self.stats,
         )
-
-    async def _close_transport(self) -> None:
-        if self._transport is not None:
+        try:
+            yield
+        finally:
             await self._transport.close()
 
 

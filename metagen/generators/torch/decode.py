@@ -21,6 +21,7 @@ from metagen.generators.torch.language_model import Ints, LanguageModel
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.sampling import draw
+from metagen.generators.torch.states import States
 
 
 class Decoder:
@@ -38,6 +39,7 @@ class Decoder:
     ) -> None:
         self._model, self._tree, self._rows = model, tree, rows
         self._endings, self._stats, self._finished, self._failed = endings, stats, finished, failed
+        self._states = States(model, rows)
         self._ready: deque[Generation] = deque()
         #: Requests whose grammar cannot be matched any further.
         self._lost: dict[Generation, EngineError] = {}
@@ -56,7 +58,7 @@ class Decoder:
         waiting = [g for g in self._ready if g.ticket in tickets]
         held = list(dict.fromkeys([*waiting, *(self._owner(r) for r in rows)]))
         self._ready = deque(g for g in self._ready if g.ticket not in tickets)
-        self._stats.aborted_tokens += int(self._rows.length[rows].sum()) if rows else 0
+        self._stats.aborted_tokens += int(self._rows.computed[rows].sum()) if rows else 0
         if rows:
             self._drop(rows)
         for generation in held:
@@ -64,13 +66,13 @@ class Decoder:
 
     def step(self) -> None:
         """Open rows, run the others one token on, draw for all of them, and let go of those that end."""
-        rows, before = self._rows, self._rows.count
+        rows, states, running = self._rows, self._states, self._states.count
         fresh = self._open() if self._ready else []
         if not rows.count:
             return
-        parts = [self._model.extend(np.arange(before), rows.token[:before])] if before else []
+        parts = [states.extend(running)] if running else []
         parts += fresh
-        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        logits = states.logits(parts[0] if len(parts) == 1 else torch.cat(parts))
         n = rows.count
         held = np.flatnonzero(rows.held[:n])
         allowed = self._allowed(held) if len(held) else None
@@ -79,7 +81,9 @@ class Decoder:
             # What is drawn was allowed; where the logits were no numbers, the row ends below.
             self._matcher(row).consume([int(drawn.tokens[row])])
         rows.push(drawn.tokens, drawn.logprobs, drawn.confidences)
-        self._stats.generated += n
+        payers = states.payers()
+        self._stats.generated += len(payers)
+        rows.computed[payers] += 1
         self._stats.extra["near_edge"] += int(drawn.near.sum())
         flags = self._endings.flags(rows.kind[:n], drawn.tokens)
         concerned = (flags != 0) | drawn.bad | (rows.length[:n] >= rows.limit[:n])
@@ -87,6 +91,7 @@ class Decoder:
             self._end(np.flatnonzero(concerned), flags, drawn.bad)
         while self._lost:
             self._failed(*self._lost.popitem())
+        states.part()
 
     def _allowed(self, held: Ints) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows that a grammar holds, and which tokens it lets them draw."""
@@ -110,7 +115,7 @@ class Decoder:
     # -- joining ---------------------------------------------------------------------------------
 
     def _open(self) -> list[torch.Tensor]:
-        """Rows for samples whose prefix is ready; returns the logits of their first tokens."""
+        """Rows for samples whose prefix is ready; returns the logits of the first tokens of their states."""
         fresh = []
         while self._ready and self._rows.count < self._rows.capacity:
             g = self._ready[0]
@@ -119,8 +124,8 @@ class Decoder:
             if not k:
                 break
             rows = self._rows.add(g, g.opened, seed_array(g.request.seeds[g.opened : g.opened + k]))
-            self._model.open(rows, g.node.chain())
-            fresh.append(g.logits.expand(k, -1))
+            self._states.open(rows, g.node.chain())
+            fresh.append(g.logits.expand(1, -1))
             g.opened += k
             g.running += k
             if g.opened == len(g.samples):
@@ -158,7 +163,7 @@ class Decoder:
         poisoned = np.flatnonzero(bad)
         failed = {self._owner(row) for row in poisoned.tolist()}
         if len(poisoned):
-            self._model.close(poisoned, poisoned=True)
+            self._states.close(poisoned, poisoned=True)
         if gone:
             self._drop(gone)
         for generation in over:
@@ -186,6 +191,7 @@ class Decoder:
         )
         if sample is None:
             return None
+        sample = replace(sample, computed=int(self._rows.computed[row]))
         self._keep(row, owner, ids)
         if owner.request.params.top_logprobs:
             sample = replace(sample, token_confidences=tuple(self._rows.confidences[row, :count].tolist()))
@@ -196,8 +202,8 @@ class Decoder:
         tokens, start = tuple(ids[:-1]), len(owner.ids)
         assert owner.node is not None
         if tokens and self._tree.room(len(tokens)):
-            model = self._model
-            self._tree.insert(owner.node, tokens, lambda a, b: model.save(row, start + a, start + b))
+            model, state = self._model, self._states.of(row)
+            self._tree.insert(owner.node, tokens, lambda a, b: model.save(state, start + a, start + b))
 
     def _give_back(self, g: Generation) -> None:
         """Give back the promises of rows that have left, but for one while samples are to come."""
@@ -214,10 +220,8 @@ class Decoder:
 
     def _drop(self, gone: list[int]) -> None:
         """Take rows out, closing the gaps."""
-        self._model.close(np.array(gone))
-        sources, targets = self._rows.remove(gone)
-        if len(sources):
-            self._model.move(sources, targets)
+        self._rows.remove(gone)
+        self._states.leave()
 
     def _owner(self, row: int) -> Generation:
         owner = self._rows.owner[row]

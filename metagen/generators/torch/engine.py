@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections import deque
 from collections.abc import Sequence as Ordered
@@ -28,6 +27,7 @@ from metagen.generators.engine import (
     Sample,
     SamplingParams,
 )
+from metagen.generators.local import LocalEngine, key_value_bytes
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
@@ -38,13 +38,12 @@ from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.scheduler import Scheduler
 from metagen.logs import logger
-from metagen.sequence import Sequence
 
 _LOG = logger(__name__)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-class TorchEngine:
+class TorchEngine(LocalEngine):
     """Runs a Llama-like model directory with continuous batching over a prefix tree.
 
     A directory whose head scores (`heads.py`) answers Evaluate only, with outputs=True.
@@ -72,27 +71,29 @@ class TorchEngine:
         max_context: int | None = None,
         threads: int | None = None,
     ) -> None:
-        self.directory = directory = resolve(model)
+        directory = resolve(model)
         for name, value in (("max_batch", max_batch), ("max_context", max_context), ("threads", threads)):
             if value is not None and value < 1:
                 raise InputError(f"{name}={value!r}: expected an integer ≥ 1")
-        self._name, self._threads = str(model), threads
+        self._threads = threads
         self.device = _device(device)
         self.dtype = _dtype(dtype, self.device)
         memory = kv_memory_bytes if kv_memory_bytes is not None else _memory(self.device)
-        self._model = LlamaModel(
+        self._model = loaded = LlamaModel(
             directory, dtype=self.dtype, device=self.device, batch=max_batch, kv_bytes=memory
         )
-        self._tokenizer = Tokenizer(directory, self._model.vocab_size)
-        self._context = min(max_context or self._model.max_context, self._model.max_context)
-        self._shape = replace(ModelShape.from_config(directory), dtype_bytes=self.dtype.itemsize)
-        self._fingerprint = model_fingerprint(
-            directory, self._model.weights_digest, self.dtype, self._tokenizer
+        tokenizer = Tokenizer(directory, loaded.vocab_size)
+        super().__init__(
+            str(model),
+            tokenizer,
+            context=min(max_context or loaded.max_context, loaded.max_context),
+            shape=replace(ModelShape.from_config(directory), dtype_bytes=self.dtype.itemsize),
+            fingerprint=model_fingerprint(directory, loaded.weights_digest, self.dtype, tokenizer),
+            stats=EngineStats(extra={"near_edge": 0.0, "steps": 0.0}),
         )
-        self._endings = Endings(self._tokenizer)
+        self._endings = Endings(tokenizer)
         self._tree: PrefixTree[Any] = PrefixTree(self._model.segment_tokens)
         self._rows = Rows(max_batch, self.device)
-        self._stats = EngineStats(extra={"near_edge": 0.0, "steps": 0.0})
         self._scheduler = Scheduler(
             self._model, self._tree, self._rows, self._endings, self._stats, self._reply
         )
@@ -110,26 +111,6 @@ class TorchEngine:
         return f"TorchEngine({self._name!r}, device={str(self.device)!r}, dtype={str(self.dtype)[6:]!r})"
 
     @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
-
-    @property
-    def tokenizer_fingerprint(self) -> str:
-        return self._tokenizer.fingerprint
-
-    @property
-    def shape(self) -> ModelShape:
-        return self._shape
-
-    @property
-    def max_context(self) -> int:
-        return self._context
-
-    @property
-    def stats(self) -> EngineStats:
-        return self._stats
-
-    @property
     def supports(self) -> frozenset[str]:
         return frozenset({"grammar", "top_logprobs"})
 
@@ -141,12 +122,6 @@ class TorchEngine:
         self._check_generates()
         return EngineGenerator(self, SamplingParams(**params))
 
-    def render(self, prefix: Sequence) -> tuple[int, ...]:
-        return self._tokenizer.render(prefix)[0]
-
-    def encode(self, text: str) -> tuple[int, ...]:
-        return self._tokenizer.encode(text)
-
     # -- requests --------------------------------------------------------------------------------
 
     async def generate(self, request: GenerateRequest) -> Generated:
@@ -154,23 +129,13 @@ class TorchEngine:
         UnsupportedError if the model's head scores.
         """
         self._check_generates()
-        if not request.seeds:
-            raise InputError("a Generate request has no seeds; give one per sample")
-        if request.max_tokens < 1:
-            raise InputError(f"max_tokens={request.max_tokens!r}: expected an integer ≥ 1")
-        if bad := [i for i in request.params.stop_token_ids if not 0 <= i < self._model.vocab_size]:
-            raise InputError(
-                f"stop_token_ids: {bad[0]!r} is no id of {self._name!r} (0 … {self._model.vocab_size - 1})"
-            )
-        if (k := request.params.top_logprobs) > self._model.vocab_size:
-            raise InputError(
-                f"top_logprobs={k!r}: {self._name!r} has {self._model.vocab_size} tokens; ask for no more"
-            )
+        self._checks.generates(request)
         ids, prompt = self._tokenizer.render(request.prefix)
-        self._check_ids(ids)
+        self._checks.ids(ids)
+        self._checks.fits(len(ids), request.max_tokens)
         continuation = Continuation(self._tokenizer.decode, request, ids)
         spill = self._model.spill(continuation.limit)
-        self._check_fit(len(ids), request.max_tokens, spill)
+        self._check_memory(len(ids), request.max_tokens, spill)
         kind = self._endings.take(request.params, request.until)
         samples: list[Sample | None] = [None] * len(request.seeds)
         matchers = self._matchers(request, ids[prompt:])
@@ -202,7 +167,9 @@ class TorchEngine:
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         """All requests of one call are answered together. Raises as `generate` does."""
         for request in requests:
-            self._check_evaluate(request)
+            self._checks.reads(request)
+            self._check_memory(len(request.ids), 0, 0)
+            self._check_head(request)
         if not requests:
             return []
         answers = await self._ask(
@@ -211,43 +178,12 @@ class TorchEngine:
         assert isinstance(answers, list)
         return answers
 
-    def _check_ids(self, ids: Ordered[int]) -> None:
-        if not ids:
-            raise PromptError("the prompt has no tokens; give it at least one character")
-        if (top := max(ids)) >= self._model.vocab_size or min(ids) < 0:
-            raise InputError(
-                f"token id {top if top >= self._model.vocab_size else min(ids)} is not in the vocabulary of "
-                f"{self._name!r} (0 … {self._model.vocab_size - 1}); encode the text with this model's tokenizer"
-            )
-
-    def _check_fit(self, prefix: int, new: int, spill: int) -> None:
-        if prefix + new > self._context:
-            raise PromptError(
-                f"{prefix} tokens of prefix and max_tokens={new} exceed the context of {self._context} tokens "
-                f"of {self._name!r}; shorten the prompt"
-                + (f" or give max_tokens ≤ {self._context - prefix}" if prefix < self._context else "")
-            )
+    def _check_memory(self, prefix: int, new: int, spill: int) -> None:
         if prefix + spill > self._tree.capacity:
             raise PromptError(
                 f"{prefix} tokens of prefix and {new} new ones need more keys and values than the engine's "
                 f"memory holds ({self._tree.capacity} tokens beside the running rows); raise kv_memory_bytes"
             )
-
-    def _check_evaluate(self, request: EvaluateRequest) -> None:
-        self._check_ids(request.ids)
-        self._check_fit(len(request.ids), 0, 0)
-        self._check_head(request)
-        following = request.labels is None and not request.outputs
-        last = len(request.ids) - following
-        if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
-            raise InputError(
-                f"positions={request.positions!r}: expected indices from 0 to {last - 1} of an input of "
-                f"{len(request.ids)} tokens (the last one is followed by no token, unless labels are given)"
-            )
-        if request.labels is not None:
-            if not request.labels:
-                raise InputError("labels are empty; give at least one id, or None for the token that follows")
-            self._check_ids(request.labels)
 
     def _check_generates(self) -> None:
         head = self._model.head
@@ -426,7 +362,7 @@ def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype
 def _memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0]) // 2
-    return min(2 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8)
+    return key_value_bytes()
 
 
 def model_fingerprint(directory: Path, weights: str, dtype: torch.dtype, tokenizer: Tokenizer) -> str:

@@ -17,13 +17,16 @@ class Rows:
 
     token: the last drawn, not yet run through the model. held: to a grammar. length: tokens drawn. position: index of
     the next token, counted from the prompt. ids, logprobs: what was drawn, by row. confidences: at what was drawn, of
-    the rows that ask for them.
+    the rows that ask for them. state: the row of the model that it reads. computed: tokens that were decoded for it,
+    and not for another row that reads the same.
     """
 
     def __init__(self, capacity: int, device: torch.device) -> None:
         self.capacity, self.count = capacity, 0
         self.owner: list[Generation | None] = [None] * capacity
         self.sample = np.zeros(capacity, np.int64)
+        self.state = np.zeros(capacity, np.int64)
+        self.computed = np.zeros(capacity, np.int64)
         self.seed = np.zeros(capacity, np.uint64)
         self.position = np.zeros(capacity, np.int64)
         self.length = np.zeros(capacity, np.int64)
@@ -62,7 +65,7 @@ class Rows:
         self.sample[rows] = np.arange(first, first + len(seeds))
         self.seed[rows] = seeds
         self.position[rows] = owner.start
-        self.length[rows] = 0
+        self.length[rows] = self.computed[rows] = 0
         self.limit[rows] = owner.limit
         self.kind[rows] = owner.kind
         self.held[rows] = owner.matchers is not None
@@ -88,8 +91,8 @@ class Rows:
         self.length[:n] += 1
         self.position[:n] += 1
 
-    def remove(self, gone: list[int]) -> tuple[Ints, Ints]:
-        """Drop rows and close the gaps: returns which rows moved, and where to."""
+    def remove(self, gone: list[int]) -> None:
+        """Drop rows and close the gaps."""
         left = self.count - len(gone)
         dropped = set(gone)
         holes = np.array([r for r in gone if r < left], np.int64)
@@ -97,11 +100,11 @@ class Rows:
         for source, target in zip(movers.tolist(), holes.tolist(), strict=True):
             self.owner[target] = self.owner[source]
         for column in (
-            self.sample, self.seed, self.position, self.length, self.limit, self.kind, self.held, self.token,
-            self.temperature, self.top_k, self.top_p, self.top_logprobs, self.ids, self.logprobs, self.confidences,
+            self.sample, self.state, self.computed, self.seed, self.position, self.length, self.limit, self.kind,
+            self.held, self.token, self.temperature, self.top_k, self.top_p, self.top_logprobs, self.ids, self.logprobs,
+            self.confidences,
         ):  # fmt: skip
             column[holes] = column[movers]
         self.owner[left : self.count] = [None] * (self.count - left)
         self.count = left
         self._params = None
-        return movers, holes

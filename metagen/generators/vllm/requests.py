@@ -20,10 +20,10 @@ from metagen.generators.engine import (
     GenerateRequest,
     Sample,
 )
+from metagen.generators.turns import Kind, Turns
 from metagen.generators.vllm.endings import Endings
 from metagen.generators.vllm.library import words
 from metagen.generators.vllm.sampling import LABELS, Drawn, asked, following, labels, stream
-from metagen.generators.vllm.turns import Kind, Turns
 
 
 @dataclass(slots=True)

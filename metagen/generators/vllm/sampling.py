@@ -7,14 +7,13 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Any
 
-from metagen.errors import InputError, NumericsError
+from metagen.errors import NumericsError
+from metagen.generators.confidence import confidence
 from metagen.generators.engine import SamplingParams
 from metagen.generators.grammar import Grammar
 from metagen.generators.vllm.endings import Asked
-from metagen.sequence import MOST_CONFIDENT, digest
+from metagen.sequence import digest
 
-#: What vLLM takes for a temperature, besides 0.
-TEMPERATURES = (0.01, 2.0)
 #: Labels of one request, at most.
 LABELS = 128
 
@@ -26,19 +25,6 @@ def stream(seed: int, position: int) -> int:
     random numbers if they shared a seed; and neighbouring seeds are made strangers.
     """
     return int.from_bytes(digest("vllm", str(seed), str(position))[:8], "little") >> 1
-
-
-def check(params: SamplingParams, vocabulary: int, name: str) -> None:
-    """What vLLM cannot do, and what makes no sense for this model, as InputError."""
-    low, high = TEMPERATURES
-    if params.temperature and not low <= params.temperature <= high:
-        raise InputError(
-            f"temperature={params.temperature!r}: vLLM takes 0 (greedy), or {low} to {high}; choose one of these"
-        )
-    if bad := [i for i in params.stop_token_ids if not 0 <= i < vocabulary]:
-        raise InputError(f"stop_token_ids: {bad[0]!r} is no id of {name!r} (0 … {vocabulary - 1})")
-    if (k := params.top_logprobs) > vocabulary:
-        raise InputError(f"top_logprobs={k!r}: {name!r} has {vocabulary} tokens; ask for no more")
 
 
 def asked(names: Any, params: SamplingParams, stops: Asked, *, most: int) -> Any:
@@ -122,7 +108,7 @@ class Drawn:
                 "check its weights, or choose dtype='float32'"
             )
         # The sampled token comes first, then the k best.
-        confidences = [confidence(flat.logprobs[at + 1 : at + 1 + k]) for at in starts] if k else []
+        confidences = [confidence(flat.logprobs[at + 1 : at + 1 + k], k) for at in starts] if k else []
         return cls(
             ids,
             logprobs,
@@ -131,8 +117,3 @@ class Drawn:
             output.num_cached_tokens,
             found.finish_reason != "abort",
         )
-
-
-def confidence(best: Ordered[float]) -> float:
-    """C = −(1/k) Σ log p over the k best, each at least −MOST_CONFIDENT."""
-    return -math.fsum(max(value, -MOST_CONFIDENT) for value in best) / len(best)

@@ -229,7 +229,46 @@ def test_no_prefix_in_memory_is_computed_twice(model_dir: Any) -> None:
         counted = [first, again, below, branch]
         assert engine.stats.prefilled == sum(a.prefilled or 0 for a in counted)
         assert engine.stats.cached == sum(a.cached or 0 for a in counted)
-        assert engine.stats.generated == sum(s.generated or 0 for a in counted for s in a.samples)
+        assert engine.stats.generated == sum(s.computed or 0 for a in counted for s in a.samples)
+        idle(engine)
+
+
+@pytest.mark.parametrize(
+    "params", [SamplingParams(temperature=0.4), SamplingParams(top_k=2), SamplingParams()]
+)
+def test_samples_that_begin_alike_are_computed_once(model_dir: Any, params: SamplingParams) -> None:
+    """As many tokens are computed as the tree of the samples has nodes, and every sample is what it is by itself."""
+    params = dataclasses.replace(params, ignore_eos=True)
+    with TorchEngine(model_dir("llama"), threads=1, max_batch=64) as engine:
+        ask(engine, request("the quick", range(1), params, 4), request("abc", range(1), params, 4))
+        before = engine.stats.generated
+        answers = ask(
+            engine, request("the quick", range(40), params, 12), request("abc", range(100, 124), params, 30)
+        )
+        for answer in answers:
+            nodes = {s.ids[:k] for s in answer.samples for k in range(1, len(s.ids or ()) + 1)}
+            assert sum(s.computed or 0 for s in answer.samples) == len(nodes)
+            assert all(0 <= (s.computed or 0) <= (s.generated or 0) for s in answer.samples)
+        computed = sum(s.computed or 0 for a in answers for s in a.samples)
+        assert (
+            engine.stats.generated - before
+            == computed
+            < sum(s.generated or 0 for a in answers for s in a.samples)
+        )
+        alone = ask(engine, *(request("the quick", [seed], params, 12) for seed in range(40)))
+        same = [a.samples[0].ids == s.ids for a, s in zip(alone, answers[0].samples, strict=True)]
+        assert sum(same) >= 39  # rounding may flip a choice
+        idle(engine)
+
+
+def test_greedy_samples_of_one_prefix_are_one(model_dir: Any) -> None:
+    with TorchEngine(model_dir("llama"), threads=1, max_batch=8) as engine:
+        (answer,) = ask(
+            engine, request("the quick", range(20), SamplingParams(temperature=0.0, ignore_eos=True), 10)
+        )
+        assert len({s.ids for s in answer.samples}) == 1
+        # Rows come as there is room: 8, 8 and 4 at a time.
+        assert engine.stats.generated == 3 * 10 and [s.generated for s in answer.samples] == [10] * 20
         idle(engine)
 
 

