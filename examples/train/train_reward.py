@@ -31,7 +31,7 @@ from pairs import Pair, pairs, planted
 from pools import Solution
 from rollouts import Valued
 from setting import Setting
-from tokenizer import NEGATIVE, POSITIVE
+from tokenizer import NEGATIVE, OUTCOME, POSITIVE, STEP
 
 
 class Supervision(StrEnum):
@@ -75,6 +75,8 @@ class Plan:
     """One round on hard examples, mined with the model of the first training; the two models are averaged."""
     both: bool = False
     """Whether a process model is read as an outcome model besides, at a tag of its own."""
+    forgets: bool = False
+    """Whether tags and verdicts begin at random, so that nothing but this plan's labels says what they mean."""
 
     @property
     def outcome(self) -> bool:
@@ -114,10 +116,17 @@ BETTER = {
         both=True,
     ),
 }
-#: The same start, steps and solutions; only the labels differ.
+#: The same start, steps and solutions; only the labels differ. They start from layers that can check a line, and from
+#: verdicts that mean nothing: from the generator itself, in 700 steps, no kind of labels taught arithmetic.
 COMPARED = {
     f"reward-{name}": Plan(
-        "tiny-2m", extra=2, recipe=Recipe(700, rate=2e-3, tokens=6144), supervision=kind, helped=False
+        "tiny-prm",
+        extra=0,
+        above=2,
+        recipe=Recipe(400, rate=1e-3, tokens=6144),
+        supervision=kind,
+        helped=False,
+        forgets=True,
     )
     for name, kind in (
         ("labels", Supervision.OUTCOME),
@@ -152,6 +161,8 @@ def reward(name: str, plan: Plan, run: Setting) -> None:
         return
     torch.manual_seed(run.seed)  # the layers on top begin at random
     model = deepen(load(run.trained(plan.start)), plan.extra)
+    if plan.forgets:
+        forget(model)
     chosen = taught(plan, run)
     if plan.solutions is not None:
         chosen = chosen[: run.share(plan.solutions)]
@@ -166,6 +177,14 @@ def reward(name: str, plan: Plan, run: Setting) -> None:
     fit(f"{name}-hard", plan, plan.round, model, hard + others, run, second)
     # On hard examples alone it forgets a little of the others; halfway it is better at both (Wortsman et al. 2022).
     write(average(load(first), load(second)), plan, run.models / name)
+
+
+def forget(model: Llama) -> None:
+    """New rows for tags and verdicts, as long as the old ones, in random directions."""
+    with torch.no_grad():
+        for token in (STEP, OUTCOME, POSITIVE, NEGATIVE):
+            old = model.model.embed_tokens.weight[token]
+            old.copy_(F.normalize(torch.randn_like(old), dim=0) * old.norm())
 
 
 def taught(plan: Plan, run: Setting) -> list[Any]:
