@@ -22,23 +22,30 @@ from metagen.verifiers.reward import ProcessRewardModel
 MODEL, JUDGE, PROBLEMS, WIDTH, TOKENS = "tiny-0.5m", "tiny-prm", 32, 16, 250
 #: Runs of each side by turns: what they differ in is less than what single runs differ in.
 TURNS = 3
+#: Stands for the end token, whatever it is.
+END = -1
 #: A limit that never binds, under which a level is drawn first and scored then.
 LEVEL_BY_LEVEL = Budget(calls=10**9)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Tokens of the prompts and of draws. drawn: all of them; distinct: equal ones once; judged: of what is scored."""
+    """Tokens of the prompts and of draws. drawn: all of them; distinct: equal ones once; judged: of what is scored.
+
+    generated: that the generating engine ran, of prompts and draws. What is drawn last and never gone on with is not.
+    """
 
     seconds: float
     results: list[Result]
+    generated: int
     drawn: int
     distinct: int
     judged: int
 
-    def computed(self, kind: str) -> int:
-        """Tokens that the engine ran for generating, or for scoring."""
-        rows = [row for result in self.results for row in result.trace.rows if row.kind == kind]
+    @property
+    def scored(self) -> int:
+        """Tokens that the judging engine ran."""
+        rows = [row for result in self.results for row in result.trace.rows if row.kind == "score"]
         return Usage.sum(row.physical for row in rows).tokens or 0
 
 
@@ -60,26 +67,25 @@ def rows() -> Iterator[Row]:
     )
     yield Row("REBASE, at once over one by one", slow / fast, "×", how, "≥ 2")
     last = at_once[-1]
-    generated, scored = last.computed("generate"), last.computed("score")
     yield Row(
-        "REBASE, tokens computed over tokens of the trees, generating",
-        generated / last.drawn,
+        "REBASE, tokens computed over distinct tokens of the trees, generating",
+        last.generated / last.distinct,
         "×",
-        "of the engine's own count; a tree holds the prompt once, and each draw's tokens, equal draws apart",
+        "of the engine's own count; a tree holds the prompt once, and what several draws begin with once",
         "≤ 1.02",
     )
     yield Row(
         "REBASE, tokens computed over distinct tokens of the trees, scoring",
-        scored / last.judged,
+        last.scored / last.judged,
         "×",
         "of the engine's own count; what several nodes begin with counts once",
         "≤ 1.02",
     )
     yield Row(
-        "REBASE, tokens computed over distinct tokens of the trees, generating",
-        generated / last.distinct,
+        "REBASE, tokens computed over tokens drawn",
+        last.generated / last.drawn,
         "×",
-        "equal draws of a node count once: what decoding them side by side costs",
+        "equal draws apart: what computing them once saves",
     )
 
 
@@ -111,7 +117,10 @@ def run(prompts: list[Prompt], *, together: bool) -> Run:
             distinct += len(paths)
             drawn += result.usage.generated or 0
         scored = [row for result in results for row in result.trace.rows if row.kind == "score"]
-        return Run(taken, results, drawn, distinct, Usage.sum(r.usage for r in scored).prefilled or 0)
+        generated = model.stats.prefilled + int(model.stats.extra["decoded"])
+        return Run(
+            taken, results, generated, drawn, distinct, Usage.sum(r.usage for r in scored).prefilled or 0
+        )
 
 
 def _drawn(result: Result) -> list[tuple[int, ...]]:
@@ -122,5 +131,7 @@ def _drawn(result: Result) -> list[tuple[int, ...]]:
             place = row.path.rpartition("/")[2]
             above, _, number = place.rpartition(".")
             before = draws[above, int(number)] if above else ()
-            draws[place, row.index] = before + tuple(row.payload.get("ids", ()))
+            # The end token was drawn too.
+            end = (END,) if row.payload.get("finish") == "eos" else ()
+            draws[place, row.index] = before + tuple(row.payload.get("ids", ())) + end
     return list(draws.values())

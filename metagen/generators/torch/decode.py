@@ -70,6 +70,7 @@ class Decoder:
         fresh = self._open() if self._ready else []
         if not rows.count:
             return
+        self._stats.extra["decoded"] += running
         parts = [states.extend(running)] if running else []
         parts += fresh
         logits = states.logits(parts[0] if len(parts) == 1 else torch.cat(parts))

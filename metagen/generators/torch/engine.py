@@ -46,6 +46,9 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class TorchEngine(LocalEngine):
     """Runs a Llama-like model directory with continuous batching over a prefix tree.
 
+    Samples of one request are computed once for as long as they are alike. stats.extra: `decoded`, tokens run for rows
+    that decode; `near_edge`, draws so close to a border that rounding may have decided; `steps`.
+
     A directory whose head scores (`heads.py`) answers Evaluate only, with outputs=True.
 
     model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), or an embedded model's name.
@@ -89,7 +92,7 @@ class TorchEngine(LocalEngine):
             context=min(max_context or loaded.max_context, loaded.max_context),
             shape=replace(ModelShape.from_config(directory), dtype_bytes=self.dtype.itemsize),
             fingerprint=model_fingerprint(directory, loaded.weights_digest, self.dtype, tokenizer),
-            stats=EngineStats(extra={"near_edge": 0.0, "steps": 0.0}),
+            stats=EngineStats(extra={"near_edge": 0.0, "steps": 0.0, "decoded": 0.0}),
         )
         self._endings = Endings(tokenizer)
         self._tree: PrefixTree[Any] = PrefixTree(self._model.segment_tokens)
