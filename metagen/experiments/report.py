@@ -229,12 +229,10 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
             ),
             "accuracy-flops",
         )
-        save(
-            figures.best_under_budget(
-                _points(measured, "flops"), x="flops", title=f"{state.name}: the best that a budget buys"
-            ),
-            "best-flops",
-        )
+        # With an oracle alone there is nothing that a budget could buy.
+        if points := _points(measured, "flops"):
+            title = f"{state.name}: the best that a budget buys"
+            save(figures.best_under_budget(points, x="flops", title=title), "best-flops")
     if all(m.generated for m in measured):
         save(
             figures.curves(

@@ -107,6 +107,14 @@ def test_texts_are_shown_as_they_are(experiment_file: Callable[..., Path], tmp_p
         assert f"[/][bold]{column}" in text
 
 
+def test_a_run_of_oracles_alone_has_figures_but_no_best_within_a_budget(tmp_path: Path) -> None:
+    oracles = tuple(replace(m, oracle=True, verifier_flops=0.0) for m in GRID)
+    directory = RunDirectory.at(tmp_path / "run")
+    report.draw(State("x", "complete"), Results(oracles, ()), directory)
+    names = {path.stem for path in directory.figures.iterdir()}
+    assert "accuracy-flops" in names and "best-flops" not in names
+
+
 def test_published_runs_have_tables_and_figures(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
     directory = RunDirectory.at(tmp_path / "run")
     with build.opened(schema.load(experiment_file())) as setup:
