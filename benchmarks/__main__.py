@@ -30,6 +30,7 @@ MODULES = (
     "utilities",
     "sandbox",
     "routing",
+    "replicas",
     "vllm_engine",
 )
 

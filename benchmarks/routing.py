@@ -1,87 +1,177 @@
-"""The router that runs, in a simulation of clusters that nobody has here: what it costs, and what caches make of it.
+"""The router and the budgets that run, in a simulation of clusters that nobody has here.
 
-A discrete-event simulation. Problems are searched level by level, a few of them far deeper than the others; replicas
-work on some requests at a time, have a prefix cache, and die now and then. Times are those of a model of some 7B
-parameters on one accelerator. Beside it, the same with requests spread by load alone.
+A discrete-event simulation of trees that are searched level by level, a few of them far deeper than the others.
+Replicas work on some samples at a time, have a prefix cache, and die with the node that they are on; their times are
+those of a real engine, measured here. One driver sends all requests, each of which takes it some time, or several
+drivers do, each with replicas and problems of its own. Beside it, the same with requests spread by load alone.
+
+PROBLEMS=1000000 in the environment sets the problems of the largest cluster; the smaller ones have fewer in proportion.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
-import statistics
-from collections import deque
-from collections.abc import Iterator
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from time import process_time
-from typing import Any
+from time import thread_time
+from typing import Any, TypeVar
 
-from benchmarks.row import Row
+import numpy as np
+
+from benchmarks.row import Row, seconds
+from metagen.budget import Account, Amounts, Budget, Grant, Turn
+from metagen.experiments.garbage import rarely
+from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.routing import Router
+from metagen.generators.torch import TorchEngine
+from metagen.sequence import Sequence
 
-#: Seconds to read a token of a prefix, and to write one.
-READ, WRITE = 1 / 20_000, 1 / 60
-#: Requests that a replica works on at a time, and problems in work for each replica.
+T = TypeVar("T")
+#: Problems of the largest cluster.
+PROBLEMS = int(os.environ.get("PROBLEMS", "60000"))
+#: Replicas of the clusters, of which the last is the largest.
+SIZES = (8, 64, 1024)
+#: The engine whose times are taken, on one core.
+MODEL = "tiny-2m"
+#: Samples that a replica works on at a time, and problems in work for each replica.
 SLOTS, WINDOW = 32, 16
 #: Tokens of the instructions that all problems share, of a question, and of a step.
 SHARED, QUESTION, STEP = 512, 96, 64
-#: Children of a level, and how many of them are gone on with.
-WIDTH, KEPT = 4, 2
-#: Seconds that a replica lives on average, and until another one has taken its place.
-LIFE, REPAIR = 3600.0, 120.0
-#: Blocks that a replica remembers: 64k tokens.
-BLOCKS = 4096
-#: Calls of the router that are timed.
-TIMED = 40_000
+#: Nodes of a level that are gone on with, and children of each.
+KEPT, CHILDREN = 2, 2
+#: Replicas of a node, the seconds that it lives on average, and until another one has taken its place.
+NODE, LIFE, REPAIR = 4, 600.0, 60.0
+#: Tokens that the cache of a replica holds.
+CACHE = 1 << 16
+#: Seconds of a driver's core for a request, by benchmarks/replicas.py: generator, records, messages.
+DRIVER = 600e-6
+#: One request of so many is timed.
+TIMED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of an engine: for a token of a prefix, for a step of all samples, and what each sample adds to it."""
+
+    read: float
+    step: float
+    sample: float
+
+    @classmethod
+    def measured(cls) -> Times:
+        """Of the torch engine, on one core."""
+        with TorchEngine(MODEL, threads=1) as engine:
+            numbers = count()
+
+            def ask(letters: int, samples: int, tokens: int) -> float:
+                def once() -> None:
+                    prefix = Sequence.of(f"{next(numbers):06}" + "7" * letters)
+                    params = SamplingParams(max_tokens=tokens, ignore_eos=True)
+                    seeds = tuple(range(samples))
+                    asyncio.run(engine.generate(GenerateRequest(prefix, seeds, params, tokens)))
+
+                return seconds(once, 3)
+
+            empty = ask(8, 1, 1)
+            read = max(0.0, ask(1024, 1, 1) - empty) / 1024
+            few, many = (max(0.0, ask(8, n, STEP) - empty) / STEP for n in (4, SLOTS))
+        sample = max(0.0, many - few) / (SLOTS - 4)
+        return cls(read, max(0.0, many - SLOTS * sample), sample)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A step of a tree: its tokens, and those before it."""
+
+    ids: tuple[int, ...]
+    path: tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
 class Problem:
-    """depth: levels to come. out: requests under way. ended: prefixes of this level's children."""
+    """depth: levels to come. out: requests under way. ended: this level's children."""
 
     depth: int
+    account: Account
     out: int = 0
-    ended: list[tuple[int, ...]] = field(default_factory=list)
+    ended: list[Node] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class Request:
     problem: Problem
-    ids: tuple[int, ...]
+    node: Node
+    samples: int
     asked: float
-    started: bool = False
+    timed: bool
+    grant: Grant
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
+    """held: what its cache holds, as numbers of steps, the latest used last; each is of STEP tokens and more."""
+
     name: str
     queue: deque[Request] = field(default_factory=deque)
     running: set[Request] = field(default_factory=set)
+    free: int = SLOTS
+    held: OrderedDict[int, None] = field(default_factory=OrderedDict)
+
+    def known(self, path: tuple[int, ...]) -> int:
+        """Steps from the root that the cache holds."""
+        found = 0
+        for step in path:
+            if step not in self.held:
+                break
+            found += 1
+        return found
+
+    def holds(self, path: tuple[int, ...]) -> None:
+        for step in reversed(path):
+            self.held[step] = None
+            self.held.move_to_end(step)
+        while len(self.held) > CACHE // STEP:
+            self.held.popitem(last=False)
 
 
 class Simulation:
-    """`problems` on `replicas`; affine: prefixes count in routing."""
+    """`problems` on `replicas`. affine: prefixes count. driver: its seconds for a request; 0 is without limits."""
 
-    def __init__(self, replicas: int, problems: int, *, affine: bool = True, seed: int = 0) -> None:
-        self.random, self.affine = random.Random(seed), affine
-        self.router = Router(blocks=BLOCKS * replicas)
-        self.caches = Router(blocks=BLOCKS * replicas)
+    def __init__(
+        self,
+        times: Times,
+        replicas: int,
+        problems: int,
+        *,
+        affine: bool = True,
+        driver: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.times, self.random, self.affine, self.driver = times, random.Random(seed), affine, driver
+        self.router = Router()
+        self.account = Account(Budget(generated=1 << 60, calls=1 << 60), None, "run")
         self.replicas: dict[str, Replica] = {}
+        self.stranded: list[Request] = []
         self.events: list[tuple[float, int, Any, tuple[Any, ...]]] = []
-        self.order, self.names, self.tokens = count(), count(), count(SHARED)
+        self.order, self.names, self.steps = count(), count(), count(1)
         self.shared = tuple(range(SHARED))
-        self.now, self.waiting = 0.0, problems
-        self.sent = self.again = self.read = self.known = self.lost = 0
-        self.calls: list[tuple[str, tuple[Any, ...]]] = []
-        self.latencies: list[float] = []
-        for _ in range(replicas):
+        self.now, self.busy, self.waiting = 0.0, 0.0, problems
+        self.sent = self.again = self.read = self.known = self.nodes = 0
+        self.timed = {"router": 0.0, "budgets": 0.0}
+        self.latencies = array("d")
+        for _ in range(0, replicas, NODE):
             self.join()
         for _ in range(WINDOW * replicas):
             self.begin()
 
-    def run(self) -> None:
-        """Until no problem waits to begin: behind that, there is less and less to do."""
+    async def run(self) -> None:
+        """Until no problem waits to begin: behind that, there is less and less to do. In a loop, as budgets are."""
         while self.waiting:
             self.now, _, act, what = heappop(self.events)
             act(*what)
@@ -89,122 +179,202 @@ class Simulation:
     def after(self, seconds: float, act: Any, *what: Any) -> None:
         heappush(self.events, (self.now + seconds, next(self.order), act, what))
 
-    def note(self, call: str, *given: Any) -> None:
-        """A call of the router; the first ones are made once more to be timed, without the simulation between them."""
-        if len(self.calls) < TIMED:
-            self.calls.append((call, given))
+    def cost(self, part: str) -> float:
+        """Seconds of a core for each request, of `router` or of `budgets`."""
+        return self.timed[part] * TIMED / self.sent
 
-    @property
-    def cost(self) -> float:
-        """Processor seconds of the router for each request."""
-        router, before = Router(blocks=self.router.blocks), process_time()
-        for call, given in self.calls:
-            getattr(router, call)(*given)
-        return (process_time() - before) / max(1, sum(call == "choose" for call, _ in self.calls))
+    def call(self, part: str, timed: bool, function: Any, *given: Any) -> Any:
+        if not timed:
+            return function(*given)
+        before = thread_time()
+        result = function(*given)
+        self.timed[part] += thread_time() - before
+        return result
 
-    # -- replicas --------------------------------------------------------------------------------
+    # -- nodes -----------------------------------------------------------------------------------
 
     def join(self) -> None:
-        replica = Replica(f"replica-{next(self.names)}")
-        self.replicas[replica.name] = replica
-        self.router.join(replica.name)
-        self.note("join", replica.name)
-        self.caches.join(replica.name)
-        self.after(self.random.expovariate(1 / LIFE), self.die, replica)
-
-    def die(self, replica: Replica) -> None:
-        if len(self.replicas) == 1:
-            return
-        del self.replicas[replica.name]
-        self.router.leave(replica.name)
-        self.note("leave", replica.name)
-        self.caches.leave(replica.name)
-        self.lost += 1
-        self.after(REPAIR, self.join)
-        for request in sorted((*replica.running, *replica.queue), key=lambda one: one.asked):
-            request.started = False
-            self.again += 1
+        node = [Replica(f"replica-{next(self.names)}") for _ in range(NODE)]
+        for replica in node:
+            self.replicas[replica.name] = replica
+            self.router.join(replica.name)
+        self.after(self.random.expovariate(1 / LIFE), self.die, node)
+        waiting, self.stranded = self.stranded, []
+        for request in waiting:
             self.send(request)
-        replica.running.clear()
+
+    def die(self, node: list[Replica]) -> None:
+        self.nodes += 1
+        for replica in node:
+            del self.replicas[replica.name]
+            self.router.leave(replica.name)
+        self.after(REPAIR, self.join)
+        for replica in node:
+            lost = sorted((*replica.running, *replica.queue), key=lambda one: one.asked)
+            replica.running.clear()
+            self.again += len(lost)
+            for request in lost:
+                self.send(request)
 
     # -- requests --------------------------------------------------------------------------------
 
     def begin(self) -> None:
         if self.waiting:
             self.waiting -= 1
-            depth = min(64, int(4 * self.random.paretovariate(1.5)))
-            question = self.shared + (next(self.tokens),) * QUESTION
-            self.level(Problem(depth), [question])
+            depth = min(64, int(2 * self.random.paretovariate(1.5)))
+            question = next(self.steps)
+            ids = self.shared + (question,) * QUESTION
+            root = Node(ids, (0, question))
+            limit = Budget(generated=2 * depth * KEPT * CHILDREN * STEP)
+            self.level(Problem(depth, Account(limit, self.account, "problem")), [root])
 
-    def level(self, problem: Problem, parents: list[tuple[int, ...]]) -> None:
-        problem.out, problem.ended = WIDTH, []
-        for child in range(WIDTH):
-            self.send(Request(problem, parents[child % len(parents)], self.now))
+    def level(self, problem: Problem, parents: list[Node]) -> None:
+        problem.out, problem.ended = len(parents), []
+        for parent in parents:
+            samples, timed = KEPT * CHILDREN // len(parents), next(self.order) % TIMED == 0
+            grant = self.call("budgets", timed, reserved, problem.account, samples)
+            self.sent += 1
+            self.send(Request(problem, parent, samples, self.now, timed, grant))
 
     def send(self, request: Request) -> None:
-        ids = request.ids if self.affine else None
-        name = self.router.choose(ids)
-        self.router.began(name, ids)
-        self.note("choose", ids)
-        self.note("began", name, ids)
-        self.sent += 1
+        """A driver sends one request after the other."""
+        self.busy = max(self.busy, self.now) + self.driver
+        if self.busy > self.now:
+            self.after(self.busy - self.now, self.route, request)
+        else:
+            self.route(request)
+
+    def route(self, request: Request) -> None:
+        if not self.replicas:
+            self.stranded.append(request)
+            return
+        ids = request.node.ids if self.affine else None
+        name = self.call("router", request.timed, self.router.choose, ids)
+        self.call("router", request.timed, self.router.began, name, ids, request.samples)
         replica = self.replicas[name]
         replica.queue.append(request)
         self.start(replica)
 
     def start(self, replica: Replica) -> None:
-        while replica.queue and len(replica.running) < SLOTS:
+        while replica.queue and replica.free >= replica.queue[0].samples:
             request = replica.queue.popleft()
-            request.started = True
             replica.running.add(request)
-            known = self.caches.matched(replica.name, request.ids)
-            self.caches.holds(replica.name, request.ids)
-            self.read += len(request.ids)
+            replica.free -= request.samples
+            tokens, path = len(request.node.ids), request.node.path
+            found = replica.known(path)
+            known = min(tokens, (found > 0) * SHARED + (found > 1) * QUESTION + max(0, found - 2) * STEP)
+            replica.holds(path)
+            self.read += tokens
             self.known += known
-            seconds = (len(request.ids) - known) * READ + STEP * self.random.uniform(0.3, 1.7) * WRITE
-            self.after(seconds, self.answer, replica, request)
+            longest = STEP * max(self.random.uniform(0.3, 1.7) for _ in range(request.samples))
+            times, samples = self.times, SLOTS - replica.free
+            taken = (tokens - known) * times.read + longest * (times.step + times.sample * samples)
+            self.after(taken, self.answer, replica, request)
 
     def answer(self, replica: Replica, request: Request) -> None:
         if request not in replica.running:
             return  # the replica had died
         replica.running.discard(request)
-        longer = request.ids + (next(self.tokens),) * STEP
-        self.router.ended(replica.name)
-        self.note("ended", replica.name)
-        if self.affine:
-            self.router.holds(replica.name, longer)
-            self.note("holds", replica.name, longer)
-        self.caches.holds(replica.name, longer)
+        replica.free += request.samples
+        problem, parent, timed = request.problem, request.node, request.timed
+        self.call("router", timed, self.router.ended, replica.name, request.samples)
+        for _ in range(request.samples):
+            step = next(self.steps)
+            child = Node(parent.ids + (step,) * STEP, (*parent.path, step))
+            if self.affine:
+                self.call("router", timed, self.router.holds, replica.name, child.ids)
+            replica.holds(child.path)
+            problem.ended.append(child)
+        used = (request.samples * STEP, 0.0, request.samples, 0.0, 0.0)
+        self.call("budgets", timed, problem.account.settle, request.grant, used)
         self.latencies.append(self.now - request.asked)
         self.start(replica)
-        self.went_on(request.problem, longer)
-
-    def went_on(self, problem: Problem, longer: tuple[int, ...]) -> None:
         problem.out -= 1
-        problem.ended.append(longer)
-        if problem.out:
-            return
-        problem.depth -= 1
-        if problem.depth:
-            self.level(problem, self.random.sample(problem.ended, KEPT))
-        else:
-            self.begin()
+        if not problem.out:
+            problem.depth -= 1
+            if problem.depth:
+                self.level(problem, self.random.sample(problem.ended, KEPT))
+            else:
+                self.begin()
 
 
-def rows(each: int = 40) -> Iterator[Row]:
-    """each: problems for every replica."""
-    for replicas in (8, 64, 1024):
+def reserved(account: Account, samples: int) -> Grant:
+    def worst(items: int, tokens: int | None) -> Amounts:
+        return items * float(STEP if tokens is None else min(tokens, STEP)), 0.0, float(items), 0.0, 0.0
+
+    return at_once(Turn(account, ()).reserve(worst, samples))
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of what waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    raise AssertionError("a budget that was to fit has to wait")
+
+
+def simulated(times: Times, replicas: int, problems: int, **options: Any) -> Simulation:
+    """A simulation that has run."""
+
+    async def run() -> Simulation:
+        simulation = Simulation(times, replicas, problems, **options)
+        await simulation.run()
+        return simulation
+
+    with rarely():
+        return asyncio.run(run())
+
+
+def rows(largest: int = PROBLEMS) -> Iterator[Row]:
+    """largest: problems of the largest cluster."""
+    times = Times.measured()
+    how = f"torch engine, {MODEL}, one core"
+    yield Row("simulation, prefix tokens that a replica reads", 1 / times.read, "1/s", how)
+    step = times.step + SLOTS * times.sample
+    yield Row(
+        "simulation, tokens that a replica writes", SLOTS / step, "1/s", f"{how}, {SLOTS} samples at a time"
+    )
+    rate = 0.0
+    for replicas in SIZES:
+        problems = max(largest * replicas // SIZES[-1], 4 * WINDOW * replicas)
         for affine in (True, False):
-            simulation = Simulation(replicas, each * replicas, affine=affine)
-            simulation.run()
-            how = f"{each * replicas:,} problems, {simulation.sent:,} requests, {simulation.lost} failures, simulated"
-            name = f"{replicas} replicas, " + ("by prefix" if affine else "by load alone")
-            tail = statistics.quantiles(simulation.latencies, n=100)
-            yield Row(
-                f"{name}: prefix tokens from a cache", 100 * simulation.known / simulation.read, "%", how
-            )
-            yield Row(f"{name}: requests a second", len(simulation.latencies) / simulation.now, "1/s", how)
-            yield Row(f"{name}: latency, median", tail[49], "s", how)
-            yield Row(f"{name}: latency, 99 of 100", tail[98], "s", how)
-            if affine:
-                yield Row(f"{name}: router", simulation.cost * 1e6, "µs a request", how, "≤ 250")
+            many = problems if affine else min(problems, 4 * WINDOW * replicas)
+            began = thread_time()
+            one = simulated(times, replicas, many, affine=affine)
+            yield from figures(one, replicas, affine, many, thread_time() - began)
+            rate = len(one.latencies) / one.now / replicas if affine else rate
+    yield Row(
+        "replicas that one driver keeps busy", 1 / (DRIVER * rate), "replicas",
+        f"a driver takes {DRIVER * 1e6:g} µs of its core for a request, and a replica of {SIZES[-1]} answered "
+        f"{rate:.1f} requests a second; simulated",
+    )  # fmt: skip
+    for drivers in (1, 8, 32):
+        replicas = SIZES[-1] // drivers
+        problems = 4 * WINDOW * replicas
+        limited, free = (simulated(times, replicas, problems, driver=each) for each in (DRIVER, 0.0))
+        yield Row(
+            f"{SIZES[-1]} replicas, drivers: {drivers}, requests over those of drivers without limits",
+            (len(limited.latencies) / limited.now) / (len(free.latencies) / free.now),
+            "×",
+            f"{DRIVER * 1e6:g} µs a request; {replicas} replicas and {problems:,} problems for each driver, one "
+            "of them simulated",
+        )
+
+
+def figures(one: Simulation, replicas: int, affine: bool, problems: int, taken: float) -> Iterator[Row]:
+    how = (
+        f"{problems:,} problems, {one.sent:,} requests, {one.nodes} failures of nodes, {one.again:,} requests sent "
+        f"again, simulated in {taken:.0f} s of a core"
+    )
+    name = f"{replicas} replicas, " + ("by prefix" if affine else "by load alone")
+    median, tail, far = np.percentile(np.frombuffer(one.latencies), (50, 99, 99.9))
+    yield Row(f"{name}: prefix tokens from a cache", 100 * one.known / one.read, "%", how)
+    yield Row(f"{name}: requests a second", len(one.latencies) / one.now, "1/s", how)
+    yield Row(f"{name}: latency, median", float(median), "s", how)
+    yield Row(f"{name}: latency, 99 of 100", float(tail), "s", how)
+    yield Row(f"{name}: latency, 999 of 1,000", float(far), "s", how)
+    if affine:
+        yield Row(f"{name}: router", one.cost("router") * 1e6, "µs a request", how, "≤ 250")
+        yield Row(f"{name}: budgets", one.cost("budgets") * 1e6, "µs a request", how)

@@ -44,7 +44,7 @@ class Router:
     """
 
     def __init__(
-        self, *, block: int = 16, blocks: int = 1 << 18, absolute: int = 64, relative: float = 1.5
+        self, *, block: int = 16, blocks: int = 1 << 18, absolute: int = 16, relative: float = 1.5
     ) -> None:
         for name, value, least in (
             ("block", block, 1),
@@ -107,7 +107,7 @@ class Router:
             raise EngineError("no replica is there to route to; let one join first")
         least = self._least()
         holders = self._longest(ids or ())
-        if not holders:
+        if not holders or least.name in holders:  # what all hold is no reason to look through all
             return least.name
         best = min((self._replicas[name] for name in holders), key=lambda entry: entry.rank)
         over = best.load > least.load + self.absolute and best.load > self.relative * least.load

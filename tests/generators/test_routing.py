@@ -102,6 +102,15 @@ def test_shared_instructions_do_not_bind_all_problems_to_one_replica() -> None:
     assert max(loads) <= 1.5 * min(loads) + 9
 
 
+def test_a_light_load_with_shared_instructions_is_spread() -> None:
+    made = router("a", "b", "c", "d")
+    shared = blocks(*range(8))
+    for problem in range(16):
+        name = made.choose(shared + blocks(1000 + problem))
+        made.began(name, shared + blocks(1000 + problem), 4)
+    assert max(made.load(name) for name in made) <= 24
+
+
 def test_a_replica_that_left_is_forgotten_and_may_come_again() -> None:
     made = router("a", "b")
     made.began("a", blocks(1, 2), 5)

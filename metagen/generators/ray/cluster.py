@@ -18,11 +18,14 @@ OBJECT_STORE = 256 << 20
 #: Ray binds to all interfaces unless it is told that there are no other nodes, which is meant for other platforms.
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+#: Ray sets it to `token` when it starts a cluster, and asks for that token ever after, wherever it is connected to.
+_MODE = "RAY_AUTH_MODE"
 #: Times that a local cluster is started: where all cores are busy, parts of Ray give up on one another.
 _STARTS = 3
 
 _users = 0
 _joined: str | None = None
+_mode: str | None = None
 _lock = threading.Lock()
 
 
@@ -34,14 +37,13 @@ def connected(address: str | None = None) -> Iterator[Any]:
     machine, which nothing outside of it can reach. A connection that is there already is used, and left as it is; one
     that was made here ends with the last context that uses it. Of one process all contexts share one cluster.
 
-    A token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH is used, unless RAY_AUTH_MODE says otherwise. Raises
+    A token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH is used, unless RAY_AUTH_MODE says otherwise; this is read anew
+    for each connection, and left as it was. Raises
     UnsupportedError without Ray, InputError if no cluster answers, and EngineError if none can be started.
     """
-    global _joined, _users
+    global _joined, _mode, _users
     address = address or os.environ.get("RAY_ADDRESS") or None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if any(os.environ.get(name) for name in _TOKENS):
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
     except ImportError as error:
@@ -51,7 +53,13 @@ def connected(address: str | None = None) -> Iterator[Any]:
     with _lock:
         if ours := bool(_users) or not ray.is_initialized():
             if not _users:
-                _join(ray, address) if address else _start(ray)
+                _mode = os.environ.get(_MODE)
+                try:
+                    _read_tokens(ray)
+                    _join(ray, address) if address else _start(ray)
+                except BaseException:
+                    _restore(_MODE, _mode)
+                    raise
                 _joined = address
             elif address != _joined:
                 raise InputError(
@@ -67,6 +75,23 @@ def connected(address: str | None = None) -> Iterator[Any]:
                 _users -= 1
                 if not _users:
                     ray.shutdown()
+                    _restore(_MODE, _mode)
+
+
+def _read_tokens(ray: Any) -> None:
+    """Make Ray read again what the environment says of tokens: it does so once in a process, and they may differ."""
+    if any(os.environ.get(name) for name in _TOKENS):
+        os.environ.setdefault(_MODE, "token")
+    if hasattr(ray._raylet, "AuthenticationTokenLoader"):  # older ones have no tokens
+        ray._raylet.Config.initialize("")
+        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def _join(ray: Any, address: str) -> None:
@@ -114,7 +139,4 @@ def _loopback() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = constant
-        if variable is None:
-            del os.environ[_LOOPBACK]
-        else:
-            os.environ[_LOOPBACK] = variable
+        _restore(_LOOPBACK, variable)

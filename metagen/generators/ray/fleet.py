@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any
 
 from metagen.errors import EngineError, InputError, MetagenError
 from metagen.generators.engine import Engine, EngineStats, Generated
-from metagen.generators.ray.link import Link, Lost, NotOpened
+from metagen.generators.ray.link import Link, Lost, NotOpened, reason
 from metagen.generators.ray.messages import Answer, Facts, Fault, Request
 from metagen.generators.ray.placement import Placement
 from metagen.generators.ray.replica import Replica
@@ -21,8 +21,10 @@ from metagen.logs import logger
 _LOG = logger(__name__)
 #: Seconds that an engine has to close before its process is ended.
 CLOSING = 10.0
-#: Losses after which a request waits for others that have lost as many: one of them may be what kills.
+#: Losses after which a request may be what kills: no two of these are at one replica.
 SUSPECT = 2
+#: What a request hears that a closing pool cuts off.
+CLOSED = "the pool was closed while a request was running; make a new pool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ class Fleet:
         self._closed = False
         self._past = EngineStats()
         self._changed = asyncio.Event()
-        self._alone = asyncio.Lock()
+        #: Replicas at which a suspect is, and who of the others looks for a place: the first that asked.
+        self._suspected: set[str] = set()
+        self._turn = asyncio.Lock()
 
     # -- replicas --------------------------------------------------------------------------------
 
@@ -115,7 +119,16 @@ class Fleet:
         return slot
 
     def remove(self, name: str) -> None:
-        """Let a replica go: it finishes what it was asked, and is asked no more."""
+        """Let a replica go: it finishes what it was asked, and is asked no more.
+
+        InputError if it is not there, or is the only one that stays.
+        """
+        staying = tuple(self._router)
+        if name not in staying:
+            raise InputError(f"replica {name!r} is not there; expected one of {', '.join(staying)}")
+        if len(staying) == 1:
+            raise InputError(f"replica {name!r} is the only one; add another one first, or close the pool")
+        self._router.leave(name)
         for slot in self._slots:
             if slot.link is not None and slot.link.name == name:
                 slot.leaving.set()
@@ -142,12 +155,10 @@ class Fleet:
                 name = f"replica-{next(self._names)}"
                 try:
                     return await self._life(name, slot)
-                except Exception as error:
-                    self.deaths.append(f"{name} {error}")
-                    _LOG.warning("replica lost", extra={"replica": name, "reason": str(error)})
-                    if not isinstance(error, Lost):
-                        raise
-                    last = isinstance(error, NotOpened) or slot.leaving.is_set()
+                except Exception as error:  # noqa: BLE001 - told to who asks, and another replica may do better
+                    self.deaths.append(f"{name} {reason(error)}")
+                    _LOG.warning("replica lost", extra={"replica": name, "reason": reason(error)})
+                    last = isinstance(error, NotOpened) or slot.leaving.is_set() or self._closed
                     if last or self.waste.replaced >= self._policy.replacements:
                         return None
                 self.waste.replaced += 1
@@ -159,32 +170,40 @@ class Fleet:
 
     async def _life(self, name: str, slot: _Slot) -> None:
         """A replica from its start until it is let go. Raises Lost if it is lost before."""
+        with self._actor() as actor:
+            link = Link(name, actor, deadline=self._policy.deadline)
+            polite, told = False, Lost("was closed")
+            try:
+                await self._open(link)
+                slot.link = self.links[name] = link
+                self._router.join(name)
+                self._announce()
+                if not slot.settled.done():
+                    slot.settled.set_result(None)
+                _LOG.info("replica joined", extra={"replica": name, "replicas": len(self.links)})
+                polite = True
+                await self._serve(link, slot.leaving)
+                _LOG.info("replica left", extra={"replica": name, "replicas": len(self.links) - 1})
+            except Exception as error:
+                polite, told = False, Lost(reason(error))
+                raise
+            finally:
+                self._forget(link)
+                link.fail(told)
+                if polite:
+                    await link.close(CLOSING)
+
+    @contextmanager
+    def _actor(self) -> Iterator[Any]:
+        """An actor in its place; whatever happens, it is ended and its place is given back."""
         group = self._placement.reserve()
-        actor = self._ray.remote(Replica).options(**self._placement.options(group)).remote()
-        link = Link(name, actor, deadline=self._policy.deadline)
-        polite = False
         try:
-            await self._open(link)
-            slot.link = self.links[name] = link
-            self._router.join(name)
-            self._announce()
-            if not slot.settled.done():
-                slot.settled.set_result(None)
-            _LOG.info("replica joined", extra={"replica": name, "replicas": len(self.links)})
-            polite = True
-            await self._serve(link, slot.leaving)
-            _LOG.info("replica left", extra={"replica": name, "replicas": len(self.links) - 1})
-        except Lost as lost:
-            polite = False
-            self._forget(link)
-            link.fail(lost)
-            raise
+            actor = self._ray.remote(Replica).options(**self._placement.options(group)).remote()
+            try:
+                yield actor
+            finally:
+                self._ray.kill(actor, no_restart=True)
         finally:
-            self._forget(link)
-            link.fail(Lost("was closed"))
-            if polite:
-                await link.close(CLOSING)
-            self._ray.kill(actor, no_restart=True)
             self._placement.release(group)
 
     async def _open(self, link: Link) -> None:
@@ -219,7 +238,6 @@ class Fleet:
 
     async def _let_go(self, link: Link, leaving: asyncio.Event) -> None:
         await leaving.wait()
-        self._router.leave(link.name)
         await link.drained()
 
     def _forget(self, link: Link) -> None:
@@ -228,7 +246,7 @@ class Fleet:
             self._past = _sum([self._past, link.stats])
 
     def _announce(self) -> None:
-        """Wake those who wait for a replica."""
+        """Wake those who wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -241,21 +259,24 @@ class Fleet:
         """
         lost: list[str] = []
         while len(lost) < self._policy.attempts:
-            async with self._alone if len(lost) >= SUSPECT else nullcontext():
-                link = await self._chosen(ids)
-                self._router.began(link.name, ids, load)
-                try:
-                    answer = await link.ask(request)
-                except Lost as error:
-                    if self._closed:
-                        raise self._nobody() from None
-                    lost.append(f"{link.name} {error}")
-                    self.waste.attempts += 1
-                else:
-                    self._remember(link.name, ids, answer)
-                    return answer
-                finally:
-                    self._router.ended(link.name, load)
+            suspect = len(lost) >= SUSPECT
+            link = await (self._apart() if suspect else self._chosen(ids))
+            self._router.began(link.name, ids, load)
+            try:
+                answer = await link.ask(request)
+            except Lost as error:
+                if self._closed:
+                    raise self._nobody() from None
+                lost.append(f"{link.name} {error}")
+                self.waste.attempts += 1
+            else:
+                self._remember(link.name, ids, answer)
+                return answer
+            finally:
+                self._router.ended(link.name, load)
+                if suspect:
+                    self._suspected.discard(link.name)
+                    self._announce()
         raise EngineError(
             f"{len(lost)} replicas were lost while they worked on one request: {_listed(lost)}; find out what in it "
             "they cannot bear, such as its length"
@@ -264,10 +285,23 @@ class Fleet:
     async def _chosen(self, ids: tuple[int, ...] | None) -> Link:
         """The replica for a request; waits while one is being opened."""
         while not len(self._router):
-            if self._closed or not self._slots:
-                raise self._nobody()
-            await self._changed.wait()
+            await self._change()
         return self.links[self._router.choose(ids)]
+
+    async def _apart(self) -> Link:
+        """The least loaded replica that has no suspect; waits for one. The next suspect is the caller's."""
+        async with self._turn:
+            while not (free := [name for name in self._router if name not in self._suspected]):
+                await self._change()
+            name = min(free, key=self._router.load)
+            self._suspected.add(name)
+            return self.links[name]
+
+    async def _change(self) -> None:
+        """Returns when a replica has come, has gone, or has no suspect any more."""
+        if self._closed or not self._slots:
+            raise self._nobody()
+        await self._changed.wait()
 
     def _remember(self, name: str, ids: tuple[int, ...] | None, answer: Answer) -> None:
         """What may be gone on with is in the replica's cache."""
@@ -279,7 +313,7 @@ class Fleet:
 
     def _nobody(self) -> EngineError:
         if self._closed:
-            return EngineError("the pool was closed while a request was running; make a new pool")
+            return EngineError(CLOSED)
         what = _listed(self.deaths) if self.deaths else "all were let go"
         return EngineError(
             f"no replica is left, {self.waste.replaced} of at most {self._policy.replacements} were replaced: {what}; "

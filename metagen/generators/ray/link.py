@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from metagen.errors import MetagenError
+from metagen.errors import InputError, MetagenError
 from metagen.generators.engine import Engine, EngineStats, GenerateRequest
 from metagen.generators.ray.messages import Answer, Call, Facts, Fault, News, Reply, Request
 
@@ -61,21 +61,29 @@ class Link:
         try:
             facts: Facts | Fault = opening.result()
         except self._died as error:
-            raise Lost(_reason(error)) from error
+            raise Lost(reason(error)) from error
         return facts
 
     async def ask(self, request: Request) -> Answer:
-        """The answer. Raises what the engine raises of this request alone, and Lost if the replica is lost.
+        """The answer. Raises what the engine raises of this request alone, InputError if the request cannot be
+        pickled, and Lost if the replica is lost.
 
         A cancelled request is cancelled in the engine, and what had ended of it is noted in it.
         """
+        try:
+            packed = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise InputError(
+                f"a request cannot be sent to another process ({reason(error)}); keep to plain values in what goes "
+                "with a prompt"
+            ) from error
         number = next(self._numbers)
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         if not self._waiting:
             self._moved = time.monotonic()
         self._waiting[number] = reply
         self._idle.clear()
-        call = Call(number, request)
+        call = Call(number, packed)
         self._outbox.append(call)
         self._work.set()
         try:
@@ -115,7 +123,7 @@ class Link:
                 both.create_task(self._receive())
         except BaseExceptionGroup as errors:
             first = errors.exceptions[0]
-            raise (Lost(_reason(first)) if isinstance(first, self._died) else first) from None
+            raise (Lost(reason(first)) if isinstance(first, self._died) else first) from None
 
     def fail(self, lost: Lost) -> None:
         """Tell all who wait."""
@@ -153,9 +161,8 @@ class Link:
             self._check_moves()
 
     def _deliver(self, reply: Reply) -> None:
-        fault = reply.fault
-        if fault is not None and not fault.asked and fault.names[0] != "CancelledError":
-            raise Lost(str(fault))
+        if reply.fault is not None and not reply.fault.asked:
+            raise Lost(str(reply.fault))
         waiting = self._waiting.get(reply.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
@@ -178,7 +185,9 @@ def _future(ref: Any) -> asyncio.Future[Any]:
     return future
 
 
-def _reason(error: BaseException) -> str:
-    """The first words of what Ray says."""
+def reason(error: BaseException) -> str:
+    """Why a replica is lost: in its own words, or in the first ones of whose error it is."""
+    if isinstance(error, Lost):
+        return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]:.300}" if lines else type(error).__name__

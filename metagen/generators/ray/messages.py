@@ -34,17 +34,17 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A request, under a number that its reply has too."""
+    """A pickled request, under a number that its reply has too."""
 
     number: int
-    request: Request
+    request: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """An error of an engine, by the names of its classes: those of other packages may not be importable here.
 
-    asked: whether the request is to blame, so that every replica would say the same.
+    asked: it answers the request, as every replica would; else something is wrong with this one.
     """
 
     names: tuple[str, ...]
@@ -52,10 +52,9 @@ class Fault:
     asked: bool
 
     @classmethod
-    def of(cls, error: BaseException) -> Self:
+    def of(cls, error: BaseException, *, asked: bool = False) -> Self:
         names = tuple(one.__name__ for one in type(error).__mro__)
-        to_blame = isinstance(error, InputError | NumericsError)
-        return cls(names, str(error), to_blame)
+        return cls(names, str(error), asked or isinstance(error, InputError | NumericsError))
 
     def __str__(self) -> str:
         return f"{self.names[0]}: {self.message}" if self.message else self.names[0]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +20,7 @@ from metagen.generators.engine import (
     GenerateRequest,
     SamplingParams,
 )
+from metagen.generators.loop import Loop
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.ray.cluster import connected
 from metagen.generators.ray.codec import local_codec
@@ -71,15 +69,11 @@ class RayPool:
         self._address, self._codec = address, codec
         self._placement, self._policy = placement or Placement(), policy or Policy()
         self._router = router or Router()
-        self._state = "new"
         self._facts: Facts | None = None
         self._fleet: Fleet | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closing: asyncio.Event | None = None
-        self._thread: threading.Thread | None = None
+        self._ray: Any = None
         self._stack = ExitStack()
-        #: What is begun before the pool closes is told that it closes.
-        self._gate = threading.Lock()
+        self._loop = Loop(self._live, shown=repr(self), what="pool", patience=2 * GRACE)
 
     def __repr__(self) -> str:
         what = self._facts.name if self._facts else getattr(self._make, "__name__", repr(self._make))
@@ -91,7 +85,7 @@ class RayPool:
     def facts(self) -> Facts:
         """What the replicas' engines have in common. EngineError before the pool was opened."""
         if self._facts is None:
-            raise EngineError(f"{self!r} is not open (it is {self._state}); use it inside `with pool:`")
+            raise EngineError(f"{self!r} is not open (it is {self._loop.state}); use it inside `with pool:`")
         return self._facts
 
     @property
@@ -161,22 +155,23 @@ class RayPool:
 
     def add(self, count: int = 1) -> None:
         """Start more replicas. Each joins when its engine is open; this returns before."""
-        fleet, loop = self._running()
-        for _ in range(count):
-            loop.call_soon_threadsafe(fleet.add)
+        self._change(lambda fleet: [fleet.add() for _ in range(count)])
 
     def remove(self, replica: str) -> None:
         """Let a replica go: it finishes what it was asked, and is asked no more.
 
-        InputError if it is not there, or is the only one.
+        InputError if it is not there, or is the only one that stays.
         """
-        fleet, loop = self._running()
-        names = self.replicas
-        if replica not in names:
-            raise InputError(f"replica {replica!r} is not there; expected one of {', '.join(names)}")
-        if len(names) == 1:
-            raise InputError(f"replica {replica!r} is the only one; add another one first, or close the pool")
-        loop.call_soon_threadsafe(fleet.remove, replica)
+        self._change(lambda fleet: fleet.remove(replica))
+
+    def _change(self, how: Callable[[Fleet], object]) -> None:
+        """Change the fleet, in the pool's loop. Raises what `how` raises."""
+
+        async def change() -> None:
+            assert self._fleet is not None
+            how(self._fleet)
+
+        self._loop.wait(change())
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -197,78 +192,40 @@ class RayPool:
 
     async def _across(self, ask: Callable[[Fleet], Coroutine[Any, Any, T]]) -> T:
         """Run in the pool's loop. A cancelled wait cancels the work, and lasts until that has ended."""
-        here = asyncio.get_running_loop()
-        ended = here.create_future()
-        tasks: list[asyncio.Task[T]] = []
 
-        def start() -> None:
-            tasks.append(loop.create_task(ask(fleet)))
-            tasks[0].add_done_callback(report)
+        async def asked() -> T:
+            assert self._fleet is not None
+            return await ask(self._fleet)
 
-        def report(task: asyncio.Task[T]) -> None:
-            try:
-                here.call_soon_threadsafe(_settle, ended)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                task.cancelled() or task.exception()
-
-        with self._gate:
-            fleet, loop = self._running()
-            loop.call_soon_threadsafe(start)
-        try:
-            await asyncio.wait({ended})
-        except asyncio.CancelledError:
-            loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-            await asyncio.wait({ended}, timeout=2 * GRACE)
-            raise
-        return tasks[0].result()
+        return await self._loop.run(asked())
 
     # -- lifecycle -------------------------------------------------------------------------------
 
-    def _running(self) -> tuple[Fleet, asyncio.AbstractEventLoop]:
-        if self._state != "open" or self._fleet is None or self._loop is None:
-            hint = "use it inside `with pool:`" if self._state == "new" else "make a new pool"
-            raise EngineError(f"{self!r} is not open (it is {self._state}); {hint}")
-        return self._fleet, self._loop
-
     def __enter__(self) -> Self:
-        if self._state != "new":
-            raise EngineError(f"{self!r} was opened before (it is {self._state}); make a new pool")
-        self._state = "opening"
-        opened: Future[Facts] = Future()
+        new = self._loop.state == "new"
         try:
-            ray = self._stack.enter_context(connected(self._address))
-            self._thread = threading.Thread(
-                target=lambda: asyncio.run(self._live(ray, opened)), name=f"pool {self!r}", daemon=True
-            )
-            self._thread.start()
-            self._facts = opened.result()
+            if new:
+                self._ray = self._stack.enter_context(connected(self._address))
+            self._facts = self._loop.open()
             if self._facts.tokenizer_fingerprint is not None:
                 self._codec = self._local
         except BaseException:
-            self.close()
+            if new:
+                self.close()
             raise
-        self._state = "open"
         facts = {"engine": self._facts.name, "fingerprint": self._facts.fingerprint}
         _LOG.info("pool opened", extra={**facts, "replicas": len(self.replicas), **asdict(self._policy)})
         return self
 
-    async def _live(self, ray: Any, opened: Future[Facts]) -> None:
-        """The pool's thread."""
-        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+    @asynccontextmanager
+    async def _live(self) -> AsyncIterator[Facts]:
+        """What lives in the pool's thread."""
         self._fleet = fleet = Fleet(
-            ray, self._make, self._options, self._placement, self._policy, self._router
+            self._ray, self._make, self._options, self._placement, self._policy, self._router
         )
-        closing = asyncio.create_task(self._closing.wait())
-        opening = asyncio.create_task(fleet.open(self._replicas))
         try:
-            await asyncio.wait({opening, closing}, return_when=asyncio.FIRST_COMPLETED)
-            if opening.done() and (error := opening.exception()) is not None:
-                opened.set_exception(error)
-            elif opening.done():
-                opened.set_result(opening.result())
-                await closing
+            yield await fleet.open(self._replicas)
         finally:
-            opening.cancel()
             await fleet.close()
 
     def __exit__(
@@ -279,20 +236,11 @@ class RayPool:
     def close(self) -> None:
         """Close all engines, and the cluster if this pool started it. Whoever waits gets an EngineError.
 
-        Closing twice is allowed.
+        Closing twice is allowed, and so is closing a pool that another thread is opening.
         """
-        with self._gate:
-            before, self._state = self._state, "closed"
-        if before in ("new", "closed"):
-            return
-        if self._loop is not None and self._closing is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._closing.set)
-        if self._thread is not None:
-            self._thread.join()
-        self._stack.close()
-        _LOG.info("pool closed", extra={"pool": repr(self)})
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        try:
+            closed = self._loop.close()
+        finally:
+            self._stack.close()
+        if closed:
+            _LOG.info("pool closed", extra={"pool": repr(self)})

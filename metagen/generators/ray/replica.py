@@ -7,9 +7,9 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from metagen.errors import InputError
-from metagen.generators.engine import Engine, EngineStats, GenerateRequest
-from metagen.generators.ray.messages import Answer, Call, Facts, Fault, News, Reply
+from metagen.errors import EngineError, InputError
+from metagen.generators.engine import Engine, EngineStats, GenerateRequest, Sample
+from metagen.generators.ray.messages import Answer, Call, Facts, Fault, News, Reply, Request
 
 
 class Replica:
@@ -64,22 +64,36 @@ class Replica:
             self._engine.__exit__(None, None, None)
 
     async def _run(self, call: Call) -> None:
-        request, engine = call.request, self._engine
+        engine, ended = self._engine, dict[int, Sample]()
         try:
             if engine is None:
                 raise InputError("a replica was sent a call before its engine was opened")
+            request = _read(call)
             if isinstance(request, GenerateRequest):
+                ended = request.ended
                 answer: Answer = await engine.generate(request)
             else:
                 answer = await engine.evaluate(request)
         except asyncio.CancelledError as error:
-            reply = Reply(call.number, fault=Fault.of(error))
+            # An engine that cancels by itself has failed.
+            asked = (task := asyncio.current_task()) is not None and task.cancelling() > 0
+            reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended))
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
-            reply = Reply(call.number, fault=Fault.of(error))
+            # Behind every replica of an engine that bills is the same server.
+            asked = isinstance(error, EngineError) and getattr(engine, "bills", False)
+            reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended))
         else:
             reply = Reply(call.number, answer)
-        if reply.fault is not None and isinstance(request, GenerateRequest):
-            reply.ended.update(request.ended)
         del self._running[call.number]
         self._replies.append(reply)
         self._news.set()
+
+
+def _read(call: Call) -> Request:
+    try:
+        request: Request = pickle.loads(call.request)
+    except Exception as error:
+        raise InputError(
+            f"a replica cannot read a request ({type(error).__name__}: {error}); install what it refers to on all nodes"
+        ) from error
+    return request

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from metagen.errors import EngineError, InputError
 from metagen.generators.engine import Generated, GenerateRequest
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.ray import Placement, RayPool
@@ -40,19 +41,39 @@ def table(prompt: str, done: tuple[str, ...]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
+TROUBLES = ("exits", "hangs", "blocks", "memory", "fails", "cancels", "garbles", "outage")
+
+
+class Garbled:
+    """Can be pickled, and cannot be read."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
 class Troubled(EnumerableEngine):
     """Exact, and in trouble once for each file that lies in a directory: the first replica that finds it takes it.
 
-    A file is named after its trouble. `fatal` ends the process whenever it is asked for that prompt.
+    A file is named after its trouble. `fatal` ends the process whenever it is asked for that prompt. A prompt that
+    begins with `Twice` ends the first two processes that are asked for it, and then waits until another such prompt
+    is asked for elsewhere. closing: seconds that it takes.
     """
 
-    def __init__(self, directory: str = "", *, fatal: str = "", **options: Any) -> None:
+    def __init__(
+        self,
+        directory: str = "",
+        *,
+        fatal: str = "",
+        bills: bool = False,
+        closing: float = 0.0,
+        **options: Any,
+    ) -> None:
         super().__init__(TOKENS, table, name="troubled", **options)
-        self.place, self.fatal = directory, fatal
+        self.place, self.fatal, self.bills, self.closing = directory, fatal, bills, closing
 
     def __enter__(self) -> Troubled:
         if self.place:
-            (Path(self.place) / f"opened-{os.getpid()}").touch()
+            self._note("opened")
         super().__enter__()
         return self
 
@@ -60,10 +81,36 @@ class Troubled(EnumerableEngine):
         if self.fatal and self.fatal == request.prefix.prompt.text:
             await asyncio.sleep(0.1)
             os._exit(13)
-        for name in ("exits", "hangs", "blocks", "memory", "fails") if self.place else ():
+        if self.place and (request.prefix.prompt.text or "").startswith("Twice"):
+            await self._meet(request.prefix.prompt.problem_id)
+        for name in TROUBLES if self.place else ():
             if self._takes(name):
                 await self._trouble(name)
         return await super().generate(request)
+
+    def __exit__(self, *error: Any) -> None:
+        if self.closing:
+            self._note("closing")
+            time.sleep(self.closing)
+        super().__exit__(*error)
+
+    async def _meet(self, name: str) -> None:
+        if self._noted(f"{name}-fell-*") < 2:
+            self._note(f"{name}-fell")
+            await asyncio.sleep(0.1)
+            os._exit(13)
+        self._note(f"{name}-came")
+        end = time.monotonic() + 60
+        while self._noted("*-came-*") < 2:
+            if time.monotonic() > end:
+                raise InputError("nobody else came")
+            await asyncio.sleep(0.1)
+
+    def _note(self, what: str) -> None:
+        (Path(self.place) / f"{what}-{os.getpid()}").touch()
+
+    def _noted(self, pattern: str) -> int:
+        return len(list(Path(self.place).glob(pattern)))
 
     def _takes(self, name: str) -> bool:
         try:
@@ -86,6 +133,12 @@ class Troubled(EnumerableEngine):
                 raise MemoryError("no memory is left")
             case "fails":
                 raise RuntimeError("the device is lost")
+            case "cancels":
+                raise asyncio.CancelledError
+            case "garbles":
+                self.stats.extra["garbled"] = Garbled()  # type: ignore[assignment]  # what an engine must not do
+            case "outage":
+                raise EngineError("the server does not answer")
 
 
 def free_port() -> int:
@@ -164,11 +217,22 @@ def make(troubles: Path) -> Callable[..., RayPool]:
     """Makes pools of engines that get into trouble."""
 
     def made(
-        replicas: int = 2, *, placement: Placement | None = None, policy: Any = None, **options: Any
+        replicas: int = 2,
+        *,
+        placement: Placement | None = None,
+        policy: Any = None,
+        router: Any = None,
+        **options: Any,
     ) -> RayPool:
         given = {"directory": str(troubles), "delay": 0.05, **options}
         return RayPool(
-            Troubled, given, replicas=replicas, codec=Troubled(), placement=placement, policy=policy
+            Troubled,
+            given,
+            replicas=replicas,
+            codec=Troubled(),
+            placement=placement,
+            policy=policy,
+            router=router,
         )
 
     return made

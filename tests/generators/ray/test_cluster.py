@@ -110,6 +110,19 @@ def test_it_ends_with_a_driver_that_is_killed(tmp_path: Path) -> None:
         time.sleep(0.5)
 
 
+TWICE = """
+import asyncio, sys
+from metagen.generators.engine import GenerateRequest, SamplingParams
+from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.ray import RayPool
+from metagen.sequence import Sequence
+
+options = {"tokens": ("a", "b", "$"), "table": {(): [0, 0, 1]}}
+for address in (None, sys.argv[1]):
+    with RayPool(EnumerableEngine, options, codec=EnumerableEngine(**options), address=address) as pool:
+        asyncio.run(pool.generate(GenerateRequest(Sequence.of("?"), (1,), SamplingParams(), 4)))
+        print("ready", flush=True)
+"""
 HEAD = """
 import json, sys
 from ray._private import ray_constants
@@ -140,3 +153,25 @@ def test_the_token_of_a_cluster_is_used(node: dict[str, Any], tmp_path: Path) ->
         )  # fmt: skip
         head.communicate("\n")
     assert driver.stdout == "ready\nFalse\n", driver.stderr
+
+
+@pytest.mark.slow
+def test_a_cluster_without_a_token_can_be_joined_after_one_with_a_token(
+    node: dict[str, Any], tmp_path: Path
+) -> None:
+    """Ray gives its own cluster a token, and by itself keeps to it for as long as the process lives."""
+    outside = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    with subprocess.Popen(
+        [sys.executable, "-c", HEAD, json.dumps(node)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=environment(tmp_path, RAY_AUTH_MODE="disabled", **outside),
+    ) as head:  # fmt: skip
+        assert head.stdout is not None
+        address = head.stdout.readline().strip()
+        try:
+            driver = subprocess.run(
+                [sys.executable, "-c", TWICE, address], capture_output=True, text=True, timeout=300,
+                env=environment(tmp_path, **outside),
+            )  # fmt: skip
+        finally:
+            head.communicate("\n")
+    assert driver.stdout == "ready\n" * 2, driver.stderr

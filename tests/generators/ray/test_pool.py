@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from metagen.generators.engine import Engine, Generated, GenerateRequest, Sampli
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.ray import Placement, Policy, RayPool
+from metagen.generators.routing import Router
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Tokens
@@ -84,7 +86,7 @@ def plain(alone: Callable[..., EnumerableEngine]) -> tuple[list[tuple[str, ...]]
 def test_a_pool_gives_what_its_engine_gives(make: Make, alone: Callable[..., EnumerableEngine]) -> None:
     with alone() as engine:
         plain = work(engine)
-    with make() as pool:
+    with make(router=Router(absolute=1000)) as pool:
         assert set(pool.replicas) == {"replica-0", "replica-1"}
         assert work(pool) == plain
         stats = pool.stats
@@ -94,7 +96,7 @@ def test_a_pool_gives_what_its_engine_gives(make: Make, alone: Callable[..., Enu
         assert all(link.stats.requests for link in pool._fleet.links.values()), "both had some of the work"
 
 
-@pytest.mark.parametrize("trouble", ["exits", "hangs", "blocks", "memory", "fails"])
+@pytest.mark.parametrize("trouble", ["exits", "hangs", "blocks", "memory", "fails", "cancels", "garbles"])
 def test_a_replica_in_trouble_is_replaced_and_changes_nothing(
     make: Make, troubles: Path, plain: Any, until: Until, trouble: str
 ) -> None:
@@ -152,6 +154,17 @@ def test_replicas_join_and_leave_in_the_middle(make: Make, plain: Any, until: Un
             pool.remove("replica-2")
 
 
+def test_of_replicas_that_are_let_go_at_once_one_stays(make: Make, plain: Any) -> None:
+    with make() as pool:
+
+        def change() -> None:
+            pool.remove("replica-0")
+            with pytest.raises(InputError, match="'replica-1' is the only one"):
+                pool.remove("replica-1")
+
+        assert work(pool, meanwhile=change) == plain
+
+
 def test_a_budget_holds_while_replicas_are_lost(make: Make, troubles: Path, alone: Any) -> None:
     budget = Budget(generated=60)
     with alone() as engine:
@@ -178,6 +191,42 @@ def test_a_request_that_kills_fails_alone(make: Make, alone: Any) -> None:
     assert [answer.samples for answer in found] == [answer.samples for answer in expected]
     assert isinstance(error, EngineError)
     assert "3 replicas were lost while they worked on one request" in str(error)
+
+
+def test_requests_that_may_kill_share_no_replica_and_wait_for_none_elsewhere(
+    make: Make, troubles: Path, alone: Any
+) -> None:
+    prefixes = [Sequence.of(Prompt(name, text=f"Twice {name}.")) for name in ("one", "two")]
+    asked = [GenerateRequest(prefix, (1, 2), SamplingParams(), 40) for prefix in prefixes]
+
+    async def ask(engine: Engine) -> list[Generated]:
+        return await asyncio.gather(*map(engine.generate, asked))
+
+    with alone() as engine:
+        expected = asyncio.run(ask(engine))
+    with make(policy=Policy(attempts=6)) as pool:
+        found = asyncio.run(ask(pool))
+    assert [answer.samples for answer in found] == [answer.samples for answer in expected]
+    assert len({file.name.rpartition("-")[2] for file in troubles.glob("*-came-*")}) == 2, "at the same time"
+
+
+def test_an_outage_of_a_hosted_server_is_no_loss_of_replicas(make: Make, troubles: Path) -> None:
+    (troubles / "outage").touch()
+    with make(bills=True) as pool:
+        with pytest.raises(EngineError, match=r"^the server does not answer$"):
+            asyncio.run(pool.generate(request(1)))
+        assert pool.stats.extra == {"failed_attempts": 0, "replaced": 0}
+        assert asyncio.run(pool.generate(request(1))).samples
+        assert set(pool.replicas) == {"replica-0", "replica-1"}
+
+
+def test_a_request_that_cannot_be_sent_is_the_callers_fault(make: Make) -> None:
+    prompt = Prompt("p", text="?", public={"test": lambda: None})
+    with make(1) as pool:
+        with pytest.raises(InputError, match="cannot be sent to another process"):
+            asyncio.run(pool.generate(GenerateRequest(Sequence.of(prompt), (1,), SamplingParams(), 4)))
+        assert asyncio.run(pool.generate(request(1))).samples
+        assert pool.stats.extra == {"failed_attempts": 0, "replaced": 0}
 
 
 def test_with_no_replica_left_the_error_names_what_each_died_of(make: Make, troubles: Path) -> None:
@@ -247,6 +296,75 @@ def test_bundles_are_reserved_together_and_given_back(make: Make, until: Until) 
         assert states() >= {"CREATED"}
         asyncio.run(pool.generate(request(1)))
     until(lambda: states() == {"REMOVED"})
+
+
+def test_a_replica_that_is_leaving_ends_with_the_pool(make: Make, troubles: Path, until: Until) -> None:
+    from ray.util import placement_group_table
+
+    room = Placement(bundles=({"CPU": 1, "room": 1},))
+    with make(2, placement=room, closing=3600.0) as pool:
+        pool.remove("replica-0")
+        until(lambda: bool(list(troubles.glob("closing-*"))))
+    pids = [int(file.name.partition("-")[2]) for file in troubles.glob("opened-*")]
+    assert len(pids) == 2
+    until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids))
+    until(lambda: {group["state"] for group in placement_group_table().values()} == {"REMOVED"})
+
+
+def test_a_place_is_given_back_if_nothing_can_be_put_there(make: Make, until: Until) -> None:
+    from ray.util import placement_group_table
+
+    odd = Placement(bundles=({"GPU": 1.5},))
+    with (
+        pytest.raises(
+            EngineError, match="no replica is left, 1 of at most 1 were replaced: replica-0 ValueError"
+        ),
+        make(1, placement=odd, policy=Policy(replacements=1)),
+    ):
+        pass
+    assert placement_group_table(), "it was reserved"
+    until(lambda: {group["state"] for group in placement_group_table().values()} == {"REMOVED"})
+
+
+def test_a_pool_that_is_closed_while_it_opens_says_so(make: Make, until: Until) -> None:
+    pool = make(1, placement=Placement(num_gpus=1))
+    said: list[str] = []
+
+    def opens() -> None:
+        try:
+            pool.__enter__()
+        except EngineError as error:
+            said.append(str(error))
+
+    opening = threading.Thread(target=opens, daemon=True)
+    opening.start()
+    until(lambda: pool._fleet is not None)
+    pool.close()
+    opening.join(20)
+    assert len(said) == 1 and "was closed while it was being opened; make a new pool" in said[0]
+    with pytest.raises(EngineError, match="was opened before"), pool:
+        pass
+
+
+def test_who_waits_when_a_pool_closes_hears_of_it(make: Make, until: Until) -> None:
+    """Whatever it waits for: an answer, a replica, or something else in the pool's loop."""
+    pool, said = make(1, delay=3600.0), list[BaseException | object]()
+
+    async def wait() -> None:
+        waits = (
+            pool.generate(request(1)),
+            pool.generate(request(2)),
+            pool._across(lambda fleet: asyncio.sleep(3600)),
+        )
+        said.extend(await asyncio.gather(*waits, return_exceptions=True))
+
+    with pool:
+        waiting = threading.Thread(target=lambda: asyncio.run(wait()), daemon=True)
+        waiting.start()
+        until(lambda: bool(pool.stats.requests))
+    waiting.join(20)
+    assert [type(error) for error in said] == [EngineError] * 3
+    assert all("was closed while a request was running; make a new pool" in str(error) for error in said)
 
 
 def test_a_closed_pool_says_so(make: Make) -> None:
