@@ -262,6 +262,19 @@ class SQLiteJournal:
             found = self._reader.execute(query, (mark, most)).fetchall()
         return (found[-1][0] if found else mark), [tuple(columns) for _, *columns in found]
 
+    def stored(self, problem: str) -> list[Columns]:
+        """The rows of one problem as they are stored, for `copy`."""
+        with self._reading, self._errors("read"):
+            query = "SELECT * FROM rows WHERE problem = ? ORDER BY rowid"
+            return [tuple(columns) for columns in self._reader.execute(query, [problem])]
+
+    def counts(self) -> dict[str, int]:
+        """Rows by problem."""
+        with self._reading, self._errors("read"):
+            return dict(
+                self._reader.execute("SELECT problem, COUNT(*) FROM rows GROUP BY problem").fetchall()
+            )
+
     def count(self) -> int:
         with self._reading, self._errors("read"):
             return int(self._reader.execute("SELECT COUNT(*) FROM rows").fetchone()[0])
@@ -269,10 +282,17 @@ class SQLiteJournal:
     async def record(self, rows: Sequence[Row]) -> None:
         await self._record([row.columns() for row in rows], {row.limit for row in rows if row.limit})
 
-    async def copy(self, records: Sequence[Columns]) -> None:
-        """`record` for what another journal of the same run gave by `since`; JournalCorrupt for what is torn."""
+    async def copy(self, records: Sequence[Columns], *, replace: bool = True) -> None:
+        """`record` for what another journal of the same run gave by `since`; JournalCorrupt for what is torn.
+
+        replace: whether they take the place of rows with the same keys, as newer ones do.
+        """
+        limits = {row.limit for row in map(Row.of, records) if row.limit}
+        if not replace:
+            known = self.find([record[0] for record in records])
+            records = [record for record in records if record[0] not in known]
         if records:
-            await self._record(list(records), {row.limit for row in map(Row.of, records) if row.limit})
+            await self._record(list(records), limits)
 
     async def _record(self, columns: list[Columns], limits: set[Limit]) -> None:
         if self._writer is None:

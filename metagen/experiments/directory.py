@@ -154,6 +154,11 @@ class RunDirectory:
         return self.root / "journal.sqlite"
 
     @property
+    def shards(self) -> Path:
+        """Where drivers of parts keep theirs, for as long as the run is under way."""
+        return self.root / "shards"
+
+    @property
     def environment(self) -> Path:
         return self.root / "environment.json"
 

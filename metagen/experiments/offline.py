@@ -53,16 +53,22 @@ def closed(
         for name, spec in experiment.engines.items()
     }
     verifiers = {
-        name: PluginVerifierSpec(kind=UNKNOWN) if _is_remote(spec, experiment) else spec
+        name: _unknown(spec) if _is_remote(spec, experiment) else spec
         for name, spec in experiment.verifiers.items()
     }
     executor = ExecutorSpec(concurrency=experiment.executor.concurrency)
     return experiment.model_copy(update={"engines": engines, "verifiers": verifiers, "executor": executor})
 
 
+def _unknown(spec: PartSpec) -> PluginVerifierSpec:
+    return PluginVerifierSpec.model_validate({"kind": UNKNOWN, "whole": isinstance(spec, OrmSpec)})
+
+
 def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
     options = {
-        key: value for key in ("dtype", "device", "max_context", "price") if (value := _option(spec, key))
+        key: value
+        for key in ("dtype", "device", "max_context", "price", "shape")
+        if (value := _option(spec, key))
     }
     model, needed = _model(spec), isinstance(spec, TorchSpec)
     given = {"name": name, "model": model, "needed": needed, "options": options}
@@ -113,6 +119,8 @@ class ClosedEngine:
         self._tokenizer = _tokenizer(self.directory, needed) if self.directory else None
         self.tokenizer_fingerprint = self._tokenizer.fingerprint if self._tokenizer else None
         self.shape = _shape(self.directory, needed) if self.directory else None
+        if options.get("shape") is not None:
+            self.shape = ModelShape.from_config(options["shape"])
         self.max_context: int | None = options.get("max_context")
         self.price = _price(name, options.get("price"))
         self.stats = EngineStats()
@@ -157,8 +165,12 @@ class ClosedEngine:
 class Unknown(Verifier):
     """Stands for a reward model that is not on this machine."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *, whole: bool = False) -> None:
+        self.name, self._whole = name, whole
+
+    @property
+    def whole(self) -> bool:
+        return self._whole
 
     @property
     def fingerprint(self) -> str:

@@ -49,6 +49,12 @@ def run(
         return shards.run(setup, directory, meter)
     directory.claim()
     with opened(directory, setup.experiment.seed) as journal:
+        if only is None and directory.shards.exists():
+            # Of an earlier call, in shards: what its drivers had not told yet.
+            from metagen.experiments.shards.run import gather
+
+            wait(gather(directory, journal, setup.experiment.seed))
+            directory.shards.rmdir()
         known = journal.count()
         bind(journal, setup.task, known)
         directory.write("experiment.yaml", dump(setup.experiment))

@@ -146,15 +146,20 @@ def weighted_vote(
             votes.setdefault(name, []).append(weight or 0.0)
     if not votes:
         return best_of(weights, members, salt)
+    voting = [weight for weight, name in zip(weights, classes, strict=True) if name is not None]
+    blind = len(votes) > 1 and all(weight is None for weight in voting)
     totals = {name: math.fsum(ws) for name, ws in votes.items()}
     winner = max(totals, key=lambda name: (totals[name], digest(salt, name)))
     inside = [i for i, name in enumerate(classes) if name == winner]
     best = best_of([weights[i] for i in inside], [members[i] for i in inside], salt)
-    return Selection(inside[best.index], totals)
+    return Selection(inside[best.index], totals, blind)
 
 
 def majority_vote(classes: Sequence[str | None], members: Sequence[str], salt: str) -> Selection:
     """The most frequent class (self-consistency, Wang et al. 2023): a weighted vote with equal weights."""
+    _same_length(classes, members)
+    if all(name is None for name in classes):
+        return best_of([None] * len(members), members, salt)
     return weighted_vote(classes, [1.0] * len(classes), members, salt)
 
 
@@ -182,7 +187,8 @@ def highest_expected_utility(
         if name == winner and (value == best[name] or best[name] == -math.inf)
     ]
     chosen = best_of([weights[i] for i in inside], [members[i] for i in inside], salt)
-    known = [None if math.isnan(value) else value for value in expected]
+    told = any(weight is not None for weight in weights)
+    known = [value if told and not math.isnan(value) else None for value in expected]
     totals = {name: value for name, value in best.items() if name is not None and value > -math.inf}
     return Selection(inside[chosen.index], totals, _blind(known, members))
 

@@ -33,7 +33,7 @@ class Verifier(ABC):
 
     @property
     def whole(self) -> bool:
-        """Whether it judges whole solutions only: what it says of the beginning of one means nothing."""
+        """Whether it judges whole solutions only: it was not made, or trained, for the beginning of one."""
         return any(member.whole for member in self.members)
 
     @property

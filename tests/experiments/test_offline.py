@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from metagen.cost import ModelShape
 from metagen.errors import InputError, ModelError
 from metagen.experiments import build, offline, runner, schema, unfinished
 from metagen.experiments.directory import RunDirectory
@@ -74,3 +75,17 @@ def test_shards_are_digested_as_the_engine_does(tmp_path: Path) -> None:
     (tmp_path / "b.safetensors").unlink()
     with pytest.raises(ModelError, match=r"no b\.safetensors; copy the model whole"):
         offline._digest(tmp_path)
+
+
+def test_a_served_model_has_the_shape_that_the_file_gives(tmp_path: Path) -> None:
+    """A budget in FLOPs can be kept without opening the engine, though nothing of the model but its shape lies here."""
+    shape = tiny.resolve("tiny-0.1m") / "config.json"
+    file = tmp_path / "served.yaml"
+    file.write_text(
+        "name: served\ntask: {kind: arithmetic, split: test, limit: 2}\n"
+        f"engines: {{far: {{kind: openai, model: m, base_url: 'http://127.0.0.1:9/v1', shape: {shape}}}}}\n"
+        "generators: {far: {engine: far, max_tokens: 16}}\nstrategies: {one: {kind: majority, n: 2}}\n"
+        "budget: {flops: 1.0e+12}\ngrid: {}\n"
+    )
+    with build.opened(offline.closed(schema.load(file), fingerprints=False)) as setup:
+        assert setup.engines["far"].shape == ModelShape.from_config(shape)

@@ -250,6 +250,10 @@ def test_what_was_wasted_is_told_as_far_as_it_is_known() -> None:
     assert (partly.wasted, partly.partly, partly.usage.prefilled) == (2, True, 20)
     (unknown,) = page._parts([leaf(10, None)])
     assert unknown.wasted is None
+    # Samples that begin alike were computed once: that hides no prompt which was read twice.
+    usage, real = Usage(prefilled=10, generated=100), Usage(prefilled=20, generated=30)
+    (shared,) = page._parts([spans.Span("generate: g", 1, "complete", usage, real)])
+    assert shared.wasted == 10
 
 
 def test_every_cost_has_its_figure_when_it_is_known() -> None:

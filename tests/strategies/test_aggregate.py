@@ -89,6 +89,19 @@ def test_a_weighted_vote_is_minimum_bayes_risk_with_class_equality_as_utility(
     assert chosen is not None and vote.totals[chosen] == max(vote.totals.values())
 
 
+def test_a_choice_by_the_tie_rule_alone_is_blind() -> None:
+    none, some = [None] * 4, [None, None, 0.1, None]
+    classes, texts = ["a", "a", "a", "b"], members(4)
+    assert weighted_vote(classes, none, texts, SALT).blind
+    assert not weighted_vote(classes, some, texts, SALT).blind
+    assert not weighted_vote(["a"] * 4, none, texts, SALT).blind  # all say the same
+    assert not majority_vote(classes, texts, SALT).blind
+    assert majority_vote([None] * 4, texts, SALT).blind and ranked_vote([[]] * 4, texts, SALT).blind
+    assert best_of(none, texts, SALT).blind and not best_of(none, ["same"] * 4, SALT).blind
+    assert highest_expected_utility([0.0] * 4, none, classes, texts, SALT).blind
+    assert not highest_expected_utility([0.0] * 4, some, classes, texts, SALT).blind
+
+
 def test_equal_weights_are_a_majority_vote() -> None:
     classes = ["a", "b", None, "b", "a", "b"]
     assert majority_vote(classes, members(6), SALT) == weighted_vote(classes, [1.0] * 6, members(6), SALT)

@@ -184,11 +184,11 @@ def _parts(trees: Ordered[Span | None]) -> list[Part]:
     for label, ours in leaves.items():
         what, _, name = label.partition(": ")
         told = [leaf for leaf in ours if None not in (leaf.usage.tokens, leaf.physical.tokens)]
-        used, real = (
-            Usage.sum(getattr(leaf, of) for leaf in told).tokens or 0 for of in ("usage", "physical")
-        )
+        used, real = (Usage.sum(getattr(leaf, of) for leaf in told) for of in ("usage", "physical"))
+        # Of each kind: what samples that begin alike have saved makes no prompt good that was read twice.
+        kinds = ((used.prefilled, real.prefilled), (used.generated, real.generated))
         # Nothing computed at all: a generator or verifier that does not count it.
-        wasted = max(0, real - used) if real else None
+        wasted = sum(max(0, (now or 0) - (asked or 0)) for asked, now in kinds) if real.tokens else None
         kind = {"generate": "generation", "score": "verification"}.get(what, what)
         spent = Usage.sum(leaf.usage for leaf in ours)
         parts.append(Part(name, kind, sum(leaf.count for leaf in ours), spent, wasted, len(told) < len(ours)))

@@ -9,10 +9,11 @@ not agree on what is left of it.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import shutil
+from collections.abc import Awaitable, Container
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,15 @@ from metagen.experiments.directory import RunDirectory, State, Status, environme
 from metagen.experiments.makers import Makers
 from metagen.experiments.progress import Meter
 from metagen.experiments.schema import dump
-from metagen.experiments.shards.driver import Driver, News
+from metagen.experiments.shards.driver import Driver, News, unlocked
 from metagen.experiments.shards.part import Part
+from metagen.experiments.survey import data
 from metagen.experiments.tables import NAMES, joined
 from metagen.experiments.together import together
 from metagen.generators.ray.cluster import connected
 from metagen.generators.ray.messages import Fault
 from metagen.generators.ray.placement import Placement
-from metagen.journal import SQLiteJournal
+from metagen.journal import Columns, SQLiteJournal
 from metagen.logs import logger
 from metagen.strategies.base import wait
 
@@ -53,7 +55,7 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
         directory.write("experiment.yaml", dump(experiment))
         head = Head(setup, directory, journal, meter or Meter())
         head.note(Makers())
-        directory.save(replace(head.state("running"), seconds=0.0))
+        directory.save(dataclasses.replace(head.state("running"), seconds=0.0))
         directory.discard()
         status: Status = "failed"
         try:
@@ -86,7 +88,12 @@ class Head:
         self._ended: dict[Part, State] = {}
         self._tables: dict[Part, dict[str, Path]] = {}
         self._last: dict[Part, News] = {}
-        self._replaced = 0
+        #: Which parts have told what their disks hold.
+        self._heard = {part: asyncio.Event() for part in self.parts}
+        #: What was made by drivers that were lost.
+        self._before = dict.fromkeys(self.parts, 0)
+        self._lost = 0
+        self._data = data(setup.task)
 
     @property
     def delivered(self) -> int:
@@ -106,26 +113,14 @@ class Head:
 
     async def all(self, ray: Any) -> None:
         """All parts side by side; the tables appear when all have ended."""
-        await self._gather()
+        await gather(self.directory, self.journal, self.experiment.seed, {str(part) for part in self.parts})
         try:
             await together(self._part(ray, part) for part in self.parts)
             joined(self.directory.root, [self._tables[part] for part in self.parts])
-            await asyncio.to_thread(shutil.rmtree, self.directory.root / "shards", ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, self.directory.shards, ignore_errors=True)
         finally:
             for path in (self.directory.root).glob("*.parquet.part"):
                 path.unlink(missing_ok=True)
-
-    async def _gather(self) -> None:
-        """Copy what lies here of runs in other numbers of shards, and remove it."""
-        now = {str(part) for part in self.parts}
-        for path in sorted((self.directory.root / "shards").glob("*/journal.sqlite")):
-            if path.parent.name not in now:
-                with SQLiteJournal(path, read_only=True) as other:
-                    mark, records = other.since(0, RECORDS)
-                    while records:
-                        await self.journal.copy(records)
-                        mark, records = other.since(mark, RECORDS)
-                shutil.rmtree(path.parent)
 
     async def _part(self, ray: Any, part: Part) -> None:
         """One part to its end, by as many drivers as that takes."""
@@ -134,14 +129,14 @@ class Head:
             try:
                 await self._drive(driver, part)
             except ray.exceptions.RayActorError as error:
-                self._replaced += 1
-                most = self.experiment.executor.replacements
+                self._lost += 1
+                self._before[part] += self._last[part].fresh if part in self._last else 0
                 _LOG.warning(
-                    "driver lost", extra={"part": str(part), "reason": str(error), "lost": self._replaced}
+                    "driver lost", extra={"part": str(part), "reason": str(error), "lost": self._lost}
                 )
-                if self._replaced > most:
+                if self._lost > self.experiment.executor.replacements:
                     raise EngineError(
-                        f"{self._replaced} drivers were lost, the last of part {part} ({error}); "
+                        f"{self._lost} drivers were lost, the last of part {part} ({error}); "
                         f"{self.directory.resume_hint}"
                     ) from None
             else:
@@ -155,11 +150,15 @@ class Head:
         assert shards is not None
         place = Placement(num_cpus=shards.num_cpus, resources=shards.resources)
         actor = ray.remote(Driver).options(**place.options(None))
-        return actor.remote(self.experiment, str(self.directory.root.resolve()), part)
+        return actor.remote(self.experiment, str(self.directory.shards.resolve()), part, self._data)
 
     async def _drive(self, driver: Any, part: Part) -> None:
-        there = await driver.take.remote([])
-        mark = await self._follow(driver, part, 0)
+        there = await _told(driver.counts.remote())
+        mark = await self._follow(driver, part, 0, replace=False)
+        # Where problems were dealt otherwise before, another part has what this one needs.
+        self._heard[part].set()
+        for heard in self._heard.values():
+            await heard.wait()
         await self._feed(driver, part, there)
         ended = asyncio.ensure_future(driver.run.remote())
         try:
@@ -168,23 +167,23 @@ class Head:
                 mark = await self._follow(driver, part, mark)
         finally:
             ended.cancel()
-        found: State | Fault = ended.result()
-        if isinstance(found, Fault):
-            raise found.error()
+        found = await _told(ended)
+        # What was recorded while the last look was under way.
+        await self._follow(driver, part, mark)
         self._tables[part] = {name: await self._table(driver, part, name) for name in NAMES}
-        await driver.discard.remote()
+        await _told(driver.discard.remote())
         self._ended[part] = found
 
-    async def _follow(self, driver: Any, part: Part, mark: int) -> int:
+    async def _follow(self, driver: Any, part: Part, mark: int, *, replace: bool = True) -> int:
         """Copy what a driver has recorded since a mark; the mark behind it."""
         while True:
-            news: News = await driver.news.remote(mark, RECORDS)
-            await self.journal.copy(news.records)
+            news: News = await _told(driver.news.remote(mark, RECORDS))
+            await self.journal.copy(news.records, replace=replace)
             mark = news.mark
-            if news.makers is not None and part not in self._last:
-                self.note(news.makers)
             if news.makers is not None:
-                self._last[part] = replace(news, records=[])
+                if part not in self._last:
+                    self.note(news.makers)
+                self._last[part] = dataclasses.replace(news, records=[])
                 self._count()
             if len(news.records) < RECORDS:
                 return mark
@@ -195,23 +194,50 @@ class Head:
         if not meter.total:
             meter.begin(0, self.problems)
         meter.total = sum(news.total for news in seen)
-        done, fresh = sum(news.done for news in seen), sum(news.fresh for news in seen)
+        done = sum(news.done for news in seen)
+        fresh = sum(news.fresh for news in seen) + sum(self._before.values())
         meter.advance(max(0, done - meter.done), max(0, fresh - meter.fresh))
         meter.problems, meter.failures = sum(n.problems for n in seen), sum(n.failures for n in seen)
 
-    async def _feed(self, driver: Any, part: Part, there: int) -> None:
-        """Give a driver what the run has of its problems, unless it has as much: then it is the same."""
-        ours = [p.id for place, p in enumerate(self.task.problems()) if part(place, p)]
-        if sum(len(self.journal.of_problem(problem)) for problem in ours) == there:
-            return
-        for problem in ours:
-            if rows := self.journal.of_problem(problem):
-                await driver.take.remote([row.columns() for row in rows])
+    async def _feed(self, driver: Any, part: Part, there: dict[str, int]) -> None:
+        """Give a driver what the run has of its problems, and it has not."""
+        here, waiting = self.journal.counts(), list[Columns]()
+        for place, problem in enumerate(self.task.problems()):
+            if part(place, problem) and here.get(problem.id, 0) != there.get(problem.id, 0):
+                waiting += self.journal.stored(problem.id)
+            if len(waiting) >= RECORDS:
+                await _told(driver.take.remote(waiting))
+                waiting = []
+        if waiting:
+            await _told(driver.take.remote(waiting))
 
     async def _table(self, driver: Any, part: Part, name: str) -> Path:
         """A table of a part, fetched."""
         path = self.directory.root / f"{name}.{part}.parquet.part"
         with path.open("wb") as file:
-            while piece := await driver.table.remote(name, file.tell(), PIECE):
+            while piece := await _told(driver.table.remote(name, file.tell(), PIECE)):
                 file.write(piece)
         return path
+
+
+async def gather(
+    directory: RunDirectory, journal: SQLiteJournal, seed: int, but: Container[str] = ()
+) -> None:
+    """Copy what lies here of parts of earlier calls into the run's journal, and remove it. but: parts that go on."""
+    for path in sorted(directory.shards.glob("*/journal.sqlite")):
+        if path.parent.name in but:
+            continue
+        with await unlocked(RunDirectory(path.parent), seed) as other:
+            mark, records = other.since(0, RECORDS)
+            while records:
+                await journal.copy(records, replace=False)
+                mark, records = other.since(mark, RECORDS)
+        shutil.rmtree(path.parent)
+
+
+async def _told(answer: Awaitable[Any]) -> Any:
+    """What a driver says, or the error that it met."""
+    found = await answer
+    if isinstance(found, Fault):
+        raise found.error()
+    return found

@@ -150,6 +150,8 @@ class Decoder:
         """Of the rows concerned, let go of those that end, and fail the requests of those without numbers."""
         gone, over = [], []
         for row in rows.tolist():
+            if self._owner(row) in self._lost:
+                continue  # it fails as a whole
             sample = None if bad[row] else self._sample(row, int(flags[row]))
             if sample is None:
                 continue

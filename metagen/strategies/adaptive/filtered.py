@@ -93,4 +93,4 @@ def confident_vote(
     chosen = weighted_vote(
         [classes[i] for i in kept], [confidences[i] for i in kept], [members[i] for i in kept], salt
     )
-    return Selection(kept[chosen.index], chosen.totals)
+    return Selection(kept[chosen.index], chosen.totals, chosen.blind)

@@ -92,8 +92,8 @@ class OnlineConfidence(Strategy):
         voting = _voting(candidates, least) or [c for c in candidates if c.eligible] or candidates
         keys, values = [c.key for c in voting], [_weight(c) for c in voting]
         texts = [c.sequence.text for c in voting]
-        chosen = voting[weighted_vote(keys, values, texts, prefix.prompt.digest.hex()).index].sequence
-        return replace(chosen, exhausted=scope.exhausted)
+        selection = weighted_vote(keys, values, texts, prefix.prompt.digest.hex())
+        return replace(voting[selection.index].sequence, exhausted=scope.exhausted or selection.blind)
 
     async def _watched(self, prefix: Sequence, least: float, scope: Scope) -> Sequence:
         """One sample, to its end or to where it falls below the threshold; as far as it came, if the budget ends."""

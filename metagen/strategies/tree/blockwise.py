@@ -16,7 +16,7 @@ from metagen.sequence import Score, Sequence, Tokens, Until, digest
 from metagen.strategies.aggregate import best_of
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged
-from metagen.strategies.tree.search import check_generator
+from metagen.strategies.tree.search import check_generator, check_verifier
 from metagen.strategies.tree.split import Steps, steps
 from metagen.verifiers.base import AnswerRule, Verifier
 
@@ -37,8 +37,8 @@ class Blockwise(Strategy):
     without a readable answer, loses to any other. When a budget ends, the best of the candidates at hand is returned,
     or what was committed to: never something that was not streamed.
 
-    Raises InputError for n or a block < 1; UnsupportedError for a generator that cannot stop at a block and go on, or
-    whose draws are joint.
+    Raises InputError for n or a block < 1, and without a verifier; UnsupportedError for a generator that cannot stop at
+    a block and go on, or whose draws are joint, and for blocks with a verifier that scores whole solutions only.
     """
 
     def __init__(
@@ -58,6 +58,9 @@ class Blockwise(Strategy):
         self.block = Tokens(block) if isinstance(block, int) else block
         if self.block is not None:
             check_generator(name, generator, self.block)
+            check_verifier(name, verifier)
+        elif verifier is None:
+            raise InputError(f"{name} chooses by scores: give a verifier")
         self.generator, self.n, self.verifier, self.answer = generator, n, verifier, answer
         self.accepts_prefix = generator.accepts_prefix
 
@@ -107,8 +110,12 @@ class Blockwise(Strategy):
         """The highest value, by the rule of best-of-n among those that may go on or have ended well."""
         pool = [c for c in candidates if c.eligible or _goes_on(c.sequence)] or candidates
         salt = prefix.prompt.digest.hex()
-        chosen = pool[best_of([c.value for c in pool], [c.sequence.text for c in pool], salt).index]
-        return chosen.sequence.scored(self.verifier.name, chosen.score) if chosen.score else chosen.sequence
+        selection = best_of([c.value for c in pool], [c.sequence.text for c in pool], salt)
+        chosen = pool[selection.index]
+        sequence = chosen.sequence
+        if selection.blind and self.block is None:
+            sequence = replace(sequence, exhausted=True)
+        return sequence.scored(self.verifier.name, chosen.score) if chosen.score else sequence
 
 
 def _goes_on(sequence: Sequence) -> bool:

@@ -101,7 +101,7 @@ class TreeSearch(TreeStrategy):
         at_least_one(name, max_depth=max_depth)
         check_generator(name, generator, until)
         if self.needs_scores or verifier is not None:
-            _check_verifier(name, verifier)
+            check_verifier(name, verifier)
         self.generator, self.verifier, self.until, self.max_depth = generator, verifier, until, max_depth
         self.aggregator = aggregator or _aggregator(name, verifier, answer)
         self.answer = answer or self.aggregator.answer
@@ -217,7 +217,8 @@ def check_generator(name: str, generator: Generator, until: Steps) -> None:
             )
 
 
-def _check_verifier(name: str, verifier: Verifier | None) -> None:
+def check_verifier(name: str, verifier: Verifier | None) -> None:
+    """The errors of a verifier that cannot score beginnings one by one."""
     if verifier is None:
         raise InputError(f"{name} selects by scores of steps: give a verifier, such as ProcessRewardModel")
     if verifier.relative:
@@ -226,7 +227,7 @@ def _check_verifier(name: str, verifier: Verifier | None) -> None:
             "give a verifier that scores each by itself, and this one to the aggregator"
         )
     for member in verifier.members:
-        _check_verifier(name, member)
+        check_verifier(name, member)
     if verifier.whole:
         raise UnsupportedError(
             f"{name} needs scores of steps; {verifier.name!r} scores whole solutions only: give a process verifier, "

@@ -101,13 +101,13 @@ def _spent(run: Path, configuration: str) -> int:
     return int(sum(rows["generated"].to_pylist()))
 
 
-def test_what_no_driver_can_do_is_said_once(cluster: Any, tmp_path: Path) -> None:
-    """A model that is there when the experiment is checked, and gone when the drivers open it."""
+def test_a_run_that_waits_for_a_machine_can_be_interrupted(cluster: Any, tmp_path: Path) -> None:
+    """No node has what its drivers need."""
     executor = "{kind: ray, shards: {count: 1, resources: {nowhere: 1}}, replacements: 0}"
     run = tmp_path / "run"
     with subprocess.Popen(command(write(tmp_path, executor), run), start_new_session=True) as head:
         time.sleep(20)
-        assert head.poll() is None  # it waits for a machine that has what drivers need
+        assert head.poll() is None
         head.send_signal(signal.SIGINT)
         assert head.wait(60) == 130
     assert RunDirectory(run).state().status == "interrupted"

@@ -6,9 +6,12 @@ import asyncio
 import re
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from metagen.errors import InputError
+from metagen.errors import EngineError, InputError
+from metagen.generators.constraint import Matcher
 from metagen.generators.grammar import Grammar
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch import TorchEngine
@@ -105,3 +108,22 @@ def test_a_wrong_grammar_harms_nobody(engine: TorchEngine) -> None:
 
     first, second = asyncio.run(ask())
     assert isinstance(first, list) and isinstance(second, InputError)
+
+
+def test_a_grammar_that_is_lost_at_the_last_token_fails_the_request(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was drawn then was drawn from all tokens: it is no sample, though it ends there."""
+    allowed, calls = Matcher.allowed, 0
+
+    def lost(self: Matcher) -> NDArray[np.bool_]:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise EngineError("the grammar cannot be matched any further")
+        return allowed(self)
+
+    monkeypatch.setattr(Matcher, "allowed", lost)
+    generator = engine.generator(max_tokens=3, grammar=Grammar.regex(LINES))
+    with pytest.raises(EngineError, match="cannot be matched any further"):
+        asyncio.run(generator.generate(Sequence.of(PROMPTS[0]), scope=Scope.root("p")))

@@ -26,6 +26,7 @@ from metagen.strategies.tree.split import Split
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.function import FunctionVerifier
+from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.reward import ProcessRewardModel
 from tests.strategies.tree.checks import (
     PROMPT,
@@ -224,6 +225,18 @@ def test_what_breaks_off_or_has_no_answer_loses_to_what_goes_on_and_to_what_has_
 def test_verdicts_instead_of_values_lose() -> None:
     verifier = FunctionVerifier(lambda s: Score(None, verdict="timeout") if s.text == "x." else 0.0)
     assert Blockwise(written(("x.", "y.")), 2, verifier=verifier).solve(PROMPT).text == "y."
+
+
+def test_blocks_need_a_verifier_of_beginnings(letters: EnumerableEngine) -> None:
+    generator, whole = letters.generator(max_tokens=8), RecordedVerifier("reward")
+    with pytest.raises(
+        UnsupportedError, match="Blockwise needs scores of steps; 'reward' scores whole solutions only"
+    ):
+        Blockwise(generator, 2, verifier=whole, block=2)
+    assert Blockwise(generator, 2, verifier=whole).n == 2  # one block is the whole
+    for block in (2, None):
+        with pytest.raises(InputError, match="give a verifier"):
+            Blockwise(generator, 2, verifier=None, block=block)  # type: ignore[arg-type]  # that is the fault
 
 
 def test_a_block_of_nothing_is_an_error_and_no_endless_loop() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from metagen.cost import Usage
 from metagen.generators.torch import TorchEngine
-from metagen.journal import Row
+from metagen.journal import MemoryJournal, Row
 from metagen.sequence import Sequence, Step
 from metagen.strategies.base import Result
 from metagen.strategies.tree.node import Node, Tree
@@ -29,13 +29,15 @@ def engines() -> Iterator[tuple[TorchEngine, TorchEngine]]:
 
 
 def searched(strategy: TreeSearch) -> tuple[list[Result], list[Tree]]:
-    """All problems side by side; and their trees."""
+    """All problems side by side; and their trees, from the records."""
+    journal = MemoryJournal()
 
     async def main() -> list[Result]:
-        return list(await asyncio.gather(*(strategy.asolve(prompt, seed=1) for prompt in PROMPTS)))
+        work = (strategy.asolve(prompt, seed=1, journal=journal) for prompt in PROMPTS)
+        return list(await asyncio.gather(*work))
 
     results = asyncio.run(main())
-    return results, [strategy.tree(prompt, seed=1) for prompt in PROMPTS]
+    return results, [strategy.tree(prompt, seed=1, journal=journal) for prompt in PROMPTS]
 
 
 @pytest.mark.parametrize("rule", [Rebase, AsyncRebase])
@@ -48,15 +50,19 @@ def test_nothing_is_computed_twice(rule: type[Rebase], engines: tuple[TorchEngin
         answer=TASK.answer,
         until=Step("\n"),
     )
+    before = model.stats.prefilled + int(model.stats.extra["decoded"])
     results, trees = searched(strategy)
     drawn, scored = (rows(results, kind) for kind in ("generate", "score"))
 
-    # Generating: the prompt once, and each draw's own tokens. Besides, the last token of a step is run by who goes on.
+    # Generating: the prompt once, and what draws begin with alike once. What is drawn last, the end too, is not run.
     prompts = sum(len(model.render(Sequence(prompt))) for prompt in PROMPTS)
     generated, physical = Usage.sum(r.usage for r in drawn).generated, Usage.sum(r.physical for r in drawn)
-    assert generated is not None and physical.tokens is not None
+    assert generated is not None and physical.generated is not None
     assert sum(len(n.draws) for tree in trees for n in tree) == len(drawn)
-    assert physical.tokens <= 1.02 * (prompts + generated)
+    written = [(p, n.sequence.tokens.ids) for p, tree in enumerate(trees) for n in tree if n.sequence.tokens]
+    grown = {(p, ids[: i + 1]) for p, ids in written for i in range(len(ids))}
+    run = model.stats.prefilled + int(model.stats.extra["decoded"]) - before
+    assert run <= 1.02 * (prompts + len(grown)) and physical.generated < generated
 
     # Scoring: what two steps begin with alike once, and each step's tag; equal draws once.
     inputs = [
