@@ -214,7 +214,10 @@ def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setu
             experiment, task, engines, generators, verifiers, cells, found.problems, asked, difficulties
         )
         for cell in cells:
-            setup.strategy(cell)
+            try:
+                setup.strategy(cell)
+            except (InputError, UnsupportedError) as error:
+                raise type(error)(f"strategies.{cell.strategy}: {error}") from None
         yield setup
 
 
