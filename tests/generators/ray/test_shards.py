@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -101,13 +102,25 @@ def _spent(run: Path, configuration: str) -> int:
     return int(sum(rows["generated"].to_pylist()))
 
 
-def test_a_run_that_waits_for_a_machine_can_be_interrupted(cluster: Any, tmp_path: Path) -> None:
+def test_a_run_that_waits_for_a_machine_can_be_interrupted(
+    cluster: Any, tmp_path: Path, until: Callable[..., None]
+) -> None:
     """No node has what its drivers need."""
     executor = "{kind: ray, shards: {count: 1, resources: {nowhere: 1}}, replacements: 0}"
     run = tmp_path / "run"
-    with subprocess.Popen(command(write(tmp_path, executor), run), start_new_session=True) as head:
-        time.sleep(20)
+    head = subprocess.Popen(
+        command(write(tmp_path, executor), run),
+        start_new_session=True,
+        # Jobs in the background of a shell inherit that interrupts are ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        until(lambda: (run / "state.json").exists())
+        time.sleep(3)
         assert head.poll() is None
         head.send_signal(signal.SIGINT)
         assert head.wait(60) == 130
+    finally:
+        head.kill()
+        head.wait()
     assert RunDirectory(run).state().status == "interrupted"
