@@ -19,7 +19,7 @@ import parts
 from llama import load
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Step
+from metagen.sequence import Prompt, Score, Step
 from metagen.sequence import Sequence as Text
 from metagen.strategies.tree.blockwise import Blockwise
 from metagen.tasks.arithmetic import (
@@ -218,11 +218,25 @@ def search_of(run: Setting, generator: str, judge: Judge) -> Work:
     return Work(f"{judge.name}-leads-{generator}", partial(_searched, run, generator, judge))
 
 
+class Anyway(Verifier):
+    """Lets a verifier of whole solutions judge beginnings too: what comes of that is the question."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier, self.name = verifier, verifier.name
+
+    @property
+    def fingerprint(self) -> str:
+        return self._verifier.fingerprint
+
+    async def score(self, sequences: Sequence[Text], *, scope: Scope) -> list[Score]:
+        return await self._verifier.score(sequences, scope=scope)
+
+
 def _searched(run: Setting, generator: str, judge: Judge, index: int) -> list[Record]:
     rule = ArithmeticTask("validation").answer
     with judge.opened(run) as verifier, TorchEngine(run.trained(generator), threads=1) as engine:
         writer = engine.generator(temperature=1.0, max_tokens=run.longest(LONGEST))
-        search = Blockwise(writer, WIDTH, verifier=verifier, block=Step(DELIMITER), answer=rule)
+        search = Blockwise(writer, WIDTH, verifier=Anyway(verifier), block=Step(DELIMITER), answer=rule)
 
         async def one(place: int, problem: Problem) -> Record:
             scope = Scope.root(f"validation/{place}", seed=SEED)

@@ -207,6 +207,7 @@ class Loop(Generic[Live]):
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
+        loop.set_exception_handler(self._unheard)
         self._main = loop.create_task(self._lives())
         try:
             loop.run_until_complete(self._main)
@@ -222,6 +223,12 @@ class Loop(Generic[Live]):
             for job in list(self._running):
                 job.ended()
             self._tell(failed)
+
+    def _unheard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error that nobody waited for, such as that of an answer that comes as the loop ends: for the log alone."""
+        error = context.get("exception")
+        said = {self._what: self._shown, "message_of_asyncio": context.get("message"), "error": repr(error)}
+        _LOG.warning("nobody waited for an error", extra=said)
 
     def _tell(self, failed: bool) -> None:
         """Who still waits for it to open, of what became of it; or the log, if nobody does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import subprocess
 import sys
@@ -413,3 +414,24 @@ def test_a_process_that_was_forked_off_is_told_so_and_leaves_its_parent_alone() 
     assert (done.returncode, done.stdout.split()) == (0, ["True"] * 3 + ["False", "said", "True"]), (
         done.stderr
     )
+
+
+def test_an_error_that_nobody_waited_for_is_for_the_log(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An answer may fail as the loop ends, when nobody can look at it any more."""
+
+    @asynccontextmanager
+    async def live() -> AsyncIterator[None]:
+        yield
+
+    async def leaves() -> None:
+        asyncio.get_running_loop().create_future().set_exception(RuntimeError("late"))
+
+    loop = Loop(live, shown="engine")
+    loop.open()
+    loop.wait(leaves())
+    gc.collect()
+    loop.close()
+    assert "never retrieved" not in capfd.readouterr().err
+    assert any("late" in str(record.__dict__.get("error")) for record in caplog.records)
