@@ -6,6 +6,7 @@ What is recorded is never paid for again, so resuming is running again in the sa
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +55,7 @@ def run(
             from metagen.experiments.shards.run import gather
 
             wait(gather(directory, journal, setup.experiment.seed))
-            directory.shards.rmdir()
+            shutil.rmtree(directory.shards)
         known = journal.count()
         bind(journal, setup.task, known)
         directory.write("experiment.yaml", dump(setup.experiment))

@@ -107,6 +107,9 @@ def test_a_run_without_shards_takes_what_drivers_left_and_keeps_what_it_has(tmp_
         assert runner.run(setup, directory).recorded == 4
         # As if the head had been killed before it heard of two of the four.
         left = directory.shards / "1-of-2" / "journal.sqlite"
+        (directory.shards / "2-of-2").mkdir(
+            parents=True
+        )  # of a driver that was lost before it recorded anything
         with SQLiteJournal(directory.journal) as whole, SQLiteJournal(left, seed=0) as other:
             _, records = whole.since(0, 100)
             asyncio.run(other.copy(records))
