@@ -128,7 +128,14 @@ class Loop(Generic[Live]):
         if self._state != "open":
             before = self._state in ("new", "opening")
             hint = f"use it inside `with {self._what}:`" if before else f"make a new {self._what}"
-            raise EngineError(f"{self._shown} is not open (it is {self._state}); {hint}")
+            raise EngineError(
+                f"{self._shown} is not open (it is {self._state}{self._why}); {hint}"
+            ) from self._cause
+
+    @property
+    def _why(self) -> str:
+        """Why it has failed, if an error says so."""
+        return "" if self._cause is None else f": {self._cause!r}"
 
     def _check_process(self) -> None:
         if self._process not in (0, os.getpid()):
@@ -199,8 +206,10 @@ class Loop(Generic[Live]):
 
     def _result(self, job: _Job[T]) -> T:
         if job.task is None or not job.task.done() or (job.task.cancelled() and self._state != "open"):
-            was = "has failed" if self._state == "failed" else "was closed"
-            raise EngineError(f"{self._shown} {was} while a request was running; make a new {self._what}")
+            was = f"has failed{self._why}" if self._state == "failed" else "was closed"
+            raise EngineError(
+                f"{self._shown} {was} while a request was running; make a new {self._what}"
+            ) from self._cause
         return job.task.result()
 
     # -- in the thread ---------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
+from typing import TypeVar
 
 from metagen.call import Item
+from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.aggregate import (
@@ -87,7 +89,7 @@ class Best(Aggregator):
     """
 
     def __init__(self, verifier: Verifier, *, raw: bool = False, answer: AnswerRule | None = None) -> None:
-        self.verifier, self.raw, self.answer = verifier, raw, answer
+        self.verifier, self.raw, self.answer = _part(self, verifier, Verifier), raw, answer
 
     def options(self) -> str:
         return "raw" if self.raw else ""
@@ -110,7 +112,7 @@ class Weighted(Aggregator):
     """The answer with the largest total score: argmax_a Σ_i v(y_i) 1[a_i = a] (Li et al. 2023)."""
 
     def __init__(self, verifier: Verifier, answer: AnswerRule) -> None:
-        self.verifier, self.answer = verifier, answer
+        self.verifier, self.answer = _part(self, verifier, Verifier), answer
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         return weighted_vote([c.key for c in pool], [c.value for c in pool], texts(pool), salt)
@@ -128,7 +130,8 @@ class SoftBest(Aggregator):
         soft_best_of(
             [0.0], [""], "", beta=beta, seed=0
         )  # its error for β, now and not in the middle of a run
-        self.verifier, self.answer, self.beta, self.raw = verifier, answer, beta, raw
+        self.verifier, self.answer = _part(self, verifier, Verifier), answer
+        self.beta, self.raw = beta, raw
 
     def options(self) -> str:
         return f"{float(self.beta)!r} {self.raw}"
@@ -146,7 +149,7 @@ class Borda(Aggregator):
 
     def __init__(self, verifier: Verifier, answer: AnswerRule, *, power: float = 1.0) -> None:
         borda_weights([], power=power)
-        self.verifier, self.answer, self.power = verifier, answer, power
+        self.verifier, self.answer, self.power = _part(self, verifier, Verifier), answer, power
 
     def options(self) -> str:
         return repr(float(self.power))
@@ -191,7 +194,8 @@ class MinimumBayesRisk(Aggregator):
     def __init__(
         self, utility: Utility, *, verifier: Verifier | None = None, answer: AnswerRule | None = None
     ) -> None:
-        self.utility, self.verifier, self.answer = utility, verifier, answer
+        self.utility, self.answer = _part(self, utility, Utility), answer
+        self.verifier = None if verifier is None else _part(self, verifier, Verifier)
 
     @property
     def spends(self) -> bool:
@@ -215,3 +219,16 @@ def scores(pool: Ordered[Candidate], *, raw: bool) -> list[float | None]:
 def texts(pool: Ordered[Candidate]) -> list[str]:
     """What tells candidates apart where they tie."""
     return [c.sequence.text for c in pool]
+
+
+P = TypeVar("P")
+
+
+def _part(owner: Aggregator, part: P, kind: type[P]) -> P:
+    """A part that is one of its kind."""
+    if not isinstance(part, kind):
+        raise InputError(
+            f"{type(owner).__name__}: {part!r} is no {kind.__name__.lower()}; give one, such as those of "
+            f"metagen.{'verifiers' if kind is Verifier else 'verifiers.utility'}"
+        )
+    return part

@@ -312,3 +312,19 @@ def test_the_tie_rule_is_that_of_the_digest() -> None:
     pool = [Candidate(Sequence.of(PROMPT).extend(t, finish="eos"), None, Score(0.5)) for t in "abc"]
     salt = PROMPT.digest.hex()
     assert chosen(Best(LENGTH), pool) == max("abc", key=lambda t: digest(salt, t))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Best(None),
+        lambda: Weighted(None, ANSWER),
+        lambda: SoftBest(None, beta=1.0),
+        lambda: Borda(None, ANSWER),
+        lambda: MinimumBayesRisk(None),
+        lambda: MinimumBayesRisk(ExactAnswer(ANSWER), verifier="prm"),
+    ],
+)
+def test_parts_that_are_none_are_told_at_once(make: Callable[[], Aggregator]) -> None:
+    with pytest.raises(InputError, match="(None|'prm') is no (verifier|utility); give one"):
+        make()
