@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
@@ -19,8 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
-from metagen.generators.constraint import Constraints
+from metagen.generators.checks import adapts
 from metagen.generators.continuation import Continuation
+from metagen.generators.decoding.adapters import BEYOND
+from metagen.generators.decoding.constraint import Constraints
+from metagen.generators.decoding.exact import Adapters, Row, confidence, drawn
+from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
     EngineStats,
     Evaluated,
@@ -33,7 +37,7 @@ from metagen.generators.engine import (
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.randomness import seed_array, uniform
 from metagen.prefixes import Prefixes
-from metagen.sequence import MOST_CONFIDENT, Prompt, Sequence, digest
+from metagen.sequence import Prompt, Sequence, digest
 
 Floats = NDArray[np.float64]
 Table = Mapping[tuple[str, ...], ArrayLike] | Callable[[str, tuple[str, ...]], ArrayLike]
@@ -96,8 +100,18 @@ class EnumerableEngine:
         return self._context
 
     @property
+    def ends(self) -> tuple[int, ...]:
+        """The id that ends a completion."""
+        return (self.eos,)
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that a completion may hold; ids of a prompt's bytes follow."""
+        return len(self.tokens)
+
+    @property
     def supports(self) -> frozenset[str]:
-        return frozenset({"grammar", "top_logprobs"})
+        return BEYOND - {"search", "healing"}
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams."""
@@ -134,18 +148,21 @@ class EnumerableEngine:
         params = params or SamplingParams()
         text = _prompt_text(Prompt.of(prompt))
         found: dict[tuple[str, ...], float] = {}
-        stack: list[tuple[tuple[str, ...], float]] = [((), 1.0)]
+        head = self._bytes(text)
+        adapters = self._adapters(params, head)
+        stack: list[tuple[tuple[str, ...], float, float]] = [((), 1.0, adapters.mu)]
         while stack:
-            done, mass = stack.pop()
+            done, mass, cut = stack.pop()
             row = self._held(self.probabilities(text, done), params, done)
-            for token, p in zip(self.tokens, adapt(row, params), strict=True):
+            q, cuts = adapters(row, (*head, *map(self.tokens.index, done)), cut)
+            for token, p, behind in zip(self.tokens, q.tolist(), cuts.tolist(), strict=True):
                 if p == 0.0:
                     continue
                 longer = (*done, token)
                 if token == self.tokens[self.eos] or len(longer) == max_tokens:
                     found[longer] = mass * p
                 else:
-                    stack.append((longer, mass * p))
+                    stack.append((longer, mass * p, behind))
         return found
 
     # -- the Engine protocol ---------------------------------------------------------------------
@@ -221,7 +238,8 @@ class EnumerableEngine:
         """The samples, all of them one token on at a time."""
         prompt, before = self._parts(ids)
         continuation = Continuation(self.decode, request, ids)
-        rows = {i: _Row() for i in range(len(request.seeds))}
+        adapters = self._adapters(request.params, ids, len(before), request.prefix.prompt.problem_id)
+        rows = {i: Row(adapters.mu) for i in range(len(request.seeds))}
         ended: dict[int, Sample] = {}
         position = len(before)
         try:
@@ -231,7 +249,7 @@ class EnumerableEngine:
                     self._check_open()
                 numbers = uniform(seed_array([request.seeds[i] for i in rows]), position)
                 for (i, row), u in zip(list(rows.items()), numbers, strict=True):
-                    self._draw(row, request.params, prompt, before, u)
+                    self._draw(row, adapters, (prompt, before), ids, u)
                     if (sample := self._ended(row, request.params, continuation)) is not None:
                         ended[i] = sample
                         self._read((*ids, *rows.pop(i).ids[:-1]))  # the last token was only drawn
@@ -243,13 +261,22 @@ class EnumerableEngine:
             raise
         return [ended[i] for i in range(len(request.seeds))]
 
+    def _adapters(self, params: SamplingParams, ids: Ordered[int], new: int = 0, name: str = "") -> Adapters:
+        """Behind a prefix of which the last tokens, so many, are the completion's."""
+        words = Words.of(params, self.encode, len(self.tokens), [self.eos])
+        words.check(ids[len(ids) - new :])
+        return Adapters(params, words, len(ids) - new, name)
+
     def _draw(
-        self, row: _Row, params: SamplingParams, prompt: str, before: tuple[str, ...], u: float
+        self, row: Row, adapters: Adapters, texts: tuple[str, tuple[str, ...]], ids: tuple[int, ...], u: float
     ) -> None:
         """One more token of a row, by the random number u."""
+        (prompt, before), params = texts, adapters.params
         done = before + tuple(self.tokens[i] for i in row.ids)
         p = self.probabilities(prompt, done)
-        token = _drawn(adapt(self._held(p, params, done), params), u)
+        q, cuts = adapters(self._held(p, params, done), (*ids, *row.ids), row.cut)
+        token = drawn(q, u)
+        row.cut = float(cuts[token])
         row.ids.append(token)
         row.logprobs.append(float(np.log(p[token])))
         if params.top_logprobs:
@@ -257,7 +284,7 @@ class EnumerableEngine:
         with self._lock:
             self.stats.generated += 1
 
-    def _ended(self, row: _Row, params: SamplingParams, continuation: Continuation) -> Sample | None:
+    def _ended(self, row: Row, params: SamplingParams, continuation: Continuation) -> Sample | None:
         """The sample of a row, if its newest token ends it."""
         stop = row.ids[-1] in params.stop_token_ids
         eos = row.ids[-1] == self.eos and not params.ignore_eos
@@ -282,7 +309,9 @@ class EnumerableEngine:
                 encode=lambda text: [i for i in self.encode(text) if i < self.eos],
             )
         ids = [self.tokens.index(token) for token in done]
-        held: Floats = np.where(self._constraints.matcher(params.grammar, ids).allowed(), p, 0.0)
+        left = params.max_tokens - len(ids)
+        matcher = self._constraints.matcher(params.grammar, ids, left)
+        held: Floats = np.where(matcher.allowed(left), p, 0.0)
         if not held.any():
             raise InputError(
                 f"after {''.join(done)!r} the table gives no probability to anything that the grammar "
@@ -292,22 +321,35 @@ class EnumerableEngine:
 
     def _evaluate(self, request: EvaluateRequest) -> Evaluated:
         seen = request.ids[: max(request.positions) + 1]
-        rows = []
+        rows, entropies = [], []
         for position in request.positions:
             labels = request.labels if request.labels is not None else (request.ids[position + 1],)
             p = np.zeros(self._vocabulary)
-            p[: len(self.tokens)] = self.probabilities(*self._parts(seen[: position + 1]))
+            p[: len(self.tokens)] = self._read_at(request, seen[: position + 1])
+            entropies.append(float(-(p[p > 0] * np.log(p[p > 0])).sum()))
             with np.errstate(divide="ignore"):
                 rows.append(tuple(np.log(p[list(labels)]).tolist()))
         cached = self._read(seen, min(request.positions))
         with self._lock:
             self.stats.prefilled += len(seen) - cached
             self.stats.cached += cached
-        return Evaluated(tuple(rows), len(seen) - cached, cached)
+        asked = tuple(entropies) if request.entropies else None
+        return Evaluated(tuple(rows), len(seen) - cached, cached, asked)
+
+    def _read_at(self, request: EvaluateRequest, ids: tuple[int, ...]) -> Floats:
+        """The distribution behind ids, adapted if the request says so."""
+        prompt, done = self._parts(ids)
+        p = self.probabilities(prompt, done)
+        if (params := request.params) is None:
+            return p
+        words = Words.of(params, self.encode, len(self.tokens), [self.eos])
+        adapters = Adapters(params, words, request.start, "of a text that is read")
+        return adapters(self._held(p, params, done), ids, adapters.mu)[0]
 
     def _check_evaluate(self, request: EvaluateRequest) -> None:
         if request.outputs:
             raise UnsupportedError(f"{self!r} has no head whose outputs score; ask for log-probabilities")
+        adapts(request)
         if request.labels == ():
             raise InputError("labels are empty; give at least one id, or None for the token that follows")
         last = len(request.ids) - (request.labels is None)
@@ -350,49 +392,6 @@ class EnumerableEngine:
         if self._state != "open":
             hint = "use it inside `with engine:`" if self._state == "new" else "make a new engine"
             raise EngineError(f"{self!r} is not open (it is {self._state}); {hint}")
-
-
-@dataclass(slots=True)
-class _Row:
-    """A sample on its way."""
-
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    confidences: list[float] = field(default_factory=list)
-
-
-def adapt(p: Floats, params: SamplingParams) -> Floats:
-    """Probabilities after temperature, top_k and top_p, in float64; temperature 0 keeps the first of the best."""
-    if params.temperature == 0:
-        best: Floats = np.eye(len(p))[int(np.argmax(p))]
-        return best
-    with np.errstate(divide="ignore"):
-        z = np.log(p) / params.temperature
-    q: Floats = np.exp(z - z.max())
-    if 0 < params.top_k < len(p):
-        q = np.where(q >= np.sort(q)[-params.top_k], q, 0.0)
-    q /= q.sum()
-    if params.top_p < 1:
-        order = np.argsort(-q, kind="stable")[::-1]
-        remove = np.cumsum(q[order]) <= 1.0 - params.top_p
-        remove[-1] = False
-        q = q.copy()
-        q[order[remove]] = 0.0
-    total = float(q.sum())
-    return q / total
-
-
-def confidence(p: Floats, k: int) -> float:
-    """−(1/k) Σ_j log p_j over the k most probable tokens; none of these logarithms counts less than −100."""
-    with np.errstate(divide="ignore"):
-        return float(-np.log(np.sort(p)[-k:]).clip(min=-MOST_CONFIDENT).mean())
-
-
-def _drawn(p: Floats, u: float) -> int:
-    """The first token, in order of ids, whose cumulative probability exceeds u."""
-    cdf = np.cumsum(p)
-    goal = min(u * cdf[-1], float(np.nextafter(cdf[-1], 0.0)))
-    return int(np.searchsorted(cdf, goal, side="right"))
 
 
 def _prompt_text(prompt: Prompt) -> str:

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
+from metagen.generators.decoding.exact import adapt
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, SamplingParams
-from metagen.generators.enumerable import EnumerableEngine, adapt
+from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.primitive import EngineGenerator
 from metagen.journal import MemoryJournal, Row
 from metagen.scope import Scope
@@ -200,9 +201,7 @@ def test_adapters_agree_with_those_of_torch() -> None:
     p = np.random.default_rng(0).dirichlet(np.ones(30))
     for t, k, top_p in ((0.7, 0, 1.0), (1.0, 7, 1.0), (1.5, 12, 0.8), (0.3, 0, 0.5)):
         mine = adapt(p, SamplingParams(temperature=t, top_k=k, top_p=top_p))
-        rows = sampling.RowParams.of(
-            np.array([t]), np.array([k]), np.array([top_p]), np.zeros(1, np.int64), torch.device("cpu")
-        )
+        rows = sampling.RowParams.of([SamplingParams(temperature=t, top_k=k, top_p=top_p)])
         logits = torch.from_numpy(np.log(p)).float()[None]
         assert mine == pytest.approx(torch.softmax(sampling.adapt(logits, rows), -1)[0].numpy(), abs=1e-6)
 

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from metagen.errors import InputError
+from metagen.generators.decoding.adapters import ADAPTERS, Mirostat
+from metagen.generators.decoding.presets import PRESETS
+from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.engine import SamplingParams
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
@@ -24,6 +27,14 @@ from metagen.verifiers.function import FunctionVerifier
         ("max_tokens", 0), ("max_tokens", 2.5), ("stop", "\n"), ("stop", ("",)), ("stop", (3,)),
         ("stop_token_ids", ("a",)),
         ("top_logprobs", -1), ("top_logprobs", 1), ("top_logprobs", True), ("top_logprobs", 2.0),
+        ("top_h", 0), ("top_h", 1.1), ("min_p", -0.1), ("min_p", 1.1), ("min_p", "a"), ("typical_p", 0),
+        ("epsilon_cutoff", 1), ("epsilon_cutoff", -0.1), ("eta_cutoff", 1.0), ("mirostat", 3.0), ("mirostat", (3, 1)),
+        ("repetition_penalty", 0), ("repetition_penalty", float("inf")), ("presence_penalty", float("nan")),
+        ("frequency_penalty", "1"), ("no_repeat_ngram", -1), ("no_repeat_ngram", 2.0), ("typical_p", 2),
+        ("logit_bias", {1: float("inf")}),
+        ("logit_bias", {"": 1.0}), ("logit_bias", {1.5: 1.0}), ("logit_bias", 3), ("logit_bias", ((1, 2, 3),)),
+        ("banned", "no"), ("banned", ("",)), ("banned", ((),)), ("banned", (("a",),)), ("banned", (3,)),
+        ("min_tokens", -1), ("min_tokens", 257), ("forced", 3), ("forced", ("a",)), ("forced", tuple(range(300))),
     ],
 )  # fmt: skip
 def test_values_that_say_nothing_are_refused_by_name(name: str, value: Any) -> None:
@@ -58,3 +69,46 @@ def test_confidences_are_another_generator_and_their_absence_changes_no_fingerpr
     assert "top_logprobs" not in plain.fingerprint
     assert plain.replace(top_logprobs=20).fingerprint == plain.fingerprint[:-1] + ", top_logprobs=20)"
     assert plain.replace(top_logprobs=20).replace(top_logprobs=0).fingerprint == plain.fingerprint
+
+
+ON = {
+    "top_h": 0.5, "min_p": 0.1, "typical_p": 0.9, "epsilon_cutoff": 1e-3, "eta_cutoff": 1e-3, "mirostat": Mirostat(),
+    "repetition_penalty": 1.1, "presence_penalty": -1.0, "frequency_penalty": 0.5, "no_repeat_ngram": 3,
+    "logit_bias": {3: 1.0}, "banned": ("a",), "min_tokens": 2, "forced": "b",
+}  # fmt: skip
+
+
+def test_adapters_that_are_off_change_no_fingerprint_and_each_that_is_on_makes_another_generator() -> None:
+    plain = SamplingParams()
+    assert set(ON) == set(ADAPTERS) == set(plain.replace(**ON).adapters)
+    assert plain.adapters == () and not any(name in plain.fingerprint for name in ADAPTERS)
+    prints = {name: plain.replace(**{name: value}).fingerprint for name, value in ON.items()}
+    assert len({*prints.values(), plain.fingerprint}) == len(ON) + 1
+    assert all(f"{name}=" in prints[name] for name in ON)
+    assert plain.replace(**ON).replace(**dict(ADAPTERS)).fingerprint == plain.fingerprint
+
+
+def test_biases_are_the_same_however_they_are_written() -> None:
+    one = SamplingParams(logit_bias={"a": 1.0, 3: -2.0, 1: 0.5})
+    assert one == SamplingParams(logit_bias=((3, -2.0), (1, 0.5), ("a", 1.0)))
+    assert hash(one) == hash(one.replace(temperature=1.0))
+    assert one.biases == ((1, 0.5), (3, -2.0), ("a", 1.0))
+
+
+@pytest.mark.parametrize("values", [(0, 0.1), (-1, 0.1), (float("inf"), 0.1), (3, 0), (3, 1.5), ("a", 1)])
+def test_a_mirostat_that_aims_at_nothing_is_refused(values: Any) -> None:
+    with pytest.raises(InputError, match=r"mirostat: (tau|eta)="):
+        Mirostat(*values)
+
+
+def test_mirostat_has_nothing_to_follow_in_a_search() -> None:
+    with pytest.raises(InputError, match=r"mirostat follows what is drawn.*leave one out"):
+        SamplingParams(mirostat=Mirostat(), search=BeamSearch(2))
+
+
+def test_presets_are_those_of_the_literature() -> None:
+    assert SamplingParams.preset("code") == SamplingParams(temperature=0.2, top_p=0.1)
+    assert SamplingParams.preset("chat", top_p=0.9, min_p=0.1) == SamplingParams(0.5, top_p=0.9, min_p=0.1)
+    assert len(PRESETS) == 6
+    with pytest.raises(InputError, match=r"'creativ' is no preset; .*did you mean 'creative'\?"):
+        SamplingParams.preset("creativ")

@@ -16,13 +16,13 @@ from metagen.errors import ConfigError, InputError, NumericsError, UnsupportedEr
 from metagen.experiments import schema
 from metagen.experiments.specs.engines import VLLMSpec
 from metagen.generators.continuation import Continuation
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
-from metagen.generators.grammar import Grammar
 from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.vllm import model, options, refusals, sampling
 from metagen.generators.vllm.counters import counter
-from metagen.generators.vllm.endings import Endings
+from metagen.generators.vllm.endings import Asked, Endings
 from metagen.generators.vllm.library import kept, library
 from metagen.sequence import Sequence, Step, Until
 
@@ -145,6 +145,20 @@ def test_what_vllm_cannot_do_is_refused_before_it_hears_of_it() -> None:
         refusals.generates(request("Q", begun="a=1\n", grammar=Grammar.regex("a+")))
     refusals.generates(request("Q", grammar=Grammar.regex("a+")))
     refusals.reads(EvaluateRequest((1, 2), (1,), (3,)), "m")
+
+
+def test_adapters_that_mean_the_same_are_passed_on_and_no_others() -> None:
+    names = SimpleNamespace(SamplingParams=lambda **given: given, final_only=2)
+    params = SamplingParams(min_p=0.1, repetition_penalty=1.3, logit_bias={5: -2.0}, top_k=4)
+    given = sampling.asked(names, params, Asked((), ()), most=9, bias={5: -2.0})
+    assert (given["min_p"], given["repetition_penalty"], given["logit_bias"]) == (0.1, 1.3, {5: -2.0})
+    plain = sampling.asked(names, SamplingParams(), Asked((), ()), most=9)
+    assert (plain["min_p"], plain["repetition_penalty"], plain["logit_bias"]) == (0.0, 1.0, None)
+    assert set(params.adapters) == sampling.ADAPTERS
+    with pytest.raises(UnsupportedError, match=r"top_h=0\.5"):
+        refusals.generates(request("Q", top_h=0.5))
+    with pytest.raises(UnsupportedError, match=r"min_p=0\.1 with top_p=0\.5"):
+        refusals.generates(request("Q", min_p=0.1, top_p=0.5))
 
 
 def test_stop_texts_are_asked_for_as_tokens_where_each_completes_them(tokenizer: Tokenizer) -> None:

@@ -14,6 +14,8 @@ from metagen.sequence import Prompt, Sequence, Step, Tokens
 
 API = Literal["completions", "chat"]
 LengthField = Literal["max_tokens", "max_completion_tokens"]
+#: A bias that servers take, at most.
+MOST_BIAS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Wording:
         if params.top_k:
             self._needs(self.dialect.top_k, f"top_k={params.top_k!r}")
             body["top_k"] = params.top_k
+        body |= self._adapters(request)
         if self.seed_bits:
             # A server that draws several samples gives them seeds that follow on one another.
             body["seed"] = within(seed, self.seed_bits, n)
@@ -113,6 +116,27 @@ class Wording:
             return {"logprobs": True, **most, **named}
         return {"logprobs": params.top_logprobs or 1, **named}
 
+    def _adapters(self, request: GenerateRequest) -> dict[str, Any]:
+        """The fields of adapters beyond top_p and top_k, which the dialect has."""
+        params, names = request.params, request.params.adapters
+        for name in names:
+            self._needs(name in self.dialect.adapters, f"{name}={getattr(params, name)!r}")
+        if params.min_p and params.top_p != 1:
+            raise UnsupportedError(
+                f"min_p={params.min_p!r} with top_p={params.top_p!r}: servers cut by min_p first, which makes another "
+                "distribution; leave one of them out, or use TorchEngine"
+            )
+        counted = [name for name in ("presence_penalty", "frequency_penalty") if name in names]
+        if counted and request.prefix.text:
+            raise UnsupportedError(
+                f"{counted[0]}={getattr(params, counted[0])!r}: a server counts tokens from where it goes on, and not "
+                f"those of the {len(request.prefix.text)} characters before; generate from the prompt to the end"
+            )
+        body: dict[str, Any] = {name: getattr(params, name) for name in names if name != "logit_bias"}
+        if params.biases:
+            body["logit_bias"] = {str(key): _biased(key, value) for key, value in params.biases}
+        return body
+
     def _held(self, request: GenerateRequest) -> Mapping[str, Any]:
         grammar = request.params.grammar
         assert grammar is not None
@@ -139,6 +163,16 @@ def conversation(prompt: Prompt) -> list[dict[str, str]]:
     if prompt.text is not None:
         return [{"role": "user", "content": prompt.text}]
     return [{"role": m.role, "content": m.content} for m in prompt.messages]
+
+
+def _biased(key: int | str, value: float) -> float:
+    if isinstance(key, str):
+        raise UnsupportedError(f"logit_bias: servers read ids, and {key!r} is a text; give the token's id")
+    if abs(value) > MOST_BIAS:
+        raise UnsupportedError(
+            f"logit_bias: {value!r} of token {key!r}; servers take −{MOST_BIAS} to {MOST_BIAS}"
+        )
+    return value
 
 
 def limit(request: GenerateRequest) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from metagen.generators.grammar import Grammar
+from metagen.generators.decoding.grammar import Grammar
 
 DialectName = Literal["openai", "vllm", "sglang", "llamacpp"]
 Fields = Mapping[str, Any]
@@ -23,7 +23,7 @@ class Dialect:
     ended it, null for the model's own end. ids: the field that asks for a choice's token_ids. named: the field that
     writes tokens beside log-probabilities by their ids. open_turn: what makes a last turn of the assistant be gone
     on with; None if that cannot be. labels: of how many given tokens one request can read log-probabilities; 0 if there
-    is no way, nor for those of a prompt.
+    is no way, nor for those of a prompt. adapters: those that it has under the same meaning.
     """
 
     name: DialectName
@@ -36,6 +36,7 @@ class Dialect:
     named: str | None = None
     open_turn: Fields | None = None
     labels: int = 0
+    adapters: frozenset[str] = frozenset()
 
     def grammar(self, grammar: Grammar, chat: bool) -> Fields | None:
         """The fields that hold a completion to a grammar; None where this kind of grammar cannot be had."""
@@ -56,7 +57,7 @@ class Dialect:
 DIALECTS: Final[Mapping[str, Dialect]] = {
     dialect.name: dialect
     for dialect in (
-        Dialect("openai"),
+        Dialect("openai", adapters=frozenset({"presence_penalty", "frequency_penalty", "logit_bias"})),
         Dialect(
             "vllm",
             plain={"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
@@ -68,6 +69,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             named="return_tokens_as_token_ids",
             open_turn={"add_generation_prompt": False, "continue_final_message": True},
             labels=128,
+            adapters=frozenset(
+                {"min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias"}
+            ),
         ),
         Dialect(
             "sglang",

@@ -144,7 +144,8 @@ class OpenAIEngine:
 
     @property
     def supports(self) -> frozenset[str]:
-        return frozenset({"top_logprobs", *(["grammar"] if self._wording.structured else [])})
+        held = ["grammar"] if self._wording.structured else []
+        return frozenset({"top_logprobs", *held, *self._wording.dialect.adapters})
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams, at its price."""

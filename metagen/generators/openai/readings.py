@@ -58,6 +58,11 @@ class Readings:
             raise UnsupportedError(
                 f"{self._shown} has no outputs that score; use TorchEngine for models with such heads"
             )
+        if request.entropies or request.params is not None:
+            raise UnsupportedError(
+                f"{'entropies=True' if request.entropies else 'params'}: {self._shown} tells log-probabilities of some "
+                "tokens, not of all; leave that out, or use TorchEngine"
+            )
         if not (wording.dialect.labels and wording.api == "completions" and self._vocabulary is not None):
             raise UnsupportedError(
                 f"{self._shown} cannot read log-probabilities of given tokens: that takes a vLLM server with "

@@ -1,8 +1,13 @@
 """The next token of every row at once: adapters, inverse CDF, and the log-probability of what was drawn.
 
-Order: temperature, top_k, top_p, with the masks that transformers makes. Ties at the edge of a mask:
-top_k keeps all tokens that tie with the k-th; top_p drops the higher ids first. The draw walks the
-vocabulary in order of ids: the first token whose cumulative probability (summed in float64) exceeds u.
+Order: biases, penalties and bans on raw logits; then temperature, top_h, top_k, top_p, min_p, typical_p,
+epsilon_cutoff, eta_cutoff, and mirostat last, with the masks that transformers makes. A temperature of 0 takes the
+best of the penalised, allowed logits, the lowest id among equals; the adapters behind do not touch such a row.
+
+Adapters compute in the number format of the logits, which engines give in float32: a model in bfloat16 has its logits
+rounded, which makes ties, and nothing else is. Ties at the edge of a mask: top_k keeps all tokens that tie with the
+k-th; top_p drops the higher ids first, and top_h keeps the lower ones first; the others treat equals alike. The draw
+walks the vocabulary in order of ids: the first token whose cumulative probability (summed in float64) exceeds u.
 Nearly equal logits and equal u therefore give the same token, except within rounding of an edge.
 """
 
@@ -15,7 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metagen.generators.torch.adapters import mirostat, surprise, truncated
+from metagen.generators.torch.history import History, forbid_, penalise_
+from metagen.generators.torch.parameters import RowParams
 from metagen.sequence import MOST_CONFIDENT
+
+Allowed = tuple[Tensor, Tensor]
 
 #: A draw closer than this to the edge of its interval of the CDF, or a greedy choice whose two best
 #: log-probabilities are closer, may flip under another order of rounding.
@@ -23,75 +33,42 @@ NEAR = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class RowParams:
-    """Sampling parameters by row; a temperature of 0 is greedy. The flags tell which adapters are used at all.
-
-    most_logprobs: the largest of top_logprobs; 0 if no row asks for confidences.
-    """
-
-    temperature: Tensor
-    top_k: Tensor
-    top_p: Tensor
-    top_logprobs: Tensor
-    most_logprobs: int
-    plain: bool
-    any_greedy: bool
-    any_top_k: bool
-    any_top_p: bool
-
-    @classmethod
-    def of(
-        cls,
-        temperature: NDArray[np.float64],
-        top_k: NDArray[np.int64],
-        top_p: NDArray[np.float64],
-        top_logprobs: NDArray[np.int64],
-        device: torch.device,
-    ) -> RowParams:
-        # Thresholds as transformers has them: 1 - p in float64, then compared in float32.
-        drop = (1.0 - top_p).astype(np.float32)
-        return cls(
-            torch.from_numpy(temperature.astype(np.float32)).to(device)[:, None],
-            torch.from_numpy(top_k.copy()).to(device),
-            torch.from_numpy(drop).to(device)[:, None],
-            torch.from_numpy(top_logprobs.copy()).to(device)[:, None],
-            int(top_logprobs.max(initial=0)),
-            plain=bool((temperature == 1.0).all()),
-            any_greedy=bool((temperature == 0.0).any()),
-            any_top_k=bool((top_k > 0).any()),
-            any_top_p=bool((top_p < 1.0).any()),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Draw:
     """What was drawn, by row.
 
-    logprobs: of the tokens, under the raw model. bad: the logits were no distribution (NaN, +inf, or all
-    -inf). near: rounding could have flipped the choice. confidences: see `confidence`; None if no row asks.
+    logprobs: of the tokens, under the raw model. bad: nothing could be drawn: the logits were no distribution (NaN,
+    +inf, or all -inf), or, where `none` says so, all that restricts the row leaves no token. near: rounding could have
+    flipped the choice. confidences: see `confidence`; None if no row asks. mu: for mirostat, the surprise to cut at
+    next (`Parameters.follow`); None if no row uses it.
     """
 
     tokens: NDArray[np.int64]
     logprobs: NDArray[np.float64]
     bad: NDArray[np.bool_]
     near: NDArray[np.bool_]
+    none: NDArray[np.bool_]
     confidences: NDArray[np.float64] | None = None
+    mu: NDArray[np.float64] | None = None
 
 
 def draw(
-    logits: Tensor, u: NDArray[np.float64], params: RowParams, allowed: tuple[Tensor, Tensor] | None = None
+    logits: Tensor,
+    u: NDArray[np.float64],
+    params: RowParams,
+    allowed: Allowed | None = None,
+    history: History | None = None,
 ) -> Draw:
     """One token per row of `logits` [R, V] (float32) with the random numbers `u` [R].
 
-    allowed: row numbers [K], and which tokens [K, V] these may draw; the adapters see no others.
+    allowed: row numbers [K], and which tokens [K, V] these may draw; the adapters see no others. history: what came
+    before, needed where `params.remembers`.
     """
     raw = torch.log_softmax(logits, -1)
-    held = logits
-    if allowed is not None:
-        rows, mask = allowed
-        held = logits.index_copy(0, rows, logits[rows].masked_fill(~mask, -torch.inf))
-    untouched = params.plain and not params.any_top_k and not params.any_top_p and allowed is None
-    adapted = raw if untouched else adapt(held, params)
+    kept = held(logits, params, history, allowed)
+    adapted = raw if kept is logits and not params.shapes else _shaped(kept, params)
+    bits = surprise(adapted) if params.mirostat else None
+    if bits is not None:
+        adapted = mirostat(adapted, bits, params)
     cdf = torch.cumsum(
         torch.softmax(adapted, -1) if adapted is not raw else torch.exp(raw), -1, dtype=torch.float64
     )
@@ -105,18 +82,31 @@ def draw(
     # The ends of the unit interval are the edges of no neighbour.
     near = (goal - lower < NEAR * total) & (lower > 0) | (upper - goal < NEAR * total) & (upper < total)
     if params.any_greedy:
-        greedy = params.temperature == 0
-        best = torch.topk(raw if allowed is None else held, min(2, raw.shape[-1]), -1).values
-        tokens = torch.where(greedy, torch.argmax(held, -1, keepdim=True), tokens)
+        greedy = params.column("temperature", logits) == 0
+        best = torch.topk(raw if kept is logits else kept, min(2, raw.shape[-1]), -1).values
+        tokens = torch.where(greedy, torch.argmax(kept, -1, keepdim=True), tokens)
         near = torch.where(greedy, best[:, :1] - best[:, -1:] < NEAR, near)
     logprobs = raw.gather(1, tokens)
     parts = [tokens.double(), logprobs.double(), total.isnan().double(), near.double()]
+    if kept is not logits:
+        # Numbers all of them, and yet nothing left.
+        parts.append((kept.isneginf().all(-1, keepdim=True) & ~raw.isnan().any(-1, keepdim=True)).double())
     if params.most_logprobs:
         parts.append(confidence(raw, params))
-    columns = torch.cat(parts, 1).cpu().numpy()
-    bad = (columns[:, 2] != 0) | np.isnan(columns[:, 1])
-    confidences = columns[:, 4] if params.most_logprobs else None
-    return Draw(columns[:, 0].astype(np.int64), columns[:, 1], bad, columns[:, 3] != 0, confidences)
+    if bits is not None:
+        parts.append(_followed(bits.gather(1, tokens).double(), params))
+    columns = iter(torch.cat(parts, 1).cpu().numpy().T)
+    drawn, logprob, lost, edge = (next(columns) for _ in range(4))
+    none = next(columns) != 0 if kept is not logits else np.zeros(len(drawn), np.bool_)
+    return Draw(
+        drawn.astype(np.int64),
+        logprob,
+        (lost != 0) | np.isnan(logprob) | none,
+        edge != 0,
+        none,
+        next(columns) if params.most_logprobs else None,
+        next(columns) if bits is not None else None,
+    )
 
 
 def confidence(raw: Tensor, params: RowParams) -> Tensor:
@@ -124,37 +114,84 @@ def confidence(raw: Tensor, params: RowParams) -> Tensor:
 
     No log-probability counts less than −100. Summed in float64.
     """
-    k = params.top_logprobs
+    k = params.column("top_logprobs", raw).long()
     best = torch.topk(raw, params.most_logprobs, -1).values.double().clamp(min=-MOST_CONFIDENT)
     asked = torch.arange(params.most_logprobs, device=raw.device) < k
     return torch.where(asked, -best, 0.0).sum(-1, keepdim=True) / k.clamp(min=1)
 
 
-def adapt(logits: Tensor, params: RowParams) -> Tensor:
-    """Logits after temperature, top_k and top_p of each row; greedy rows are left as they are."""
-    t = params.temperature
-    z = logits / torch.where(t > 0, t, 1.0)
-    if params.any_top_k:
-        z = _top_k(z, params.top_k)
-    if params.any_top_p:
-        z = _top_p(z, params.top_p)
+def adapt(
+    logits: Tensor, params: RowParams, history: History | None = None, allowed: Allowed | None = None
+) -> Tensor:
+    """[N, V]: logits after all adapters of each row, −inf where a token cannot be drawn.
+
+    history: needed where `params.remembers`. allowed: as in `draw`. A row of which no token is left is all −inf.
+    """
+    return _cut(held(logits, params, history, allowed), params)
+
+
+def distribution(
+    logits: Tensor, params: RowParams, history: History | None = None, allowed: Allowed | None = None
+) -> Tensor:
+    """[N, V]: the probabilities that `draw` draws with, in the number format of the logits; NaN where no token is left.
+
+    A greedy row has all of it on the lowest id of the best.
+    """
+    kept = held(logits, params, history, allowed)
+    p = torch.softmax(_cut(kept, params), -1)
+    if not params.any_greedy:
+        return p
+    best = torch.zeros_like(p).scatter_(1, torch.argmax(kept, -1, keepdim=True), 1.0)
+    return torch.where((params.column("temperature", p) == 0) & ~p[:, :1].isnan(), best, p)
+
+
+def surprises(
+    logits: Tensor, params: RowParams, history: History | None = None, allowed: Allowed | None = None
+) -> Tensor:
+    """[N, V]: in bits, of each token under the distribution that mirostat cuts."""
+    return surprise(_shaped(held(logits, params, history, allowed), params))
+
+
+def held(
+    logits: Tensor, params: RowParams, history: History | None = None, allowed: Allowed | None = None
+) -> Tensor:
+    """[N, V]: raw logits after biases, penalties and bans; `logits` itself where there are none of these."""
+    bias, alone = params.bias, params.banned.get(1)
+    if bias is None and alone is None and not params.remembers and allowed is None:
+        return logits
+    z = logits.clone()
+    if bias is not None:
+        rows, ids, values = bias
+        z.index_put_((rows, ids), values.to(z.dtype), accumulate=True)
+    if params.remembers:
+        if history is None:
+            raise ValueError("some rows' adapters look at what came before; give a history")
+        penalise_(z, params, history)
+        forbid_(z, params, history)
+    if alone is not None:
+        z[alone[0], alone[1][:, 0]] = -torch.inf
+    if allowed is not None:
+        rows, mask = allowed
+        z[rows] = z[rows].masked_fill(~mask, -torch.inf)
     return z
 
 
-def _top_k(z: Tensor, k: Tensor) -> Tensor:
-    v = z.shape[-1]
-    k = torch.where(k > 0, k.clamp(max=v), v)
-    most = int(torch.where(k < v, k, 1).max())
-    best = torch.topk(z, most, -1).values
-    floor = best.gather(1, (k.clamp(max=most) - 1)[:, None])
-    floor = torch.where((k < v)[:, None], floor, -torch.inf)
-    return z.masked_fill(z < floor, -torch.inf)
+def _cut(kept: Tensor, params: RowParams) -> Tensor:
+    shaped = _shaped(kept, params)
+    return mirostat(shaped, surprise(shaped), params) if params.mirostat else shaped
 
 
-def _top_p(z: Tensor, drop: Tensor) -> Tensor:
-    """Remove, from the least probable up, while the cumulative probability is at most 1 - p."""
-    order = torch.sort(z, dim=-1, descending=True, stable=True).indices.flip(-1)
-    cumulative = torch.softmax(z.gather(1, order), -1).cumsum(-1)
-    remove = (cumulative <= drop) & (drop > 0)
-    remove[:, -1] = False
-    return z.masked_fill(torch.zeros_like(remove).scatter_(1, order, remove), -torch.inf)
+def _shaped(z: Tensor, params: RowParams) -> Tensor:
+    """Logits after temperature and the truncations; greedy rows are left as they are."""
+    if not params.shapes:
+        return z
+    if "temperature" in params.used:
+        t = params.column("temperature", z)
+        z = z / torch.where(t > 0, t, 1.0)
+    return truncated(z, params)
+
+
+def _followed(bits: Tensor, params: RowParams) -> Tensor:
+    """[R, 1]: mirostat's next cut, μ − η(surprise − τ), of what was drawn."""
+    tau, eta, mu = (params.column(name, bits) for name in ("tau", "eta", "mu"))
+    return torch.where(tau > 0, mu - eta * (bits - tau), mu)

@@ -15,12 +15,14 @@ from typing import Any, Literal, Self, TypeVar
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, ModelError, UnsupportedError
 from metagen.generators.continuation import Continuation
+from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
     EngineStats,
     Evaluated,
     EvaluateRequest,
     Generated,
     GenerateRequest,
+    Sample,
     SamplingParams,
 )
 from metagen.generators.frozen import frozen
@@ -35,6 +37,7 @@ from metagen.generators.vllm.counters import counter
 from metagen.generators.vllm.endings import Endings
 from metagen.generators.vllm.library import kept, library, words
 from metagen.generators.vllm.requests import Requests, Work
+from metagen.generators.vllm.sampling import ADAPTERS
 from metagen.logs import logger
 
 _LOG = logger(__name__)
@@ -136,9 +139,9 @@ class VLLMEngine(LocalEngine):
 
     @cached_property
     def supports(self) -> frozenset[str]:
-        """`grammar` too, if the tokens are bytes: vLLM cannot match grammars over other vocabularies."""
+        """Some adapters; `grammar` too, if the tokens are bytes: vLLM cannot match grammars over other vocabularies."""
         held = {"grammar"} if files.writes_bytes(self._tokenizer) else set[str]()
-        return frozenset({"top_logprobs", *held})
+        return frozenset({"top_logprobs", *held, *ADAPTERS})
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams."""
@@ -153,9 +156,11 @@ class VLLMEngine(LocalEngine):
         ids, prompt = self._tokenizer.render(request.prefix)
         self._checks.ids(ids)
         self._checks.fits(len(ids), request.max_tokens)
+        said = Words.of(request.params, self.encode, self._tokenizer.vocab_size, self._tokenizer.eos)
         continuation = Continuation(self._tokenizer.decode, request, ids)
         kind = self._endings.take(request)
-        work = Work(request, ids, len(ids) - prompt, kind, continuation, [None] * len(request.seeds))
+        samples: list[Sample | None] = [None] * len(request.seeds)
+        work = Work(request, ids, len(ids) - prompt, kind, continuation, samples, dict(said.bias))
         try:
             return await self._loop.run(self._inside(lambda requests: requests.generate(work)))
         except BaseException:

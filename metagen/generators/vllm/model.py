@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from metagen.errors import InputError, ModelError, UnsupportedError
-from metagen.generators.constraint import Constraints
+from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.directory import read_json, text_config
 from metagen.generators.tokenizer import Tokenizer
 

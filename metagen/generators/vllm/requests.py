@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -28,7 +28,7 @@ from metagen.generators.vllm.sampling import LABELS, Drawn, asked, following, la
 
 @dataclass(slots=True)
 class Work:
-    """A Generate request on its way. start: tokens of the completion that the prefix holds already."""
+    """A Generate request on its way. start: tokens of the completion that the prefix holds already. bias: by token."""
 
     request: GenerateRequest
     ids: tuple[int, ...]
@@ -36,6 +36,7 @@ class Work:
     kind: int
     continuation: Continuation
     samples: list[Sample | None]
+    bias: Mapping[int, float] = field(default_factory=dict)
     prefilled: int | None = 0
     cached: int | None = 0
 
@@ -87,7 +88,8 @@ class Requests:
         """What vLLM is asked for behind the ids of a sample, but for its seed."""
         written = work.continuation.text(ids, final=True) if ids else ""
         stops = self._endings.asked(work.request, written)
-        return asked(self._names, work.request.params, stops, most=work.continuation.limit - len(ids))
+        most = work.continuation.limit - len(ids)
+        return asked(self._names, work.request.params, stops, most=most, bias=work.bias)
 
     async def _sample(self, work: Work, i: int, first: Any, going: Going) -> Sample | None:
         """One sample; None if it was aborted. first: what vLLM is asked for at the start of each.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Any
 
 from metagen.errors import NumericsError
 from metagen.generators.confidence import confidence
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
-from metagen.generators.grammar import Grammar
 from metagen.generators.vllm.endings import Asked
 from metagen.sequence import digest
 
@@ -27,15 +28,25 @@ def stream(seed: int, position: int) -> int:
     return int.from_bytes(digest("vllm", str(seed), str(position))[:8], "little") >> 1
 
 
-def asked(names: Any, params: SamplingParams, stops: Asked, *, most: int) -> Any:
+#: Adapters that vLLM has under the same meaning, wherever a sample is gone on with.
+ADAPTERS = frozenset({"min_p", "repetition_penalty", "logit_bias"})
+
+
+def asked(
+    names: Any, params: SamplingParams, stops: Asked, *, most: int, bias: Mapping[int, float] | None = None
+) -> Any:
     """The parameters of vLLM for samples of at most `most` tokens, which lack a seed.
 
-    End tokens are asked for as stop tokens, so that they are those of the tokenizer that all engines share.
+    bias: by token, those of `params`. End tokens are asked for as stop tokens, so that they are those of the tokenizer
+    that all engines share.
     """
     return names.SamplingParams(
         temperature=params.temperature,
         top_p=params.top_p,
         top_k=params.top_k,
+        min_p=params.min_p,
+        repetition_penalty=params.repetition_penalty,
+        logit_bias=dict(bias) if bias else None,
         max_tokens=most,
         ignore_eos=True,
         stop_token_ids=list(stops.ids),

@@ -8,15 +8,17 @@ import torch
 from scipy import stats
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
+from metagen.generators.engine import SamplingParams
 from metagen.generators.randomness import seed_array, uniform
-from metagen.generators.torch.sampling import RowParams, adapt, draw
+from metagen.generators.torch.parameters import RowParams
+from metagen.generators.torch.sampling import adapt, draw
 
 
 def params(*rows: tuple[float, int, float], top_logprobs: Sequence[int] | None = None) -> RowParams:
-    t, k, p = zip(*rows, strict=True)
-    asked = np.array(top_logprobs or [0] * len(rows), np.int64)
+    asked = top_logprobs or [0] * len(rows)
     return RowParams.of(
-        np.array(t, float), np.array(k, np.int64), np.array(p, float), asked, torch.device("cpu")
+        SamplingParams(temperature=t, top_k=k, top_p=p, top_logprobs=c)
+        for (t, k, p), c in zip(rows, asked, strict=True)
     )
 
 

@@ -1,0 +1,1 @@
+"""Decoding as it is asked for, without torch: adapters, searches, drafts, grammars."""

@@ -1,0 +1,119 @@
+"""Sampling adapters as a user names them: their values when they are off, and what a value may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from metagen.errors import InputError
+
+#: Adapters beyond temperature, top_k and top_p in the order in which they work, each with the value that is off.
+ADAPTERS: Final[Mapping[str, Any]] = {
+    "logit_bias": (),
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "no_repeat_ngram": 0,
+    "banned": (),
+    "min_tokens": 0,
+    "forced": (),
+    "top_h": 1.0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "mirostat": None,
+}
+
+#: What an engine may declare beyond plain sampling.
+BEYOND: Final = frozenset({"grammar", "closing", "healing", "top_logprobs", "search", *ADAPTERS})
+
+Bias = tuple[tuple[int | str, float], ...]
+Ban = str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mirostat:
+    """Mirostat 2.0 (Basu et al. 2021): keep the surprise of what is drawn near a target.
+
+    tau: the target, in bits a token. eta: how fast the cut follows, from 2·tau on.
+    """
+
+    tau: float = 5.0
+    eta: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (real(self.tau) and 0.0 < self.tau < float("inf")):
+            raise InputError(f"mirostat: tau={self.tau!r}: expected a number > 0, in bits")
+        if not (real(self.eta) and 0.0 < self.eta <= 1.0):
+            raise InputError(f"mirostat: eta={self.eta!r}: expected a number in (0, 1]")
+
+
+def in_order(bias: Any) -> Any:
+    """A mapping of biases as pairs in one order: ids first, then texts. What is none stays as it is."""
+    pairs = bias.items() if isinstance(bias, Mapping) else bias
+    try:
+        return tuple(
+            sorted(((key, value) for key, value in pairs), key=lambda p: (isinstance(p[0], str), p[0]))
+        )
+    except (TypeError, ValueError):
+        return bias
+
+
+def check_adapters(params: Any, expect: Callable[[bool, str, str], None]) -> None:
+    """expect(ok, name, what) for each of them."""
+    for name in ("top_h", "typical_p"):
+        value = getattr(params, name)
+        expect(real(value) and 0.0 < value <= 1.0, name, "expected a number in (0, 1] (1 is off)")
+    value = params.min_p
+    expect(real(value) and 0.0 <= value <= 1.0, "min_p", "expected a number in [0, 1] (0 is off)")
+    for name in ("epsilon_cutoff", "eta_cutoff"):
+        value = getattr(params, name)
+        expect(real(value) and 0.0 <= value < 1.0, name, "expected a number in [0, 1) (0 is off)")
+    value = params.mirostat
+    expect(value is None or isinstance(value, Mirostat), "mirostat", "expected Mirostat(tau, eta), or None")
+    value = params.repetition_penalty
+    strong = real(value) and 0.0 < value < float("inf")
+    expect(strong, "repetition_penalty", "expected a number > 0 (1 is off)")
+    for name in ("presence_penalty", "frequency_penalty"):
+        value = getattr(params, name)
+        expect(real(value) and abs(value) < float("inf"), name, "expected a finite number (0 is off)")
+    value = params.no_repeat_ngram
+    expect(whole(value) and value >= 0, "no_repeat_ngram", "expected an integer ≥ 0 (0 is off)")
+    expect(whole(params.min_tokens) and params.min_tokens >= 0, "min_tokens", "expected an integer ≥ 0")
+    room = f"max_tokens={params.max_tokens!r} leaves no room for it; expected no more than that"
+    expect(params.min_tokens <= params.max_tokens, "min_tokens", room)
+    _check_tokens(params, expect)
+
+
+def _check_tokens(params: Any, expect: Callable[[bool, str, str], None]) -> None:
+    bias = params.logit_bias
+    pairs = isinstance(bias, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in bias)
+    what = "expected a mapping of ids or texts to finite numbers; to forbid a token, use banned"
+    fine = pairs and all((whole(k) or (isinstance(k, str) and k)) and _finite(v) for k, v in bias)
+    expect(fine, "logit_bias", what)
+    banned = params.banned
+    what = "expected a tuple of texts, or of tuples of ids, none of them empty"
+    expect(isinstance(banned, tuple) and all(one and _written(one) for one in banned), "banned", what)
+    expect(_written(params.forced), "forced", "expected a text, or a tuple of ids")
+    fits = isinstance(params.forced, str) or len(params.forced) <= params.max_tokens
+    expect(fits, "forced", f"it does not fit in max_tokens={params.max_tokens!r}; raise that")
+
+
+def _written(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, tuple) and all(map(whole, value)))
+
+
+def _finite(value: object) -> bool:
+    return real(value) and abs(float(value)) < float("inf")  # type: ignore[arg-type]
+
+
+def whole(value: object) -> bool:
+    """Whether it is an integer, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def real(value: object) -> bool:
+    """Whether it is a number, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,98 @@
+"""What sampling parameters say of certain tokens, in the ids of one vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from typing import Self
+
+from metagen.errors import InputError
+from metagen.generators.engine import SamplingParams
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """bias: added to the logits of tokens. banned: sequences of which the last token is never drawn behind the others.
+    forced: what a completion begins with. ends: tokens that wait until min_tokens are there.
+    """
+
+    bias: tuple[tuple[int, float], ...] = ()
+    banned: tuple[Ids, ...] = ()
+    forced: Ids = ()
+    ends: Ids = ()
+
+    @classmethod
+    def of(
+        cls, params: SamplingParams, encode: Callable[[str], Ordered[int]], size: int, eos: Iterable[int]
+    ) -> Self:
+        """encode: ids of a text. size: of the vocabulary. eos: tokens that end a sequence.
+
+        A banned text is banned as it is encoded alone, and behind a space. Raises InputError for ids that the
+        vocabulary does not have, and for the bias of a text that is not one token.
+        """
+        if not (params.logit_bias or params.banned or params.forced or params.min_tokens):
+            return cls()
+
+        def known(name: str, ids: Ids) -> Ids:
+            if bad := [i for i in ids if not 0 <= i < size]:
+                raise InputError(f"{name}: {bad[0]!r} is no id of the vocabulary (0 … {size - 1})")
+            return ids
+
+        def written(name: str, text: str) -> Ids:
+            ids = tuple(encode(text))
+            if not ids or any(not 0 <= i < size for i in ids):
+                raise InputError(f"{name}: the tokens cannot write {text!r}; leave it out, or give ids")
+            return ids
+
+        def biased(one: int | str) -> int:
+            ids = (one,) if isinstance(one, int) else written("logit_bias", one)
+            if len(ids) > 1:
+                raise InputError(
+                    f"logit_bias: {one!r} is {len(ids)} tokens, {ids!r}; give texts of one token, or ids"
+                )
+            return known("logit_bias", ids)[0]
+
+        banned: list[Ids] = []
+        for one in params.banned:
+            if isinstance(one, str):
+                banned.append(written("banned", one))
+                if not one[0].isspace():
+                    banned.append(written("banned", " " + one) if _writes(encode, size, " ") else banned[-1])
+            else:
+                banned.append(known("banned", tuple(one)))
+        text = params.forced
+        forced = (written("forced", text) if text else ()) if isinstance(text, str) else known("forced", text)
+        ends = (() if params.ignore_eos else tuple(sorted(eos))) + params.stop_token_ids
+        return cls(
+            tuple((biased(one), float(value)) for one, value in params.biases),
+            tuple(dict.fromkeys(banned)),
+            forced,
+            tuple(dict.fromkeys(ends)) if params.min_tokens else (),
+        )
+
+    def check(self, completion: Ordered[int]) -> None:
+        """InputError for a completion that begins otherwise than it is forced to."""
+        begun = tuple(completion[: len(self.forced)])
+        if begun != self.forced[: len(begun)]:
+            raise InputError(
+                f"forced={self.forced!r}: the prefix begins with the tokens {begun!r}; continue one that was written "
+                "under it, or leave forced out"
+            )
+
+
+def _writes(encode: Callable[[str], Ordered[int]], size: int, text: str) -> bool:
+    return all(0 <= i < size for i in encode(text))
+
+
+def nothing_left(params: SamplingParams, problem: str, after: int) -> InputError:
+    """For a row of which all that restricts it together leaves no token. after: tokens of the completion so far."""
+    names = ("grammar", "banned", "no_repeat_ngram", "min_tokens", "forced")
+    causes = [f"{name}={getattr(params, name)!r:.80}" for name in names if getattr(params, name)]
+    causes = causes or ["the parameters"]
+    return InputError(
+        f"problem {problem!r}: after {after} tokens of the completion no token is left that {' and '.join(causes)} "
+        "allow and the model gives any probability; allow more"
+    )

@@ -1,0 +1,147 @@
+"""Adapters of logits [N, V] that are left after temperature: each cuts tokens off, row by row with its own parameter.
+
+A token that is cut off has the logit −inf. All of them keep the best token whatever their thresholds, but for typical
+sampling, which keeps the most typical one. Probabilities are those of what the adapters before have left.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metagen.generators.torch.parameters import RowParams
+
+#: Tokens that top_h looks at.
+HEAD = 100
+
+
+def truncated(z: Tensor, params: RowParams) -> Tensor:
+    """Logits after top_h, top_k, top_p, min_p, typical_p, epsilon_cutoff and eta_cutoff, in this order.
+
+    Greedy rows are left as they are.
+    """
+    for name, adapter in ADAPTERS.items():
+        if name in params.used:
+            rows, own = params.part(name)
+            if rows is None:
+                z = adapter(z, own)
+            elif len(rows):
+                z = z.index_copy(0, rows, adapter(z[rows], own))
+    return z
+
+
+def top_h(z: Tensor, params: RowParams) -> Tensor:
+    """Of the 100 best, renormalised, keep the first while Σ −p log p ≤ h·H (Baghaei Potraghloo et al. 2025)."""
+    best = torch.topk(z, min(HEAD, z.shape[-1]), -1).values
+    p = torch.softmax(best, -1)
+    terms = torch.nan_to_num(-p * torch.log(p), nan=0.0)
+    keep = (terms.cumsum(-1) <= params.column("top_h", z) * terms.sum(-1, keepdim=True)) & (p > 0)
+    return _first(z, best, keep.sum(-1, keepdim=True).clamp_(min=1))
+
+
+def top_k(z: Tensor, params: RowParams) -> Tensor:
+    """Keep the k best, and all that tie with the k-th."""
+    k = params.column("top_k", z).long().clamp(max=z.shape[-1])
+    best = torch.topk(z, int(k.max()), -1).values
+    return _cut(z, z < best.gather(1, k - 1))
+
+
+def top_p(z: Tensor, params: RowParams) -> Tensor:
+    """Cut, from the least probable up, while the cumulative probability is at most 1 − p (Holtzman et al. 2020)."""
+    ascending = _sorted(z)
+    cumulative = torch.softmax(ascending, -1).cumsum(-1)
+    cut = (cumulative <= params.column("drop", z)).sum(-1, keepdim=True)
+    v = z.shape[-1]
+    return _first(z, ascending.flip(-1), (v - cut).clamp_(min=1))
+
+
+def min_p(z: Tensor, params: RowParams) -> Tensor:
+    """Cut p < min_p · max p (Nguyen et al. 2024)."""
+    p = torch.softmax(z, -1)
+    return _cut(z, p < params.column("min_p", z) * p.amax(-1, keepdim=True))
+
+
+def typical_p(z: Tensor, params: RowParams) -> Tensor:
+    """Keep those whose surprise is nearest to the entropy, until their mass reaches typical_p (Meister et al. 2023).
+
+    All that tie with the last one are kept.
+    """
+    logp = torch.log_softmax(z, -1)
+    off = (-logp - _entropy(logp)).abs()
+    order = _order(off)
+    cumulative = torch.softmax(z.gather(1, order), -1).cumsum(-1)
+    last = (cumulative < params.column("typical_p", z)).sum(-1, keepdim=True).clamp_(max=z.shape[-1] - 1)
+    return _cut(z, off > off.gather(1, order.gather(1, last)))
+
+
+def epsilon_cutoff(z: Tensor, params: RowParams) -> Tensor:
+    """Cut p < ε (Hewitt et al. 2022)."""
+    return _below(z, torch.softmax(z, -1), params.column("epsilon_cutoff", z))
+
+
+def eta_cutoff(z: Tensor, params: RowParams) -> Tensor:
+    """Cut p < min(ε, √ε · exp(−H)) (Hewitt et al. 2022)."""
+    epsilon, p = params.column("eta_cutoff", z), torch.softmax(z, -1)
+    least = torch.minimum(epsilon, torch.sqrt(epsilon) * torch.exp(-_entropy(torch.log_softmax(z, -1))))
+    return _below(z, p, least)
+
+
+def surprise(z: Tensor) -> Tensor:
+    """[N, V]: −log₂ p, in bits."""
+    return torch.log_softmax(z, -1) / -math.log(2)
+
+
+def mirostat(z: Tensor, bits: Tensor, params: RowParams) -> Tensor:
+    """Cut what surprises by more than μ bits, of the surprises `bits` of z (Basu et al. 2021, mirostat 2.0)."""
+    used = (params.column("tau", z) > 0) & (params.column("temperature", z) > 0)
+    return _cut(z, (bits > params.column("mu", z)) & (z < z.amax(-1, keepdim=True)) & used)
+
+
+ADAPTERS = {
+    "top_h": top_h,
+    "top_k": top_k,
+    "drop": top_p,
+    "min_p": min_p,
+    "typical_p": typical_p,
+    "epsilon_cutoff": epsilon_cutoff,
+    "eta_cutoff": eta_cutoff,
+}
+
+
+def _cut(z: Tensor, remove: Tensor) -> Tensor:
+    return z.masked_fill(remove, -torch.inf)
+
+
+def _below(z: Tensor, p: Tensor, least: Tensor) -> Tensor:
+    return _cut(z, (p < least) & (z < z.amax(-1, keepdim=True)))
+
+
+def _entropy(logp: Tensor) -> Tensor:
+    """[N, 1], in nats; what cannot come adds nothing."""
+    return -(logp * torch.exp(logp)).nansum(-1, keepdim=True)
+
+
+def _first(z: Tensor, best: Tensor, count: Tensor) -> Tensor:
+    """Keep the first `count` [N, 1] in the order `best` [N, k] of logits, lower ids first among equals."""
+    edge = best.gather(1, count - 1)
+    above, equal = z > edge, z == edge
+    left = count - above.sum(-1, keepdim=True)
+    if bool((equal.sum(-1, keepdim=True) > left).any()):
+        equal &= equal.cumsum(-1) <= left
+    return _cut(z, ~(above | equal))
+
+
+# On a CPU numpy sorts by vector instructions, and torch does not: it takes ten times as long.
+
+
+def _sorted(z: Tensor) -> Tensor:
+    """Ascending, by row."""
+    return torch.from_numpy(np.sort(z.numpy(), -1)) if z.device.type == "cpu" else torch.sort(z, -1).values
+
+
+def _order(z: Tensor) -> Tensor:
+    """What sorts rows, in whatever order equals come."""
+    return torch.from_numpy(np.argsort(z.numpy(), -1)) if z.device.type == "cpu" else torch.argsort(z, -1)

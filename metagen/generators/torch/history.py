@@ -1,0 +1,134 @@
+"""What came before each row, and the adapters that look at it: penalties, bans, and what a completion begins with.
+
+All of them change raw logits in place, before temperature, and touch no more of them than they must. Tokens that are
+not in the vocabulary count for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metagen.generators.torch.parameters import RowParams
+
+_CPU: Final = torch.device("cpu")
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """ids [N, L] int64: prompt and completion so far, padded by −1 behind. start [N]: where the completion begins."""
+
+    ids: Tensor
+    start: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        heads: Ordered[Ordered[int] | NDArray[np.int64]],
+        starts: Ordered[int],
+        drawn: NDArray[np.int64] | None = None,
+        lengths: NDArray[np.int64] | None = None,
+        device: torch.device = _CPU,
+    ) -> History:
+        """heads: what each row began with, the faster where it is an array. starts: tokens of it that are prompt.
+        drawn [N, ≥ longest], lengths [N]: what follows it.
+        """
+        before = np.array([len(head) for head in heads], np.int64)
+        after = np.zeros(len(heads), np.int64) if lengths is None else lengths
+        ids = np.full((len(heads), int((before + after).max(initial=0))), -1, np.int64)
+        # Rows of one request share their beginning: it is read once.
+        read = {id(head): np.asarray(head, np.int64) for head in heads}
+        ids[np.arange(ids.shape[1]) < before[:, None]] = np.concatenate([read[id(head)] for head in heads])
+        if drawn is not None:
+            inside = np.arange(drawn.shape[1]) < after[:, None]
+            rows, at = np.nonzero(inside)
+            ids[rows, before[rows] + at] = drawn[rows, at]
+        return cls(torch.from_numpy(ids).to(device), torch.from_numpy(np.array(starts, np.int64)).to(device))
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """[N]: of prompt and completion together."""
+        return (self.ids >= 0).sum(1)
+
+    @property
+    def position(self) -> Tensor:
+        """[N]: of the next token, counted from where the completion begins."""
+        return self.lengths - self.start
+
+    def tail(self, n: int) -> Tensor:
+        """[N, n]: the newest tokens; −1 where there are fewer."""
+        at = self.lengths[:, None] - n + torch.arange(n, device=self.ids.device)
+        if not self.ids.shape[1]:
+            return torch.full_like(at, -1)
+        return self.ids.gather(1, at.clamp(min=0)).masked_fill(at < 0, -1)
+
+    def places(self, rows: Tensor, size: int, *, completion: bool = False) -> tuple[Tensor, Tensor]:
+        """Row and token [K] of all that these rows hold of the vocabulary, in the completion or altogether."""
+        ids = self.ids[rows]
+        inside = (ids >= 0) & (ids < size)
+        if completion:
+            inside &= torch.arange(ids.shape[1], device=ids.device) >= self.start[rows, None]
+        row, at = inside.nonzero(as_tuple=True)
+        return rows[row], ids[row, at]
+
+
+def penalise_(z: Tensor, params: RowParams, history: History) -> None:
+    """Once for each token that occurs: score·θ where it is negative, else score/θ (Keskar et al. 2019), of prompt and
+    completion; then − presence − frequency·count, of the completion alone.
+    """
+    if "repetition_penalty" in params.used:
+        row, token = history.places(params.on("repetition_penalty"), z.shape[-1])
+        theta, score = params.column("repetition_penalty", z)[row, 0], z[row, token]
+        z[row, token] = torch.where(score < 0, score * theta, score / theta)
+    if params.used & {"presence_penalty", "frequency_penalty"}:
+        rows = params.on("presence_penalty", "frequency_penalty")
+        row, token = history.places(rows, z.shape[-1], completion=True)
+        count = torch.zeros_like(z).index_put_((row, token), z.new_ones(()), accumulate=True)[row, token]
+        presence, frequency = (
+            params.column(f"{name}_penalty", z)[row, 0] for name in ("presence", "frequency")
+        )
+        z[row, token] = z[row, token] - frequency * count - presence
+
+
+def forbid_(z: Tensor, params: RowParams, history: History) -> None:
+    """−inf where a token may not come next, by what came before."""
+    _repeated(z, params, history)
+    for length, (rows, banned) in params.banned.items():
+        if length > 1:
+            # The last token of a banned sequence, behind the others.
+            met = (history.tail(length - 1)[rows] == banned[:, :-1]).all(-1)
+            z[rows[met], banned[met, -1]] = -torch.inf
+    if "min_tokens" in params.used:
+        rows, ends = params.ends
+        early = (history.position < params.tensor(params.own("min_tokens")))[rows]
+        z[rows[early], ends[early, 0]] = -torch.inf
+    if (forced := params.forced) is not None:
+        at = history.position
+        token = forced.gather(1, at.clamp(max=forced.shape[1] - 1)[:, None])[:, 0]
+        rows = ((at < forced.shape[1]) & (token >= 0)).nonzero()[:, 0]
+        score = z[rows, token[rows]]
+        z[rows] = -torch.inf
+        z[rows, token[rows]] = score
+
+
+def _repeated(z: Tensor, params: RowParams, history: History) -> None:
+    """Whatever would complete an n-gram that has occurred."""
+    if "no_repeat_ngram" not in params.used:
+        return
+    orders = params.own("no_repeat_ngram").astype(np.int64)
+    for n in np.unique(orders[orders > 0]).tolist():
+        if history.ids.shape[1] < n:
+            continue
+        rows = params.tensor(np.flatnonzero(orders == n))
+        windows = history.ids[rows].unfold(1, n, 1)
+        last = windows[..., -1]
+        again = (windows[..., :-1] == history.tail(n - 1)[rows][:, None]).all(-1)
+        row, at = (again & (last >= 0) & (last < z.shape[-1])).nonzero(as_tuple=True)
+        z[rows[row], last[row, at]] = -torch.inf

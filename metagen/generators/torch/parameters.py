@@ -1,0 +1,279 @@
+"""Sampling parameters by row: a table that rows enter and leave, and its rows in use as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metagen.generators.decoding.words import Words
+from metagen.generators.engine import SamplingParams
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+#: The columns, each with the value that changes nothing. drop: 1 − top_p. tau, eta, mu: of mirostat, mu the surprise
+#: that is cut at next, in bits. words: a number, of what is said of certain tokens; 0 is nothing.
+OFF: Final = {
+    "temperature": 1.0, "top_h": 1.0, "top_k": 0.0, "drop": 0.0, "min_p": 0.0, "typical_p": 1.0,
+    "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "tau": 0.0, "eta": 0.0, "mu": 0.0,
+    "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "no_repeat_ngram": 0.0,
+    "min_tokens": 0.0, "top_logprobs": 0.0, "words": 0.0,
+}  # fmt: skip
+_OFF: Final = np.array(list(OFF.values()))
+PLACE: Final = {name: i for i, name in enumerate(OFF)}
+#: Those that come after the penalties, in order.
+_SHAPING: Final = frozenset(
+    ("temperature", "top_h", "top_k", "drop", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tau")
+)
+#: Those that look at what came before.
+_REMEMBERING: Final = frozenset(
+    ("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram", "min_tokens")
+)
+_NOTHING: Final = Words()
+_CPU: Final = torch.device("cpu")
+
+
+def values(params: SamplingParams) -> Floats:
+    """A row of the table, but for its words."""
+    m = params.mirostat
+    own = {
+        "drop": 1.0 - params.top_p,
+        "tau": m.tau if m else 0.0,
+        "eta": m.eta if m else 0.0,
+        "mu": 2 * m.tau if m else 0.0,
+        "words": 0.0,
+    }
+    return np.array([own[name] if name in own else getattr(params, name) for name in OFF], np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class RowParams:
+    """The table's rows in use [R, columns] in float64. A temperature of 0 is greedy.
+
+    known: what the numbers of the column `words` mean.
+    """
+
+    table: Floats
+    known: tuple[Words, ...] = (_NOTHING,)
+    device: torch.device = _CPU
+    _made: dict[tuple[str, torch.dtype], Tensor] = field(default_factory=dict, repr=False)
+    _parts: dict[str, tuple[Tensor | None, RowParams]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        rows: Iterable[SamplingParams],
+        words: Ordered[Words] | None = None,
+        device: torch.device = _CPU,
+    ) -> RowParams:
+        """words: of each row; None: nothing is said of certain tokens."""
+        table = np.stack([values(params) for params in rows])
+        known = tuple(dict.fromkeys((_NOTHING, *(words or ()))))
+        if words is not None:
+            table[:, PLACE["words"]] = [known.index(one) for one in words]
+        return cls(table, known, device)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def take(self, index: Ints | Ordered[int]) -> RowParams:
+        """The parameters of other rows: picked, repeated."""
+        return RowParams(self.table[np.asarray(index, np.int64)], self.known, self.device)
+
+    def at(self, mu: Floats) -> RowParams:
+        """The same, with other cuts of mirostat [R]."""
+        table = self.table.copy()
+        table[:, PLACE["mu"]] = mu
+        made = {key: column for key, column in self._made.items() if key[0] != "mu"}
+        other = RowParams(table, self.known, self.device, made, self._parts)
+        # What is found out lazily does not depend on the cuts.
+        other.__dict__.update({k: v for k, v in self.__dict__.items() if k not in other.__dict__})
+        return other
+
+    def part(self, name: str) -> tuple[Tensor | None, RowParams]:
+        """The rows in which a column is on and that are not greedy, and their parameters; None for all rows."""
+        if (made := self._parts.get(name)) is None:
+            on = (self.own(name) != OFF[name]) & (self.own("temperature") > 0)
+            rows = np.flatnonzero(on)
+            made = (None, self) if on.all() else (self.tensor(rows), self.take(rows))
+            self._parts[name] = made
+        return made
+
+    def on(self, *names: str) -> Tensor:
+        """[K]: the rows in which some of these columns are on."""
+        places = [PLACE[name] for name in names]
+        return self.tensor(np.flatnonzero((self.table[:, places] != _OFF[places]).any(1)))
+
+    def own(self, name: str) -> Floats:
+        """[R]: a column as it is."""
+        return self.table[:, PLACE[name]]
+
+    def column(self, name: str, like: Tensor) -> Tensor:
+        """[R, 1]: a column in the number format of `like`, where `like` is."""
+        key = name, like.dtype
+        if (made := self._made.get(key)) is None:
+            made = self._made[key] = self.tensor(self.own(name)).to(like.dtype)[:, None]
+        return made
+
+    def tensor(self, array: NDArray[Any]) -> Tensor:
+        """An array, on the rows' device."""
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """The columns in which some row differs from off; what is not here is skipped."""
+        differ = (self.table != _OFF).any(0)
+        return frozenset(name for name, other in zip(OFF, differ, strict=True) if other)
+
+    @property
+    def shapes(self) -> bool:
+        """Whether any row has an adapter that comes after the penalties."""
+        return bool(self.used & _SHAPING)
+
+    @property
+    def mirostat(self) -> bool:
+        """Whether any row's cut follows the surprise of what it has drawn."""
+        return "tau" in self.used
+
+    @cached_property
+    def remembers(self) -> bool:
+        """Whether any row's adapters look at what came before."""
+        return bool(self.used & _REMEMBERING) or any(
+            words.forced or any(len(one) > 1 for one in words.banned) for words in self.words
+        )
+
+    @cached_property
+    def forbids(self) -> NDArray[np.bool_]:
+        """[R]: whether a row's adapters may forbid a token, so that what is proposed to it has to be asked of them."""
+        found = (self.own("no_repeat_ngram") > 0) | (self.own("min_tokens") > 0)
+        for words, rows in self.words.items():
+            found[rows] |= bool(words.banned or words.forced)
+        return found
+
+    @cached_property
+    def any_greedy(self) -> bool:
+        return bool((self.own("temperature") == 0).any())
+
+    @cached_property
+    def most_logprobs(self) -> int:
+        """The largest of top_logprobs; 0 if no row asks for confidences."""
+        return int(self.own("top_logprobs").max(initial=0.0))
+
+    @cached_property
+    def words(self) -> dict[Words, Ints]:
+        """What is said of certain tokens, and the rows of which it is said."""
+        if "words" not in self.used:
+            return {}
+        numbers = self.own("words").astype(np.int64)
+        return {self.known[w]: np.flatnonzero(numbers == w) for w in np.unique(numbers).tolist() if w}
+
+    @cached_property
+    def bias(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Row, token and what is added to its logit, [K] each; None if there are none."""
+        rows, found = self._spread(lambda words: words.bias, 2)
+        return (
+            (self.tensor(rows), self.tensor(found[:, 0].astype(np.int64)), self.tensor(found[:, 1]))
+            if len(rows)
+            else None
+        )
+
+    @cached_property
+    def banned(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """By length: rows [K], and sequences [K, length]."""
+        lengths = sorted({len(one) for words in self.words for one in words.banned})
+        return {
+            n: self._ids(lambda words, n=n: [one for one in words.banned if len(one) == n], n)  # type: ignore[misc]
+            for n in lengths
+        }
+
+    @cached_property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Rows [K] and tokens [K, 1] that wait until min_tokens are there."""
+        return self._ids(lambda words: [(one,) for one in words.ends], 1)
+
+    @cached_property
+    def forced(self) -> Tensor | None:
+        """[R, longest]: what completions begin with, padded by −1; None if none is forced."""
+        longest = max((len(words.forced) for words in self.words), default=0)
+        if not longest:
+            return None
+        ids = np.full((len(self), longest), -1, np.int64)
+        for words, rows in self.words.items():
+            ids[rows, : len(words.forced)] = words.forced
+        return self.tensor(ids)
+
+    def _ids(self, pick: Callable[[Words], Ordered[Ordered[int]]], width: int) -> tuple[Tensor, Tensor]:
+        rows, found = self._spread(pick, width)
+        return self.tensor(rows), self.tensor(found.astype(np.int64))
+
+    def _spread(self, pick: Callable[[Words], Ordered[Ordered[float]]], width: int) -> tuple[Ints, Floats]:
+        """One entry for each row and each thing picked from its words: the rows [K], the things [K, width]."""
+        every, things = [np.empty(0, np.int64)], [np.empty((0, width))]
+        for words, rows in self.words.items():
+            if picked := pick(words):
+                every.append(np.repeat(rows, len(picked)))
+                things.append(np.tile(np.array(picked, np.float64).reshape(-1, width), (len(rows), 1)))
+        return np.concatenate(every), np.concatenate(things)
+
+
+class Parameters:
+    """A table over at most `capacity` rows, dense from 0 to `count`."""
+
+    def __init__(self, capacity: int, device: torch.device) -> None:
+        self.count = 0
+        self._table = np.tile(_OFF, (capacity, 1))
+        self._known: dict[Words, int] = {_NOTHING: 0}
+        self._device = device
+        self._made: RowParams | None = None
+
+    @property
+    def rows(self) -> RowParams:
+        """Of the rows in use."""
+        if self._made is None:
+            self._made = RowParams(self._table[: self.count].copy(), tuple(self._known), self._device)
+        return self._made
+
+    def add(self, rows: Ints, params: SamplingParams, words: Words | None = None) -> None:
+        """These new rows, the next ones, decode under the parameters."""
+        if len(self._known) > 2 * len(self._table):
+            self._forget()
+        self.grow(len(rows))
+        self._table[rows] = values(params)
+        self._table[rows, PLACE["words"]] = self._known.setdefault(words or _NOTHING, len(self._known))
+
+    def grow(self, more: int) -> None:
+        """So many rows more are in use; what they decode under is yet to be said."""
+        self.count += more
+        self._made = None
+
+    def fork(self, sources: Ints, targets: Ints) -> None:
+        """Let rows in use decode as others do, from where these are."""
+        self._table[targets] = self._table[sources]
+        self._made = None
+
+    def remove(self, holes: Ints, movers: Ints, left: int) -> None:
+        """Put `movers` where `holes` are; `left` rows remain."""
+        self._table[holes] = self._table[movers]
+        self.count = left
+        self._made = None
+
+    def follow(self, rows: Ints, mu: Floats | None) -> None:
+        """Take over the cuts of mirostat that a draw leaves behind in these rows (`Draw.mu`)."""
+        if mu is not None:
+            self._table[rows, PLACE["mu"]] = mu
+            self._made = self.rows.at(self._table[: self.count, PLACE["mu"]])
+
+    def _forget(self) -> None:
+        """Drop the words of which no row in use speaks."""
+        column, known = self._table[: self.count, PLACE["words"]], list(self._known)
+        numbers = np.unique(np.append(column, 0.0)).astype(np.int64)
+        self._known = {known[old]: new for new, old in enumerate(numbers.tolist())}
+        column[:] = np.searchsorted(numbers, column)

@@ -1,0 +1,93 @@
+"""What parameters say of tokens, in the ids of a vocabulary; and adapters where torch is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from metagen.errors import InputError
+from metagen.generators.decoding.words import Words, nothing_left
+from metagen.generators.engine import SamplingParams
+
+TEXTS = ["a", "b", " ", " a", "ab", "$"]
+
+
+def encode(text: str) -> list[int]:
+    """The longest token that fits; an id outside of the vocabulary where none does."""
+    ids = []
+    while text:
+        fits = [t for t in TEXTS if text.startswith(t)]
+        ids.append(TEXTS.index(max(fits, key=len)) if fits else len(TEXTS))
+        text = text[len(max(fits, key=len)) if fits else 1 :]
+    return ids
+
+
+def words(**params: object) -> Words:
+    return Words.of(SamplingParams(**params), encode, len(TEXTS), [5])  # type: ignore[arg-type]
+
+
+def test_texts_are_banned_as_they_are_written_alone_and_behind_a_space() -> None:
+    assert words(banned=("a",)).banned == ((0,), (3,))
+    assert words(banned=("ba", (5, 5))).banned == ((1, 0), (2, 1, 0), (5, 5))
+    assert words(banned=(" a",)).banned == ((3,),)
+    assert Words.of(
+        SamplingParams(banned=("b",)), lambda text: [1 if c == "b" else 9 for c in text], 5, []
+    ).banned == ((1,),)
+
+
+def test_ends_are_those_of_the_model_and_of_the_user() -> None:
+    assert words(min_tokens=3, stop_token_ids=(1, 5)).ends == (5, 1)
+    assert words(min_tokens=3, stop_token_ids=(1,), ignore_eos=True).ends == (1,)
+    assert words(stop_token_ids=(1,)) == Words()
+
+
+def test_biases_and_what_is_forced() -> None:
+    assert words(logit_bias={"ab": 2, 1: -1.0}).bias == ((1, -1.0), (4, 2.0))
+    assert words(forced="abb").forced == (4, 1)
+    held = words(forced=(4, 1))
+    for fine in ((), (4,), (4, 1), (4, 1, 3)):
+        held.check(fine)
+    for other in ((1,), (4, 4), (4, 0, 1)):
+        with pytest.raises(InputError, match=r"forced=\(4, 1\)"):
+            held.check(other)
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"banned": ("ac",)}, "cannot write 'ac'"), ({"banned": ((6,),)}, "6 is no id"), ({"forced": "c"}, "write 'c'"),
+        ({"forced": (-1,)}, "-1 is no id"), ({"logit_bias": {"ba": 1.0}}, r"'ba' is 2 tokens, \(1, 0\)"),
+        ({"logit_bias": {9: 1.0}}, "9 is no id"),
+    ],
+)  # fmt: skip
+def test_what_the_tokens_cannot_say_is_refused(params: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        words(**params)
+
+
+def test_the_error_for_nothing_left_names_what_took_part_and_no_more() -> None:
+    said = str(nothing_left(SamplingParams(banned=("a",), no_repeat_ngram=2), "p7", 3))
+    assert "'p7'" in said and "after 3 tokens" in said
+    assert "banned=('a',) and no_repeat_ngram=2 allow" in said
+    assert "grammar" not in said and "min_tokens" not in said
+
+
+def test_without_torch_an_enumerable_model_has_the_plain_adapters_and_names_the_remedy_for_others() -> None:
+    code = """
+import sys
+sys.modules["torch"] = None
+from metagen.errors import UnsupportedError
+from metagen.generators.engine import SamplingParams
+from metagen.generators.enumerable import EnumerableEngine
+engine = EnumerableEngine("ab$", lambda prompt, done: (0.5, 0.3, 0.2), name="m")
+print(len(engine.sequences("?", SamplingParams(temperature=0.5, top_k=2, top_p=0.9), max_tokens=2)))
+try:
+    engine.sequences("?", SamplingParams(min_p=0.1))
+except UnsupportedError as error:
+    print(error)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("4\n") and "min_p=0.1: this adapter needs torch" in shown
+    assert "pip install 'metagen[torch]'" in shown
