@@ -283,7 +283,7 @@ class LeafCall:
             account = grant.account
             limit = Limit(account.owner, grant.dimension, float(getattr(account.budget, grant.dimension)))
         u = outcome.usage
-        usage = Usage(u.prefilled, u.cached, u.generated, 1, u.flops, u.flops_2n, u.money, seconds)
+        usage = replace(u, calls=1, seconds=seconds)
         status: Status = "truncated" if limit else "complete"
         return self._row(
             i, outcome.payload, usage, outcome.physical, status=status, limit=limit, started=started

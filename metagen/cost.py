@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ class Usage:
 
     prefilled, cached, generated: tokens of prompts computed, of prompts read from a cache, and
     decoded. calls: samples and scores, one each. flops, flops_2n: by the exact accounting and by 2N
-    per token. money: in the currency of the price. seconds: of work, summed over calls.
+    per token. money: in the currency of the price. seconds: of work, summed over calls. forced: of the
+    tokens decoded, those that a grammar forced, which are run together and drawn by nobody.
     """
 
     prefilled: int | None = 0
@@ -35,6 +36,7 @@ class Usage:
     flops_2n: float | None = 0
     money: float | None = 0
     seconds: float = 0
+    forced: int | None = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage.sum((self, other))
@@ -72,7 +74,9 @@ class ModelShape:
     layers L, width D, heads q, kv_heads, head_dim d, ff D_ff (of one expert, in a mixture), vocab V.
     gated: the MLP has three matrices (SwiGLU and the like), not two. tied: the LM head is the
     embedding matrix. experts, active_experts: 0 for dense models; all layers of a mixture are alike.
-    dtype_bytes: of one weight, and of one number in the KV cache.
+    dtype_bytes: of one weight, and of one number in the KV cache. beside: models that run on the same tokens and make
+    one language model with it; what they cost is added. weight_bytes: of one weight of the layers, if these are kept in
+    fewer bytes than dtype_bytes; embedding and LM head are not.
 
     Norms and biases are not counted, nor sliding windows: attention sees the whole context.
     Raises ModelError for sizes that are not positive or do not fit together.
@@ -90,8 +94,14 @@ class ModelShape:
     experts: int = 0
     active_experts: int = 0
     dtype_bytes: int = 2
+    beside: tuple[Beside, ...] = ()
+    weight_bytes: float | None = None
 
     def __post_init__(self) -> None:
+        if self.weight_bytes is not None and not self.weight_bytes > 0:
+            raise ModelError(
+                f"model shape: weight_bytes={self.weight_bytes!r}, expected a number > 0, or None"
+            )
         for name in ("layers", "width", "heads", "kv_heads", "head_dim", "ff", "vocab", "dtype_bytes"):
             if getattr(self, name) < 1:
                 raise ModelError(f"model shape: {name}={getattr(self, name)!r}, expected an integer ≥ 1")
@@ -120,18 +130,38 @@ class ModelShape:
 
         For a mixture of experts the active ones only: what one token is multiplied with.
         """
+        return self._parameters + sum(one.times * one.shape.parameters for one in self.beside)
+
+    @property
+    def _parameters(self) -> int:
+        """Without those of models beside it."""
         return self.layers * (self._attention + self._router + (self.active_experts or 1) * self._mlp)
 
     @property
     def parameters_total(self) -> int:
         """All weight matrices: every expert, the embedding and, unless it is tied, the LM head."""
         layer = self._attention + self._router + (self.experts or 1) * self._mlp
-        return self.layers * layer + (1 if self.tied else 2) * self.vocab * self.width
+        own = self.layers * layer + (1 if self.tied else 2) * self.vocab * self.width
+        return own + sum(one.shape.parameters_total for one in self.beside)
+
+    def compressed(self, weight_bytes: float) -> ModelShape:
+        """The shape with weights of layers of so many bytes, in models beside it too."""
+        beside = tuple(replace(one, shape=one.shape.compressed(weight_bytes)) for one in self.beside)
+        return replace(self, weight_bytes=weight_bytes, beside=beside)
+
+    @property
+    def bytes_total(self) -> float:
+        """Bytes of all weight matrices (`parameters_total`) in memory."""
+        layer = self._attention + self._router + (self.experts or 1) * self._mlp
+        rest = (1 if self.tied else 2) * self.vocab * self.width * self.dtype_bytes
+        own = self.layers * layer * (self.weight_bytes or self.dtype_bytes) + rest
+        return own + sum(one.shape.bytes_total for one in self.beside)
 
     @property
     def kv_bytes_per_token(self) -> int:
         """Bytes of keys and values that one token of context occupies: 2·L·n_kv·d·bytes."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * self.dtype_bytes
+        own = 2 * self.layers * self.kv_heads * self.head_dim * self.dtype_bytes
+        return own + sum(one.shape.kv_bytes_per_token for one in self.beside if not one.window)
 
     @property
     def _attention(self) -> int:
@@ -145,6 +175,33 @@ class ModelShape:
     @property
     def _router(self) -> int:
         return self.width * self.experts
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A model that runs beside another on the same tokens.
+
+    window: it reads the last so many tokens, anew for each set of logits, and keeps no state; 0: it reads all, once.
+    tries: tokens that it tries behind each place where logits are computed; it then scores, and has no LM head.
+    """
+
+    shape: ModelShape
+    window: int = 0
+    tries: int = 0
+
+    @property
+    def times(self) -> int:
+        """How often its weights are used for each token that is decoded."""
+        return self.window or 1 + self.tries
+
+    def flops(self, tokens: int, cached: int, logits: int) -> int:
+        """Exact FLOPs beside a prefill (see `prefill_flops`); where windows and tries differ by place, the most."""
+        if self.window:
+            return logits * prefill_flops(self.shape, min(self.window, tokens))
+        if self.tries:
+            tried = prefill_flops(self.shape, tokens + 1, cached=tokens, logits=0)
+            return prefill_flops(self.shape, tokens, cached, logits=0) + logits * self.tries * tried
+        return prefill_flops(self.shape, tokens, cached, logits)
 
 
 def token_flops(shape: ModelShape, context: int, logits: bool = True) -> int:
@@ -170,7 +227,8 @@ def prefill_flops(shape: ModelShape, tokens: int, cached: int = 0, logits: int =
     new = tokens - cached
     attended = new * cached + new * (new + 1) // 2
     attention = 4 * shape.layers * shape.heads * shape.head_dim * attended
-    return 2 * shape.parameters * new + attention + 2 * shape.width * shape.vocab * logits
+    own = 2 * shape._parameters * new + attention + 2 * shape.width * shape.vocab * logits
+    return own + sum(one.flops(tokens, cached, logits) for one in shape.beside)
 
 
 def decode_flops(shape: ModelShape, generated: int, context: int) -> int:
@@ -280,7 +338,9 @@ def _weight_bytes(shape: ModelShape, tokens: int) -> float:
     if shape.experts:
         touched = shape.experts * (1 - (1 - shape.active_experts / shape.experts) ** tokens)
     layer = shape._attention + shape._router + touched * shape._mlp
-    return (shape.layers * layer + shape.vocab * shape.width) * shape.dtype_bytes
+    rest = shape.vocab * shape.width * shape.dtype_bytes
+    own = shape.layers * layer * (shape.weight_bytes or shape.dtype_bytes) + rest
+    return own + sum(_weight_bytes(one.shape, tokens * one.times) for one in shape.beside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ strategies, scopes or budgets: seeds and limits come with the request, accountin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,11 +16,16 @@ from typing import Any, Protocol, Self
 
 from metagen.cost import ModelShape
 from metagen.errors import InputError
-from metagen.generators.grammar import Grammar
+from metagen.generators.decoding.adapters import ADAPTERS, Ban, Bias, Mirostat, check_adapters, in_order
+from metagen.generators.decoding.adapters import real as _real
+from metagen.generators.decoding.adapters import whole as _whole
+from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.presets import preset
+from metagen.generators.decoding.search import SearchSpec, StochasticBeamSearch
 from metagen.sequence import Finish, Sequence, Until
 
 #: Parameters that came later: they are no part of a fingerprint while they are off.
-_LATER = ("grammar", "top_logprobs")
+_LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,22 @@ class SamplingParams:
     ignore_eos: go on after end-of-sequence tokens (for measurements).
     logprobs: keep the log-probability of each token.
     grammar: texts that the completion is held to; log-probabilities stay those of the model without it.
+    healing: where the prompt ends within what a longer token may write, its last tokens are dropped and their bytes are
+    forced, so that the completion may begin within a token. What is drawn for the dropped ones counts.
+    Adapters (`docs/decoding`), in the order in which they work; all of them are off by default:
+
+    logit_bias: ids, or texts of one token, and what is added to their logits.
+    repetition_penalty: θ; divides the logits of tokens that occur in prompt or completion, multiplies negative ones.
+    presence_penalty, frequency_penalty: taken off the logits of tokens in the completion, once and for each occurrence.
+    no_repeat_ngram: n; no n tokens of prompt and completion come twice. banned: texts, or sequences of ids, that are
+    not completed; a text as it is encoded alone and behind a space. min_tokens: of the whole completion, before a token
+    may end it. forced: a text, or ids, that it begins with.
+    top_h, top_k, top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff: cut tokens off, after temperature.
+    mirostat: cuts tokens off last, by the surprise of what the request has drawn so far.
+
     top_logprobs: k; keep the confidence of each token, C = −(1/k) Σ_j log p_j over the k most probable tokens of the
     raw model at its place (Fu et al. 2025, eq. 2). 0 is off. It changes nothing that is drawn.
+    search: what chooses the continuations together (`metagen.generators.decoding.search`); None draws each for itself.
     """
 
     temperature: float = 1.0
@@ -47,8 +67,26 @@ class SamplingParams:
     logprobs: bool = False
     grammar: Grammar | None = None
     top_logprobs: int = 0
+    search: SearchSpec | None = None
+    healing: bool = False
+    top_h: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    epsilon_cutoff: float = 0.0
+    eta_cutoff: float = 0.0
+    mirostat: Mirostat | None = None
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    no_repeat_ngram: int = 0
+    logit_bias: Mapping[int | str, float] | Bias = ()
+    banned: tuple[Ban, ...] = ()
+    min_tokens: int = 0
+    forced: Ban = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "logit_bias", in_order(self.logit_bias))
+
         def expect(ok: bool, name: str, what: str) -> None:
             if not ok:
                 raise InputError(f"{name}={getattr(self, name)!r}: {what}")
@@ -71,9 +109,25 @@ class SamplingParams:
             "grammar",
             "it says itself where a text ends; leave ignore_eos off",
         )
+        expect(isinstance(self.healing, bool), "healing", "expected True or False")
+        searching = self.search is None or isinstance(self.search, SearchSpec)
+        expect(searching, "search", "expected a search such as BeamSearch, or None")
+        together = self.search is not None and self.mirostat is not None
+        expect(
+            not together,
+            "search",
+            "mirostat follows what is drawn, and a search draws nothing; leave one out",
+        )
+        cold = isinstance(self.search, StochasticBeamSearch) and self.temperature == 0
+        expect(
+            not cold,
+            "search",
+            "it draws, and temperature=0 is greedy; give a temperature > 0, or a beam search",
+        )
         # Of one token, −log p is small where the model is sure: the opposite of a confidence.
         several = _whole(self.top_logprobs) and (self.top_logprobs == 0 or self.top_logprobs >= 2)
         expect(several, "top_logprobs", "expected an integer ≥ 2, or 0 (off)")
+        check_adapters(self, expect)
 
     @property
     def fingerprint(self) -> str:
@@ -81,6 +135,22 @@ class SamplingParams:
         given = {f.name: (getattr(self, f.name), f.default) for f in fields(self)}
         parts = [f"{k}={v!r}" for k, (v, default) in given.items() if k not in _LATER or v != default]
         return f"SamplingParams({', '.join(parts)})"
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """Names of the adapters beyond temperature, top_k and top_p that are on."""
+        return tuple(name for name, off in ADAPTERS.items() if getattr(self, name) != off)
+
+    @property
+    def biases(self) -> Bias:
+        """logit_bias as pairs: ids first, then texts."""
+        assert isinstance(self.logit_bias, tuple)
+        return self.logit_bias
+
+    @classmethod
+    def preset(cls, name: str, **others: Any) -> Self:
+        """Parameters that are recommended for a use (`presets.PRESETS`), and others beside them or in their place."""
+        return cls().replace(**preset(name) | others)
 
     def replace(self, **changes: Any) -> Self:
         """These parameters with some changed. InputError for one that there is not."""
@@ -95,20 +165,13 @@ class SamplingParams:
         return replace(self, **changes)
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """Continue `prefix` once per seed.
 
     max_tokens: new tokens at most, per sample (the caller has already taken ancestors and caps into
     account). `params.max_tokens` is not looked at by engines.
+    ranks: with `params.search`, which of its results are asked for, one for each seed; 0 is the best.
     ended: where an engine leaves the samples that had ended, by number, when the request is cancelled or fails.
     """
 
@@ -117,6 +180,7 @@ class GenerateRequest:
     params: SamplingParams
     max_tokens: int
     until: Until = None
+    ranks: tuple[int, ...] = ()
     ended: dict[int, Sample] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -130,6 +194,8 @@ class Sample:
     logprob: sum over decoded tokens (the end token included) under the raw model; None if unknown.
     token_logprobs, token_confidences: one number for each decoded token, where they are kept.
     computed: tokens that were decoded for it and not for another sample of the request, which began alike; None: all.
+    forced: of `generated`, tokens that a grammar forced: run together with others, and drawn by nobody.
+    score: by which a search ranks it.
     """
 
     text: str
@@ -142,6 +208,8 @@ class Sample:
     step_end: int | None = None
     token_confidences: tuple[float, ...] | None = None
     computed: int | None = None
+    forced: int = 0
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +239,10 @@ class EvaluateRequest:
     - of a model whose head scores (a classifier, a value head), with outputs=True, all numbers that the head
       gives, raw; labels is None.
 
+    entropies: of a language model, the entropy of its next-token distribution at each position, too.
+    params: read the distribution that tokens are drawn from under these, behind all adapters, where a token that is
+    cut off has −∞; None: the raw model's. start: where the completion begins in ids, for adapters that look at it.
+
     Engines refuse to read from one kind what only the other has.
     """
 
@@ -178,19 +250,24 @@ class EvaluateRequest:
     positions: tuple[int, ...]
     labels: tuple[int, ...] | None = None
     outputs: bool = False
+    entropies: bool = False
+    params: SamplingParams | None = None
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """`values[i][j]` at position i: the log-probability of label j in nats, raw model (or of the following token,
-    j = 0), or output j of a head that scores, raw.
+    """`values[i][j]` at position i: the log-probability of label j in nats (or of the following token, j = 0), or
+    output j of a head that scores, raw.
 
     prefilled, cached: tokens computed, and read from a prefix cache; None if unknown.
+    entropies: H = −Σ_x p(x) log p(x) over the vocabulary at each position, in nats; None if not asked for.
     """
 
     values: tuple[tuple[float, ...], ...]
     prefilled: int | None = None
     cached: int | None = None
+    entropies: tuple[float, ...] | None = None
 
 
 @dataclass(slots=True)

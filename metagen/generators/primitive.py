@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
@@ -14,7 +15,7 @@ from typing import Any
 
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
-from metagen.errors import UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.journal import Row
@@ -130,10 +131,29 @@ class EngineGenerator(Primitive):
             raise UnsupportedError(
                 f"{engine!r} cannot hold completions to a grammar; use an engine that does, such as TorchEngine"
             )
+        held = self.params.grammar
+        if held is not None and (held.close or not held.canonical) and "closing" not in self.supports:
+            raise UnsupportedError(
+                f"{engine!r} holds completions to grammars in its own way, and {held!r:.120} asks for another; use an "
+                "engine that masks by itself, such as TorchEngine, or leave close and canonical as they are"
+            )
+        if self.params.healing and "healing" not in self.supports:
+            raise UnsupportedError(f"{engine!r} heals no prompts; use TorchEngine, or leave healing off")
         if self.params.top_logprobs and "top_logprobs" not in self.supports:
             raise UnsupportedError(
                 f"{engine!r} cannot keep top_logprobs={self.params.top_logprobs!r}; use an engine that can, such as "
                 "TorchEngine, or leave it at 0"
+            )
+        if (search := self.params.search) is not None:
+            if "search" not in self.supports:
+                raise UnsupportedError(
+                    f"{engine!r} runs no {search.kind} search; use an engine that does, such as TorchEngine"
+                )
+            self.independent = False
+        if lacking := [name for name in self.params.adapters if name not in self.supports]:
+            raise UnsupportedError(
+                f"{engine!r} has no {lacking[0]}, and {lacking[0]}={getattr(self.params, lacking[0])!r} is asked for; "
+                "use an engine that has it, such as TorchEngine, or leave it out"
             )
         self._fingerprint = digest(engine.fingerprint, self.params.fingerprint).hex()
 
@@ -168,6 +188,11 @@ class EngineGenerator(Primitive):
                 f"{self.engine!r} has no token ids, so what a prefix has used of max_tokens is unknown; "
                 "generate to the end, or use an engine that counts"
             )
+        if (search := self.params.search) is not None and start + n > search.most:
+            raise InputError(
+                f"n={n!r} from start={start!r}: a {search.kind} search finds {search.most} sequences at most; ask for "
+                "fewer, or widen it"
+            )
 
     def _length(self, prefix: Sequence) -> int:
         """Tokens of the completion so far, ancestors included; the bytes of its text bound them without a tokenizer."""
@@ -183,12 +208,19 @@ class EngineGenerator(Primitive):
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:
         room = self.params.max_tokens - self._length(prefix)
+        ranks: tuple[int, ...] = ()
+        seeds = tuple(scope.seed(item) for item in items)
+        if self.params.search is not None:
+            # Whatever is asked for, the search is the same one.
+            ranks = tuple(item.index for item in items)
+            seeds = (scope.seed(dataclasses.replace(items[0], index=0)),) * len(items)
         request = GenerateRequest(
             prefix,
-            tuple(scope.seed(item) for item in items),
+            seeds,
             self.params,
             max_tokens=room if cap is None else min(room, cap),
             until=until,
+            ranks=ranks,
         )
         try:
             answer = await self.engine.generate(request)
@@ -240,21 +272,30 @@ class EngineGenerator(Primitive):
             sample = dataclasses.replace(sample, generated=cap)
         total = answer.prefix_tokens
         prefilled, cached = head or (None if total is None else 0, total)
-        usage = self._priced(prefilled, cached, sample.generated)
+        usage = dataclasses.replace(self._priced(prefilled, cached, sample.generated), forced=sample.forced)
         share = (answer.prefilled, answer.cached) if head else (0, 0)
         run = sample.generated if sample.computed is None else sample.computed
-        physical = Usage(prefilled=share[0], cached=share[1], generated=run, calls=1)
+        physical = Usage(prefilled=share[0], cached=share[1], generated=run, calls=1, forced=sample.forced)
         ended = sample.finish in ("eos", "stop") or sample.step_end is not None
         truncated = cap is not None and not ended and (sample.generated or 0) >= cap
-        return Outcome(payload(sample), usage, physical, truncated)
+        if self.params.search is None:
+            return Outcome(payload(sample), usage, physical, truncated)
+        # With more room another sequence might have won.
+        score = Score(math.exp(min(sample.score or 0.0, 0.0)), raw=sample.score)
+        return Outcome(payload(sample, {self.params.search.kind: score}), usage, physical, cap is not None)
 
     def _priced(self, prefilled: int | None, cached: int | None, generated: int | None) -> Usage:
+        # The rows of a search grow side by side, each behind the prefix.
+        rows = 1 if self.params.search is None else self.params.search.rows
         exact: float | None = None
         simple: float | None = None
         shape = self.engine.shape
         if shape is not None and prefilled is not None and cached is not None and generated is not None:
             total = prefilled + cached
-            exact = decode_flops(shape, generated, total)
+            each, longer = divmod(generated, rows)
+            exact = (rows - longer) * decode_flops(shape, each, total)
+            if longer:
+                exact += longer * decode_flops(shape, each + 1, total)
             if prefilled:
                 exact += prefill_flops(shape, total, cached)
             simple = flops_2n(shape, prefilled + generated)
@@ -272,6 +313,10 @@ class EngineGenerator(Primitive):
             known = 0
         else:
             total, known = len(ids), scope.prefixes(self.engine.fingerprint).known(ids)
+        if self.params.search is not None:
+            # All of it is paid for with the first sample.
+            rows = self.params.search.rows
+            return dataclasses.replace(self._priced(total - known, known, rows * tokens), calls=n)
         first = self._priced(total - known, known, tokens)
         if n == 1:
             return dataclasses.replace(first, calls=1)

@@ -28,6 +28,7 @@ class Purpose(IntEnum):
     SAMPLE = 0
     ACCEPT = 1
     RESIDUAL = 2
+    SEARCH = 3
 
 
 def _mix(x: U64) -> U64:

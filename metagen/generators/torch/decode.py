@@ -1,4 +1,4 @@
-"""Rows that decode: they join when their prefix is ready, take one token a step, and leave when they end."""
+"""Rows that decode: they join when their prefix is ready, go on by a token or several, and leave when they end."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from metagen.errors import EngineError, NumericsError
-from metagen.generators.constraint import Matcher
+from metagen.errors import MetagenError, NumericsError
+from metagen.generators.decoding.constraint import Held, masks
+from metagen.generators.decoding.draft import Draft
+from metagen.generators.decoding.words import nothing_left
 from metagen.generators.engine import EngineStats, Generated, Sample
 from metagen.generators.randomness import seed_array, uniform
 from metagen.generators.torch.endings import EOS, STOP, TEXT, Endings
 from metagen.generators.torch.jobs import Generation, Ticket
+from metagen.generators.torch.joint import Joint
 from metagen.generators.torch.language_model import Ints, LanguageModel
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
+from metagen.generators.torch.runs import Runs, forced
 from metagen.generators.torch.sampling import draw
-from metagen.generators.torch.states import States
+from metagen.generators.torch.speculation.speculate import Speculation
+from metagen.generators.torch.states import Proposed, States
 
 
 class Decoder:
@@ -35,14 +39,20 @@ class Decoder:
         endings: Endings,
         stats: EngineStats,
         finished: Callable[[Generation], None],
-        failed: Callable[[Generation, EngineError], None],
+        failed: Callable[[Generation, MetagenError], None],
+        draft: Draft | None = None,
     ) -> None:
-        self._model, self._tree, self._rows = model, tree, rows
+        self._model: Any = model
+        self._tree, self._rows = tree, rows
         self._endings, self._stats, self._finished, self._failed = endings, stats, finished, failed
-        self._states = States(model, rows)
+        self._states = States(model, rows, apart=draft is not None)
+        self._speculation = (
+            None if draft is None else Speculation(draft, model, rows, endings, stats, self._matcher)
+        )
         self._ready: deque[Generation] = deque()
-        #: Requests whose grammar cannot be matched any further.
-        self._lost: dict[Generation, EngineError] = {}
+        #: Requests that cannot go on: nothing is left to draw, a grammar is beyond matching, a search found too little.
+        self._lost: dict[Generation, MetagenError] = {}
+        self._joint = Joint(rows, endings, stats, self._allowed, self._lost)
 
     @property
     def busy(self) -> bool:
@@ -65,50 +75,123 @@ class Decoder:
             self._release(generation)
 
     def step(self) -> None:
-        """Open rows, run the others one token on, draw for all of them, and let go of those that end."""
+        """Open rows, run the others on, choose what all of them go on by, and let go of those that end."""
         rows, states, running = self._rows, self._states, self._states.count
         fresh = self._open() if self._ready else []
         if not rows.count:
             return
-        self._stats.extra["decoded"] += running
-        parts = [states.extend(running)] if running else []
-        parts += fresh
-        logits = states.logits(parts[0] if len(parts) == 1 else torch.cat(parts))
+        proposed = self._forced(running)
+        if self._joint.wants_hidden:
+            self._model.keeps_hidden = True
+        branches = None if self._speculation is None else self._speculation.branches
+        ran = states.extend(running, proposed, branches) if running else None
+        self._stats.extra["decoded"] += 0 if ran is None else len(ran)
+        own = 0 if ran is None else len(ran) - (0 if branches is None else int(branches.counts.sum()))
+        parts = [*([] if ran is None else [ran[:own]]), *fresh]
+        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        first, behind = states.places(running, proposed)
         n = rows.count
-        held = np.flatnonzero(rows.held[:n])
-        allowed = self._allowed(held) if len(held) else None
-        drawn = draw(logits, uniform(rows.seed[:n], rows.position[:n]), rows.params, allowed)
-        for row in held.tolist():
-            # What is drawn was allowed; where the logits were no numbers, the row ends below.
-            self._matcher(row).consume([int(drawn.tokens[row])])
-        rows.push(drawn.tokens, drawn.logprobs, drawn.confidences)
-        payers = states.payers()
-        self._stats.generated += len(payers)
-        rows.computed[payers] += 1
-        self._stats.extra["near_edge"] += int(drawn.near.sum())
-        flags = self._endings.flags(rows.kind[:n], drawn.tokens)
-        concerned = (flags != 0) | drawn.bad | (rows.length[:n] >= rows.limit[:n])
-        if concerned.any():
-            self._end(np.flatnonzero(concerned), flags, drawn.bad)
+        joint = np.flatnonzero(rows.joint[:n])
+        drafted = np.zeros(0, np.int64) if self._speculation is None else self._speculation.rows
+        alone = np.setdiff1d(np.flatnonzero(~rows.joint[:n]), drafted)
+        gone: list[int] = []
+        over: list[Generation] = []
+        poisoned: list[int] = []
+        if len(alone):
+            runs = self._runs(logits, alone, first[alone], behind[alone], proposed)
+            self._go_on(alone, runs, gone, over)
+            poisoned += alone[runs.bad].tolist()
+        if len(drafted):
+            assert self._speculation is not None and ran is not None
+            runs, none = self._speculation.runs(logits, first[drafted], ran[own:])
+            self._without(drafted[none], runs.counts[none] - 1)
+            self._go_on(drafted, runs, gone, over)
+            poisoned += drafted[runs.bad].tolist()
+        if len(joint):
+            hidden = None
+            if self._joint.wants_hidden:
+                hidden, self._model.keeps_hidden = self._model.hidden, False
+            self._joint.choose(
+                _picked(logits, first[joint]), hidden, joint, first[joint], gone, over, poisoned
+            )
+        self._end(gone, over, poisoned)
         while self._lost:
             self._failed(*self._lost.popitem())
+        states.leave()
         states.part()
 
-    def _allowed(self, held: Ints) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows that a grammar holds, and which tokens it lets them draw."""
-        masks = np.stack([self._mask(row) for row in held.tolist()])
+    # -- choosing --------------------------------------------------------------------------------
+
+    def _forced(self, running: int) -> Proposed | None:
+        """What grammars force behind the newest token of each running state, where adapters have no say in it."""
+        rows = self._rows
+        runs: list[list[int]] = [[] for _ in range(running)]
+        for row in np.flatnonzero(rows.held[: rows.count] & (rows.length[: rows.count] > 0)).tolist():
+            state, room = self._states.of(row), int(rows.limit[row] - rows.length[row]) - 1
+            if room > 0 and not runs[state] and not rows.joint[row] and not rows.params.forbids[row]:
+                runs[state] = self._matcher(row).forced(self._left(row))[: min(room, self._model.chunk - 1)]
+        if self._speculation is not None:
+            self._speculation.propose(runs)
+        return Proposed.of(runs)
+
+    def _runs(
+        self, logits: torch.Tensor, rows: Ints, first: Ints, behind: Ints, proposed: Proposed | None
+    ) -> Runs:
+        """What these rows go on by: what is forced, and one token drawn behind it."""
+        columns = self._rows
+        held = np.flatnonzero(columns.held[rows])
+        known = None if proposed is None else proposed.of_states(columns.state[rows])
+        for i in held.tolist():
+            if behind[i]:
+                assert known is not None
+                self._matcher(int(rows[i])).consume(known[i, : behind[i]].tolist())
+        allowed = self._allowed(rows, held, behind) if len(held) else None
+        params = columns.params if len(rows) == columns.count else columns.params.take(rows)
+        drawn = draw(
+            _picked(logits, first + behind),
+            uniform(columns.seed[rows], columns.position[rows] + behind),
+            params,
+            allowed,
+            columns.history(rows, known, behind),
+        )
+        columns.parameters.follow(rows, drawn.mu)
+        self._without(rows[drawn.none], behind[drawn.none])
+        for i in held[~drawn.bad[held]].tolist():
+            # What is drawn was allowed.
+            matcher = self._matcher(int(rows[i]))
+            matcher.consume([int(drawn.tokens[i])])
+            columns.held[rows[i]] = not matcher.free
+        return forced(drawn, logits, first, behind, known, params)
+
+    def _without(self, rows: Ints, behind: Ints) -> None:
+        """Rows of which, so many tokens behind their newest, no token is left: their requests fail."""
+        for row, more in zip(rows.tolist(), behind.tolist(), strict=True):
+            owner, after = self._owner(row), int(self._rows.position[row]) + more
+            problem = owner.request.prefix.prompt.problem_id
+            self._lost.setdefault(owner, nothing_left(owner.request.params, problem, after))
+
+    def _allowed(
+        self, rows: Ints, held: Ints, behind: Ints | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of `rows` those numbered `held` are held to grammars: these numbers, and which tokens each may go on by.
+
+        behind: tokens of `rows` that their grammars know already. What a lost request may draw is of no account.
+        """
+        where = rows[held]
+        left = [self._left(row) for row in where.tolist()]
+        if behind is not None:
+            left = [most - more for most, more in zip(left, behind[held].tolist(), strict=True)]
+        found, lost = masks([self._matcher(row) for row in where.tolist()], left)
+        for i, error in lost.items():
+            self._lost[self._owner(int(where[i]))] = error
         device = self._rows.device
-        return torch.from_numpy(held).to(device), torch.from_numpy(masks).to(device)
+        return torch.from_numpy(held).to(device), torch.from_numpy(found).to(device)
 
-    def _mask(self, row: int) -> NDArray[np.bool_]:
-        """The tokens that a row may draw; all of them once its request is lost."""
-        try:
-            return self._matcher(row).allowed()
-        except EngineError as error:
-            self._lost[self._owner(row)] = error
-            return np.ones(self._endings.size, np.bool_)
+    def _left(self, row: int) -> int:
+        """Tokens that may still come in a row, the end token too; a budget's cap shapes nothing that is drawn."""
+        return self._owner(row).request.params.max_tokens - int(self._rows.position[row])
 
-    def _matcher(self, row: int) -> Matcher:
+    def _matcher(self, row: int) -> Held:
         matchers = self._owner(row).matchers
         assert matchers is not None
         return matchers[int(self._rows.sample[row])]
@@ -118,55 +201,77 @@ class Decoder:
     def _open(self) -> list[torch.Tensor]:
         """Rows for samples whose prefix is ready; returns the logits of the first tokens of their states."""
         fresh = []
-        while self._ready and self._rows.count < self._rows.capacity:
+        while self._ready and self._rows.count + self._joint.promised < self._rows.capacity:
             g = self._ready[0]
             assert g.node is not None and g.logits is not None
-            k = self._admitted(g, min(len(g.samples) - g.opened, self._rows.capacity - self._rows.count))
+            free = self._rows.capacity - self._rows.count - self._joint.promised
+            k = self._admitted(g, min(g.wanted - g.opened, free))
             if not k:
                 break
-            rows = self._rows.add(g, g.opened, seed_array(g.request.seeds[g.opened : g.opened + k]))
+            seeds = seed_array(g.request.seeds[g.opened : g.opened + (1 if g.search else k)])
+            rows = self._rows.add(g, g.opened, seeds)
+            if g.search is not None:
+                self._joint.add(g)
             self._states.open(rows, g.node.chain())
             fresh.append(g.logits.expand(1, -1))
             g.opened += k
             g.running += k
-            if g.opened == len(g.samples):
+            if g.opened == g.wanted:
                 self._ready.popleft()
                 g.logits = None
         return fresh
 
     def _admitted(self, g: Generation, wanted: int) -> int:
         """How many more rows there is memory for; room for one was reserved with the prefix."""
-        while wanted:
+        # The rows of a search are chosen together: all of them, or none yet.
+        least = 1 if g.search is None else g.wanted
+        while wanted >= least:
             more = max(0, (g.running + wanted) * g.spill - g.reserved)
             if self._tree.reserve(more):
                 g.reserved += more
-                break
+                return wanted
             wanted -= 1
-        return wanted
+        return 0
 
     # -- leaving ---------------------------------------------------------------------------------
 
-    def _end(self, rows: Ints, flags: NDArray[np.uint8], bad: NDArray[np.bool_]) -> None:
-        """Of the rows concerned, let go of those that end, and fail the requests of those without numbers."""
-        gone, over = [], []
-        for row in rows.tolist():
-            if self._owner(row) in self._lost:
-                continue  # it fails as a whole
-            sample = None if bad[row] else self._sample(row, int(flags[row]))
-            if sample is None:
-                continue
-            gone.append(row)
-            owner = self._owner(row)
-            owner.samples[int(self._rows.sample[row])] = sample
-            owner.finished += 1
-            owner.running -= 1
-            self._give_back(owner)
-            if owner.finished == len(owner.samples):
-                over.append(owner)
-        poisoned = np.flatnonzero(bad)
-        failed = {self._owner(row) for row in poisoned.tolist()}
-        if len(poisoned):
-            self._states.close(poisoned, poisoned=True)
+    def _go_on(self, rows: Ints, runs: Runs, gone: list[int], over: list[Generation]) -> None:
+        """Let rows take what was chosen for them, token by token, up to where they end."""
+        columns, live = self._rows, ~runs.bad
+        columns.forced[rows] += runs.forced
+        self._stats.extra["near_edge"] += int(runs.near.sum())
+        for j in range(runs.tokens.shape[1]):
+            on = np.flatnonzero(live & (runs.counts > j))
+            where, tokens = rows[on], runs.tokens[on, j]
+            columns.push(
+                where,
+                tokens,
+                runs.logprobs[on, j],
+                None if runs.confidences is None else runs.confidences[on, j],
+            )
+            payers = self._states.payers(where, tokens)
+            self._stats.generated += len(payers)
+            columns.computed[payers] += 1
+            flags = self._endings.flags(columns.kind[where], tokens)
+            for i in np.flatnonzero((flags != 0) | (columns.length[where] >= columns.limit[where])).tolist():
+                row = int(where[i])
+                owner = self._owner(row)
+                if owner in self._lost or (sample := self._sample(row, int(flags[i]))) is None:
+                    continue  # it fails as a whole, or goes on
+                live[on[i]] = False
+                gone.append(row)
+                owner.samples[int(columns.sample[row])] = sample
+                owner.finished += 1
+                owner.running -= 1
+                self._give_back(owner)
+                if owner.finished == len(owner.samples):
+                    over.append(owner)
+
+    def _end(self, gone: list[int], over: list[Generation], poisoned: list[int]) -> None:
+        """Let go of rows that have ended, answer requests that are over, and fail those without numbers."""
+        failed = {self._owner(row): None for row in poisoned}
+        if poisoned:
+            self._states.close(np.array(poisoned), poisoned=True)
         if gone:
             self._drop(gone)
         for generation in over:
@@ -194,7 +299,7 @@ class Decoder:
         )
         if sample is None:
             return None
-        sample = replace(sample, computed=int(self._rows.computed[row]))
+        sample = replace(sample, computed=int(self._rows.computed[row]), forced=int(self._rows.forced[row]))
         self._keep(row, owner, ids)
         if owner.request.params.top_logprobs:
             sample = replace(sample, token_confidences=tuple(self._rows.confidences[row, :count].tolist()))
@@ -210,13 +315,14 @@ class Decoder:
 
     def _give_back(self, g: Generation) -> None:
         """Give back the promises of rows that have left, but for one while samples are to come."""
-        spare = g.reserved - max(g.running, int(g.opened < len(g.samples))) * g.spill
+        spare = g.reserved - max(g.running, int(g.opened < g.wanted)) * g.spill
         g.reserved -= spare
         self._tree.reserved -= spare
 
     def _release(self, g: Generation) -> None:
         """Take back lock and promises."""
         assert g.node is not None
+        self._joint.discard(g)
         self._tree.unlock(g.node)
         self._tree.reserved -= g.reserved
         g.reserved = 0
@@ -237,3 +343,10 @@ def answer(g: Generation) -> Generated:
     samples = tuple(s for s in g.samples if s is not None)
     total = len(g.ids)
     return Generated(samples, g.ids, total, g.prefilled, total * len(samples) - g.prefilled)
+
+
+def _picked(logits: torch.Tensor, places: Ints) -> torch.Tensor:
+    """logits[places], and the logits themselves where these are all of them in order."""
+    if len(places) == len(logits) and bool((places == np.arange(len(places))).all()):
+        return logits
+    return logits[torch.from_numpy(places).to(logits.device)]

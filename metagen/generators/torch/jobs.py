@@ -6,12 +6,17 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
-from metagen.generators.constraint import Matcher
 from metagen.generators.continuation import Continuation
+from metagen.generators.decoding.constraint import Held
+from metagen.generators.decoding.words import Words
 from metagen.generators.engine import EvaluateRequest, GenerateRequest, Sample
 from metagen.generators.torch.prefix_tree import Node
+from metagen.generators.torch.reading import Decoding
+from metagen.generators.torch.search.step import Search
 
 
 @dataclass(slots=True, eq=False)
@@ -28,8 +33,10 @@ class Generation:
     """A Generate request: one prefix, one row per seed.
 
     limit: new tokens after which a row ends. spill: segment memory that one row may need. kind: its row in the
-    table of tokens that end a completion. matchers: where each sample stands in the grammar, if any. opened,
-    running: samples that got a row so far, and that have one.
+    table of tokens that end a completion. matchers: where each sample, or row of a search, stands in the grammar, if
+    any. search: what chooses for all rows together, if anything does. words: what is said of certain tokens. hidden:
+    the hidden states of the prefix [tokens, width], if the search wants them. opened, running: samples that got a row
+    so far, and that have one; of a search, all its rows. decoded: tokens that a search has looked behind.
     """
 
     ticket: Ticket
@@ -41,22 +48,40 @@ class Generation:
     kind: int
     continuation: Continuation
     samples: list[Sample | None]
-    matchers: list[Matcher] | None = None
+    matchers: list[Held] | None = None
+    search: Search | None = None
+    words: Words | None = None
     node: Node[Any] | None = None
     logits: Tensor | None = None
+    hidden: Tensor | None = None
     reserved: int = 0
     opened: int = 0
     running: int = 0
     finished: int = 0
     prefilled: int = 0
+    decoded: int = 0
+    _head: NDArray[np.int64] | None = None
+
+    @property
+    def head(self) -> NDArray[np.int64]:
+        """`ids` as an array."""
+        if self._head is None:
+            self._head = np.array(self.ids, np.int64)
+        return self._head
+
+    @property
+    def wanted(self) -> int:
+        """Rows that there must be room for."""
+        return len(self.samples) if self.search is None else self.search.rows
 
 
 @dataclass(slots=True, eq=False)
 class Evaluation:
-    """Evaluate requests of one call; answered when the last of them is."""
+    """Evaluate requests of one call, each with how it is adapted, if it is; answered when the last of them is."""
 
     ticket: Ticket
     requests: list[EvaluateRequest]
+    decodings: list[Decoding | None]
     answers: list[Any]
     left: int
 
@@ -81,10 +106,17 @@ class Prefill:
     at: int = 0
     need: int = 0
     found: list[Tensor] = field(default_factory=list)
+    hidden: list[Tensor] = field(default_factory=list)
 
     @property
     def ticket(self) -> Ticket:
         return self.owner.ticket
+
+    @property
+    def wants_hidden(self) -> bool:
+        """Whether the hidden states at the wanted positions are kept in `hidden`."""
+        search = self.owner.search if isinstance(self.owner, Generation) else None
+        return search is not None and search.wants_hidden
 
     @property
     def key(self) -> tuple[int, int]:

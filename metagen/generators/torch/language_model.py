@@ -36,7 +36,8 @@ S = TypeVar("S", bound=Segment)
 class LanguageModel(Protocol[S]):
     """Next-token logits for many rows at once. Used from one thread.
 
-    Rows are numbers in [0, rows) that the caller picks; 0 … R-1 without gaps extend the fastest.
+    Rows are numbers in [0, rows) that the caller picks; 0 … R-1 without gaps extend the fastest. Some models have
+    hidden states too (`HasHidden`).
     """
 
     vocab_size: int
@@ -84,3 +85,12 @@ class LanguageModel(Protocol[S]):
     def spill(self, tokens: int) -> int:
         """Tokens of segment memory that a row of `tokens` tokens may need while it runs."""
         ...
+
+
+class HasHidden(Protocol):
+    """A language model whose last hidden states can be read."""
+
+    keeps_hidden: bool
+    """Whether `extend` is to leave them; the caller says so before."""
+    hidden: Tensor | None
+    """Behind each token wanted of the newest `extend`, [len(wanted), width] in float32, normed."""

@@ -38,7 +38,8 @@ class Prefiller:
         done: Callable[[Prefill, torch.Tensor], None],
         failed: Callable[[Prefill, NumericsError], None],
     ) -> None:
-        self._model, self._tree, self._stats, self._done, self._failed = model, tree, stats, done, failed
+        self._model: Any = model
+        self._tree, self._stats, self._done, self._failed = tree, stats, done, failed
         self._free = list(rows)
         self._waiting: deque[Prefill] = deque()
         self._running: list[Prefill] = []
@@ -66,18 +67,25 @@ class Prefiller:
         counts = [n for _, n in batch]
         wanted = [[p - job.at for p in job.wanted if job.at <= p < job.at + n] for job, n in batch]
         starts = np.cumsum([0, *counts[:-1]]).tolist()
+        hidden = any(job.wants_hidden for job, _ in batch)
+        if hidden:
+            self._model.keeps_hidden = True
         logits = self._model.extend(
             np.array([job.row for job, _ in batch], np.int64),
             np.concatenate([np.array(job.ids[job.at : job.at + n], np.int64) for job, n in batch]),
             np.array(counts, np.int64),
             np.array([s + p for s, here in zip(starts, wanted, strict=True) for p in here], np.int64),
         )
+        if hidden:
+            self._model.keeps_hidden = False
         self._stats.prefilled += sum(counts)
         at = 0
         for (job, n), here in zip(batch, wanted, strict=True):
             job.at += n
             if here:
                 job.found.append(logits[at : at + len(here)])
+                if job.wants_hidden:
+                    job.hidden.append(self._model.hidden[at : at + len(here)])
                 at += len(here)
             # A text whose logits are no numbers takes the others of its request with it.
             if job.at == len(job.ids) and any(job is other for other in self._running):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
+from metagen.generators.torch.history import History
 from metagen.generators.torch.jobs import Generation
 from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.sampling import RowParams
+from metagen.generators.torch.parameters import Parameters, RowParams
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -15,10 +18,12 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 class Rows:
     """Struct of arrays over at most `capacity` rows.
 
-    token: the last drawn, not yet run through the model. held: to a grammar. length: tokens drawn. position: index of
-    the next token, counted from the prompt. ids, logprobs: what was drawn, by row. confidences: at what was drawn, of
-    the rows that ask for them. state: the row of the model that it reads. computed: tokens that were decoded for it,
-    and not for another row that reads the same.
+    token: the last drawn, not yet run through the model. held: to a grammar. joint: chosen together with the other
+    rows of their request. length: tokens drawn. position: index of the next token, counted from the prompt. ids,
+    logprobs: what was drawn, by row. confidences: at what was drawn, of the rows that ask for them. state: the row of
+    the model that it reads. computed: tokens that were decoded for it, and not for another row that reads the same.
+    forced: tokens that a grammar forced. drafts: tokens to be drafted next; 0: as many as at first. parameters: how
+    each row decodes.
     """
 
     def __init__(self, capacity: int, device: torch.device) -> None:
@@ -27,69 +32,94 @@ class Rows:
         self.sample = np.zeros(capacity, np.int64)
         self.state = np.zeros(capacity, np.int64)
         self.computed = np.zeros(capacity, np.int64)
+        self.forced = np.zeros(capacity, np.int64)
+        self.drafts = np.zeros(capacity, np.int64)
         self.seed = np.zeros(capacity, np.uint64)
         self.position = np.zeros(capacity, np.int64)
         self.length = np.zeros(capacity, np.int64)
         self.limit = np.zeros(capacity, np.int64)
         self.kind = np.zeros(capacity, np.int64)
         self.held = np.zeros(capacity, np.bool_)
+        self.joint = np.zeros(capacity, np.bool_)
         self.token = np.zeros(capacity, np.int64)
-        self.temperature = np.ones(capacity)
-        self.top_k = np.zeros(capacity, np.int64)
-        self.top_p = np.ones(capacity)
-        self.top_logprobs = np.zeros(capacity, np.int64)
         self.ids = np.zeros((capacity, 64), np.int64)
         self.logprobs = np.zeros((capacity, 64))
         self.confidences = np.zeros((capacity, 64))
         self.device = device
-        self._params: RowParams | None = None
+        self.parameters = Parameters(capacity, device)
 
     @property
     def params(self) -> RowParams:
         """Sampling parameters of the rows in use."""
-        if self._params is None:
-            n = self.count
-            self._params = RowParams.of(
-                self.temperature[:n], self.top_k[:n], self.top_p[:n], self.top_logprobs[:n], self.device
-            )
-        return self._params
+        return self.parameters.rows
+
+    def history(self, rows: Ints, known: Ints | None = None, behind: Ints | None = None) -> History | None:
+        """What came before these rows' next tokens, `behind` tokens of `known` included.
+
+        None if no row's parameters look at it.
+        """
+        if not self.params.remembers:
+            return None
+        owners = [self.owner[row] for row in rows.tolist()]
+        heads = [owner.head for owner in owners if owner is not None]
+        starts = [len(owner.ids) - owner.start for owner in owners if owner is not None]
+        drawn, lengths = self.ids[rows], self.length[rows]
+        if known is not None and behind is not None:
+            row, place = np.nonzero(np.arange(known.shape[1]) < behind[:, None])
+            drawn = np.concatenate([drawn, np.zeros_like(known)], 1)
+            drawn[row, lengths[row] + place] = known[row, place]
+            lengths = lengths + behind
+        return History.of(heads, starts, drawn, lengths, self.device)
 
     def add(self, owner: Generation, first: int, seeds: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Ints:
         """Rows for the owner's samples first, first + 1, …; returns their numbers."""
         rows = np.arange(self.count, self.count + len(seeds))
         self.count += len(seeds)
-        self._params = None
         for row in rows.tolist():
             self.owner[row] = owner
-        params = owner.request.params
         self.sample[rows] = np.arange(first, first + len(seeds))
         self.seed[rows] = seeds
         self.position[rows] = owner.start
-        self.length[rows] = self.computed[rows] = 0
+        self.length[rows] = self.computed[rows] = self.forced[rows] = self.drafts[rows] = 0
         self.limit[rows] = owner.limit
         self.kind[rows] = owner.kind
         self.held[rows] = owner.matchers is not None
-        self.temperature[rows], self.top_k[rows], self.top_p[rows], self.top_logprobs[rows] = (
-            params.temperature, params.top_k, params.top_p, params.top_logprobs,
-        )  # fmt: skip
+        self.joint[rows] = owner.search is not None
+        self.parameters.add(rows, owner.request.params, owner.words)
         return rows
 
-    def push(self, tokens: Ints, logprobs: Floats, confidences: Floats | None) -> None:
-        """One more token for every row."""
-        n = self.count
-        longest = int(self.length[:n].max(initial=0))
-        if longest >= self.ids.shape[1]:
+    def push(self, rows: Ints, tokens: Ints, logprobs: Floats, confidences: Floats | None) -> None:
+        """One more token for each of these rows."""
+        at = self.length[rows]
+        if len(rows) and int(at.max()) >= self.ids.shape[1]:
             self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=1)
             self.logprobs = np.concatenate([self.logprobs, np.zeros_like(self.logprobs)], axis=1)
             self.confidences = np.concatenate([self.confidences, np.zeros_like(self.confidences)], axis=1)
-        every = np.arange(n)
-        self.ids[every, self.length[:n]] = tokens
-        self.logprobs[every, self.length[:n]] = logprobs
+        self.ids[rows, at] = tokens
+        self.logprobs[rows, at] = logprobs
         if confidences is not None:
-            self.confidences[every, self.length[:n]] = confidences
-        self.token[:n] = tokens
-        self.length[:n] += 1
-        self.position[:n] += 1
+            self.confidences[rows, at] = confidences
+        self.token[rows] = tokens
+        self.length[rows] += 1
+        self.position[rows] += 1
+
+    def branch(self, rows: Ints, parents: Ints) -> tuple[Ints, list[int]]:
+        """Let copies of `parents`, some of `rows`, take the place of these rows, in order.
+
+        Returns where they are, and which of `rows` are left over, to be removed. There must be room for more.
+        """
+        more = max(0, len(parents) - len(rows))
+        new = np.arange(self.count, self.count + more)
+        targets = np.concatenate([rows, new])[: len(parents)]
+        self.count += more
+        for column in self._columns():
+            column[targets] = column[parents]
+        for row in new.tolist():
+            self.owner[row] = self.owner[int(parents[0])]
+        self.sample[targets] = np.arange(len(targets))
+        self.parameters.grow(more)
+        self.parameters.fork(rows[:1].repeat(more), new)
+        return targets, rows[len(parents) :].tolist()
 
     def remove(self, gone: list[int]) -> None:
         """Drop rows and close the gaps."""
@@ -99,12 +129,14 @@ class Rows:
         movers = np.array([r for r in range(left, self.count) if r not in dropped], np.int64)
         for source, target in zip(movers.tolist(), holes.tolist(), strict=True):
             self.owner[target] = self.owner[source]
-        for column in (
-            self.sample, self.state, self.computed, self.seed, self.position, self.length, self.limit, self.kind,
-            self.held, self.token, self.temperature, self.top_k, self.top_p, self.top_logprobs, self.ids, self.logprobs,
-            self.confidences,
-        ):  # fmt: skip
+        for column in self._columns():
             column[holes] = column[movers]
         self.owner[left : self.count] = [None] * (self.count - left)
         self.count = left
-        self._params = None
+        self.parameters.remove(holes, movers, left)
+
+    def _columns(self) -> tuple[np.ndarray[Any, Any], ...]:
+        return (
+            self.sample, self.state, self.computed, self.forced, self.drafts, self.seed, self.position, self.length,
+            self.limit, self.kind, self.held, self.joint, self.token, self.ids, self.logprobs, self.confidences,
+        )  # fmt: skip

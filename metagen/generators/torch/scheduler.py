@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 
-from metagen.errors import MetagenError
-from metagen.generators.engine import EngineStats, Evaluated, EvaluateRequest
+from metagen.errors import InputError, MetagenError
+from metagen.generators.decoding.draft import Draft
+from metagen.generators.engine import EngineStats, Evaluated
 from metagen.generators.torch.decode import Decoder, answer
 from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation, Prefill, Ticket
 from metagen.generators.torch.language_model import LanguageModel
 from metagen.generators.torch.prefill import Prefiller
 from metagen.generators.torch.prefix_tree import PrefixTree
+from metagen.generators.torch.reading import read
 from metagen.generators.torch.rows import Rows
 
 
@@ -33,15 +35,16 @@ class Scheduler:
         endings: Endings,
         stats: EngineStats,
         reply: Callable[[Ticket, Any], None],
+        draft: Draft | None = None,
     ) -> None:
         self._stats, self._reply, self._tree = stats, reply, tree
         self._decoder = Decoder(
-            model, tree, rows, endings, stats, self._generated, lambda g, e: self._fail(g.ticket, e)
+            model, tree, rows, endings, stats, self._generated, lambda g, e: self._fail(g.ticket, e), draft
         )
         self._prefiller = Prefiller(
             model,
             tree,
-            range(rows.capacity, model.rows),
+            range(rows.capacity * (draft.drafts if draft else 1), model.rows),
             stats,
             self._prefilled,
             lambda job, e: self._fail(job.ticket, e),
@@ -57,7 +60,9 @@ class Scheduler:
         if isinstance(job, Generation):
             self._stats.samples += len(job.samples)
             last = len(job.ids) - 1
-            self._prefiller.add(Prefill(job, 0, job.ids, last, (last,), spill=job.spill))
+            every = job.search is not None and job.search.wants_hidden
+            reuse, wanted = (0, tuple(range(last + 1))) if every else (last, (last,))
+            self._prefiller.add(Prefill(job, 0, job.ids, reuse, wanted, spill=job.spill))
             return
         for i, request in enumerate(job.requests):
             wanted = tuple(sorted(set(request.positions)))
@@ -88,7 +93,8 @@ class Scheduler:
             self._tree.unlock(job.node)
             self._evaluated(job, owner, logits)
             return
-        owner.node, owner.logits, owner.prefilled = job.node, logits, len(job.ids) - job.cached
+        owner.node, owner.logits, owner.prefilled = job.node, logits[-1:], len(job.ids) - job.cached
+        owner.hidden = torch.cat(job.hidden) if job.hidden else None
         # The prefill gave back its whole promise; the part for one row lives on.
         owner.reserved = job.spill
         self._tree.reserved += job.spill
@@ -101,25 +107,15 @@ class Scheduler:
             self._reply(generation.ticket, answer(generation))
 
     def _evaluated(self, job: Prefill, evaluation: Evaluation, logits: torch.Tensor) -> None:
-        values = _read(evaluation.requests[job.index], job.wanted, logits)
-        evaluation.answers[job.index] = Evaluated(values, len(job.ids) - job.cached, job.cached)
+        request, decoding = evaluation.requests[job.index], evaluation.decodings[job.index]
+        try:
+            values, entropies = read(request, job.wanted, logits, decoding)
+        except InputError as error:
+            self._fail(job.ticket, error)
+            return
+        evaluation.answers[job.index] = Evaluated(values, len(job.ids) - job.cached, job.cached, entropies)
         self._stats.cached += job.cached
         evaluation.left -= 1
         if not evaluation.left and not evaluation.ticket.done:
             evaluation.ticket.done = True
             self._reply(evaluation.ticket, evaluation.answers)
-
-
-def _read(
-    request: EvaluateRequest, wanted: tuple[int, ...], logits: torch.Tensor
-) -> tuple[tuple[float, ...], ...]:
-    """What the request asks for, from the head's outputs at the wanted positions."""
-    place = {p: i for i, p in enumerate(wanted)}
-    at = [place[p] for p in request.positions]
-    if request.outputs:
-        return tuple(map(tuple, logits[at].tolist()))
-    logprobs = torch.log_softmax(logits, -1)
-    if request.labels is None:
-        following = [request.ids[p + 1] for p in request.positions]
-        return tuple((v,) for v in logprobs[at, following].tolist())
-    return tuple(map(tuple, logprobs[at][:, list(request.labels)].tolist()))

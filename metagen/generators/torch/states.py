@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,50 @@ from metagen.generators.torch.language_model import Ints, LanguageModel
 from metagen.generators.torch.rows import Rows
 
 
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """Tokens that are run behind the newest of each state, before anybody knows whether they stay.
+
+    tokens: [states, most], padded. counts: [states].
+    """
+
+    tokens: Ints
+    counts: Ints
+
+    @classmethod
+    def of(cls, runs: Sequence[Sequence[int]]) -> Proposed | None:
+        """By state; None if there are none."""
+        counts = np.array([len(run) for run in runs], np.int64)
+        if not counts.any():
+            return None
+        tokens = np.zeros((len(runs), counts.max()), np.int64)
+        for row, run in zip(tokens, runs, strict=True):
+            row[: len(run)] = run
+        return cls(tokens, counts)
+
+    def of_states(self, states: Ints) -> Ints:
+        """[states, most]: what is proposed behind each; anything for states that were opened since."""
+        return self.tokens[np.minimum(states, len(self.tokens) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """More rows of the model, run beside the states: tokens [rows, most], of which counts [rows]."""
+
+    rows: Ints
+    tokens: Ints
+    counts: Ints
+
+
 class States:
     """`rows.state` says which row of the model each sample's row reads: 0 … count-1, without gaps.
 
     Samples draw for themselves, so they part as soon as they draw differently. Where the model is sure of what follows,
-    most of them go on together.
+    most of them go on together. apart: every row has a state of its own, as soon as it has drawn.
     """
 
-    def __init__(self, model: LanguageModel[Any], rows: Rows) -> None:
-        self._model, self._rows = model, rows
+    def __init__(self, model: LanguageModel[Any], rows: Rows, *, apart: bool = False) -> None:
+        self._model, self._rows, self._apart = model, rows, apart
         self.count = 0
 
     def open(self, rows: Ints, chain: Sequence[Any]) -> None:
@@ -29,31 +65,47 @@ class States:
         self._rows.state[rows] = self.count
         self.count += 1
 
-    def extend(self, count: int) -> torch.Tensor:
-        """Run the newest token of the first so many states; the logits that follow it, [count, vocab]."""
-        tokens = np.empty(self.count, np.int64)
-        tokens[self._mine] = self._rows.token[: self._rows.count]
-        return self._model.extend(np.arange(count), tokens[:count])
+    def extend(self, count: int, proposed: Proposed | None, branches: Branches | None = None) -> torch.Tensor:
+        """Run the newest token of the first so many states, and what is proposed behind it.
 
-    def logits(self, states: torch.Tensor) -> torch.Tensor:
-        """Of every row, from those of every state."""
-        n = self._rows.count
-        if self.count == n and bool((self._mine == np.arange(n)).all()):
-            return states
-        return states[torch.from_numpy(self._mine).to(states.device)]
+        Returns the logits that follow each of these tokens, [tokens, vocab], state by state, and those of branches.
+        """
+        newest = np.empty(self.count, np.int64)
+        newest[self._mine] = self._rows.token[: self._rows.count]
+        if proposed is None:
+            return self._model.extend(np.arange(count), newest[:count])
+        table = np.concatenate([newest[:count, None], proposed.tokens], 1)
+        counts = 1 + proposed.counts
+        tokens = table[np.arange(table.shape[1]) < counts[:, None]]
+        rows = np.arange(count)
+        if branches is not None:
+            rows, counts = np.concatenate([rows, branches.rows]), np.concatenate([counts, branches.counts])
+            inside = np.arange(branches.tokens.shape[1]) < branches.counts[:, None]
+            tokens = np.concatenate([tokens, branches.tokens[inside]])
+        return self._model.extend(rows, tokens, counts, np.arange(len(tokens)))
 
-    def payers(self) -> Ints:
-        """Of the rows that read one state and have drawn the same token, one: the token counts as that row's."""
+    def places(self, count: int, proposed: Proposed | None) -> tuple[Ints, Ints]:
+        """Of every row: where its logits begin in those of `extend`, new states last, and the tokens proposed."""
+        behind = np.zeros(self.count, np.int64)
+        if proposed is not None:
+            behind[:count] = proposed.counts
+        begins = np.cumsum(1 + behind) - (1 + behind)
+        return begins[self._mine], behind[self._mine]
+
+    def payers(self, rows: Ints, tokens: Ints) -> Ints:
+        """Of these rows, one of those that read one state and go on by one token: the token counts as that row's."""
         if self.count == self._rows.count:
-            return np.arange(self.count)
-        return np.unique(self._drawn, return_index=True)[1]
+            return rows
+        return rows[np.unique(self._mine[rows] * self._model.vocab_size + tokens, return_index=True)[1]]
 
     def part(self) -> None:
         """Rows that have drawn different tokens go on in states of their own."""
-        if self.count == self._rows.count:
+        n = self._rows.count
+        if self.count == n:
             return
-        drawn, which = np.unique(self._drawn, return_inverse=True)
-        states = drawn // self._model.vocab_size
+        newest, size = (np.arange(n), n) if self._apart else (self._rows.token[:n], self._model.vocab_size)
+        drawn, which = np.unique(self._mine * size + newest, return_inverse=True)
+        states = drawn // size
         # Of each state's tokens the first stays where it is.
         new = np.diff(states, prepend=-1) == 0
         sources, targets = states[new], np.arange(self.count, self.count + int(new.sum()))
@@ -87,11 +139,6 @@ class States:
     def of(self, row: int) -> int:
         """The row of the model that a row reads."""
         return int(self._rows.state[row])
-
-    @property
-    def _drawn(self) -> Ints:
-        """A number for each row's state and newest token."""
-        return self._mine * self._model.vocab_size + self._rows.token[: self._rows.count]
 
     @property
     def _mine(self) -> Ints:

@@ -1,0 +1,65 @@
+"""What rows go on by in one step: a token that is drawn, and before it those that were proposed and stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metagen.generators.torch.parameters import RowParams
+from metagen.generators.torch.sampling import Draw, confidence
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """tokens, logprobs (of the raw model), confidences (None if no row asks): [rows, most], padded on the right.
+
+    counts: [rows], tokens of each: the last is drawn; 0 where nothing was left to draw. forced: [rows], how many of
+    the others a grammar forced. near: [rows], draws that rounding could have flipped. bad: [rows], the logits were no
+    numbers.
+    """
+
+    tokens: Ints
+    counts: Ints
+    logprobs: Floats
+    forced: Ints
+    near: Ints
+    bad: NDArray[np.bool_]
+    confidences: Floats | None = None
+
+
+def forced(
+    drawn: Draw, logits: Tensor, first: Ints, behind: Ints, known: Ints | None, params: RowParams
+) -> Runs:
+    """Runs of what is known to come, `behind` tokens of each row of `known` [rows, most], and of what is drawn then.
+
+    The logits that follow each row's newest token are `logits[first]`, and those of its known tokens come behind.
+    """
+    n = len(drawn.tokens)
+    near, bad, confidences = drawn.near.astype(np.int64), drawn.bad & ~drawn.none, drawn.confidences
+    counts = np.where(drawn.none, 0, 1 + behind)
+    if known is None or not behind.any():
+        columns = None if confidences is None else confidences[:, None]
+        return Runs(drawn.tokens[:, None], counts, drawn.logprobs[:, None], 0 * behind, near, bad, columns)
+    most = int(behind.max())
+    row, place = np.nonzero(np.arange(most) < behind[:, None])
+    tokens, logprobs = np.zeros((n, most + 1), np.int64), np.zeros((n, most + 1))
+    raw = torch.log_softmax(logits[torch.from_numpy(first[row] + place).to(logits.device)], -1)
+    tokens[row, place] = known[row, place]
+    read = raw.gather(1, torch.from_numpy(tokens[row, place][:, None]).to(raw.device))[:, 0].double()
+    logprobs[row, place] = read.cpu().numpy()
+    bad = bad | (np.bincount(row, np.isnan(logprobs[row, place]), n) > 0)
+    every = np.arange(n)
+    tokens[every, behind], logprobs[every, behind] = drawn.tokens, drawn.logprobs
+    columns = None
+    if confidences is not None:
+        columns = np.zeros((n, most + 1))
+        columns[row, place] = confidence(raw, params.take(row))[:, 0].cpu().numpy()
+        columns[every, behind] = confidences
+    return Runs(tokens, counts, logprobs, behind, near, bad, columns)

@@ -1,0 +1,67 @@
+"""Searches of the torch engine: functions of the rows' log-probabilities, one object per request.
+
+`made` makes it; the decoder asks it what goes on, step by step, until nothing does, and then for the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+
+from metagen.errors import InputError
+from metagen.generators.decoding.search import (
+    BeamSearch,
+    ConstrainedBeamSearch,
+    ContrastiveSearch,
+    DiverseBeamSearch,
+    SearchSpec,
+    StochasticBeamSearch,
+)
+from metagen.generators.torch.search.beam import Beam
+from metagen.generators.torch.search.constrained import Constrained
+from metagen.generators.torch.search.contrastive import Contrastive
+from metagen.generators.torch.search.diverse import Diverse
+from metagen.generators.torch.search.step import OVER, Chosen, Search, Step
+from metagen.generators.torch.search.stochastic import Stochastic
+
+__all__ = ["OVER", "Chosen", "Search", "Step", "made"]
+
+
+def made(
+    spec: SearchSpec,
+    encode: Callable[[str], Ordered[int]],
+    vocabulary: int,
+    limit: int,
+    seed: int,
+    before: Ordered[int] = (),
+) -> Search:
+    """The search of one request.
+
+    encode: ids of a text. limit: new tokens that a text may have. seed: of what a search draws. before: ids of the
+    completion so far. Raises InputError for phrases that this model or this request cannot write.
+    """
+    match spec:
+        case ConstrainedBeamSearch():
+            return Constrained(spec, limit, _ids(spec, encode, vocabulary), before)
+        case DiverseBeamSearch():
+            return Diverse(spec, limit)
+        case BeamSearch():
+            return Beam(spec, limit)
+        case StochasticBeamSearch():
+            return Stochastic(spec, seed, len(before))
+        case ContrastiveSearch():
+            return Contrastive(spec)
+
+
+def _ids(
+    spec: ConstrainedBeamSearch, encode: Callable[[str], Ordered[int]], vocabulary: int
+) -> list[tuple[int, ...]]:
+    """The phrases as token ids."""
+    phrases = [tuple(encode(p)) if isinstance(p, str) else p for p in spec.phrases]
+    for phrase, ids in zip(spec.phrases, phrases, strict=True):
+        if not ids or not all(0 <= i < vocabulary for i in ids):
+            raise InputError(
+                f"constrained_beam search: phrase {phrase!r} is {ids!r} to this model, whose ids are "
+                f"0 … {vocabulary - 1}; give a text that it can write, or ids of its own"
+            )
+    return phrases

@@ -1,0 +1,108 @@
+"""Beam search: of all continuations of the live prefixes by one token, the best go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from metagen.errors import EngineError
+from metagen.generators.decoding.search import BeamSearch
+from metagen.generators.engine import Sample
+from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.search.kept import Kept
+from metagen.generators.torch.search.step import OVER, Chosen, Ends, Floats, Step, best, ordered
+
+
+class Candidate(NamedTuple):
+    """A beam followed by a token; total: what it is ranked by."""
+
+    total: float
+    beam: int
+    token: int
+
+
+class Grown(NamedTuple):
+    """What the best candidates became: texts that end there, and beams that go on; the best first."""
+
+    ended: list[tuple[Candidate, Sample]]
+    live: list[Candidate]
+
+
+#: pool(m): [k, ≥ m] totals and tokens of each beam's m best candidates (all, where there are fewer), the best first.
+Pool = Callable[[int], tuple[Floats, Ints]]
+
+
+def grow(pool: Pool, ends: Ends, width: int, *, last: bool) -> Grown:
+    """The `width` best candidates that go on, and what ends among the `width` best of all.
+
+    A beam that ends thus leaves its place to the next best, and a text counts only where it beats what goes on in its
+    place. last: every candidate ends.
+    """
+    wanted = width if last else 2 * width
+    while True:
+        totals, tokens = pool(wanted)
+        beams, columns = ordered(totals, wanted)
+        grown = Grown([], [])
+        for rank, (beam, column) in enumerate(zip(beams.tolist(), columns.tolist(), strict=True)):
+            candidate = Candidate(float(totals[beam, column]), beam, int(tokens[beam, column]))
+            if (sample := ends(beam, candidate.token)) is None:
+                grown.live.append(candidate)
+            elif rank < width:
+                grown.ended.append((candidate, sample))
+            if len(grown.live) == width:
+                return grown
+        if last or len(beams) < wanted:
+            return grown
+        wanted *= 2  # so many ended that fewer beams go on than could
+
+
+class Beam:
+    """A beam search under way. limit: new tokens that a text may have."""
+
+    wants_hidden = False
+
+    def __init__(self, spec: BeamSearch, limit: int) -> None:
+        self.rows = spec.rows
+        self._spec, self._limit = spec, limit
+        self._kept = Kept(spec.width, spec.alpha, spec.early_stopping, limit)
+        self._totals = np.zeros(1)
+        self._length = 0
+
+    def select(self, step: Step) -> Chosen:
+        self._length += 1
+        values = step.values(self._spec.score)
+
+        def pool(count: int) -> tuple[Floats, Ints]:
+            found, tokens = best(values, count)
+            return found + self._totals[:, None], tokens
+
+        ended, live = grow(pool, step.ends, self._spec.width, last=self._length == self._limit)
+        for candidate, sample in ended:
+            self._kept.add(sample, candidate.total, self._length)
+        if not live:
+            nothing_left(self._kept.texts, self._length)
+            return OVER
+        if self._kept.settled(live[0].total, self._length):
+            return OVER
+        self._totals = np.array([c.total for c in live])
+        return chosen((c.beam, c.token) for c in live)
+
+    def results(self) -> list[tuple[Sample, float]]:
+        return [(text.sample, text.score) for text in self._kept.texts]
+
+
+def chosen(pairs: Iterable[tuple[int, int]]) -> Chosen:
+    """From rows and tokens."""
+    both = np.array(list(pairs), np.int64).reshape(-1, 2)
+    return Chosen(both[:, 0].copy(), both[:, 1].copy())
+
+
+def nothing_left(found: object, length: int, cause: str = "adapters or a grammar") -> None:
+    """EngineError if no beam can go on and none has ended."""
+    if not found:
+        raise EngineError(
+            f"a search found no text: after {length - 1} new tokens {cause} leave no beam a token that may follow; "
+            "allow more tokens, or more beams"
+        )
