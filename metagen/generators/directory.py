@@ -24,6 +24,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
+def vocabulary_size(directory: Path) -> int:
+    """Tokens that the model in a directory gives logits of. ModelError if config.json does not say."""
+    size = text_config(directory).get("vocab_size")
+    if not isinstance(size, int) or size < 1:
+        raise ModelError(
+            f"{directory / 'config.json'}: vocab_size={size!r}, expected an integer ≥ 1; mend the field"
+        )
+    return size
+
+
 def text_config(directory: Path) -> dict[str, Any]:
     """The fields of config.json; those of the text part, in a model of several. ModelError if there is none."""
     data = read_json(directory / "config.json")

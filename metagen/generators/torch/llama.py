@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from metagen.errors import InputError, ModelError
 from metagen.generators.torch.checkpoint import LlamaConfig, Weights, read_config
+from metagen.generators.torch.compression import Linear, linear
 from metagen.generators.torch.heads import read_head
 from metagen.generators.torch.kv import Batch, KVStore, store_tokens
 from metagen.generators.torch.language_model import Ints
@@ -34,26 +35,30 @@ class Layer:
     """Weights of one block. qkv: query, key and value projections in one; up: gate, then up."""
 
     norm: Tensor
-    qkv: Tensor
-    qkv_bias: Tensor | None
+    qkv: Linear
     qk_norm: Tensor | None
-    out: Tensor
-    out_bias: Tensor | None
+    out: Linear
     mlp_norm: Tensor
-    up: Tensor
-    up_bias: Tensor | None
-    down: Tensor
-    down_bias: Tensor | None
+    up: Linear
+    down: Linear
 
 
 class LlamaModel:
     """A LanguageModel over a model directory.
 
     batch: rows that decode at once. kv_bytes: memory of keys and values, at most three quarters of it of rows.
+    quantization: of the matrices of the layers (`compression`).
     """
 
     def __init__(
-        self, directory: Path, *, dtype: torch.dtype, device: torch.device, batch: int, kv_bytes: int
+        self,
+        directory: Path,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        batch: int,
+        kv_bytes: int,
+        quantization: str | None = None,
     ) -> None:
         self.config = config = read_config(directory / "config.json")
         weights = Weights(directory, dtype, device)
@@ -61,7 +66,7 @@ class LlamaModel:
         self.vocab_size, self.max_context = config.vocab, config.context
         with torch.inference_mode():
             self._embedding = weights.take("model.embed_tokens.weight", config.vocab, config.width)
-            self._layers = [_read_layer(weights, i, config) for i in range(config.layers)]
+            self._layers = [_read_layer(weights, i, config, quantization) for i in range(config.layers)]
             self._norm = weights.take("model.norm.weight", config.width)
             self.head = read_head(weights, config, self._embedding)
             weights.finish()
@@ -78,6 +83,8 @@ class LlamaModel:
         self.chunk = capacities[-1]
         self.segment_tokens = kv_bytes // self.token_bytes - store_tokens(self.rows, batch, capacities)
         self._kv = KVStore(layout, self.rows, batch, capacities)
+        self.keeps_hidden = False
+        self.hidden: Tensor | None = None
 
     def extend(
         self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None
@@ -94,12 +101,14 @@ class LlamaModel:
             x = self._block(x, i, layer, turns, batch)
         if wanted is not None:
             x = x[torch.from_numpy(wanted).to(self.device)]
-        return self.head(self._normed(x, self._norm))
+        x = self._normed(x, self._norm)
+        self.hidden = x.float() if self.keeps_hidden else None
+        return self.head(x)
 
     def _block(self, x: Tensor, i: int, layer: Layer, turns: Tensor, batch: Batch) -> Tensor:
         c = self.config
         rotated = c.heads + c.kv_heads
-        qkv = F.linear(self._normed(x, layer.norm), layer.qkv, layer.qkv_bias)
+        qkv = layer.qkv(self._normed(x, layer.norm))
         qkv = qkv.view(len(x), -1, c.head_dim)
         qk, v = qkv[:, :rotated], qkv[:, rotated:]
         if layer.qk_norm is not None:
@@ -107,9 +116,9 @@ class LlamaModel:
         pairs = torch.view_as_complex(qk.float().reshape(len(x), rotated, -1, 2))
         qk = torch.view_as_real(pairs * turns).reshape(len(x), rotated, -1).to(self.dtype)
         read = self._kv.attend(batch, i, qk[:, : c.heads], qk[:, c.heads :], v)
-        x = x + F.linear(read, layer.out, layer.out_bias)
-        gate, up = F.linear(self._normed(x, layer.mlp_norm), layer.up, layer.up_bias).chunk(2, -1)
-        return x + F.linear(F.silu(gate) * up, layer.down, layer.down_bias)
+        x = x + layer.out(read)
+        gate, up = layer.up(self._normed(x, layer.mlp_norm)).chunk(2, -1)
+        return x + layer.down(F.silu(gate) * up)
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (self.config.width,), weight, self.config.eps)
@@ -160,7 +169,7 @@ def _capacities(
         tail //= 2
 
 
-def _read_layer(weights: Weights, i: int, c: LlamaConfig) -> Layer:
+def _read_layer(weights: Weights, i: int, c: LlamaConfig, quantization: str | None) -> Layer:
     base = f"model.layers.{i}."
     attention, mlp = base + "self_attn.", base + "mlp."
     sizes = {"q": c.heads * c.head_dim, "k": c.kv_heads * c.head_dim, "v": c.kv_heads * c.head_dim}
@@ -177,21 +186,32 @@ def _read_layer(weights: Weights, i: int, c: LlamaConfig) -> Layer:
         biases.append(bias)
         if norm is not None:
             norms.append(norm.expand(size // c.head_dim, -1))
+
+    def mapped(names: str, parts: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Linear:
+        """Projections that are one matrix here; a matrix alone stays as it was read."""
+        weight = parts[0] if len(parts) == 1 else torch.cat(list(parts))
+        return linear(f"{names}.weight", weight, _all_or_none(biases, f"{names}.bias"), quantization)
+
+    def alone(name: str, rows: int, columns: int) -> Linear:
+        return mapped(
+            name,
+            [weights.take(f"{name}.weight", rows, columns)],
+            [weights.maybe(f"{name}.bias", rows)],
+        )
+
+    both = [f"{mlp}{name}_proj" for name in ("gate", "up")]
     return Layer(
         norm=weights.take(base + "input_layernorm.weight", c.width),
-        qkv=torch.cat(parts),
-        qkv_bias=_all_or_none(biases, f"{attention}{{q,k,v}}_proj.bias"),
+        qkv=mapped(f"{attention}{{q,k,v}}_proj", parts, biases),
         qk_norm=torch.cat(norms) if norms else None,
-        out=weights.take(attention + "o_proj.weight", c.width, sizes["q"]),
-        out_bias=weights.maybe(attention + "o_proj.bias", c.width),
+        out=alone(attention + "o_proj", c.width, sizes["q"]),
         mlp_norm=weights.take(base + "post_attention_layernorm.weight", c.width),
-        up=torch.cat([weights.take(f"{mlp}{n}_proj.weight", c.ff, c.width) for n in ("gate", "up")]),
-        up_bias=_all_or_none(
-            [weights.maybe(f"{mlp}{n}_proj.bias", c.ff) for n in ("gate", "up")],
-            f"{mlp}{{gate,up}}_proj.bias",
+        up=mapped(
+            f"{mlp}{{gate,up}}_proj",
+            [weights.take(f"{name}.weight", c.ff, c.width) for name in both],
+            [weights.maybe(f"{name}.bias", c.ff) for name in both],
         ),
-        down=weights.take(mlp + "down_proj.weight", c.width, c.ff),
-        down_bias=weights.maybe(mlp + "down_proj.bias", c.width),
+        down=alone(mlp + "down_proj", c.width, c.ff),
     )
 
 

@@ -1,0 +1,1 @@
+"""Language models made of language models, and small ones that are no neural network."""

@@ -1,0 +1,233 @@
+"""From a directory, an embedded model's name or a recipe to a language model in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metagen.cost import ModelShape
+from metagen.errors import InputError, ModelError, UnsupportedError
+from metagen.generators.models import recipes
+from metagen.generators.models.describe import (
+    is_kgram,
+    model_fingerprint,
+    recipe_fingerprint,
+    shape_of,
+    tokenizer_of,
+    weights_digest,
+)
+from metagen.generators.models.recipes import Model, Recipe
+from metagen.generators.models.vocabulary import check_one_vocabulary
+from metagen.generators.quantization import compressed, number_format
+from metagen.generators.tiny import resolve
+from metagen.generators.tokenizer import Tokenizer
+from metagen.generators.torch.heads import Head
+from metagen.generators.torch.language_model import LanguageModel
+from metagen.generators.torch.llama import PREFILL_ROWS, LlamaModel
+from metagen.generators.torch.models import formulas
+from metagen.generators.torch.models.combined import Combine, Combined
+from metagen.generators.torch.models.guided import Guided
+from metagen.generators.torch.models.ids import IdsModel
+from metagen.generators.torch.models.kgram import KGram
+from metagen.generators.torch.models.table import FunctionModel, TableModel
+from metagen.generators.torch.models.windowed import Windowed
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and how a model is loaded. batch: rows that decode at once. kv_bytes: for the state of its tokens.
+
+    quantization: of the matrices of every model that has any.
+    """
+
+    dtype: torch.dtype
+    device: torch.device
+    batch: int
+    kv_bytes: int
+    quantization: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of any model here."""
+        return self.batch + min(PREFILL_ROWS, self.batch)
+
+    @property
+    def numbers(self) -> str:
+        """How they are kept, for fingerprints."""
+        return number_format(str(self.dtype), self.quantization)
+
+    def shape(self, model: Model) -> ModelShape | None:
+        """That of the model here; None if it has no matrices."""
+        return compressed(shape_of(model, self.dtype.itemsize), self.quantization)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model in memory. name: as people name it. segment_tokens: that its memory holds beside the running rows.
+
+    shape: None if it has no matrices. scores: its head, if it has one that scores; then it gives no logits.
+    """
+
+    name: str
+    model: LanguageModel[Any]
+    tokenizer: Tokenizer
+    shape: ModelShape | None
+    fingerprint: str
+    segment_tokens: int
+    scores: Head | None = None
+
+
+def load(model: Model, place: Place) -> Loaded:
+    """Raises ModelError, UnsupportedError or InputError, which name the place, the value and the remedy."""
+    if isinstance(model, recipes.Table):
+        return _of_ids(model, tokenizer_of(model), place, partial(TableModel, function=model.row))
+    if isinstance(model, recipes.Function):
+        return _of_ids(model, tokenizer_of(model), place, partial(FunctionModel, function=model.function))
+    if isinstance(model, Recipe):
+        return _of_parts(model, place)
+    directory = resolve(model)
+    if is_kgram(directory):
+        return _kgram(str(model), directory, place)
+    return _llama(str(model), directory, place)
+
+
+def _llama(name: str, directory: Path, place: Place) -> Loaded:
+    model = LlamaModel(
+        directory,
+        dtype=place.dtype,
+        device=place.device,
+        batch=place.batch,
+        kv_bytes=place.kv_bytes,
+        quantization=place.quantization,
+    )
+    tokenizer = Tokenizer(directory, model.vocab_size)
+    return Loaded(
+        name,
+        model,
+        tokenizer,
+        place.shape(directory),
+        model_fingerprint(directory, model.weights_digest, place.numbers, tokenizer),
+        model.segment_tokens,
+        None if model.head.outputs is None else model.head,
+    )
+
+
+def _kgram(name: str, directory: Path, place: Place) -> Loaded:
+    model = KGram.load(directory, rows=place.rows, device=place.device)
+    tokenizer = Tokenizer(directory, model.vocab_size)
+    fingerprint = model_fingerprint(directory, weights_digest(directory), place.numbers, tokenizer)
+    return Loaded(name, model, tokenizer, None, fingerprint, place.kv_bytes // model.token_bytes)
+
+
+def _of_ids(recipe: Recipe, tokenizer: Tokenizer, place: Place, make: Callable[..., IdsModel]) -> Loaded:
+    model = make(tokenizer.vocab_size, rows=place.rows, device=place.device)
+    fingerprint = recipe_fingerprint(recipe, tokenizer, ())
+    return Loaded(str(recipe), model, tokenizer, None, fingerprint, place.kv_bytes // model.token_bytes)
+
+
+def _of_parts(recipe: Recipe, place: Place) -> Loaded:
+    """The parts, each with memory for as many tokens as the others, and how they are combined."""
+    sizes = [token_bytes(part, place.dtype) for part in recipe.parts]
+    parts = []
+    for i, (part, size) in enumerate(zip(recipe.parts, sizes, strict=True)):
+        # Candidates are tried in rows of their own.
+        batch = place.rows if isinstance(recipe, recipes.Guided) and i else place.batch
+        parts.append(load(part, replace(place, batch=batch, kv_bytes=place.kv_bytes * size // sum(sizes))))
+    names, tokenizers = [part.name for part in parts], [part.tokenizer for part in parts]
+    check_one_vocabulary(names, tokenizers)
+    speaking = parts[:1] if isinstance(recipe, recipes.Guided) else parts
+    for one in speaking:
+        if one.scores is not None:
+            raise UnsupportedError(
+                f"{one.name!r} gives {one.scores.outputs} numbers that score (head {one.scores.name!r}), no logits; "
+                f"{type(recipe).__name__} needs language models: use it as the scorer of Guided, or as a verifier"
+            )
+    model = _whole(recipe, parts, place)
+    lead = parts[0]
+    size = min(model.vocab_size, lead.tokenizer.vocab_size)
+    same = size == lead.tokenizer.vocab_size
+    return Loaded(
+        str(recipe),
+        model,
+        lead.tokenizer if same else Tokenizer(lead.tokenizer.directory, size),
+        place.shape(recipe),
+        recipe_fingerprint(recipe, lead.tokenizer, [part.fingerprint for part in parts]),
+        min(part.segment_tokens for part in parts),
+    )
+
+
+def _whole(recipe: Recipe, parts: Sequence[Loaded], place: Place) -> LanguageModel[Any]:
+    """The combined model."""
+    models = [part.model for part in parts]
+    if isinstance(recipe, recipes.Guided):
+        return _guided(recipe, parts)
+    if isinstance(recipe, recipes.Contrastive) and recipe.window is not None:
+        if recipe.window > models[1].max_context:
+            raise InputError(
+                f"window={recipe.window}: {parts[1].name!r} has a context of {models[1].max_context} tokens; give at "
+                "most as many, or leave window out"
+            )
+        models[1] = Windowed(models[1], recipe.window, rows=place.rows, device=place.device)
+    return Combined(models, combining(recipe))
+
+
+def _guided(recipe: recipes.Guided, parts: Sequence[Loaded]) -> Guided:
+    base, scorer = parts
+    if scorer.scores is None:
+        raise UnsupportedError(
+            f"scorer={scorer.name!r} is a language model; Guided needs a model with a head that scores (…For"
+            "SequenceClassification, a value head). For values of all tokens at once, use Tilted"
+        )
+    outputs = scorer.scores.outputs or 0
+    if recipe.output >= outputs:
+        raise InputError(f"output={recipe.output}: the head of {scorer.name!r} gives {outputs}; count from 0")
+    read = formulas.READINGS[recipe.reading]
+
+    def value(found: Tensor) -> Tensor:
+        return read(found[:, recipe.output])
+
+    return Guided(
+        base.model,
+        scorer.model,
+        value=value,
+        weight=recipe.weight,
+        candidates=recipe.candidates,
+        vocab_size=min(base.tokenizer.vocab_size, scorer.tokenizer.vocab_size),
+    )
+
+
+def combining(recipe: Recipe) -> Combine:
+    """The recipe's formula, as a function of the logits of its parts."""
+    match recipe:
+        case recipes.Contrastive(alpha=alpha, temperature=temperature, beta=beta, sure=sure):
+            return lambda z: formulas.contrastive(
+                z[0], z[1], alpha=alpha, temperature=temperature, beta=beta, sure=sure
+            )
+        case recipes.Experts(expert=expert, anti=anti, alpha=alpha):
+            # Without one of the two, the base takes its place.
+            own, other = 0 if expert is None else 1, 0 if anti is None else -1
+            return lambda z: formulas.experts(z[0], z[own], z[other], alpha=alpha)
+        case recipes.ProxyTuned(alpha=alpha):
+            return lambda z: formulas.experts(z[0], z[1], z[2], alpha=alpha)
+        case recipes.Ensemble(how="mean", shares=shares):
+            return lambda z: formulas.mixture(z, shares)
+        case recipes.Ensemble(shares=shares):
+            return lambda z: formulas.product(z, shares)
+        case recipes.Tilted(weights=weights, reading=reading):
+            read = formulas.READINGS[reading]
+            return lambda z: formulas.tilted(z[0], [read(v) for v in z[1:]], weights)
+    raise ModelError(f"{recipe!r}: expected a recipe of metagen.generators.models.recipes")
+
+
+def token_bytes(model: Model, dtype: torch.dtype) -> int:
+    """Bytes of state of one token, by the configuration alone."""
+    if isinstance(model, Recipe):
+        return sum(token_bytes(part, dtype) for part in model.parts) or IdsModel.token_bytes
+    shape = shape_of(model, dtype.itemsize)
+    return IdsModel.token_bytes if shape is None else shape.kv_bytes_per_token
