@@ -23,15 +23,20 @@ CONTEXT = 6
 class Continuation:
     """How the samples of one request end. Its rows share it.
 
-    decode: text of ids. ids: the rendered prefix. `limit` is the number of new tokens at which a row ends.
+    decode: text of ids. ids: the rendered prefix. dropped: ids behind it that are written anew. `limit` is the
+    number of new tokens at which a row ends.
     """
 
     def __init__(
-        self, decode: Callable[[list[int]], str], request: GenerateRequest, ids: tuple[int, ...]
+        self,
+        decode: Callable[[list[int]], str],
+        request: GenerateRequest,
+        ids: tuple[int, ...],
+        dropped: tuple[int, ...] = (),
     ) -> None:
-        self._decode, self._request = decode, request
+        self._decode, self._request, self._dropped = decode, request, dropped
         self._context = list(ids[-CONTEXT:])
-        self._skip = len(decode(self._context).rstrip(BROKEN))
+        self._skip = len(decode([*self._context, *dropped]).rstrip(BROKEN))
         self._stop = request.params.stop
         until, text = request.until, request.prefix.text
         self._delimiter = until.delimiter if isinstance(until, Step) else None
@@ -104,7 +109,10 @@ class Continuation:
 
     def _made(self, text: str, ids: list[int], logprobs: Ordered[float], **how: Any) -> Sample:
         each = tuple(logprobs) if self._request.params.logprobs else None
-        return Sample(text, tuple(ids), len(logprobs), float(sum(logprobs)), each, **how)
+        # Behind dropped tokens that were not written as they were, ids do not continue those of the prefix.
+        same = tuple(ids[: len(self._dropped)]) == self._dropped
+        added = tuple(ids[len(self._dropped) :]) if same else None
+        return Sample(text, added, len(logprobs), float(sum(logprobs)), each, **how)
 
     def _found(self, text: str) -> tuple[int | None, int | None]:
         """Where a stop string cuts the new text, or else where the delimiter ends in it."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.constraint import Constraints
+from metagen.generators.decoding.constraint import Constraints
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
-from metagen.generators.grammar import Grammar
 from metagen.generators.primitive import EngineGenerator
+from metagen.generators.tiny import resolve
+from metagen.generators.tokenizer import Tokenizer as Tiny
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.testing import run
@@ -89,6 +94,11 @@ def test_greedy_and_masks_go_together() -> None:
         (Grammar.lark("start: foo"), "lark grammar 'start: foo': .*unknown name"),
         (Grammar.json('{"type":'), "json_schema grammar"),
         (Grammar.regex("xyz"), "tokens cannot write what it begins with"),
+        (Grammar.regex("(a|b)x1"), "or no text of it to its end"),
+        (Grammar.lark('start: "a" start'), "or no text of it to its end"),
+        (Grammar.regex("[a&&b]"), "tokens cannot write"),
+        (Grammar.json({"type": "integer", "minimum": 3, "maximum": 2}), "Unsatisfiable schema"),
+        (Grammar.regex("a(?=b)"), "look-ahead"),
     ],
 )
 def test_what_is_no_grammar_or_cannot_be_written_is_refused(grammar: Grammar, match: str) -> None:
@@ -167,6 +177,157 @@ def test_a_vocabulary_of_bytes_writes_json_with_characters_that_are_split() -> N
     assert not held.matcher(Grammar.json(Person)).consume(tokenizer.encode('{"name": 3').ids)
     with pytest.raises(UnsupportedError, match="needs an end token"):
         Constraints.of_json(tokenizer.to_str(), size, eos=[])
+
+
+def held_to(engine: EnumerableEngine) -> Constraints:
+    texts = [token.encode() for token in engine.tokens]
+    return Constraints.of_tokens(texts, special=[engine.eos], eos=[engine.eos], encode=engine.encode)
+
+
+def test_forced_is_what_masks_leave_no_choice_about_and_asking_changes_nothing() -> None:
+    """The tokens that the engine need not draw: each the only one allowed, and never the end."""
+    held = held_to(coin())
+    for canonical in (True, False):
+        matcher = held.matcher(Grammar.regex("1(a1a|bb)1", canonical=canonical))
+        assert matcher.forced() == [3] and matcher.consume([3])
+        assert matcher.forced() == [] and matcher.consume([0])
+        assert matcher.forced() == [3, 0, 3] == matcher.forced()
+        stepwise = []
+        while (mask := matcher.allowed()).sum() == 1 and not mask[4]:
+            stepwise.append(int(mask.argmax()))
+            assert matcher.consume(stepwise[-1:])
+        assert stepwise == [3, 0, 3] and matcher.forced() == []
+        assert matcher.allowed().tolist() == [False] * 4 + [True]
+
+
+def test_forced_text_is_written_as_the_tokenizer_writes_it_unless_all_spellings_are_allowed() -> None:
+    """The tokenizer takes the longest token: "ab" is one. Spelt by any tokens, "ab" is two more."""
+    engine = coin()
+    canonical = engine.sequences("?", SamplingParams(grammar=Grammar.regex("ab1")))
+    assert canonical == {("ab", "1", "<end>"): pytest.approx(1.0)}
+    free = engine.sequences("?", SamplingParams(grammar=Grammar.regex("ab1", canonical=False)))
+    assert free == {("ab", "1", "<end>"): pytest.approx(0.2), ("a", "b", "1", "<end>"): pytest.approx(0.8)}
+
+
+def test_tokens_are_accepted_as_far_as_masks_allow_them() -> None:
+    matcher = held_to(coin()).matcher(Grammar.regex("a(b|1)*"))
+    assert matcher.accepts([0, 1, 3, 4]) == 4
+    assert matcher.accepts([0, 1, 0]) == 2 and matcher.accepts([1]) == 0 and matcher.accepts([]) == 0
+    copy = matcher.copy()
+    assert copy.consume([0, 1]) and matcher.accepts([0, 1]) == 2, "a copy goes its own way"
+
+
+def test_a_text_that_only_unknown_tokens_spell_is_refused() -> None:
+    """The embedded tokenizers write <unk> for what they do not know: that is no text of any grammar."""
+    held = Tiny(resolve("tiny-0.1m"), 104).constraints()
+    for pattern in ("é", "aé", "(a|b)é"):
+        with pytest.raises(InputError, match="cannot write"):
+            held.matcher(Grammar.regex(pattern))
+    matcher = held.matcher(Grammar.regex("aé?"))
+    (only,) = matcher.forced()
+    assert held.texts[only] == b"a" and matcher.consume([only]) and matcher.allowed().sum() == 1
+
+
+def test_names_of_special_tokens_are_written_as_text() -> None:
+    """No text of a grammar is the token that ends a completion, whatever its name."""
+    held = Tiny(resolve("tiny-0.1m"), 104).constraints()
+    matcher, ids = held.matcher(Grammar.choice(["</s>!"])), []
+    while (forced := matcher.forced()) and matcher.consume(forced):
+        ids += forced
+    assert b"".join(held.texts[i] for i in ids) == b"</s>!"
+
+
+SHORT = [
+    Grammar.regex("a(b1)*(1|bb)", close=True),
+    Grammar.regex("[ab]{3,6}1", close=True),
+    Grammar.regex("(ab|1a){2}b?(1111)?", close=True),
+    Grammar.regex("ab(1b)*", close=True, canonical=False),
+    Grammar.lark('start: "a" start "b" | "1"', close=True),
+]
+
+
+@pytest.mark.parametrize("grammar", SHORT, ids=lambda grammar: grammar.source)
+def test_a_document_that_closes_is_never_cut_and_every_length_that_fits_is_written(grammar: Grammar) -> None:
+    """By enumeration: all completions end, within any max_tokens from the shortest on, and none that fits is lost."""
+    open_ = replace(grammar, close=False)
+    held = held_to(coin())
+    texts = {
+        ids for ids in writings(held, open_, 9) if ids[-1] == 4
+    }  # those of at most 9 tokens, their end included
+    shortest = min(map(len, texts))
+    for most in range(shortest, 9):
+        found = writings(held, grammar, most)
+        assert found == {ids for ids in texts if len(ids) <= most}
+    with pytest.raises(
+        InputError, match=f"the shortest that was found has {shortest}, the end token included"
+    ):
+        held.matcher(grammar, left=shortest - 1)
+
+
+def writings(held: Constraints, grammar: Grammar, most: int) -> set[tuple[int, ...]]:
+    """All that masks allow, up to the end or to so many tokens."""
+    found: set[tuple[int, ...]] = set()
+    stack: list[tuple[tuple[int, ...], Any]] = [((), held.matcher(grammar, left=most))]
+    while stack:
+        ids, here = stack.pop()
+        if ids[-1:] == (4,) or len(ids) == most:
+            found.add(ids)
+            continue
+        for token in here.allowed(most - len(ids)).nonzero()[0].tolist():
+            behind = here.copy()
+            assert behind.consume([token])
+            stack.append(((*ids, token), behind))
+    return found
+
+
+def test_other_spellings_close_what_the_tokenizer_would_write_too_long() -> None:
+    """This tokenizer writes characters alone: three and the end do not fit, of which the vocabulary has one token."""
+    texts = (b"a", b"b", b"c", b"abc", b"<end>")
+    held = Constraints.of_tokens(
+        texts, special=[4], eos=[4], encode=lambda text: ["abc".index(x) for x in text]
+    )
+    assert held.matcher(Grammar.regex("abc")).forced() == [0, 1, 2]
+    tight = held.matcher(Grammar.regex("abc", close=True), left=2)
+    assert tight.forced(2) == [3] and tight.forced(4) == [0, 1, 2]
+
+
+class Tree(BaseModel):
+    value: int
+    children: list[Tree]
+
+
+JSON = [
+    (Grammar.json(Person, close=True), '{"name":"","age":0}'),
+    (Grammar.json(Tree, close=True), '{"value":0,"children":[]}'),
+    (Grammar.json({"type": "array", "items": {"enum": ["ab", "c"]}, "minItems": 2}, close=True), '["c","c"]'),
+]
+
+
+@pytest.mark.parametrize("name", ["tiny-0.1m", "tiny-bpe"])
+@pytest.mark.parametrize(("grammar", "shortest"), JSON, ids=["flat", "recursive", "array"])
+def test_json_that_closes_is_valid_at_every_length(name: str, grammar: Grammar, shortest: str) -> None:
+    """Random walks over the masks: the wildest of all models."""
+    tokenizer = Tiny(resolve(name), 104 if name == "tiny-0.1m" else 404)
+    held, rng = tokenizer.constraints(), np.random.default_rng(7)
+    (end,) = tokenizer.eos
+    least = len(tokenizer.encode(shortest)) + 1
+    for most in [least, least + 1, least + 2, least + 7, 64]:
+        for _ in range(4):
+            matcher, ids = held.matcher(grammar, left=most), []
+            while ids[-1:] != [end]:
+                assert len(ids) < most
+                ids.append(int(rng.choice(np.flatnonzero(matcher.allowed(most - len(ids))))))
+                assert matcher.consume(ids[-1:])
+            json.loads(tokenizer.decode(ids[:-1]))
+
+
+def test_what_is_off_adds_nothing_to_the_name_of_a_grammar() -> None:
+    assert repr(Grammar.regex("a")) == "Grammar(kind='regex', source='a')"
+    assert repr(Grammar.regex("a", close=True, canonical=False)) == (
+        "Grammar(kind='regex', source='a', canonical=False, close=True)"
+    )
+    with pytest.raises(InputError, match="close='yes': expected True or False"):
+        Grammar("regex", "a", close="yes")  # type: ignore[arg-type]  # that is what is tested
 
 
 def test_matchers_of_one_grammar_do_not_meet() -> None:

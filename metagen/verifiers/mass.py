@@ -1,0 +1,142 @@
+"""What a grammar's masks left of a model's distribution, as a weight that takes their bias out of samples."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence as Ordered
+
+from metagen.call import Ended, Item, Outcome, Request
+from metagen.cost import Usage, flops_2n, prefill_flops
+from metagen.errors import InputError, UnsupportedError
+from metagen.generators.engine import Evaluated, EvaluateRequest
+from metagen.generators.primitive import EngineGenerator
+from metagen.journal import Row
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence, digest
+from metagen.verifiers.base import UNSCORED, PrimitiveVerifier, score_of, score_payload
+
+
+class GrammarMass(PrimitiveVerifier):
+    """w(y) = Π_t p(y_t | y_<t) / q(y_t | y_<t): p as the generator would draw freely, q as it draws under its grammar.
+
+    Without adapters that cut tokens off, that is what masks left: w(y) = Π_t Σ_{x allowed} p(x | y_<t). Samples of q
+    with these weights are samples of p given that the text is in the grammar; their mean is the probability of that, as
+    far as q can draw it. The end token counts where the text has ended. raw: log w.
+
+    generator: held to a grammar; its engine reads distributions behind adapters. Raises InputError without a grammar,
+    and UnsupportedError for an engine without token ids, or one that does not say which tokens end a text.
+    """
+
+    def __init__(self, generator: EngineGenerator, *, name: str = "mass") -> None:
+        if generator.params.grammar is None:
+            raise InputError(
+                f"{name}: {generator!r} is held to no grammar, so that nothing is left out; give one"
+            )
+        if generator.tokenizer_fingerprint is None or not getattr(generator.engine, "ends", ()):
+            raise UnsupportedError(
+                f"{name}: {generator.engine!r} has no token ids, or does not say which of them end a text; use an "
+                "engine that runs the model itself, such as TorchEngine"
+            )
+        self.generator, self.name = generator, name
+        self._ends: tuple[int, ...] = tuple(generator.engine.ends)  # type: ignore[attr-defined]  # as asked above
+        self._fingerprint = digest("mass", generator.fingerprint).hex()
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        # Unlike other scores this one is of the tokens: another spelling of a text is another draw.
+        contents = [digest(s.digest, repr(self._ids(s)[0])) for s in sequences]
+        distinct = dict(zip(contents, sequences, strict=True))
+        unique = list(distinct.values())
+        request = Request("score", self.records, tuple(map(Item, distinct)))
+
+        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+            return await self.evaluate([unique[i] for i in positions], scope)
+
+        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+            return self.worst([unique[i] for i in positions], scope)
+
+        def remember(rows: list[Row]) -> None:
+            self.remember([distinct[row.content] for row in rows], scope)
+
+        rows = await scope.call(request, execute, worst, remember) if sequences else []
+        scores = {row.content: score_of(row) for row in rows}
+        return [scores.get(content, UNSCORED) for content in contents]
+
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+        asked = [self._requests(sequence) for sequence in sequences]
+        flat = [request for each in asked for request in each]
+        answers = iter(await self.generator.engine.evaluate(flat) if flat else [])
+        return [
+            self._outcome(sequence, [next(answers) for _ in each], scope)
+            for sequence, each in zip(sequences, asked, strict=True)
+        ]
+
+    def _requests(self, sequence: Sequence) -> list[EvaluateRequest]:
+        """What was drawn, free and held, and then the end, free and held."""
+        ids, start = self._ids(sequence)
+        both = self.generator.params.replace(grammar=None), self.generator.params
+        found = []
+        if len(ids) > start:
+            places = tuple(range(start - 1, len(ids) - 1))
+            found += [EvaluateRequest(ids, places, params=params, start=start) for params in both]
+        if sequence.finish == "eos":
+            end = (len(ids) - 1,)
+            found += [EvaluateRequest(ids, end, self._ends, params=params, start=start) for params in both]
+        return found
+
+    def _ids(self, sequence: Sequence) -> tuple[tuple[int, ...], int]:
+        engine = self.generator.engine
+        return engine.render(sequence) or (), len(engine.render(Sequence(sequence.prompt)) or ())
+
+    def _outcome(self, sequence: Sequence, answers: Ordered[Evaluated], scope: Scope) -> Outcome:
+        each = [[_log_sum(values) for values in answer.values] for answer in answers]
+        pairs = [
+            pair
+            for free, held in zip(each[::2], each[1::2], strict=True)
+            for pair in zip(free, held, strict=True)
+        ]
+        # What was not allowed cannot have been drawn: the text is none of this generator's.
+        ruled_out = any(held == -math.inf for _, held in pairs)
+        log_w = -math.inf if ruled_out else math.fsum(free - held for free, held in pairs)
+        score = Score(min(1.0, math.exp(log_w)), raw=log_w if log_w > -math.inf else None)
+        ids, _ = self._ids(sequence)
+        known = scope.prefixes(self.generator.engine.fingerprint).add(ids)
+        read = [Usage(prefilled=a.prefilled, cached=a.cached) for a in answers]
+        return Outcome(
+            score_payload(score),
+            self._priced(len(ids), known),
+            dataclasses.replace(Usage.sum(read) if read else Usage(), calls=1),
+        )
+
+    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+        cache = scope.prefixes(self.generator.engine.fingerprint)
+        rendered = [self._ids(sequence)[0] for sequence in sequences]
+        return Usage.sum([self._priced(len(ids), cache.known(ids)) for ids in rendered])
+
+    def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
+        cache = scope.prefixes(self.generator.engine.fingerprint)
+        for sequence in sequences:
+            cache.note(self._ids(sequence)[0])
+
+    def _priced(self, total: int, known: int) -> Usage:
+        """Of one text, read once: both distributions come from the same logits."""
+        shape = self.generator.engine.shape
+        new = total - known
+        usage = Usage(
+            prefilled=new,
+            cached=known,
+            calls=1,
+            flops=None if shape is None else prefill_flops(shape, total, known),
+            flops_2n=None if shape is None else flops_2n(shape, new),
+        )
+        price = self.generator.price
+        return dataclasses.replace(usage, money=price.of(usage) if price else None)
+
+
+def _log_sum(values: Ordered[float]) -> float:
+    best = max(values)
+    return best if best == -math.inf else best + math.log(math.fsum(math.exp(v - best) for v in values))

@@ -1,0 +1,95 @@
+"""The weights that take the bias of masks out: exact on an enumerable model."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+from metagen.errors import InputError, UnsupportedError
+from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.engine import SamplingParams
+from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.primitive import EngineGenerator
+from metagen.generators.torch import TorchEngine
+from metagen.scope import Scope
+from metagen.sequence import Sequence, TokenIds
+from metagen.verifiers.mass import GrammarMass
+
+TOKENS = ("a", "b", "ab", "1", "<end>")
+GRAMMAR = Grammar.regex("a(a|b)|b1", canonical=False)
+
+
+def coin() -> EnumerableEngine:
+    def row(prompt: str, done: tuple[str, ...]) -> list[float]:
+        return [0.4, 0.2, 0.1, 0.1, 0.2] if len(done) % 2 == 0 else [0.1, 0.5, 0.05, 0.05, 0.3]
+
+    return EnumerableEngine(TOKENS, row, name="alternating")
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.7}, {"temperature": 2.0, "top_k": 4}])
+def test_weights_turn_what_is_drawn_into_the_model_given_its_text(params: dict[str, Any]) -> None:
+    """p(y | y in the grammar) = q(y) w(y) / Σ q w, for every text, and Σ q w is the probability of the grammar."""
+    engine = coin()
+    free = engine.sequences("?", SamplingParams(**params))
+    held = engine.sequences("?", SamplingParams(grammar=GRAMMAR, **params))
+    texts = {"aa", "ab", "b1"}
+    given = {ids: p for ids, p in free.items() if ids[-1] == "<end>" and "".join(ids[:-1]) in texts}
+    with engine:
+        mass = GrammarMass(engine.generator(grammar=GRAMMAR, **params))
+        drawn = {ids: finished(engine, ids[:-1]) for ids in held}
+
+        async def ask() -> list[Any]:
+            return await mass.score(list(drawn.values()), scope=Scope.root("p"))
+
+        scores = dict(zip(drawn, asyncio.run(ask()), strict=True))
+    assert set(given) <= set(held)
+    weighed = {ids: held[ids] * math.exp(scores[ids].raw) for ids in held if scores[ids].value}
+    assert weighed == pytest.approx(given)
+    biased = max(abs(held[ids] - given[ids] / sum(given.values())) for ids in given)
+    assert biased > 0.02, "without the weights it is another distribution"
+
+
+def finished(engine: EnumerableEngine, tokens: tuple[str, ...]) -> Sequence:
+    ids = tuple(map(TOKENS.index, tokens))
+    return Sequence.of("?").extend(
+        "".join(tokens), tokens=TokenIds(ids, engine.tokenizer_fingerprint), finish="eos"
+    )
+
+
+def test_a_beginning_weighs_what_its_tokens_weigh() -> None:
+    with coin() as engine:
+        mass = GrammarMass(engine.generator(grammar=GRAMMAR))
+
+        async def ask() -> list[Any]:
+            begun = Sequence.of("?").extend("a")
+            return await mass.score([Sequence.of("?"), begun], scope=Scope.root("p"))
+
+        empty, begun = asyncio.run(ask())
+    assert empty.value == 1.0 and begun.value == pytest.approx(0.4 + 0.2 + 0.1)
+
+
+def test_weights_of_a_real_model_are_masses() -> None:
+    with TorchEngine("tiny-bpe", threads=1) as engine:
+        generator = engine.generator(grammar=Grammar.regex("a=[0-9+]{1,8}=[0-9]{1,3}\n"), max_tokens=24)
+        mass = GrammarMass(generator)
+
+        async def ask() -> list[Any]:
+            scope = Scope.root("p")
+            drawn = await generator.generate(Sequence.of("Q:a=12+7;a?\nS:\n"), n=4, scope=scope.child("draw"))
+            return await mass.score(drawn, scope=scope.child("weigh"))
+
+        for score in asyncio.run(ask()):
+            assert (
+                score.raw < 0 and 0 < score.value <= 1 and score.value == pytest.approx(math.exp(score.raw))
+            )
+
+
+def test_what_cannot_be_weighed_is_refused() -> None:
+    with pytest.raises(InputError, match="held to no grammar"):
+        GrammarMass(coin().generator())
+    plain = type("Plain", (EnumerableEngine,), {"ends": ()})(TOKENS, {}, name="plain")
+    with pytest.raises(UnsupportedError, match="does not say which of them end a text"):
+        GrammarMass(EngineGenerator(plain, SamplingParams(grammar=GRAMMAR)))
