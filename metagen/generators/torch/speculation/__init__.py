@@ -1,0 +1,1 @@
+"""Speculative sampling: a draft proposes several tokens, and one pass of the target verifies them all."""

@@ -1,0 +1,174 @@
+"""Who drafts: a small language model, or the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metagen.errors import EngineError
+from metagen.generators.decoding.constraint import Held
+from metagen.generators.randomness import Purpose
+from metagen.generators.torch.endings import EOS, STOP, Endings
+from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.parameters import RowParams
+from metagen.generators.torch.rows import Rows
+from metagen.generators.torch.sampling import NEAR, distribution
+from metagen.generators.torch.speculation.block import Block, Flags
+from metagen.generators.torch.speculation.lookup import look_up
+from metagen.generators.torch.speculation.numbers import numbers, pick
+from metagen.generators.torch.speculation.pair import Pair, sound
+
+
+class Drafter(Protocol):
+    """Who drafts."""
+
+    def draft(self, at: Ints, wanted: Ints) -> Block:
+        """For rows `at` [n], in order of their states, at most wanted [n] ≥ 1 tokens, up to where a completion ends."""
+        ...
+
+
+class Grammars:
+    """Where rows that are held stand in their grammars, and the ends of completions.
+
+    matcher: of a row, which stays where it is.
+    """
+
+    def __init__(self, rows: Rows, endings: Endings, matcher: Callable[[int], Held]) -> None:
+        self._rows, self._endings, self._matcher = rows, endings, matcher
+
+    def held(self, owners: Ints) -> dict[int, Held]:
+        """A copy for each of these lines that is held."""
+        return {
+            i: self._matcher(int(owners[i])).copy() for i in np.flatnonzero(self._rows.held[owners]).tolist()
+        }
+
+    def mask(self, block: Block, line: int, place: int, matcher: Held) -> bool:
+        """Note what is allowed at a place; False if nobody can tell, so that nothing is to be drafted there."""
+        row = int(block.owners[line])
+        owner = self._rows.owner[row]
+        assert owner is not None
+        left = owner.request.params.max_tokens - int(self._rows.position[row]) - place
+        try:
+            block.masks[line, place] = matcher.allowed(left)
+        except EngineError:
+            # The request fails in the next step, if the row gets there.
+            block.masks[line, place] = np.ones(self._endings.size, np.bool_)
+            return False
+        return True
+
+    def ends(self, rows: Ints, tokens: Ints) -> Flags:
+        """[n]: whether a token ends its row, wherever it stands."""
+        found: Flags = (self._endings.flags(self._rows.kind[rows], tokens) & (EOS | STOP)) != 0
+        return found
+
+    def to_end(self, row: int, run: Ints) -> Ints:
+        """A row's tokens, up to and with the first that ends it."""
+        ends = np.flatnonzero(self.ends(np.full(len(run), row), run))
+        return run[: ends[0] + 1] if len(ends) else run
+
+
+class ModelDrafter:
+    """The draft of a pair, token by token for all rows at once.
+
+    drafts: k of each row; those beyond the first are run in rows of the model from `spare` on.
+    """
+
+    def __init__(self, model: Pair, rows: Rows, grammars: Grammars, drafts: int, spare: int) -> None:
+        self._model, self._rows, self._grammars = model, rows, grammars
+        self._drafts, self._spare = drafts, spare
+
+    def draft(self, at: Ints, wanted: Ints) -> Block:
+        model, rows, k, n = self._model, self._rows, self._drafts, len(at)
+        most = int(wanted.max())
+        homes = np.concatenate([rows.state[at], self._spare + np.arange((k - 1) * n)])
+        if k > 1:
+            model.fork(np.tile(rows.state[at], k - 1), homes[n:])
+        q = torch.zeros(n * k, most, model.vocab_size, device=rows.device)
+        block = Block(at, homes, np.zeros((n * k, most), np.int64), np.tile(wanted, k), q)
+        owners = block.owners
+        matchers = self._grammars.held(owners)
+        for line, matcher in matchers.items():
+            if not self._grammars.mask(block, line, 0, matcher):
+                block.counts[line] = 0
+        index, candidate = np.arange(1, most + 1), np.arange(n * k)[:, None] // n
+        seeds, positions = rows.seed[owners][:, None], rows.position[owners][:, None]
+        u = numbers(seeds, positions, index, Purpose.SAMPLE, candidate)
+        for place in range(most):
+            live = np.flatnonzero(block.counts > place)
+            if not len(live):
+                break
+            newest = block.tokens[live, place - 1] if place else rows.token[owners[live]]
+            logits = model.ahead(homes[live], newest)
+            lost = self._draw(block, live, place, logits, u[live, place])
+            # Where no token is left, none is drafted.
+            block.counts[live[lost]] = place
+            ended = ~lost & self._grammars.ends(owners[live], block.tokens[live, place])
+            block.counts[live[ended]] = place + 1
+            for line in live[~lost & ~ended].tolist():
+                if (held := matchers.get(line)) is not None:
+                    held.consume([int(block.tokens[line, place])])
+                    if not self._grammars.mask(block, line, place + 1, held):
+                        block.counts[line] = place + 1
+        return block
+
+    def _params(self, at: Ints) -> RowParams:
+        """Of these rows; those of all rows are at hand."""
+        params = self._rows.params
+        return params if np.array_equal(at, np.arange(len(params))) else params.take(at)
+
+    def _draw(self, block: Block, live: Ints, place: int, logits: Tensor, u: NDArray[np.float64]) -> Flags:
+        """A token of each live line, from the draft's distribution behind all adapters; where there was none."""
+        rows, at = self._rows, block.owners[live]
+        assert block.q is not None
+        history = rows.history(at, block.tokens[live], np.full(len(live), place))
+        allowed = block.allowed(live, np.full(len(live), place), rows.device)
+        q = distribution(logits, self._params(at), history, allowed)
+        tokens, near = pick(q, u, NEAR)
+        block.q[torch.from_numpy(live).to(rows.device), place] = q
+        block.tokens[live, place] = tokens.cpu().numpy()
+        block.near[live] += near.cpu().numpy()
+        lost: Flags = q.sum(-1).isnan().cpu().numpy()
+        if lost.any():
+            # Without numbers there is no distribution, nor where nothing is allowed.
+            block.bad[live] |= ~sound(logits).cpu().numpy()
+        return lost
+
+
+class LookupDrafter:
+    """What followed the newest tokens, at most `ngram` of them, where they occurred last in the row's own text."""
+
+    def __init__(self, rows: Rows, grammars: Grammars, ngram: int) -> None:
+        self._rows, self._grammars, self._ngram = rows, grammars, ngram
+
+    def draft(self, at: Ints, wanted: Ints) -> Block:
+        found = [self._found(row, most) for row, most in zip(at.tolist(), wanted.tolist(), strict=True)]
+        counts = np.array([len(run) for run in found], np.int64)
+        tokens = np.zeros((len(at), int(counts.max())), np.int64)
+        for i, run in enumerate(found):
+            tokens[i, : len(run)] = run
+        block = Block(at, self._rows.state[at], tokens, counts, None)
+        for line, matcher in self._grammars.held(at).items():
+            block.counts[line] = self._follow(block, line, matcher)
+        return block
+
+    def _found(self, row: int, most: int) -> Ints:
+        owner = self._rows.owner[row]
+        assert owner is not None
+        ids = np.concatenate([np.array(owner.ids, np.int64), self._rows.ids[row, : self._rows.length[row]]])
+        return self._grammars.to_end(row, look_up(ids, self._ngram, most))
+
+    def _follow(self, block: Block, line: int, matcher: Held) -> int:
+        """Note what the grammar allows along a line; how many of its tokens that is."""
+        for place, token in enumerate(block.tokens[line, : block.counts[line]].tolist()):
+            if not self._grammars.mask(block, line, place, matcher) or not block.masks[line, place][token]:
+                return place
+            if self._grammars.ends(block.rows[line : line + 1], np.array([token]))[0]:
+                return place + 1
+            matcher.consume([token])
+        self._grammars.mask(block, line, int(block.counts[line]), matcher)
+        return int(block.counts[line])
