@@ -1,0 +1,168 @@
+"""What compression costs: accuracy, size and speed of embedded models, pruned, rounded and quantised.
+
+    python examples/compression/compress.py [FOLDER] [--models tiny-2m tiny-0.5m] [--per-level 15] [--samples 8]
+
+Copies of the models and results go to FOLDER (runs/compression by default); what is there is not made again, so an
+interrupted run is called again to go on. Some minutes of a core for the copies of tiny-2m, and a few seconds for each
+line of the table on an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import weights
+
+import metagen as mg
+from metagen.analysis.bootstrap import interval
+from metagen.analysis.degeneration import Written, quality_lines
+from metagen.analysis.figures import style
+from metagen.cost import ModelShape
+
+LEVELS = (2, 3, 4)
+#: Bytes of a weight as it ships.
+DENSE = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A line of the table. bytes: of one weight of the layers; None: as the engine keeps it. options: of the engine."""
+
+    name: str
+    directory: str
+    bytes: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+Lines = dict[Variant, dict[str, Any]]
+
+
+def variants(model: str, folder: Path) -> Iterator[Variant]:
+    plain = {"dtype": "float32"}
+    yield Variant("float32", model, None, plain)
+    yield Variant("bfloat16", model, None, {"dtype": "bfloat16"})
+    yield Variant("int8", model, None, {"quantization": "int8"})
+    yield Variant("int4", model, None, {"quantization": "int4"})
+    for sparsity in weights.SPARSITIES:
+        for how in ("magnitude", "obc"):
+            name = f"{how}-{100 * sparsity:.0f}"
+            yield Variant(name, str(folder / name), weights.pruned_bytes(sparsity, DENSE), plain)
+    for bits in weights.BITS:
+        for how in ("nearest", "obc"):
+            name = f"{how}-{bits}bit"
+            yield Variant(name, str(folder / name), weights.rounded_bytes(bits), plain)
+
+
+def measured(variant: Variant, folder: Path, per_level: int, samples: int) -> dict[str, Any]:
+    """What `measure` finds, or has found before."""
+    path = folder / f"{variant.name}-{per_level}x{samples}.json"
+    if not path.exists():
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(measure(variant, per_level, samples)), "utf-8")
+        part.rename(path)
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def measure(variant: Variant, per_level: int, samples: int) -> dict[str, Any]:
+    """Whether each problem is solved, greedily and by a vote, and tokens per second of processor time, greedily."""
+    task = mg.ArithmeticTask("validation", levels=LEVELS, per_level=per_level, seed=7)
+    problems = list(task.problems())
+    with mg.TorchEngine(variant.directory, threads=1, device="cpu", **variant.options) as engine:
+
+        async def solved(strategy: mg.Strategy) -> list[float]:
+            results = await asyncio.gather(
+                *(strategy.asolve(p.prompt, seed=i) for i, p in enumerate(problems))
+            )
+            return [
+                float(r.answer is not None and r.answer.key == p.reference)
+                for r, p in zip(results, problems, strict=True)
+            ]
+
+        greedy = mg.Sample(engine.generator(max_tokens=200, temperature=0), answer=task.answer)
+        start = time.process_time()
+        right = asyncio.run(solved(greedy))
+        seconds = time.process_time() - start
+        speed = engine.stats.extra["decoded"] / seconds
+        found = {"greedy": right, "tokens_per_second": speed}
+        if samples:
+            vote = mg.MajorityVote(engine.generator(max_tokens=200), samples, answer=task.answer)
+            found["vote"] = asyncio.run(solved(vote))
+        shape = engine.shape
+    assert shape is not None
+    return {**found, "bytes": size(shape, variant.bytes)}
+
+
+def size(shape: ModelShape, weight_bytes: float | None) -> float:
+    """Bytes of all matrices; beside compressed layers, embedding and head are kept as they ship."""
+    if weight_bytes is None:
+        return shape.bytes_total
+    return replace(shape, dtype_bytes=DENSE).compressed(weight_bytes).bytes_total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/compression"))
+    parser.add_argument("--models", nargs="+", default=["tiny-2m", "tiny-0.5m"])
+    parser.add_argument("--per-level", type=int, default=15)
+    parser.add_argument("--samples", type=int, default=8, help="of the vote; 0: none")
+    given = parser.parse_args()
+    for model in given.models:
+        folder = given.folder / model
+        folder.mkdir(parents=True, exist_ok=True)
+        weights.make(model, folder)
+        lines = {v: measured(v, folder, given.per_level, given.samples) for v in variants(model, folder)}
+        print("\n".join(table(model, lines, given.per_level, given.samples)), end="\n\n", flush=True)
+        picture(model, lines, folder / "accuracy.png")
+
+
+def table(model: str, lines: Lines, per_level: int, samples: int) -> Iterator[str]:
+    yield f"{model}, {per_level * len(LEVELS)} validation problems of levels {LEVELS[0]} to {LEVELS[-1]}\n"
+    yield f"| weights | size, kB | greedy, % | vote of {samples}, % | tokens per CPU second |"
+    yield "|---|---|---|---|---|"
+    for variant, found in lines.items():
+        cells = [share(found[name]) if name in found else "–" for name in ("greedy", "vote")]
+        kilobytes, speed = found["bytes"] / 1e3, found["tokens_per_second"]
+        yield f"| {variant.name} | {kilobytes:,.0f} | {' | '.join(cells)} | {speed:,.0f} |"
+
+
+def picture(model: str, lines: Lines, path: Path) -> None:
+    """Accuracy of greedy decoding against size; each way begins at the weights as they ship."""
+    ways = {
+        "pruned by size": [f"magnitude-{100 * s:.0f}" for s in weights.SPARSITIES],
+        "optimal brain, pruned": [f"obc-{100 * s:.0f}" for s in weights.SPARSITIES],
+        "rounded": [f"nearest-{bits}bit" for bits in weights.BITS],
+        "optimal brain, rounded": [f"obc-{bits}bit" for bits in weights.BITS],
+    }
+    found = {variant.name: line for variant, line in lines.items()}
+
+    def point(name: str) -> Written:
+        """A number behind the name is a share of zeros, in percent."""
+        label = name.partition("-")[2] or name
+        right = found[name]["greedy"]
+        y = 100 * sum(right) / len(right)
+        return Written(f"{label} %" if label.isdigit() else label, found[name]["bytes"] / 1e3, y)
+
+    drawn = {way: [point(name) for name in ("bfloat16", *names)] for way, names in ways.items()}
+    figure = quality_lines({"solved greedily, %": drawn}, x="size of the weights, kB", title=model)
+    with style():
+        figure.savefig(path, dpi=130, metadata={"Software": None})
+
+
+def share(right: list[float]) -> str:
+    """Percent with its 95% interval."""
+    found = interval(right, proportion=True)
+    return f"{100 * found.estimate:.0f} [{100 * found.low:.0f}, {100 * found.high:.0f}]"
+
+
+if __name__ == "__main__":
+    main()
