@@ -50,7 +50,7 @@ NODE, LIFE, REPAIR = 4, 600.0, 60.0
 #: Tokens that the cache of a replica holds.
 CACHE = 1 << 16
 #: Seconds of a driver's core for a request, by benchmarks/replicas.py: generator, records, messages.
-DRIVER = 600e-6
+DRIVER = 790e-6
 #: One request of so many is timed.
 TIMED = 16
 

@@ -26,7 +26,6 @@ from metagen.generators.engine import Engine as Engine
 from metagen.generators.engine import SamplingParams as SamplingParams
 from metagen.generators.enumerable import EnumerableEngine as EnumerableEngine
 from metagen.generators.function import FunctionGenerator as FunctionGenerator
-from metagen.generators.grammar import Grammar as Grammar
 from metagen.generators.openai.engine import OpenAIEngine as OpenAIEngine
 from metagen.generators.ray.pool import RayPool as RayPool
 from metagen.generators.replay import ReplayGenerator as ReplayGenerator
@@ -133,3 +132,17 @@ from metagen.verifiers.reward import OutcomeRewardModel as OutcomeRewardModel
 from metagen.verifiers.reward import ProcessRewardModel as ProcessRewardModel
 
 __version__: str
+from metagen.generators.decoding.adapters import Mirostat as Mirostat
+from metagen.generators.decoding.draft import Draft as Draft
+from metagen.generators.decoding.grammar import Grammar as Grammar
+from metagen.generators.likelihood import Likelihood as Likelihood
+from metagen.generators.likelihood import alikelihoods as alikelihoods
+from metagen.generators.likelihood import likelihoods as likelihoods
+from metagen.generators.models.recipes import Contrastive as Contrastive
+from metagen.generators.models.recipes import Ensemble as Ensemble
+from metagen.generators.models.recipes import Experts as Experts
+from metagen.generators.models.recipes import Guided as Guided
+from metagen.generators.models.recipes import ProxyTuned as ProxyTuned
+from metagen.generators.models.recipes import Tilted as Tilted
+from metagen.strategies.stop_when import StopWhen as StopWhen
+from metagen.verifiers.mass import GrammarMass as GrammarMass

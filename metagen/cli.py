@@ -407,6 +407,47 @@ def doctor(
 
 
 @app.command()
+def explain(
+    prompt: Annotated[
+        str, typer.Argument(help="What the model reads; \\n is a new line.", show_default=False)
+    ],
+    model: Annotated[
+        str, typer.Option(help="A model directory, an embedded model, or a recipe in YAML.")
+    ] = "tiny-2m",
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A sampling adapter, such as top_p=0.9; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="The adapters of a preset (code, chat, …).", show_default=False)
+    ] = None,
+    completion: Annotated[
+        str, typer.Option(help="What the model has written so far; \\n is a new line.", show_default=False)
+    ] = "",
+    top: Annotated[int, typer.Option(min=1, help="Tokens that are shown.")] = 12,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the picture: a page (.html), .png or .svg.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the next-token distribution of a model, before and after each sampling adapter."""
+    from metagen.experiments import adapters as views
+
+    params = views.params_of(adapter or (), preset)
+    prompt, completion = (text.replace("\\n", "\n") for text in (prompt, completion))
+    found = views.explain(model, prompt, completion, params)
+    _show(views.render(found, most=top), views.data(found, most=top), as_json)
+    if out is not None:
+        views.write(found, out, most=top, title=f"{model} behind {'…' + (prompt + completion)[-40:]!r}")
+        typer.echo(f"wrote {out}", err=True)
+
+
+@app.command()
 def models() -> None:
     """List the models that ship in the package."""
     from metagen.cost import ModelShape

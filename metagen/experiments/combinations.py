@@ -18,6 +18,7 @@ from metagen.experiments.specs import (
     UNIONS,
     AllocationSpec,
     Context,
+    EngineGeneratorSpec,
     LocalSpec,
     OptionSpec,
     OrmSpec,
@@ -121,7 +122,7 @@ class Combinations:
             engine = self.engines.get(verifier.engine)
             if engine is None:
                 continue
-            if not isinstance(engine, LocalSpec):
+            if not isinstance(engine, LocalSpec) or not isinstance(engine.model, str):
                 reason = "missing; this engine names none, expected {tag: …, positive: …, negative: …}, or a layout"
                 yield self._fault(("verifiers", name, "tags"), reason)
                 continue
@@ -232,6 +233,8 @@ class Combinations:
                 )
 
     def _independent(self, spec: PartSpec) -> bool:
+        if isinstance(spec, EngineGeneratorSpec) and spec.search is not None:
+            return False
         if not isinstance(spec, PluginSpec):
             return True
         try:

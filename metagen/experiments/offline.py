@@ -6,7 +6,6 @@ machine, have the fingerprints that a run noted, or that the engines would have 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from pathlib import Path
@@ -26,9 +25,12 @@ from metagen.experiments.specs import (
     PrmSpec,
     TorchSpec,
 )
+from metagen.experiments.specs.models import RecipeSpec
 from metagen.generators import tiny
-from metagen.generators.directory import read_json, text_config
+from metagen.generators.decoding.adapters import BEYOND
+from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest
+from metagen.generators.models.recipes import Recipe
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Verifier
@@ -67,9 +69,11 @@ def _unknown(spec: PartSpec) -> PluginVerifierSpec:
 def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
     options = {
         key: value
-        for key in ("dtype", "device", "max_context", "price", "shape")
+        for key in ("dtype", "device", "quantization", "max_context", "price", "shape")
         if (value := _option(spec, key))
     }
+    if isinstance(spec, TorchSpec) and spec.draft is not None:
+        options["draft"] = spec.draft.draft
     model, needed = _model(spec), isinstance(spec, TorchSpec)
     given = {"name": name, "model": model, "needed": needed, "options": options}
     given |= {"fingerprints": fingerprints, "noted": noted}
@@ -80,9 +84,11 @@ def _option(spec: PartSpec, name: str) -> Any:
     return getattr(spec, name, None) or (spec.model_extra or {}).get(name)
 
 
-def _model(spec: PartSpec) -> str | None:
-    """The directory of an engine's model, or of its tokenizer, if it lies on this machine."""
+def _model(spec: PartSpec) -> str | Recipe | None:
+    """The directory of an engine's model, or of its tokenizer, if it lies on this machine; or its recipe."""
     model = _option(spec, "tokenizer" if isinstance(spec, OpenAISpec) else "model")
+    if isinstance(model, RecipeSpec):
+        return model.recipe
     try:
         return str(tiny.resolve(model)) if isinstance(model, str) else None
     except ModelError:
@@ -94,20 +100,20 @@ def _is_remote(spec: PartSpec, experiment: Experiment) -> bool:
     if not isinstance(spec, PrmSpec | OrmSpec):
         return False
     model = _model(experiment.engines[spec.engine])
-    return model is None or _tokenizer(Path(model), needed=False) is None
+    return model is None or _tokenizer(model, needed=False) is None
 
 
 class ClosedEngine:
     """Stands for an engine that is not opened.
 
-    model: its directory, if there is one here. needed: a fault of the model is an error, as it is for the engine.
+    model: its directory or recipe, if there is one here. needed: a fault of it is an error, as it is for the engine.
     noted: its fingerprint, if a run has noted it.
     """
 
     def __init__(
         self,
         name: str,
-        model: str | None,
+        model: str | Recipe | None,
         *,
         needed: bool,
         fingerprints: bool,
@@ -115,10 +121,12 @@ class ClosedEngine:
         noted: str | None = None,
     ) -> None:
         self.name, self._options = name, options
-        self.directory = None if model is None else Path(model)
-        self._tokenizer = _tokenizer(self.directory, needed) if self.directory else None
+        self._tokenizer = None if model is None else _tokenizer(model, needed)
+        self.directory = Path(model) if isinstance(model, str) else None
+        if self._tokenizer is not None:
+            self.directory = self._tokenizer.directory
         self.tokenizer_fingerprint = self._tokenizer.fingerprint if self._tokenizer else None
-        self.shape = _shape(self.directory, needed) if self.directory else None
+        self.shape = None if model is None else _shape(model, options.get("draft"), needed)
         if options.get("shape") is not None:
             self.shape = ModelShape.from_config(options["shape"])
         self.max_context: int | None = options.get("max_context")
@@ -127,8 +135,8 @@ class ClosedEngine:
         self.fingerprint = f"closed/{name}"
         if noted is not None:
             self.fingerprint = noted
-        elif fingerprints and needed and self._tokenizer:
-            self.fingerprint = _fingerprint(self.directory, self._tokenizer, options)
+        elif fingerprints and needed and model is not None and self._tokenizer:
+            self.fingerprint = _fingerprint(model, options)
 
     def __repr__(self) -> str:
         return f"engines.{self.name}"
@@ -136,7 +144,7 @@ class ClosedEngine:
     @property
     def supports(self) -> frozenset[str]:
         """Whatever is asked of it: nothing is done."""
-        return frozenset({"grammar", "top_logprobs"})
+        return BEYOND
 
     def render(self, prefix: Sequence) -> tuple[int, ...] | None:
         return self._tokenizer.render(prefix)[0] if self._tokenizer else None
@@ -191,12 +199,12 @@ def _price(name: str, given: Any) -> Price | None:
         ) from None
 
 
-def _tokenizer(directory: Path, needed: bool) -> Tokenizer | None:
+def _tokenizer(model: str | Recipe, needed: bool) -> Tokenizer | None:
     """The engine's own tokenizer; None where its packages, or its file, are missing."""
     try:
-        from metagen.generators.tokenizer import Tokenizer
+        from metagen.generators.models.describe import tokenizer_of
 
-        return Tokenizer(directory, _vocabulary(directory))
+        return tokenizer_of(model)
     except ImportError:
         return None
     except ModelError:
@@ -205,42 +213,29 @@ def _tokenizer(directory: Path, needed: bool) -> Tokenizer | None:
         return None
 
 
-def _vocabulary(directory: Path) -> int:
-    return int(text_config(directory).get("vocab_size", 0))
-
-
-def _shape(directory: Path, needed: bool) -> ModelShape | None:
+def _shape(model: str | Recipe, draft: Draft | None, needed: bool) -> ModelShape | None:
     try:
-        return ModelShape.from_config(directory)
+        from metagen.generators.models.drafted import drafted_shape
+
+        return drafted_shape(model, draft)
+    except ImportError:
+        return None
     except ModelError:
         if needed:
             raise
         return None
 
 
-def _fingerprint(directory: Path | None, tokenizer: Tokenizer, options: dict[str, Any]) -> str:
+def _fingerprint(model: str | Recipe, options: dict[str, Any]) -> str:
     """What the torch engine would call itself on this machine."""
     import torch
 
-    from metagen.generators.torch.engine import model_fingerprint
+    from metagen.generators.models.describe import fingerprint_of
+    from metagen.generators.models.drafted import drafted_fingerprint
+    from metagen.generators.quantization import number_format
 
-    assert directory is not None
     graphics = str(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")) != "cpu"
-    name = options.get("dtype") or ("bfloat16" if graphics else "float32")
-    return model_fingerprint(directory, _digest(directory), getattr(torch, name), tokenizer)
-
-
-def _digest(directory: Path) -> str:
-    """That of the torch engine's weights, from their files alone: no tensor is made. ModelError for missing files."""
-    files = sorted(directory.glob("*.safetensors"))
-    index = directory / "model.safetensors.index.json"
-    if index.exists():
-        files = [directory / name for name in sorted(set(read_json(index).get("weight_map", {}).values()))]
-    missing = [file.name for file in files if not file.exists()] if files else ["model.safetensors"]
-    if missing:
-        raise ModelError(f"{directory}: no {', '.join(missing)}; copy the model whole")
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()
+    quantization = options.get("quantization")
+    name = options.get("dtype") or ("bfloat16" if graphics or quantization else "float32")
+    numbers = number_format(str(getattr(torch, name)), quantization)
+    return drafted_fingerprint(fingerprint_of(model, numbers), options.get("draft"), numbers)

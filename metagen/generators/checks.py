@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 
-from metagen.errors import InputError, PromptError
+from metagen.errors import InputError, PromptError, UnsupportedError
 from metagen.generators.engine import EvaluateRequest, GenerateRequest
 
 
@@ -52,6 +52,11 @@ class Checks:
         """An Evaluate request, whatever the model's head can be asked for."""
         self.ids(request.ids)
         self.fits(len(request.ids), 0)
+        if request.outputs and request.entropies:
+            raise InputError(
+                "entropies=True with outputs=True: a head that scores has no distribution; ask for one"
+            )
+        adapts(request)
         following = request.labels is None and not request.outputs
         last = len(request.ids) - following
         if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
@@ -63,3 +68,24 @@ class Checks:
             if not request.labels:
                 raise InputError("labels are empty; give at least one id, or None for the token that follows")
             self.ids(request.labels)
+
+
+def adapts(request: EvaluateRequest) -> None:
+    """What an Evaluate request asks of adapters, on any engine that has them."""
+    if (params := request.params) is None:
+        return
+    if request.outputs:
+        raise InputError(
+            "params with outputs=True: a head that scores has no distribution to adapt; leave them out"
+        )
+    first = min(request.positions, default=0)
+    if not 0 <= request.start <= first + 1:
+        raise InputError(
+            f"start={request.start!r}: expected where the completion begins, from 0 to {first + 1}, the first position "
+            "that is read and one more"
+        )
+    if getattr(params, "mirostat", None) is not None and set(request.positions) != {request.start - 1}:
+        raise UnsupportedError(
+            "mirostat cuts by what was drawn before, so only the first token of a completion can be read under it; "
+            "leave it out, or read that one"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence as Ordered
 
 from metagen.cost import ModelShape
 from metagen.generators.checks import Checks
@@ -54,6 +55,20 @@ class LocalEngine:
 
     def encode(self, text: str) -> tuple[int, ...]:
         return self._tokenizer.encode(text)
+
+    def decode(self, ids: Ordered[int]) -> str:
+        """Text of ids, special tokens by their names."""
+        return self._tokenizer.decode(list(ids))
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Ids that end a completion."""
+        return tuple(sorted(self._tokenizer.eos))
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that the model has logits of."""
+        return self._tokenizer.vocab_size
 
 
 def key_value_bytes() -> int:

@@ -11,8 +11,8 @@ from typing import Any
 from tokenizers import Tokenizer as HFTokenizer
 
 from metagen.errors import ModelError, PromptError, UnsupportedError
-from metagen.generators.constraint import Constraints
 from metagen.generators.continuation import BROKEN
+from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.directory import read_json
 from metagen.sequence import Message, Prompt, Sequence, TokenIds
 

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
-from typing import TypeVar
 
 from metagen.call import Item
 from metagen.errors import InputError
@@ -89,7 +88,7 @@ class Best(Aggregator):
     """
 
     def __init__(self, verifier: Verifier, *, raw: bool = False, answer: AnswerRule | None = None) -> None:
-        self.verifier, self.raw, self.answer = _part(self, verifier, Verifier), raw, answer
+        self.verifier, self.raw, self.answer = _verifier(self, verifier), raw, answer
 
     def options(self) -> str:
         return "raw" if self.raw else ""
@@ -112,7 +111,7 @@ class Weighted(Aggregator):
     """The answer with the largest total score: argmax_a Σ_i v(y_i) 1[a_i = a] (Li et al. 2023)."""
 
     def __init__(self, verifier: Verifier, answer: AnswerRule) -> None:
-        self.verifier, self.answer = _part(self, verifier, Verifier), answer
+        self.verifier, self.answer = _verifier(self, verifier), answer
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         return weighted_vote([c.key for c in pool], [c.value for c in pool], texts(pool), salt)
@@ -130,7 +129,7 @@ class SoftBest(Aggregator):
         soft_best_of(
             [0.0], [""], "", beta=beta, seed=0
         )  # its error for β, now and not in the middle of a run
-        self.verifier, self.answer = _part(self, verifier, Verifier), answer
+        self.verifier, self.answer = _verifier(self, verifier), answer
         self.beta, self.raw = beta, raw
 
     def options(self) -> str:
@@ -149,7 +148,7 @@ class Borda(Aggregator):
 
     def __init__(self, verifier: Verifier, answer: AnswerRule, *, power: float = 1.0) -> None:
         borda_weights([], power=power)
-        self.verifier, self.answer, self.power = _part(self, verifier, Verifier), answer, power
+        self.verifier, self.answer, self.power = _verifier(self, verifier), answer, power
 
     def options(self) -> str:
         return repr(float(self.power))
@@ -194,8 +193,8 @@ class MinimumBayesRisk(Aggregator):
     def __init__(
         self, utility: Utility, *, verifier: Verifier | None = None, answer: AnswerRule | None = None
     ) -> None:
-        self.utility, self.answer = _part(self, utility, Utility), answer
-        self.verifier = None if verifier is None else _part(self, verifier, Verifier)
+        self.utility, self.answer = _utility(self, utility), answer
+        self.verifier = None if verifier is None else _verifier(self, verifier)
 
     @property
     def spends(self) -> bool:
@@ -221,14 +220,17 @@ def texts(pool: Ordered[Candidate]) -> list[str]:
     return [c.sequence.text for c in pool]
 
 
-P = TypeVar("P")
-
-
-def _part(owner: Aggregator, part: P, kind: type[P]) -> P:
-    """A part that is one of its kind."""
-    if not isinstance(part, kind):
-        raise InputError(
-            f"{type(owner).__name__}: {part!r} is no {kind.__name__.lower()}; give one, such as those of "
-            f"metagen.{'verifiers' if kind is Verifier else 'verifiers.utility'}"
-        )
+def _verifier(owner: Aggregator, part: Verifier) -> Verifier:
+    if not isinstance(part, Verifier):
+        raise _missing(owner, part, "verifier", "metagen.verifiers")
     return part
+
+
+def _utility(owner: Aggregator, part: Utility) -> Utility:
+    if not isinstance(part, Utility):
+        raise _missing(owner, part, "utility", "metagen.verifiers.utility")
+    return part
+
+
+def _missing(owner: Aggregator, part: object, what: str, where: str) -> InputError:
+    return InputError(f"{type(owner).__name__}: {part!r} is no {what}; give one, such as those of {where}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from metagen.generators.base import Generator
-from metagen.generators.grammar import Grammar
+from metagen.generators.decoding.grammar import Grammar
 
 #: How llguidance reads a schema. White space is as Python writes it: where it is free, a model may write nothing else
 #: to its last token. What grammars cannot say is let pass.

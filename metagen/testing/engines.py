@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from metagen.errors import EngineError, InputError, UnsupportedError
+from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.engine import Engine, EvaluateRequest, Generated, GenerateRequest, SamplingParams
 from metagen.generators.primitive import EngineGenerator
 from metagen.scope import Scope
@@ -148,7 +149,7 @@ class EngineLaws(GenerationLaws, EvaluationLaws):
 
     def test_what_it_is_without_it_refuses_or_leaves_unknown(self, engine: Engine) -> None:
         assert self.without <= set(FEATURES), f"expected some of {', '.join(FEATURES)}"
-        assert engine.supports <= {"grammar", "top_logprobs"}
+        assert engine.supports <= BEYOND
         assert ("ids" in self.without) == (engine.tokenizer_fingerprint is None)
         assert not ("ids" in self.without and {"until", "evaluate"} - self.without), "both need ids"
         (sample,) = self.draw(engine, self.request(1))

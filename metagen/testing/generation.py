@@ -9,14 +9,23 @@ from typing import Any
 import pytest
 
 from metagen.errors import UnsupportedError
+from metagen.generators.decoding.adapters import Mirostat
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import Engine, Generated, Sample, SamplingParams
-from metagen.generators.grammar import Grammar
 from metagen.generators.primitive import EngineGenerator
 from metagen.sequence import MOST_CONFIDENT, Sequence, Step, TokenIds, Tokens, Until
 from metagen.testing.asking import EngineTrial, seeds
 
 #: A delimiter that no model writes.
 NEVER = "\x00law\x00"
+
+
+#: A value that is on, of every adapter that an engine may have.
+SOME: dict[str, Any] = {
+    "logit_bias": {0: -1.0}, "repetition_penalty": 1.2, "presence_penalty": 0.5, "frequency_penalty": 0.5,
+    "no_repeat_ngram": 3, "banned": ((0,),), "min_tokens": 2, "top_h": 0.9, "min_p": 0.05,
+    "typical_p": 0.9, "epsilon_cutoff": 1e-3, "eta_cutoff": 1e-3, "mirostat": Mirostat(),
+}  # fmt: skip
 
 
 class GenerationLaws(EngineTrial):
@@ -249,6 +258,17 @@ class GenerationLaws(EngineTrial):
         assert options, "give a first prompt whose samples end within `most` tokens"
         for sample in self.draw(engine, self.request(8, grammar=grammar)):
             assert sample.finish == "eos" and sample.text in options
+
+    @pytest.mark.parametrize("name", sorted(SOME))
+    def test_an_adapter_is_had_or_refused_by_name(self, engine: Engine, name: str) -> None:
+        params = {name: SOME[name]}
+        if name not in engine.supports:
+            with pytest.raises(UnsupportedError, match=f"{name}="):
+                EngineGenerator(engine, SamplingParams(**params))
+            return
+        for sample in self.draw(engine, self.request(4, **params)):
+            assert name != "min_tokens" or sample.ids is None or len(sample.ids) >= SOME[name]
+            assert name != "banned" or sample.ids is None or 0 not in sample.ids
 
     # -- accounts --------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ from metagen.experiments.specs import SECTIONS
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Commands of metagen that cost little on a few problems. Others are parsed only.
-RUNS = {"run", "resume", "report", "show", "compare", "models", "ls", "doctor", "new"}
+RUNS = {"run", "resume", "report", "show", "compare", "models", "ls", "doctor", "new", "explain"}
 LIMIT = ["--limit", "2"]
 #: A name or a number that the reader fills in.
 PLACEHOLDER = re.compile(r"^[A-Z][A-Z_]*$|…|\.\.\.")

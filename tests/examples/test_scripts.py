@@ -70,6 +70,31 @@ def test_the_gallery_draws_what_is_named(said: Any, tmp_path: Path) -> None:
     assert {p.stem for p in tmp_path.glob("*.svg")} == {"rebase", "voting"}
 
 
+def test_the_atlas_of_decoding_draws_what_is_named(said: Any, tmp_path: Path) -> None:
+    said("gallery_decoding.py", tmp_path, "beam", "contrastive", "likelihood", "speculative")
+    assert {p.stem for p in tmp_path.glob("*.png")} == {"beam", "contrastive", "likelihood", "speculative"}
+
+
+@pytest.mark.slow
+def test_maximisation_repeats_and_sampling_does_not(said: Any, tmp_path: Path) -> None:
+    rows = re.findall(
+        r"^\| ([^|]+) \| ([\d.]+) \| (\d+)% \| (\d+)% \|", said("degeneration.py", tmp_path), re.M
+    )
+    bits = {name: float(surprise) for name, surprise, *_ in rows}
+    stuck = {name: int(share) for name, _, _, share in rows}
+    assert (
+        min(stuck["greedy"], stuck["beam search 16"]) > 90 > 10 > max(stuck["top-p 0.9"], stuck["a person"])
+    )
+    assert (
+        bits["beam search 16"]
+        < bits["greedy"]
+        < bits["top-p 0.9"]
+        < bits["a person"]
+        < bits["temperature 1.2"]
+    )
+    assert len(list(tmp_path.glob("*.png"))) == 4
+
+
 @pytest.mark.slow
 def test_the_family_is_reported_from_a_run(said: Any, tmp_path: Path) -> None:
     run = experiment("family.yaml", tmp_path / "run", "--set", "task.per_level=1")

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from metagen.cli import app
 from metagen.cost import ModelShape
 from metagen.errors import InputError, ModelError
 from metagen.experiments import build, offline, runner, schema, unfinished
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.makers import Makers
 from metagen.generators import tiny
+from metagen.generators.models import describe
 from metagen.generators.torch.checkpoint import Weights
 
 TINY = """\
@@ -71,10 +74,10 @@ def test_shards_are_digested_as_the_engine_does(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes((tiny.resolve("tiny-prm") / weights.name).read_bytes())
     index = {"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "b.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert offline._digest(tmp_path) == Weights(tmp_path, torch.float32, torch.device("cpu")).digest()
+    assert describe.weights_digest(tmp_path) == Weights(tmp_path, torch.float32, torch.device("cpu")).digest()
     (tmp_path / "b.safetensors").unlink()
     with pytest.raises(ModelError, match=r"no b\.safetensors; copy the model whole"):
-        offline._digest(tmp_path)
+        describe.weights_digest(tmp_path)
 
 
 def test_a_served_model_has_the_shape_that_the_file_gives(tmp_path: Path) -> None:
@@ -89,3 +92,15 @@ def test_a_served_model_has_the_shape_that_the_file_gives(tmp_path: Path) -> Non
     )
     with build.opened(offline.closed(schema.load(file), fingerprints=False)) as setup:
         assert setup.engines["far"].shape == ModelShape.from_config(shape)
+
+
+@pytest.mark.parametrize(
+    "way", ["search={kind: beam}", "min_p=0.1", "grammar={regex: '[a-z]+', close: true}"]
+)
+def test_a_dry_run_takes_whatever_way_of_decoding_its_engines_take(tmp_path: Path, way: str) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY)
+    sets = [f"generators.writer.{way}", "strategies.best={kind: sample}"]
+    asked = [word for one in sets for word in ("--set", one)]
+    result = CliRunner().invoke(app, ["run", str(file), "--dry-run", *asked])
+    assert result.exit_code == 0, result.output

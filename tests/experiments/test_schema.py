@@ -120,6 +120,32 @@ def test_relative_paths_begin_at_the_file_and_survive_a_dump(good: Path, tmp_pat
     assert load(copy) == experiment
 
 
+@pytest.mark.parametrize(
+    "search",
+    [
+        "{kind: diverse_beam, groups: 2}",
+        "{kind: constrained_beam, phrases: [ab, [1, 2]]}",
+        "{kind: contrastive, k: 3}",
+    ],
+)
+def test_searches_are_dumped_with_the_fields_of_their_kind(good: Path, tmp_path: Path, search: str) -> None:
+    experiment = load(good, sets=[f"generators.mid.search={search}", "grid.strategies=[single]"])
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(dump(experiment))
+    assert load(copy) == experiment
+    made = experiment.generators["mid"]
+    assert isinstance(made, EngineGeneratorSpec)
+    assert made.params.search is not None
+    assert made.params.search.kind in search
+
+
+def test_what_draws_jointly_is_no_pool(good: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"strategies.majority.kind.*generator 'mid' .engine. draws jointly"
+    ):
+        load(good, sets=["generators.mid.search={kind: beam}"])
+
+
 def test_sets_and_limit(good: Path) -> None:
     sets = [
         "grid.n=[2, 8]",
@@ -168,10 +194,17 @@ FAULTS = [
      "expected a number ≥ 0 (0 is greedy)"),
     ("temperature: 1,", "temperature: warm,", "7: generators.mid.temperature = 'warm': "
      "expected a number ≥ 0 (0 is greedy)"),
-    ("temperature: 1,", "temprature: 1,", "7: generators.mid.temprature = 1: no such field; expected one of kind, "
-     "engine, temperature, top_k, top_p, max_tokens, stop, stop_token_ids, ignore_eos, logprobs, grammar, "
-     "top_logprobs; did you mean 'temperature'?"),
+    ("temperature: 1,", "temprature: 1,", "7: generators.mid.temprature = 1: no such field; expected one of "
+     f"{', '.join(EngineGeneratorSpec.model_fields)}; did you mean 'temperature'?"),
     ("temperature: 1,", "top_logprobs: 1,", "7: generators.mid.top_logprobs = 1: expected an integer ≥ 2, or 0 (off)"),
+    ("temperature: 1,", "search: {kind: beem},", "7: generators.mid.search.kind = 'beem': expected one of beam, "
+     "diverse_beam, constrained_beam, stochastic_beam, contrastive"),
+    ("temperature: 1,", "search: {kind: beam, width: 0},", "7: generators.mid.search.width = 0: "
+     "expected an integer ≥ 1"),
+    ("temperature: 1,", "search: {kind: beam, groups: 2},", "7: generators.mid.search = {'groups': 2, 'kind': 'beam'}: "
+     "a beam search has no groups; it has width, alpha, early_stopping, score"),
+    ("temperature: 1,", "search: {kind: diverse_beam, groups: 3},", "7: generators.mid.search = {'groups': 3, 'kind': "
+     "'diverse_beam'}: diverse_beam search: groups=3 do not divide width=4; expected one of 1, 2, 4, or another width"),
     ("max_tokens: 300", "max_tokens: 0", "7: generators.mid.max_tokens = 0: expected an integer ≥ 1"),
     ('["Q:"]', '[""]', "7: generators.mid.stop.0 = '': expected a text that is not empty"),
     ('["Q:"]', '"Q:"', "7: generators.mid.stop = 'Q:': expected a list"),
@@ -434,7 +467,7 @@ def test_generators_have_the_fields_of_sampling_params() -> None:
     spec = EngineGeneratorSpec(engine="mid")
     assert spec.params == SamplingParams()
     names = {f.name for f in dataclasses.fields(SamplingParams)}
-    assert set(EngineGeneratorSpec.model_fields) - {"kind", "engine"} == names
+    assert set(EngineGeneratorSpec.model_fields) - {"kind", "engine", "preset"} == names
 
 
 def test_budgets_have_the_fields_of_budget() -> None:

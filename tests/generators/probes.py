@@ -10,8 +10,8 @@ from typing import Any
 
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import Engine, EvaluateRequest, Generated, GenerateRequest, SamplingParams
-from metagen.generators.grammar import Grammar
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Step, Tokens
 
@@ -69,8 +69,10 @@ class Probe:
             "`stop_token_ids`, `ignore_eos`": self._ends,
             "log-probabilities of samples": self._logprobs,
             "best-k confidences (`top_logprobs`)": self._confidences,
+            "other adapters": self._adapted,
             "grammars": self._held,
             "log-probabilities of labels, or of given tokens": self._read,
+            "entropies, and distributions behind adapters": self._distributions,
             "outputs of a head that scores": self._outputs,
             "tokens generated are counted": self._generated,
             "tokens of the prefix are counted": self._prefilled,
@@ -119,6 +121,9 @@ class Probe:
         (one,) = await self._draw(top_logprobs=2)
         return bool(one.token_confidences)
 
+    async def _adapted(self) -> bool:
+        return bool(await self._draw(logit_bias={0: -1.0}))
+
     async def _held(self) -> bool:
         return bool(await self._draw(grammar=Grammar.json(SCHEMA)))
 
@@ -128,6 +133,15 @@ class Probe:
         ids = self.engine.render(self.prefix) or (0, 1)
         following, labels = EvaluateRequest(ids, (0,)), EvaluateRequest(ids, (len(ids) - 1,), (0, 1))
         return len(await self.engine.evaluate([following, labels])) == 2
+
+    async def _distributions(self) -> bool:
+        if self.engine is None or (head := self.engine.render(self.prefix)) is None:
+            return False
+        params = SamplingParams(temperature=0.5)
+        (read,) = await self.engine.evaluate(
+            [EvaluateRequest(head, (len(head) - 1,), (3,), entropies=True, params=params, start=len(head))]
+        )
+        return read.entropies is not None
 
     async def _outputs(self) -> bool:
         if self.engine is None:

@@ -482,6 +482,7 @@ FAULTS: list[tuple[type[EnumerableEngine], str, dict[str, Any]]] = [
     (params(top_logprobs=0), "confidences_change_nothing_that_is_drawn", {}),
     (samples(confidence_of_what_was_drawn), "confidences_are_those_of_the_best_two", {}),
     (params(grammar=None), "a_grammar_holds_what_is_written", {}),
+    (params(banned=()), "an_adapter_is_had_or_refused_by_name", {"name": "banned"}),
     (UnknownIsNothing, "what_a_request_read_is_its_prefix_once_for_each_sample", {}),
     (CountsThePrefixOnce, "what_a_request_read_is_its_prefix_once_for_each_sample", {}),
     (EnumerableEngine, "what_a_request_read_is_its_prefix_once_for_each_sample", {"without": {"cache"}}),

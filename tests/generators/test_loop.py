@@ -274,9 +274,9 @@ def test_a_thread_that_ends_by_itself_wakes_who_waits_and_leaves_what_lives_ther
         asyncio.get_running_loop().stop()
         await asyncio.sleep(60)
 
-    with pytest.raises(EngineError, match="has failed: RuntimeError.*while a request was running"):
+    with pytest.raises(EngineError, match=r"has failed: RuntimeError.*while a request was running"):
         loop.wait(stop())
-    with pytest.raises(EngineError, match="it is failed: RuntimeError.'Event loop stopped"):
+    with pytest.raises(EngineError, match=r"it is failed: RuntimeError.'Event loop stopped"):
         loop.wait(living.work())
     assert not loop.close()
     assert living.notes[-1] in ("left", "left too late", "aside cancelled")

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from metagen.cost import Price
 from metagen.errors import ConfigError
+from metagen.experiments.specs.drafts import DraftSpec
 from metagen.experiments.specs.fields import (
     Context,
     Count,
@@ -21,6 +22,7 @@ from metagen.experiments.specs.fields import (
     Switch,
     Text,
 )
+from metagen.experiments.specs.models import AnyModel
 from metagen.experiments.specs.parts import PartSpec
 from metagen.generators import tiny
 from metagen.generators.openai.body import refuse_secrets
@@ -43,13 +45,15 @@ AdapterName = Annotated[str, Expects("the directory of a LoRA adapter"), AfterVa
 
 
 class LocalSpec(PartSpec):
-    """An engine that runs a model of this machine: a directory, or an embedded model."""
+    """An engine that runs a model of this machine: a directory, an embedded model, or a recipe of several."""
 
-    model: ModelName
+    model: AnyModel
 
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
-        return given | {"model": tiny.resolve(self.model)}
+        return given | {
+            "model": tiny.resolve(self.model) if isinstance(self.model, str) else self.model.recipe
+        }
 
 
 class TorchSpec(LocalSpec):
@@ -58,16 +62,23 @@ class TorchSpec(LocalSpec):
     kind: Literal["torch"]
     device: Annotated[str, Expects("a torch device, such as cpu or cuda:0")] | None = None
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    quantization: Literal["int8", "int4", "nf4"] | None = None
     max_batch: Count | None = None
     kv_memory_bytes: Count | None = None
     max_context: Count | None = None
     threads: Count | None = None
+    draft: DraftSpec | None = None
+
+    def options(self) -> dict[str, Any]:
+        given = super().options()
+        return given if self.draft is None else given | {"draft": self.draft.draft}
 
 
 class VLLMSpec(LocalSpec):
     """A local model on vLLM. args: vLLM's own engine arguments, which it checks when the engine is made."""
 
     kind: Literal["vllm"]
+    model: ModelName
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     max_context: Count | None = None
     max_pending: Count | None = None

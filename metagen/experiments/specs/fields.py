@@ -50,7 +50,7 @@ def _reference(section: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _model(name: str, info: ValidationInfo) -> str:
+def local_model(name: str, info: ValidationInfo) -> str:
     """An embedded model's name as it is; a directory as an absolute path."""
     known = tiny.names()
     if name in known:
@@ -138,7 +138,7 @@ Name = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"), Expects("a name of letters, digits and . _ + -")
 ]
 ModelName = Annotated[
-    str, Expects("a model directory, or the name of an embedded model"), AfterValidator(_model)
+    str, Expects("a model directory, or the name of an embedded model"), AfterValidator(local_model)
 ]
 FileName = Annotated[str, Expects("the path of a file"), AfterValidator(_file)]
 RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidator(_run)]

@@ -17,8 +17,13 @@ from metagen.experiments.specs.fields import (
     pool_field,
 )
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
+from metagen.experiments.specs.searches import SearchFields
+from metagen.generators.decoding.adapters import Mirostat
+from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.presets import PRESETS, Preset, preset
 from metagen.generators.engine import SamplingParams
-from metagen.generators.grammar import Grammar
+
+KINDS = ("regex", "choice", "json_schema", "lark")
 
 
 class GrammarSpec(Spec):
@@ -28,10 +33,12 @@ class GrammarSpec(Spec):
     choice: tuple[Text, ...] | None = None
     json_schema: dict[str, Any] | None = None
     lark: Text | None = None
+    canonical: Switch = True
+    close: Switch = False
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        given = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"expected one of regex, choice, json_schema, lark; there are {given or 'none'}")
         return self
@@ -39,24 +46,45 @@ class GrammarSpec(Spec):
     @property
     def grammar(self) -> Grammar:
         """As generators take it."""
+        how = {"canonical": self.canonical, "close": self.close}
         if self.choice is not None:
-            return Grammar.choice(self.choice)
+            return Grammar.choice(self.choice, **how)
         if self.json_schema is not None:
-            return Grammar.json(self.json_schema)
-        return Grammar.lark(self.lark) if self.lark is not None else Grammar.regex(self.regex or "")
+            return Grammar.json(self.json_schema, **how)
+        return (
+            Grammar.lark(self.lark, **how)
+            if self.lark is not None
+            else Grammar.regex(self.regex or "", **how)
+        )
+
+
+class MirostatSpec(Spec):
+    """The surprise to keep near, in bits, and how fast the cut follows."""
+
+    tau: Annotated[float, Field(gt=0), Expects("a number > 0, in bits")] = 5.0
+    eta: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
+
+
+Share = Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1] (1 is off)")]
+Threshold = Annotated[float, Field(ge=0, lt=1), Expects("a number in [0, 1) (0 is off)")]
+Penalty = Annotated[float, Expects("a number (0 is off)")]
+Filled = Annotated[str, Field(min_length=1), Expects("a text that is not empty")]
+Ids = tuple[Amount, ...]
 
 
 class EngineGeneratorSpec(PartSpec):
-    """An engine under sampling parameters: the fields of SamplingParams."""
+    """An engine under sampling parameters: the fields of SamplingParams, and a preset for those that are left out."""
 
     uses = naming(engine="engines")
+    by_hand = frozenset({"preset"})
     kind: Literal["engine"] = "engine"
     engine: EngineName
+    preset: Annotated[Preset, Expects(f"one of {', '.join(PRESETS)}")] | None = None
     temperature: Annotated[float, Field(ge=0), Expects("a number ≥ 0 (0 is greedy)")] = 1.0
     top_k: Annotated[int, Field(ge=0), Expects("an integer ≥ 0 (0 is off)")] = 0
-    top_p: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1] (1 is off)")] = 1.0
+    top_p: Share = 1.0
     max_tokens: Count = 256
-    stop: tuple[Annotated[str, Field(min_length=1), Expects("a text that is not empty")], ...] = ()
+    stop: tuple[Filled, ...] = ()
     stop_token_ids: tuple[Amount, ...] = ()
     ignore_eos: Switch = False
     logprobs: Switch = False
@@ -64,11 +92,42 @@ class EngineGeneratorSpec(PartSpec):
     top_logprobs: Annotated[
         Literal[0] | Annotated[int, Field(ge=2)], Expects("an integer ≥ 2, or 0 (off)")
     ] = 0
+    top_h: Share = 1.0
+    min_p: Annotated[float, Field(ge=0, le=1), Expects("a number in [0, 1] (0 is off)")] = 0.0
+    typical_p: Share = 1.0
+    epsilon_cutoff: Threshold = 0.0
+    eta_cutoff: Threshold = 0.0
+    mirostat: MirostatSpec | None = None
+    repetition_penalty: Annotated[float, Field(gt=0), Expects("a number > 0 (1 is off)")] = 1.0
+    presence_penalty: Penalty = 0.0
+    frequency_penalty: Penalty = 0.0
+    no_repeat_ngram: Amount = 0
+    logit_bias: tuple[tuple[Amount | Filled, Annotated[float, Expects("a number")]], ...] = ()
+    banned: tuple[Filled | Annotated[Ids, Field(min_length=1)], ...] = ()
+    min_tokens: Amount = 0
+    forced: Filled | Ids = ()
+    healing: Switch = False
+    search: SearchFields | None = None
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        """What is left out is the preset's, so that a definition says all that it stands for; and what single fields
+        cannot know is checked.
+        """
+        for name, value in (preset(self.preset) if self.preset else {}).items():
+            if name not in self.model_fields_set:
+                object.__setattr__(self, name, value)
+        self.params  # noqa: B018 - it raises what is wrong
+        return self
 
     @property
     def params(self) -> SamplingParams:
-        given = super().options()
-        return SamplingParams(**given | {"grammar": self.grammar.grammar if self.grammar else None})
+        made = {
+            "grammar": self.grammar.grammar if self.grammar else None,
+            "mirostat": Mirostat(self.mirostat.tau, self.mirostat.eta) if self.mirostat else None,
+            "search": self.search.search if self.search else None,
+        }
+        return SamplingParams(**super().options() | made)
 
     def options(self) -> dict[str, Any]:
         return {"params": self.params}

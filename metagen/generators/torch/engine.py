@@ -6,18 +6,20 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Sequence as Ordered
-from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import torch
 
-from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
-from metagen.generators.constraint import Constraints, Matcher
 from metagen.generators.continuation import Continuation
+from metagen.generators.decoding.adapters import BEYOND
+from metagen.generators.decoding.constraint import Constraints, Held
+from metagen.generators.decoding.draft import Draft
+from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.healing import Boundaries, ForcedBytes
+from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
     EngineStats,
     Evaluated,
@@ -28,15 +30,22 @@ from metagen.generators.engine import (
     SamplingParams,
 )
 from metagen.generators.local import LocalEngine, key_value_bytes
+from metagen.generators.models.drafted import drafted_shape
+from metagen.generators.models.recipes import Model
 from metagen.generators.primitive import EngineGenerator
-from metagen.generators.tiny import resolve
-from metagen.generators.tokenizer import Tokenizer
+from metagen.generators.quantization import compressed
+from metagen.generators.torch.compression import check_compressible, check_place
 from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation, Ticket
-from metagen.generators.torch.llama import LlamaModel
+from metagen.generators.torch.models.loading import Place, load
 from metagen.generators.torch.prefix_tree import PrefixTree
+from metagen.generators.torch.reading import Decoding
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.scheduler import Scheduler
+from metagen.generators.torch.search import made
+from metagen.generators.torch.search.step import Search
+from metagen.generators.torch.speculation.loading import load_drafted
+from metagen.generators.torch.speculation.speculate import COUNTS
 from metagen.logs import logger
 
 _LOG = logger(__name__)
@@ -51,13 +60,17 @@ class TorchEngine(LocalEngine):
 
     A directory whose head scores (`heads.py`) answers Evaluate only, with outputs=True.
 
-    model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), or an embedded model's name.
+    model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), an embedded model's name, a k-gram
+    model's directory, or a recipe that makes one language model of several (`metagen.generators.models.recipes`).
     device, dtype: default to CUDA and bfloat16 where there is a GPU, else CPU and float32.
+    quantization: int8, int4 or nf4 (CUDA only) for the matrices of the layers; dtype is bfloat16 then, if not given.
     max_batch: rows that decode at once. max_context: below the model's own, if given.
     kv_memory_bytes: keys and values of running rows and of the prefix tree together; by default 2 GiB on a CPU, or an
     eighth of the machine's memory if that is less, and half of the free memory of a GPU. For a moment there is one more
     copy of a prefix, while it enters the tree or is split there.
     threads: of torch's operations in the engine's thread; torch's own choice if None.
+    draft: what proposes several tokens for one pass of the model (`metagen.generators.decoding.draft`). stats.extra
+    then counts `blocks`, tokens `drafted` and `accepted`, and `tested`, with `overlap`, the sum of Σ min(p, q) over these.
 
     The weights are loaded at once; `with engine:` runs it. Raises ModelError, UnsupportedError or
     InputError, which name the place, the value and the remedy.
@@ -65,42 +78,47 @@ class TorchEngine(LocalEngine):
 
     def __init__(
         self,
-        model: str | Path,
+        model: Model,
         *,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
+        quantization: str | None = None,
         max_batch: int = 256,
         kv_memory_bytes: int | None = None,
         max_context: int | None = None,
         threads: int | None = None,
+        draft: Draft | None = None,
     ) -> None:
-        directory = resolve(model)
         for name, value in (("max_batch", max_batch), ("max_context", max_context), ("threads", threads)):
             if value is not None and value < 1:
                 raise InputError(f"{name}={value!r}: expected an integer ≥ 1")
-        self._threads = threads
+        self._threads, self._draft, self._quantization = threads, draft, quantization
         self.device = _device(device)
-        self.dtype = _dtype(dtype, self.device)
+        self.dtype = _dtype(dtype, self.device, quantization)
+        check_place(quantization, self.dtype, self.device)
         memory = kv_memory_bytes if kv_memory_bytes is not None else _memory(self.device)
-        self._model = loaded = LlamaModel(
-            directory, dtype=self.dtype, device=self.device, batch=max_batch, kv_bytes=memory
-        )
-        tokenizer = Tokenizer(directory, loaded.vocab_size)
+        place = Place(self.dtype, self.device, max_batch, memory, quantization)
+        loaded = load(model, place) if draft is None else load_drafted(model, draft, place)
+        check_compressible(loaded.name, loaded.shape, quantization)
+        self._model, self._scores = loaded.model, loaded.scores
         super().__init__(
-            str(model),
-            tokenizer,
-            context=min(max_context or loaded.max_context, loaded.max_context),
-            shape=replace(ModelShape.from_config(directory), dtype_bytes=self.dtype.itemsize),
-            fingerprint=model_fingerprint(directory, loaded.weights_digest, self.dtype, tokenizer),
-            stats=EngineStats(extra={"near_edge": 0.0, "steps": 0.0, "decoded": 0.0}),
+            loaded.name,
+            loaded.tokenizer,
+            context=min(max_context or self._model.max_context, self._model.max_context),
+            shape=compressed(drafted_shape(model, draft, self.dtype.itemsize), quantization),
+            fingerprint=loaded.fingerprint,
+            stats=EngineStats(
+                extra=dict.fromkeys(("near_edge", "steps", "decoded", *(COUNTS if draft else ())), 0.0)
+            ),
         )
-        self._endings = Endings(tokenizer)
-        self._tree: PrefixTree[Any] = PrefixTree(self._model.segment_tokens)
+        self._endings = Endings(loaded.tokenizer)
+        self._tree: PrefixTree[Any] = PrefixTree(loaded.segment_tokens)
         self._rows = Rows(max_batch, self.device)
         self._scheduler = Scheduler(
-            self._model, self._tree, self._rows, self._endings, self._stats, self._reply
+            self._model, self._tree, self._rows, self._endings, self._stats, self._reply, draft
         )
         self._constraints: Constraints | None = None
+        self._across: Boundaries | None = None
         self._wake = threading.Condition()
         self._inbox: deque[Generation | Evaluation] = deque()
         self._cancelled: deque[Ticket] = deque()
@@ -111,11 +129,15 @@ class TorchEngine(LocalEngine):
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
-        return f"TorchEngine({self._name!r}, device={str(self.device)!r}, dtype={str(self.dtype)[6:]!r})"
+        kept = f", quantization={self._quantization!r}" if self._quantization else ""
+        kept += f", draft={self._draft!r}" if self._draft else ""
+        return (
+            f"TorchEngine({self._name!r}, device={str(self.device)!r}, dtype={str(self.dtype)[6:]!r}{kept})"
+        )
 
     @property
     def supports(self) -> frozenset[str]:
-        return frozenset({"grammar", "top_logprobs"})
+        return BEYOND if self._draft is None else BEYOND - {"mirostat"}
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams.
@@ -133,20 +155,32 @@ class TorchEngine(LocalEngine):
         """
         self._check_generates()
         self._checks.generates(request)
+        if self._draft is not None and request.params.mirostat is not None:
+            raise UnsupportedError(
+                f"mirostat={request.params.mirostat!r}: its cut follows each token that is drawn, and nobody knows it "
+                f"along a draft; use an engine without draft={self._draft!r}"
+            )
         ids, prompt = self._tokenizer.render(request.prefix)
         self._checks.ids(ids)
         self._checks.fits(len(ids), request.max_tokens)
-        continuation = Continuation(self._tokenizer.decode, request, ids)
+        dropped: tuple[int, ...] = ()
+        if request.params.healing and prompt == len(ids):
+            ids, dropped = self._boundaries().heal(ids)
+            prompt = len(ids)
+        continuation = Continuation(self._tokenizer.decode, request, ids, dropped)
         spill = self._model.spill(continuation.limit)
-        self._check_memory(len(ids), request.max_tokens, spill)
-        kind = self._endings.take(request.params, request.until)
         samples: list[Sample | None] = [None] * len(request.seeds)
-        matchers = self._matchers(request, ids[prompt:])
+        matchers = self._matchers(request, ids[prompt:], dropped)
+        words = Words.of(request.params, self.encode, self._tokenizer.vocab_size, self._tokenizer.eos)
+        words.check(ids[prompt:])
+        search = self._search(request, continuation.limit, ids[prompt:])
+        self._check_memory(len(ids), request.max_tokens, spill * (search.rows if search else 1))
+        kind = self._endings.take(request.params, request.until)
         try:
             answer = await self._ask(
                 lambda ticket: Generation(
                     ticket, request, ids, len(ids) - prompt, continuation.limit, spill, kind, continuation,
-                    samples, matchers,
+                    samples, matchers, search, words,
                 )
             )  # fmt: skip
         except BaseException:
@@ -157,15 +191,50 @@ class TorchEngine(LocalEngine):
         assert isinstance(answer, Generated)
         return answer
 
-    def _matchers(self, request: GenerateRequest, before: Ordered[int]) -> list[Matcher] | None:
-        """Where the samples stand in the request's grammar, if it has one."""
-        if (grammar := request.params.grammar) is None:
-            return None
+    def _matchers(
+        self, request: GenerateRequest, before: Ordered[int], dropped: Ordered[int]
+    ) -> list[Held] | None:
+        """Where the samples stand in the bytes of dropped tokens and in the request's grammar, if there are any."""
+        grammar, held = request.params.grammar, None
+        if grammar is not None:
+            held = self._matcher(grammar, before, request.params.max_tokens - len(before) - len(dropped))
+        if dropped:
+            boundaries = self._boundaries()
+            held = ForcedBytes(boundaries, b"".join(boundaries.texts[i] for i in dropped), held)
+        return None if held is None else [held.copy() for _ in request.seeds]
+
+    def _matcher(self, grammar: Grammar, before: Ordered[int], left: int | None = None) -> Held:
+        return self._constrained().matcher(grammar, before, left)
+
+    def _constrained(self) -> Constraints:
         with self._wake:
             if self._constraints is None:
                 self._constraints = self._tokenizer.constraints()
-        matcher = self._constraints.matcher(grammar, before)
-        return [matcher.copy() for _ in request.seeds]
+            return self._constraints
+
+    def _boundaries(self) -> Boundaries:
+        constraints = self._constrained()
+        with self._wake:
+            if self._across is None:
+                self._across = Boundaries(constraints.texts)
+            return self._across
+
+    def _search(self, request: GenerateRequest, limit: int, before: Ordered[int]) -> Search | None:
+        """What chooses for the rows of the request together, if anything does."""
+        if (spec := request.params.search) is None:
+            return None
+        spec.check(max(request.ranks) + 1, self._tokenizer.vocab_size)
+        if spec.rows > self._rows.capacity:
+            raise InputError(
+                f"a {spec.kind} search takes {spec.rows} rows, and the engine has max_batch={self._rows.capacity}; "
+                "raise it, or search less widely"
+            )
+        search = made(spec, self.encode, self._endings.size, limit, request.seeds[0], before)
+        if search.wants_hidden and not hasattr(self._model, "hidden"):
+            raise UnsupportedError(
+                f"a {spec.kind} search reads hidden states, which {self!r} does not have; use a model directory"
+            )
+        return search
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         """All requests of one call are answered together. Raises as `generate` does."""
@@ -175,11 +244,28 @@ class TorchEngine(LocalEngine):
             self._check_head(request)
         if not requests:
             return []
+        decodings = [self._decoding(request) for request in requests]
         answers = await self._ask(
-            lambda ticket: Evaluation(ticket, list(requests), [None] * len(requests), len(requests))
+            lambda ticket: Evaluation(
+                ticket, list(requests), decodings, [None] * len(requests), len(requests)
+            )
         )
         assert isinstance(answers, list)
         return answers
+
+    def _decoding(self, request: EvaluateRequest) -> Decoding | None:
+        """How what the request reads is adapted, if it is."""
+        if (params := request.params) is None:
+            return None
+        tokens = self._tokenizer
+        masks = None
+        if params.grammar is not None:
+            held = [
+                self._matcher(params.grammar, request.ids[request.start : p + 1]) for p in request.positions
+            ]
+            ends = (params.max_tokens - (p + 1 - request.start) for p in request.positions)
+            masks = np.stack([matcher.allowed(left) for matcher, left in zip(held, ends, strict=True)])
+        return Decoding(params, Words.of(params, tokens.encode, tokens.vocab_size, tokens.eos), masks)
 
     def _check_memory(self, prefix: int, new: int, spill: int) -> None:
         if prefix + spill > self._tree.capacity:
@@ -189,8 +275,8 @@ class TorchEngine(LocalEngine):
             )
 
     def _check_generates(self) -> None:
-        head = self._model.head
-        if head.outputs is not None:
+        head = self._scores
+        if head is not None:
             raise UnsupportedError(
                 f"{self!r} does not generate: its head {head.name!r} gives {head.outputs} numbers that score, not "
                 "logits over the vocabulary; use it as a verifier, or generate with a language model"
@@ -198,17 +284,17 @@ class TorchEngine(LocalEngine):
 
     def _check_head(self, request: EvaluateRequest) -> None:
         """What is asked for can be read from the model's head."""
-        head = self._model.head
+        head = self._scores
         if request.outputs and request.labels is not None:
             raise InputError(
                 f"labels={request.labels!r} with outputs=True: all outputs of a head are read; leave labels out"
             )
-        if request.outputs and head.outputs is None:
+        if request.outputs and head is None:
             raise UnsupportedError(
                 f"{self!r} is a language model and has no outputs that score; ask for log-probabilities, "
                 "by labels or of the tokens that follow"
             )
-        if not request.outputs and head.outputs is not None:
+        if not request.outputs and head is not None:
             raise UnsupportedError(
                 f"{self!r} has no log-probabilities: its head {head.name!r} gives {head.outputs} numbers that "
                 "score; ask for them by outputs=True"
@@ -353,9 +439,9 @@ def _device(device: str | torch.device | None) -> torch.device:
     return chosen
 
 
-def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:
+def _dtype(dtype: str | torch.dtype | None, device: torch.device, quantization: str | None) -> torch.dtype:
     if dtype is None:
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
+        return torch.bfloat16 if device.type == "cuda" or quantization else torch.float32
     chosen = _DTYPES.get(str(dtype).removeprefix("torch."))
     if chosen is None:
         raise InputError(f"dtype={dtype!r}: expected one of {', '.join(_DTYPES)}")
@@ -366,11 +452,3 @@ def _memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0]) // 2
     return key_value_bytes()
-
-
-def model_fingerprint(directory: Path, weights: str, dtype: torch.dtype, tokenizer: Tokenizer) -> str:
-    """Config, weights, number format and tokenizer: what the distribution depends on."""
-    h = sha256((directory / "config.json").read_bytes())
-    for part in (weights, str(dtype), tokenizer.fingerprint, repr(sorted(tokenizer.eos))):
-        h.update(b"\0" + part.encode())
-    return h.hexdigest()[:32]

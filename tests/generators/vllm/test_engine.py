@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, Sample, SamplingParams
-from metagen.generators.grammar import Grammar
 from metagen.generators.tiny import resolve
 from metagen.sequence import Message, Sequence, Step, TokenIds, Until
 from metagen.tasks.arithmetic.task import ArithmeticTask

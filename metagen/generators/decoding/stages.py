@@ -1,0 +1,134 @@
+"""A pipeline of sampling adapters, one after another: the next-token distribution before and after each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metagen.errors import InputError, UnsupportedError
+from metagen.generators.decoding.adapters import ADAPTERS
+from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.engine import Engine, EvaluateRequest, SamplingParams
+from metagen.generators.waiting import waited
+from metagen.sequence import Sequence
+
+_NAMES: Final = tuple(ADAPTERS)
+_TOP_H: Final = _NAMES.index("top_h")
+#: Adapters by their names in SamplingParams, in the order in which they work, whatever the order of their names.
+ORDER: Final = (
+    *_NAMES[:_TOP_H], "grammar", "temperature", "top_h", "top_k", "top_p", *_NAMES[_TOP_H + 1 :],
+)  # fmt: skip
+#: Letters of a value.
+LETTERS: Final = 28
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The distribution behind an adapter. adapter: such as `top_p=0.9`; empty for the model. p: [V], sums to 1."""
+
+    adapter: str
+    p: NDArray[np.float64]
+
+    @property
+    def left(self) -> int:
+        """Tokens that may still come."""
+        return int((self.p > 0).sum())
+
+    @property
+    def entropy(self) -> float:
+        """In bits."""
+        p = self.p[self.p > 0]
+        return float(abs((p * np.log2(p)).sum()))
+
+    def cut(self, before: Stage) -> float:
+        """The probability that the adapter before it gave to what this one cuts off."""
+        return float(before.p[self.p == 0].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """What a model would draw its next token from, behind each adapter in use.
+
+    tokens: the text of each of the V tokens. stages: the model's own distribution, then one for each adapter.
+    """
+
+    tokens: tuple[str, ...]
+    stages: tuple[Stage, ...]
+
+    def best(self, most: int) -> list[int]:
+        """The ids that are the most probable to the model, lower ids first among equals; in place of the least, such as
+        the last stage gives more.
+        """
+        late = self.stages[-1].p
+        first, last = (np.argsort(-p, kind="stable").tolist() for p in (self.stages[0].p, late))
+        shown: list[int] = first[:most]
+        risen = [i for i in last[:most] if i not in shown][: most // 3]
+        for place, token in zip(range(len(shown) - 1, -1, -1), risen, strict=False):
+            if late[token] > late[shown[place]]:
+                shown[place] = token
+        return shown
+
+
+def pipeline(engine: Engine, prefix: Sequence, params: SamplingParams) -> Pipeline:
+    """`apipeline` for scripts and notebooks."""
+    return waited(apipeline(engine, prefix, params))
+
+
+async def apipeline(engine: Engine, prefix: Sequence, params: SamplingParams) -> Pipeline:
+    """The pipeline of `params` behind a prefix, whose completion so far counts for what looks at it.
+
+    Raises UnsupportedError for an engine that does not read adapted distributions over its whole vocabulary.
+    """
+    size, decode = getattr(engine, "vocabulary", None), getattr(engine, "decode", None)
+    ids, head = engine.render(prefix), engine.render(Sequence(prefix.prompt))
+    if size is None or decode is None or ids is None or head is None:
+        raise UnsupportedError(
+            f"{engine!r} does not tell its whole distribution; use an engine that does, such as TorchEngine"
+        )
+    steps = _steps(params)
+    labels = tuple(range(size))
+    requests = [
+        EvaluateRequest(ids, (len(ids) - 1,), labels, params=so_far, start=min(len(head), len(ids)))
+        for _, so_far in steps
+    ]
+    answers = await engine.evaluate(requests)
+    stages = [
+        Stage(name, np.exp(np.array(answer.values[0])))
+        for (name, _), answer in zip(steps, answers, strict=True)
+    ]
+    return Pipeline(tuple(decode([i]) for i in labels), tuple(stages))
+
+
+def _steps(params: SamplingParams) -> list[tuple[str, SamplingParams | None]]:
+    """The name of each adapter in use, and the parameters up to it; None is the raw model."""
+    used = [name for name in ORDER if getattr(params, name) != _default(name)]
+    # Where a completion ends says which tokens have to wait.
+    so_far = SamplingParams(stop_token_ids=params.stop_token_ids, ignore_eos=params.ignore_eos)
+    steps: list[tuple[str, SamplingParams | None]] = [("", None)]
+    for name in used:
+        so_far = so_far.replace(**{name: getattr(params, name)})
+        steps.append((f"{name}={_short(getattr(params, name))}", so_far))
+    return steps
+
+
+def _default(name: str) -> Any:
+    return next(f.default for f in fields(SamplingParams) if f.name == name)
+
+
+def _short(value: object) -> str:
+    words = f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, Grammar):
+        words = f"{value.kind} {value.source}"
+    return words if len(words) <= LETTERS else words[: LETTERS - 1] + "…"
+
+
+def checked(names: Ordered[str]) -> None:
+    """InputError for the name of a parameter that is no adapter."""
+    if other := [name for name in names if name not in ORDER]:
+        raise InputError(
+            f"{other[0]!r} is no adapter of the next-token distribution; expected some of {', '.join(ORDER)}"
+        )
