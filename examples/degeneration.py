@@ -121,7 +121,9 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 def decoded(engine: mg.TorchEngine, begun: Sequence[mg.Sequence], name: str, setting: str) -> Way:
     """One text behind each beginning."""
     params = SETTINGS[name][setting]
-    generator = engine.generator(max_tokens=LENGTH, ignore_eos=True, **params)
+    # Behind an end the model has counted nothing.
+    ends = tuple((i,) for i in engine.ends)
+    generator = engine.generator(max_tokens=LENGTH, banned=ends, **params)
 
     async def write() -> list[mg.Sequence]:
         scopes = [mg.Scope.root(f"text {i}") for i in range(len(begun))]

@@ -116,16 +116,18 @@ class LeafCall:
             granted = self.pending[: grant.count]
             if self.journal.version != version:
                 self._look_up()
-            misses = [i for i in granted if not self._answers(self.found.get(i), grant)]
+            misses = [i for i in granted if not self._answers(i, grant)]
             if any(self.keys[i] in self.journal.inflight for i in misses):
                 return
             late: BudgetExhausted | None = None
+            before = dict(self.found)
             try:
                 if misses:
                     late = await self._run(misses, grant)
             finally:
                 # Also what had ended when the call failed: it is recorded, so it is paid for.
-                kept = [i for i in granted if self._answers(self.found.get(i), grant)]
+                ran = {i for i in misses if self.found.get(i) is not before.get(i)}
+                kept = [i for i in granted if i in ran or self._answers(i, grant)]
                 if self.account is not None:
                     used = _sum(self._weight(i, grant.cap) for i in kept)
                 self._deliver(kept)
@@ -212,12 +214,15 @@ class LeafCall:
                 )
         return amounts(worst)
 
-    def _answers(self, row: Row | None, grant: Grant) -> bool:
+    def _answers(self, i: int, grant: Grant) -> bool:
         """Whether a row may answer under this grant: a capped item is run again, unless it was capped alike."""
+        row = self.found.get(i)
         if row is None or row.status == "refused":
             return False
-        generated = row.usage.generated
-        return grant.cap is None or (generated is not None and generated <= grant.cap)
+        if grant.cap is None:
+            return True
+        generated, most = row.usage.generated, self.worst([i], grant.cap).generated
+        return generated is not None and generated <= (grant.cap if most is None else most)
 
     def _complete(self, i: int) -> bool:
         row = self.found.get(i)

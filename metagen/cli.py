@@ -438,6 +438,8 @@ def explain(
     """Show the next-token distribution of a model, before and after each sampling adapter."""
     from metagen.experiments import adapters as views
 
+    if out is not None:
+        views.check_file(out)
     params = views.params_of(adapter or (), preset)
     prompt, completion = (text.replace("\\n", "\n") for text in (prompt, completion))
     found = views.explain(model, prompt, completion, params)

@@ -21,7 +21,7 @@ from metagen.analysis.figures import inline, style
 from metagen.errors import InputError
 from metagen.experiments.specs.generators import GrammarSpec
 from metagen.experiments.specs.models import MODEL, RecipeSpec
-from metagen.generators.decoding.adapters import Mirostat
+from metagen.generators.decoding.adapters import Mirostat, whole
 from metagen.generators.decoding.stages import Pipeline, checked, pipeline
 from metagen.generators.engine import SamplingParams
 from metagen.generators.models.recipes import Model
@@ -73,6 +73,10 @@ def params_of(adapters: Ordered[str], preset: str | None = None) -> SamplingPara
                 f"--adapter {one!r}: {name} is given twice; each adapter works once, in a fixed order"
             )
         given[name] = _value(name, text)
+    # Only adapters are asked for: the text may be as long as they need it.
+    forced, least = given.get("forced", ()), given.get("min_tokens", 0)
+    length = len(forced.encode() if isinstance(forced, str) else forced)
+    given["max_tokens"] = max(SamplingParams().max_tokens, length, least if whole(least) else 0)
     return SamplingParams.preset(preset, **given) if preset else SamplingParams().replace(**given)
 
 
@@ -83,14 +87,16 @@ def _value(name: str, text: str) -> Any:
         raise InputError(
             f"--adapter {name}={text!r}: the value is no YAML; quote it, as in {name}='[\"a\"]'"
         ) from None
-    shapes = {"grammar": GrammarSpec, "mirostat": Mirostat}
-    if name in shapes:
+    if name in (shapes := {"grammar": "{regex: '[0-9]+'}", "mirostat": "{tau: 3}"}):
         try:
-            made = shapes[name](**value)
+            if name == "mirostat":
+                return Mirostat(**value)
+            # As experiment files are: strictly, but lists become tuples.
+            return GrammarSpec.model_validate_json(json.dumps(value)).grammar
         except (TypeError, ValidationError):
-            shape = {"grammar": "{regex: '[0-9]+'}", "mirostat": "{tau: 3}"}[name]
-            raise InputError(f"--adapter {name}={text!r}: expected a mapping such as {shape}") from None
-        return made.grammar if isinstance(made, GrammarSpec) else made
+            raise InputError(
+                f"--adapter {name}={text!r}: expected a mapping such as {shapes[name]}"
+            ) from None
     if name in ("banned", "forced") and not isinstance(value, list):
         return (text,) if name == "banned" else text
     return _frozen(value)
@@ -137,10 +143,15 @@ def data(found: Pipeline, *, most: int = MOST) -> list[dict[str, Any]]:
     ]
 
 
-def write(found: Pipeline, file: Path, *, most: int = MOST, title: str = "") -> None:
-    """The picture; as a page (.html) with its table beside it, which fetches nothing."""
+def check_file(file: Path) -> None:
+    """InputError for a file that is no picture by its name."""
     if file.suffix not in PICTURES:
         raise InputError(f"--out {str(file)!r}: expected a file that ends with one of {', '.join(PICTURES)}")
+
+
+def write(found: Pipeline, file: Path, *, most: int = MOST, title: str = "") -> None:
+    """The picture; as a page (.html) with its table beside it, which fetches nothing."""
+    check_file(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure = picture(found, most=most, title=title if file.suffix != ".html" else "")
     if file.suffix != ".html":

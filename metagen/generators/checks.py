@@ -20,6 +20,11 @@ class Checks:
             raise InputError("a Generate request has no seeds; give one per sample")
         if request.max_tokens < 1:
             raise InputError(f"max_tokens={request.max_tokens!r}: expected an integer ≥ 1")
+        if request.params.search is not None and len(request.ranks) != len(request.seeds):
+            raise InputError(
+                f"ranks={request.ranks!r}: a search needs one for each of its {len(request.seeds)} seeds; 0 is the "
+                "best"
+            )
         if bad := [i for i in request.params.stop_token_ids if not 0 <= i < self._vocabulary]:
             raise InputError(
                 f"stop_token_ids: {bad[0]!r} is no id of {self._name!r} (0 … {self._vocabulary - 1})"

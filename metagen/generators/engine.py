@@ -16,7 +16,16 @@ from typing import Any, Protocol, Self
 
 from metagen.cost import ModelShape
 from metagen.errors import InputError
-from metagen.generators.decoding.adapters import ADAPTERS, Ban, Bias, Mirostat, check_adapters, in_order
+from metagen.generators.decoding.adapters import (
+    ADAPTERS,
+    MOST,
+    Ban,
+    Bias,
+    Mirostat,
+    check_adapters,
+    count,
+    in_order,
+)
 from metagen.generators.decoding.adapters import real as _real
 from metagen.generators.decoding.adapters import whole as _whole
 from metagen.generators.decoding.grammar import Grammar
@@ -91,17 +100,21 @@ class SamplingParams:
             if not ok:
                 raise InputError(f"{name}={getattr(self, name)!r}: {what}")
 
-        warm = _real(self.temperature) and 0.0 <= self.temperature < float("inf")
+        warm = _real(self.temperature) and self.temperature >= 0.0
         expect(warm, "temperature", "expected a number ≥ 0 (0 is greedy)")
-        expect(_whole(self.top_k) and self.top_k >= 0, "top_k", "expected an integer ≥ 0 (0 is off)")
+        expect(count(self.top_k), "top_k", f"expected an integer from 0 (off) to {MOST}")
         expect(
             _real(self.top_p) and 0.0 < self.top_p <= 1.0, "top_p", "expected a number in (0, 1] (1 is off)"
         )
         expect(_whole(self.max_tokens) and self.max_tokens >= 1, "max_tokens", "expected an integer ≥ 1")
-        expect(not isinstance(self.stop, str), "stop", "expected a tuple of strings, not one string")
-        expect(all(isinstance(text, str) for text in self.stop), "stop", "expected a tuple of strings")
+        stop: Any = self.stop
+        expect(not isinstance(stop, str), "stop", "expected a tuple of strings, not one string")
+        texts = isinstance(stop, tuple) and all(isinstance(text, str) for text in stop)
+        expect(texts, "stop", "expected a tuple of strings")
         expect(all(self.stop), "stop", "a stop string is empty; remove it")
-        expect(all(map(_whole, self.stop_token_ids)), "stop_token_ids", "expected a tuple of integers")
+        ends: Any = self.stop_token_ids
+        ids = isinstance(ends, tuple) and all(map(_whole, ends))
+        expect(ids, "stop_token_ids", "expected a tuple of integers")
         held = self.grammar is not None
         expect(not held or isinstance(self.grammar, Grammar), "grammar", "expected a Grammar, or None")
         expect(
@@ -320,7 +333,11 @@ class Engine(Protocol):
 
     @property
     def supports(self) -> frozenset[str]:
-        """What beyond plain sampling it can do: `grammar`, `top_logprobs`."""
+        """What beyond plain sampling it can do, in the words of `metagen.generators.decoding.adapters.BEYOND`.
+
+        `grammar`; `closing`, grammars with `close` or without `canonical`; `healing`; `top_logprobs`; `search`; and the
+        adapters that it has, by their names.
+        """
         ...
 
     def render(self, prefix: Sequence) -> tuple[int, ...] | None:

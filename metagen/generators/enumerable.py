@@ -117,6 +117,11 @@ class EnumerableEngine:
         """A generator that decodes with this engine under these SamplingParams."""
         return EngineGenerator(self, SamplingParams(**params))
 
+    def check(self, params: SamplingParams) -> None:
+        """InputError for a grammar that is none, or that the tokens cannot write."""
+        if params.grammar is not None:
+            self._constrained().matcher(params.grammar, (), params.max_tokens)
+
     # -- the model -------------------------------------------------------------------------------
 
     def probabilities(self, prompt: str, completion: tuple[str, ...]) -> Floats:
@@ -263,7 +268,7 @@ class EnumerableEngine:
 
     def _adapters(self, params: SamplingParams, ids: Ordered[int], new: int = 0, name: str = "") -> Adapters:
         """Behind a prefix of which the last tokens, so many, are the completion's."""
-        words = Words.of(params, self.encode, len(self.tokens), [self.eos])
+        words = Words.of(params, self.encode, self.decode, len(self.tokens), [self.eos])
         words.check(ids[len(ids) - new :])
         return Adapters(params, words, len(ids) - new, name)
 
@@ -296,10 +301,7 @@ class EnumerableEngine:
         with self._lock:
             return max(0, min(self._cache.add(ids), len(ids) if most is None else most))
 
-    def _held(self, p: Floats, params: SamplingParams, done: tuple[str, ...]) -> Floats:
-        """The probabilities of what the grammar allows behind a completion, and 0 for the rest."""
-        if params.grammar is None:
-            return p
+    def _constrained(self) -> Constraints:
         if self._constraints is None:
             texts = [token.encode() for token in self.tokens]
             self._constraints = Constraints.of_tokens(
@@ -308,9 +310,15 @@ class EnumerableEngine:
                 eos=[self.eos],
                 encode=lambda text: [i for i in self.encode(text) if i < self.eos],
             )
+        return self._constraints
+
+    def _held(self, p: Floats, params: SamplingParams, done: tuple[str, ...]) -> Floats:
+        """The probabilities of what the grammar allows behind a completion, and 0 for the rest."""
+        if params.grammar is None:
+            return p
         ids = [self.tokens.index(token) for token in done]
         left = params.max_tokens - len(ids)
-        matcher = self._constraints.matcher(params.grammar, ids, left)
+        matcher = self._constrained().matcher(params.grammar, ids, left)
         held: Floats = np.where(matcher.allowed(left), p, 0.0)
         if not held.any():
             raise InputError(
@@ -342,8 +350,8 @@ class EnumerableEngine:
         p = self.probabilities(prompt, done)
         if (params := request.params) is None:
             return p
-        words = Words.of(params, self.encode, len(self.tokens), [self.eos])
-        adapters = Adapters(params, words, request.start, "of a text that is read")
+        words = Words.of(params, self.encode, self.decode, len(self.tokens), [self.eos])
+        adapters = Adapters(params, words, request.start)
         return adapters(self._held(p, params, done), ids, adapters.mu)[0]
 
     def _check_evaluate(self, request: EvaluateRequest) -> None:

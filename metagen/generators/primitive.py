@@ -117,7 +117,8 @@ def payload(sample: Sample, scores: Mapping[str, Score] | None = None) -> dict[s
 class EngineGenerator(Primitive):
     """Decodes with an engine under fixed sampling parameters.
 
-    price: of the engine's tokens; None if the engine bills and the price is unknown.
+    price: of the engine's tokens; None if the engine bills and the price is unknown. An engine that can tell before the
+    first request that parameters are wrong has a method `check(params)`, which is asked here and raises InputError.
     """
 
     def __init__(
@@ -151,10 +152,14 @@ class EngineGenerator(Primitive):
                 )
             self.independent = False
         if lacking := [name for name in self.params.adapters if name not in self.supports]:
+            drafted = lacking == ["mirostat"] and getattr(engine, "draft", None) is not None
+            other = "leave out draft" if drafted else "use an engine that has it, such as TorchEngine"
             raise UnsupportedError(
                 f"{engine!r} has no {lacking[0]}, and {lacking[0]}={getattr(self.params, lacking[0])!r} is asked for; "
-                "use an engine that has it, such as TorchEngine, or leave it out"
+                f"{other}, or leave it out"
             )
+        if (check := getattr(engine, "check", None)) is not None:
+            check(self.params)
         self._fingerprint = digest(engine.fingerprint, self.params.fingerprint).hex()
 
     @property
@@ -187,6 +192,11 @@ class EngineGenerator(Primitive):
             raise UnsupportedError(
                 f"{self.engine!r} has no token ids, so what a prefix has used of max_tokens is unknown; "
                 "generate to the end, or use an engine that counts"
+            )
+        if self.params.healing and until is not None and not prefix.text:
+            raise UnsupportedError(
+                f"healing rewrites the last tokens of the prompt, which a step or block such as {until!r} would have "
+                "to count; generate to the end, or leave healing off"
             )
         if (search := self.params.search) is not None and start + n > search.most:
             raise InputError(
@@ -339,8 +349,12 @@ class EngineGenerator(Primitive):
                 cache.note(letters(prefix) + row.payload["text"].encode("utf-8", "surrogatepass"))
             else:
                 # The last token was decoded and never fed back: whoever goes on from here pays for it.
-                fed = (*head, *row.payload.get("ids", ()))[: len(head) + (row.usage.generated or 1) - 1]
-                cache.note(fed)
+                ids = row.payload.get("ids", ())
+                count = (row.usage.generated or 1) - 1
+                if self.params.search is not None or self.params.healing:
+                    # What was decoded are other rows too, or tokens of the prompt.
+                    count = len(ids) - (row.payload.get("finish") != "eos")
+                cache.note((*head, *ids)[: len(head) + max(count, 0)])
 
 
 def letters(prefix: Sequence) -> bytes:

@@ -61,7 +61,8 @@ class StopWhen(Strategy):
 
     @property
     def fingerprint(self) -> str:
-        return digest("stop_when", self.generator.fingerprint, self.name, repr(self.every)).hex()
+        counts = (repr(self._stops),) if isinstance(self._stops, Steps) else ()
+        return digest("stop_when", self.generator.fingerprint, self.name, repr(self.every), *counts).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         done, block = prefix, 0

@@ -9,29 +9,40 @@ from collections.abc import Sequence as Ordered
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.engine import Evaluated, EvaluateRequest
+from metagen.generators.engine import Evaluated, EvaluateRequest, SamplingParams
 from metagen.generators.primitive import EngineGenerator
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, PrimitiveVerifier, score_of, score_payload
 
+#: Parameters that cut tokens off, whose masses depend on what masks have left.
+_CUTS = ("top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "mirostat")
+
 
 class GrammarMass(PrimitiveVerifier):
     """w(y) = Π_t p(y_t | y_<t) / q(y_t | y_<t): p as the generator would draw freely, q as it draws under its grammar.
 
-    Without adapters that cut tokens off, that is what masks left: w(y) = Π_t Σ_{x allowed} p(x | y_<t). Samples of q
-    with these weights are samples of p given that the text is in the grammar; their mean is the probability of that, as
-    far as q can draw it. The end token counts where the text has ended. raw: log w.
+    That is what masks left: w(y) = Π_t Σ_{x allowed} p(x | y_<t), at most 1. Samples of q with these weights are
+    samples of p given that the text is in the grammar; their mean is the probability of that, as far as q can draw it.
+    The end token counts where the text has ended. raw: log w.
 
     generator: held to a grammar; its engine reads distributions behind adapters. Raises InputError without a grammar,
-    and UnsupportedError for an engine without token ids, or one that does not say which tokens end a text.
+    or with what cuts tokens off behind its masks, for w may then be more than 1; and UnsupportedError for an engine
+    without token ids, or one that does not say which tokens end a text.
     """
 
     def __init__(self, generator: EngineGenerator, *, name: str = "mass") -> None:
         if generator.params.grammar is None:
             raise InputError(
                 f"{name}: {generator!r} is held to no grammar, so that nothing is left out; give one"
+            )
+        params = generator.params
+        cuts = [name for name in _CUTS if getattr(params, name) != getattr(SamplingParams(), name)]
+        if cuts and params.temperature > 0:
+            raise InputError(
+                f"{name}: {cuts[0]}={getattr(params, cuts[0])!r} cuts tokens off behind the grammar's masks, so that a "
+                "weight may be more than 1; leave it out"
             )
         if generator.tokenizer_fingerprint is None or not getattr(generator.engine, "ends", ()):
             raise UnsupportedError(

@@ -37,6 +37,8 @@ def found() -> Pipeline:
         (["logit_bias={a: 2, 3: -1}"], SamplingParams(logit_bias={"a": 2, 3: -1})),
         (["mirostat={tau: 3}"], SamplingParams(mirostat=Mirostat(3))),
         (["grammar={regex: '[0-9]+'}"], SamplingParams(grammar=Grammar.regex("[0-9]+"))),
+        (['grammar={choice: ["yes", "no"]}'], SamplingParams(grammar=Grammar.choice(("yes", "no")))),
+        (["min_tokens=300"], SamplingParams(min_tokens=300, max_tokens=300)),
     ],
     ids=str,
 )
@@ -112,6 +114,11 @@ def test_the_command_reads_an_embedded_model(tmp_path: Path) -> None:
     assert (raw["tokens_left"], cut["tokens_left"]) == (104, 3)
     assert cut["probabilities"][0][0] == "1", "5 + 7 is 12"
     assert CliRunner().invoke(app, ["explain", "Q", "--adapter", "top_q=3"]).exit_code == 2
+
+
+def test_a_file_that_is_no_picture_is_refused_before_a_model_is_read(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["explain", "Q", "--model", "nowhere", "--out", str(tmp_path / "x.pdf")])
+    assert done.exit_code == 2 and "ends with one of .html" in done.stderr and "nowhere" not in done.stderr
 
 
 def test_the_model_may_be_a_recipe_as_in_an_experiment() -> None:

@@ -61,6 +61,9 @@ RECIPES: dict[str, Recipe] = {
     "{guided: {base: tiny-2m, scorer: tiny-prm, weight: 3, candidates: 5, output: 1, reading: raw}}": Guided(
         "tiny-2m", "tiny-prm", 3, 5, 1, "raw"
     ),
+    "{guided: {base: tiny-2m, scorer: tiny-prm, candidates: all}}": Guided(
+        "tiny-2m", "tiny-prm", candidates=None
+    ),
     "{ensemble: {models: [tiny-2m, {experts: {base: tiny-2m, expert: {ensemble: {models: [tiny-0.5m]}}}}]}}": Ensemble(
         ("tiny-2m", Experts("tiny-2m", Ensemble(("tiny-0.5m",))))
     ),
@@ -115,6 +118,10 @@ def test_directories_of_parts_begin_at_the_file(tmp_path: Path) -> None:
         (
             "{ensemble: {models: [tiny-2m, {contrastive: {expert: tiny-2m, amateur: tiny-1m}}]}}",
             "model.ensemble.models.1.contrastive.amateur = 'tiny-1m': the directory is not there",
+        ),
+        (
+            "{guided: {base: tiny-2m, scorer: tiny-prm, candidates: null}}",
+            "model.guided.candidates = .*: expected an integer ≥ 1, or all",
         ),
         ("{ensemble: {models: tiny-2m}}", "model.ensemble.models = 'tiny-2m': expected a list"),
         (

@@ -11,6 +11,7 @@ from typing import Any
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.engine import Engine, EvaluateRequest, Generated, GenerateRequest, SamplingParams
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Step, Tokens
@@ -71,6 +72,10 @@ class Probe:
             "best-k confidences (`top_logprobs`)": self._confidences,
             "other adapters": self._adapted,
             "grammars": self._held,
+            "grammars that close in time (`close`), or allow every spelling": self._closes,
+            "token healing": lambda: self._draw(healing=True),
+            "[searches](decoding/beam.md)": lambda: self._draw(search=BeamSearch(2)),
+            "[drafts](decoding/speculative.md) (`draft`)": self._drafts,
             "log-probabilities of labels, or of given tokens": self._read,
             "entropies, and distributions behind adapters": self._distributions,
             "outputs of a head that scores": self._outputs,
@@ -126,6 +131,15 @@ class Probe:
 
     async def _held(self) -> bool:
         return bool(await self._draw(grammar=Grammar.json(SCHEMA)))
+
+    async def _closes(self) -> bool:
+        await self._draw(grammar=Grammar.json(SCHEMA, close=True))
+        return bool(await self._draw(grammar=Grammar.json(SCHEMA, canonical=False)))
+
+    async def _drafts(self) -> bool:
+        """Of an engine that was given one."""
+        await self._draw()
+        return bool(self.engine and self.engine.stats.extra.get("blocks"))
 
     async def _read(self) -> bool:
         if self.engine is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import EvaluateRequest, Sample
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
@@ -27,6 +28,11 @@ MODEL, PROMPT, BEGUN = "tiny-0.1m", "Q:a=5;b=a+7;b?\nS:\n", "b=5+7="
 def test_torch(tmp_path: Path) -> None:
     with TorchEngine(MODEL, threads=1) as engine:
         found = Probe(engine.generator(), PROMPT, BEGUN, engine).found()
+    with TorchEngine(MODEL, threads=1, draft=Draft.lookup()) as engine:
+        found |= {
+            name: can or found[name]
+            for name, can in Probe(engine.generator(), PROMPT, BEGUN, engine).found().items()
+        }
     make_value_head(tmp_path)
     with TorchEngine(tmp_path, threads=1) as engine:
         (read,) = asyncio.run(engine.evaluate([EvaluateRequest((0, 1), (0,), outputs=True)]))

@@ -25,7 +25,11 @@ from metagen.verifiers.function import FunctionVerifier
         ("temperature", -1), ("temperature", "hot"), ("temperature", float("nan")), ("temperature", None),
         ("top_k", -1), ("top_k", 2.5), ("top_k", True), ("top_p", 0), ("top_p", 1.5), ("top_p", "0.9"),
         ("max_tokens", 0), ("max_tokens", 2.5), ("stop", "\n"), ("stop", ("",)), ("stop", (3,)),
-        ("stop_token_ids", ("a",)),
+        ("stop_token_ids", ("a",)), ("stop_token_ids", [5]), ("stop", ["a"]), ("stop", None),
+        ("temperature", 10**400), ("presence_penalty", 10**400), ("top_k", 10**400), ("top_k", 2**31),
+        ("no_repeat_ngram", 10**400), ("min_tokens", 10**400), ("logit_bias", {5: 10**400}), ("logit_bias", {5: 1e300}),
+        ("repetition_penalty", 1e-300), ("repetition_penalty", 1e300), ("frequency_penalty", -1e308),
+        ("logit_bias", ((5, 1.0), (5, 2.0))),
         ("top_logprobs", -1), ("top_logprobs", 1), ("top_logprobs", True), ("top_logprobs", 2.0),
         ("top_h", 0), ("top_h", 1.1), ("min_p", -0.1), ("min_p", 1.1), ("min_p", "a"), ("typical_p", 0),
         ("epsilon_cutoff", 1), ("epsilon_cutoff", -0.1), ("eta_cutoff", 1.0), ("mirostat", 3.0), ("mirostat", (3, 1)),
@@ -93,6 +97,7 @@ def test_biases_are_the_same_however_they_are_written() -> None:
     assert one == SamplingParams(logit_bias=((3, -2.0), (1, 0.5), ("a", 1.0)))
     assert hash(one) == hash(one.replace(temperature=1.0))
     assert one.biases == ((1, 0.5), (3, -2.0), ("a", 1.0))
+    assert SamplingParams(logit_bias={5: 1}).fingerprint == SamplingParams(logit_bias={5: 1.0}).fingerprint
 
 
 @pytest.mark.parametrize("values", [(0, 0.1), (-1, 0.1), (float("inf"), 0.1), (3, 0), (3, 1.5), ("a", 1)])

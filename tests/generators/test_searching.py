@@ -6,14 +6,19 @@ from collections.abc import Iterator
 import pytest
 
 from metagen.budget import Budget
-from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.errors import BudgetExhausted, EngineError, InputError, UnsupportedError
 from metagen.generators.decoding.adapters import Mirostat
-from metagen.generators.decoding.search import BeamSearch, StochasticBeamSearch
+from metagen.generators.decoding.constraint import Matcher
+from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.search import BeamSearch, ContrastiveSearch, StochasticBeamSearch
+from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.models.recipes import Table
+from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence
+from metagen.sequence import Prompt, Sequence, Tokens
 from metagen.strategies.parallel import MajorityVote
 from metagen.verifiers.numbers import NumberRule
 
@@ -147,3 +152,89 @@ def test_what_cannot_be_asked_for(engine: TorchEngine) -> None:
         engine.generator(search=StochasticBeamSearch(2), temperature=0)
     with pytest.raises(InputError, match="mirostat follows what is drawn"):
         engine.generator(search=BeamSearch(2), mirostat=Mirostat())
+
+
+def test_a_search_that_finds_too_little_gives_back_all_that_it_held() -> None:
+    words = Table("ab$", {(): [0.6, 0.4, 0.0], ("a",): [0, 0, 1], ("b",): [0, 0, 1]})
+    with TorchEngine(words, threads=1, max_batch=4) as small:
+        beams = small.generator(search=BeamSearch(3), grammar=Grammar.regex("b"), max_tokens=3)
+        for _ in range(3):  # with anything left behind, the next one would wait for ever
+            with pytest.raises(InputError, match="found 1 sequences"):
+                asyncio.run(asyncio.wait_for(ask_for(beams, 3), 30))
+        assert asyncio.run(asyncio.wait_for(ask_for(beams, 1), 30))[0].text == "b"
+
+
+async def ask_for(generator: EngineGenerator, n: int) -> list[Sequence]:
+    return await generator.generate(START, n=n, scope=scope())
+
+
+def test_a_search_at_the_head_waits_for_memory_that_those_behind_it_do_not_hold(engine: TorchEngine) -> None:
+    room = engine.shape.kv_bytes_per_token * 2400 if engine.shape else 0
+    with TorchEngine("tiny-0.1m", threads=1, max_batch=8, kv_memory_bytes=room) as small:
+
+        async def work() -> None:
+            beams = small.generator(max_tokens=197, ignore_eos=True, search=BeamSearch(4))
+            plain = small.generator(max_tokens=197, ignore_eos=True)
+            prompts = [Sequence(Prompt(f"p{i}", text=f"Q:{10 + i}+25\n")) for i in range(6)]
+            asked = [g.generate(x, scope=scope()) for x in prompts for g in (plain, beams)]
+            assert all(await asyncio.wait_for(asyncio.gather(*asked), 120))
+
+        asyncio.run(work())
+
+
+def test_a_budget_bounds_a_search_with_hidden_states_and_several_at_once(engine: TorchEngine) -> None:
+    lookahead = engine.generator(max_tokens=LIMIT, search=ContrastiveSearch(3))
+    beams = engine.generator(max_tokens=LIMIT, search=BeamSearch(4))
+
+    async def work() -> None:
+        limited = scope(budget=Budget(generated=30))
+        await asyncio.wait_for(lookahead.generate(START, scope=limited), 60)
+        assert 0 < (limited.usage.generated or 0) <= 30
+        shared = scope(budget=Budget(generated=100))
+        before = engine.stats.generated
+        asked = [beams.generate(START, scope=shared.child(f"try/{i}")) for i in range(3)]
+        found = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 60)
+        assert any(isinstance(one, list) for one in found)
+        assert engine.stats.generated - before == shared.usage.generated
+        assert (shared.usage.generated or 0) <= 100
+
+    asyncio.run(work())
+
+
+def test_ranks_that_do_not_fit_are_refused(engine: TorchEngine) -> None:
+    for ranks in ((), (0,)):
+        request = GenerateRequest(START, (1, 2), SamplingParams(search=BeamSearch(2)), 4, ranks=ranks)
+        with pytest.raises(InputError, match="a search needs one for each of its 2 seeds"):
+            asyncio.run(engine.generate(request))
+
+
+def test_a_grammar_that_cannot_be_followed_any_further_fails_alone(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(self: Matcher, left: int | None = None, most: int = 0) -> list[int]:
+        raise EngineError("a grammar cannot be matched any further")
+
+    monkeypatch.setattr(Matcher, "forced", lost)
+    held = engine.generator(max_tokens=8, grammar=Grammar.regex("a=[0-9]+\n"))
+    plain = engine.generator(max_tokens=8)
+
+    async def work() -> None:
+        one, other = await asyncio.gather(
+            held.generate(START, scope=scope()), plain.generate(START, scope=scope()), return_exceptions=True
+        )
+        assert isinstance(one, EngineError) and "any further" in str(one)
+        assert isinstance(other, list)
+
+    asyncio.run(work())
+
+
+def test_a_long_forced_text_does_not_hold_up_the_engine(engine: TorchEngine) -> None:
+    held = engine.generator(max_tokens=60, grammar=Grammar.regex("a{5000}"))
+    (text,) = asyncio.run(asyncio.wait_for(ask_for(held, 1), 30))
+    assert text.text == "a" * 60 and text.finish == "length"
+
+
+def test_healing_is_not_cut_into_blocks(engine: TorchEngine) -> None:
+    healed = engine.generator(max_tokens=8, healing=True)
+    with pytest.raises(UnsupportedError, match="generate to the end, or leave healing off"):
+        asyncio.run(healed.generate(START, until=Tokens(2), scope=scope()))

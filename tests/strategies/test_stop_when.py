@@ -88,6 +88,8 @@ def test_a_number_of_steps() -> None:
         done = three.solve("?", seed=2).sequence
         assert done.finish == "stop" and done.text.count("\n") == 3 and done.text.endswith("\n")
         assert three.fingerprint != StopWhen(generator, Steps(2), every=Step("\n")).fingerprint
+        named = (StopWhen(generator, Steps(count), name="x", every=Step("\n")) for count in (2, 3))
+        assert len({one.fingerprint for one in named}) == 2
         with pytest.raises(InputError, match="every=None"):
             StopWhen(generator, Steps(3))
     with pytest.raises(InputError, match=r"Steps\(0\)"):

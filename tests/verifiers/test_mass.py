@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from metagen.errors import InputError, UnsupportedError
+from metagen.generators.decoding.adapters import Mirostat
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
@@ -29,7 +30,9 @@ def coin() -> EnumerableEngine:
     return EnumerableEngine(TOKENS, row, name="alternating")
 
 
-@pytest.mark.parametrize("params", [{}, {"temperature": 0.7}, {"temperature": 2.0, "top_k": 4}])
+@pytest.mark.parametrize(
+    "params", [{}, {"temperature": 0.7}, {"temperature": 2.0, "repetition_penalty": 1.5}]
+)
 def test_weights_turn_what_is_drawn_into_the_model_given_its_text(params: dict[str, Any]) -> None:
     """p(y | y in the grammar) = q(y) w(y) / Σ q w, for every text, and Σ q w is the probability of the grammar."""
     engine = coin()
@@ -90,6 +93,9 @@ def test_weights_of_a_real_model_are_masses() -> None:
 def test_what_cannot_be_weighed_is_refused() -> None:
     with pytest.raises(InputError, match="held to no grammar"):
         GrammarMass(coin().generator())
+    for cut in ({"top_k": 2}, {"top_p": 0.9}, {"min_p": 0.1}, {"typical_p": 0.9}, {"mirostat": Mirostat()}):
+        with pytest.raises(InputError, match=rf"{next(iter(cut))}=.*cuts tokens off behind .*; leave it out"):
+            GrammarMass(coin().generator(grammar=GRAMMAR, **cut))
     plain = type("Plain", (EnumerableEngine,), {"ends": ()})(TOKENS, {}, name="plain")
     with pytest.raises(UnsupportedError, match="does not say which of them end a text"):
         GrammarMass(EngineGenerator(plain, SamplingParams(grammar=GRAMMAR)))

@@ -259,7 +259,8 @@ class _Estimator:
             recorded = self.book.samples(ask.generator, problem.id, ask.n)
             new, tokens = ask.n - len(recorded), length.tokens(problem)
             prompt = self._prompt(ask.generator, problem)
-            figures = _generation(_shape(ask.generator), prompt, tokens, 0 if replayed else new)
+            rows = 0 if replayed or not new else (length.bound and _rows(ask.generator)) or new
+            figures = _generation(_shape(ask.generator), prompt, tokens, rows)
             scores = [
                 (name, self.judging.scores(verifier, problem, length, tokens, recorded, new))
                 for name, verifier in judges
@@ -302,6 +303,8 @@ class _Estimator:
                 return max(1, min(most, room))
 
             how = f"completions: {most:,} tokens, the most that max_tokens allows (most are shorter)"
+            if (search := generator.params.search) is not None:
+                how += f", in each of {search.rows} rows of a {search.kind} search, which finds all samples at once"
             return Length(tokens, how)
 
         def worst(problem: Problem) -> float | None:
@@ -389,19 +392,25 @@ class _Estimator:
 
 
 def _generation(
-    shape: ModelShape | None, prompt: int | None, tokens: float | None, new: int
+    shape: ModelShape | None, prompt: int | None, tokens: float | None, rows: int
 ) -> dict[str, float | None]:
-    """Figures of `new` samples of a prompt, which is read once."""
-    if not new:
+    """Figures of so many rows of tokens behind a prompt, which is read once."""
+    if not rows:
         return dict.fromkeys(FIGURES, 0.0)
-    generated = None if tokens is None else new * tokens
+    generated = None if tokens is None else rows * tokens
     if shape is None or prompt is None or tokens is None or generated is None:
         return {"prefilled": prompt, "generated": generated, "flops": None, "flops_2n": None}
-    flops = prefill_flops(shape, prompt) + new * decode_flops(shape, round(tokens), prompt)
+    flops = prefill_flops(shape, prompt) + rows * decode_flops(shape, round(tokens), prompt)
     return {
         "prefilled": prompt, "generated": generated, "flops": flops,
         "flops_2n": flops_2n(shape, 1) * (prompt + generated),
     }  # fmt: skip
+
+
+def _rows(generator: Generator) -> int:
+    """Rows that decode for all samples of a problem together; 0 where each sample has its own."""
+    search = generator.params.search if isinstance(generator, EngineGenerator) else None
+    return 0 if search is None else search.rows
 
 
 def _shape(maker: Any) -> ModelShape | None:

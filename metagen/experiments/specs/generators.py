@@ -102,10 +102,15 @@ class EngineGeneratorSpec(PartSpec):
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
     no_repeat_ngram: Amount = 0
-    logit_bias: tuple[tuple[Amount | Filled, Annotated[float, Expects("a number")]], ...] = ()
-    banned: tuple[Filled | Annotated[Ids, Field(min_length=1)], ...] = ()
+    logit_bias: Annotated[
+        tuple[tuple[Amount | Filled, float], ...], Expects("a list of pairs [id or text, number]")
+    ] = ()
+    banned: Annotated[
+        tuple[Filled | Annotated[Ids, Field(min_length=1)], ...],
+        Expects("a list of texts, or of lists of ids, none of them empty"),
+    ] = ()
     min_tokens: Amount = 0
-    forced: Filled | Ids = ()
+    forced: Annotated[Filled | Ids, Expects("a text that is not empty, or a list of ids")] = ()
     healing: Switch = False
     search: SearchFields | None = None
 

@@ -63,7 +63,11 @@ class OneRecipeSpec(Spec):
     @property
     def recipe(self) -> Recipe:
         """As engines take it."""
-        return self.makes(**{name: loadable(getattr(self, name)) for name in type(self).model_fields})
+        return self.makes(**{name: self.option(name) for name in type(self).model_fields})
+
+    def option(self, name: str) -> Any:
+        """A field as the recipe takes it."""
+        return loadable(getattr(self, name))
 
 
 Share = Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")]
@@ -132,9 +136,13 @@ class GuidedSpec(OneRecipeSpec):
     base: Part
     scorer: Part
     weight: Number = 1.0
-    candidates: Count | None = 200
+    candidates: Annotated[Count | Literal["all"], Expects("an integer ≥ 1, or all")] = 200
     output: Annotated[int, Field(ge=0), Expects("an integer ≥ 0")] = 0
     reading: Reading = "log_sigmoid"
+
+    def option(self, name: str) -> Any:
+        # None is how a file leaves a field out.
+        return None if name == "candidates" and self.candidates == "all" else super().option(name)
 
 
 class RecipeSpec(Spec):

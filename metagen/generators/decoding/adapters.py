@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from metagen.errors import InputError
 
@@ -29,6 +30,11 @@ ADAPTERS: Final[Mapping[str, Any]] = {
 #: What an engine may declare beyond plain sampling.
 BEYOND: Final = frozenset({"grammar", "closing", "healing", "top_logprobs", "search", *ADAPTERS})
 
+#: What biases and penalties add at most, either way: logits keep to numbers that float32 holds.
+LARGE: Final = 1e9
+#: The largest count that tensors hold, of whatever kind.
+MOST: Final = 2**31 - 1
+
 Bias = tuple[tuple[int | str, float], ...]
 Ban = str | tuple[int, ...]
 
@@ -44,18 +50,21 @@ class Mirostat:
     eta: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (real(self.tau) and 0.0 < self.tau < float("inf")):
+        if not (real(self.tau) and self.tau > 0.0):
             raise InputError(f"mirostat: tau={self.tau!r}: expected a number > 0, in bits")
         if not (real(self.eta) and 0.0 < self.eta <= 1.0):
             raise InputError(f"mirostat: eta={self.eta!r}: expected a number in (0, 1]")
 
 
 def in_order(bias: Any) -> Any:
-    """A mapping of biases as pairs in one order: ids first, then texts. What is none stays as it is."""
+    """A mapping of biases as pairs of floats in one order: ids first, then texts. What is none stays as it is."""
     pairs = bias.items() if isinstance(bias, Mapping) else bias
     try:
         return tuple(
-            sorted(((key, value) for key, value in pairs), key=lambda p: (isinstance(p[0], str), p[0]))
+            sorted(
+                ((key, float(value) if real(value) else value) for key, value in pairs),
+                key=lambda p: (isinstance(p[0], str), p[0]),
+            )
         )
     except (TypeError, ValueError):
         return bias
@@ -74,14 +83,13 @@ def check_adapters(params: Any, expect: Callable[[bool, str, str], None]) -> Non
     value = params.mirostat
     expect(value is None or isinstance(value, Mirostat), "mirostat", "expected Mirostat(tau, eta), or None")
     value = params.repetition_penalty
-    strong = real(value) and 0.0 < value < float("inf")
-    expect(strong, "repetition_penalty", "expected a number > 0 (1 is off)")
+    strong = real(value) and 1 / LARGE <= value <= LARGE
+    expect(strong, "repetition_penalty", f"expected a number > 0 (1 is off), from {1 / LARGE:g} to {LARGE:g}")
     for name in ("presence_penalty", "frequency_penalty"):
         value = getattr(params, name)
-        expect(real(value) and abs(value) < float("inf"), name, "expected a finite number (0 is off)")
-    value = params.no_repeat_ngram
-    expect(whole(value) and value >= 0, "no_repeat_ngram", "expected an integer ≥ 0 (0 is off)")
-    expect(whole(params.min_tokens) and params.min_tokens >= 0, "min_tokens", "expected an integer ≥ 0")
+        expect(_weight(value), name, f"expected a number (0 is off) up to ±{LARGE:g}")
+    expect(count(params.no_repeat_ngram), "no_repeat_ngram", f"expected an integer from 0 (off) to {MOST}")
+    expect(count(params.min_tokens), "min_tokens", f"expected an integer from 0 (off) to {MOST}")
     room = f"max_tokens={params.max_tokens!r} leaves no room for it; expected no more than that"
     expect(params.min_tokens <= params.max_tokens, "min_tokens", room)
     _check_tokens(params, expect)
@@ -90,9 +98,11 @@ def check_adapters(params: Any, expect: Callable[[bool, str, str], None]) -> Non
 def _check_tokens(params: Any, expect: Callable[[bool, str, str], None]) -> None:
     bias = params.logit_bias
     pairs = isinstance(bias, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in bias)
-    what = "expected a mapping of ids or texts to finite numbers; to forbid a token, use banned"
-    fine = pairs and all((whole(k) or (isinstance(k, str) and k)) and _finite(v) for k, v in bias)
+    what = f"expected a mapping of ids or texts to numbers up to ±{LARGE:g}; to forbid a token, use banned"
+    fine = pairs and all((whole(k) or (isinstance(k, str) and k)) and _weight(v) for k, v in bias)
     expect(fine, "logit_bias", what)
+    once = len({key for key, _ in bias}) == len(bias)
+    expect(once, "logit_bias", "an id or a text is given twice; give each one bias")
     banned = params.banned
     what = "expected a tuple of texts, or of tuples of ids, none of them empty"
     expect(isinstance(banned, tuple) and all(one and _written(one) for one in banned), "banned", what)
@@ -105,15 +115,25 @@ def _written(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, tuple) and all(map(whole, value)))
 
 
-def _finite(value: object) -> bool:
-    return real(value) and abs(float(value)) < float("inf")  # type: ignore[arg-type]
+def _weight(value: object) -> bool:
+    return real(value) and abs(value) <= LARGE
 
 
-def whole(value: object) -> bool:
+def whole(value: object) -> TypeGuard[int]:
     """Whether it is an integer, and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def real(value: object) -> bool:
-    """Whether it is a number, and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def count(value: object) -> bool:
+    """Whether it is a number of things that tensors hold."""
+    return whole(value) and 0 <= value <= MOST
+
+
+def real(value: object) -> TypeGuard[int | float]:
+    """Whether it is a number that floats hold, and no truth value."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False

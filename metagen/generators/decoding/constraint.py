@@ -20,7 +20,7 @@ from metagen.generators.decoding.grammar import Grammar
 #: Grammars that stay compiled.
 COMPILED = 64
 #: Tokens tried, when a grammar is compiled, before it passes for one that has texts.
-TRIED = 2_000
+TRIED = 256
 #: Tokens of the longest text that an error message looks for.
 LONGEST = 4_096
 
@@ -52,11 +52,15 @@ class Held(ABC):
     def allowed(self, left: int | None = None) -> Mask:
         """[vocab]: which tokens may come next. EngineError where that cannot be told any more."""
 
-    def forced(self, left: int | None = None) -> list[int]:
-        """The tokens that must come next: each is the only one that `allowed` leaves. Never an end token."""
+    def forced(self, left: int | None = None, most: int = 64) -> list[int]:
+        """The tokens that must come next, at most so many: each alone is left by `allowed`. Never an end token."""
         found: list[int] = []
         at = self
-        while not at.free and (token := at._only(None if left is None else left - len(found))) is not None:
+        while (
+            len(found) < most
+            and not at.free
+            and (token := at._only(None if left is None else left - len(found))) is not None
+        ):
             if at is self:
                 at = self.copy()
             at.consume([token])

@@ -91,8 +91,8 @@ def adapt(p: Floats, params: SamplingParams) -> Floats:
         best: Floats = np.eye(len(p))[int(np.argmax(p))]
         return best
     with np.errstate(divide="ignore"):
-        z = np.log(p) / params.temperature
-    q: Floats = np.exp(z - z.max())
+        z = np.log(p)
+        q: Floats = np.exp((z - z.max()) / params.temperature)
     if 0 < params.top_k < len(p):
         q = np.where(q >= np.sort(q)[-params.top_k], q, 0.0)
     q /= q.sum()

@@ -9,7 +9,6 @@ from typing import Self
 
 import numpy as np
 
-from metagen.errors import InputError
 from metagen.generators.decoding.constraint import Held, Mask, longest
 
 
@@ -44,12 +43,10 @@ class Boundaries:
             size += len(self.texts[ids[-dropped]])
         return ids[: len(ids) - dropped], ids[len(ids) - dropped :]
 
-    def spelled(self, text: bytes) -> list[int]:
-        """Tokens of a text, always the longest that fits. InputError where none does."""
+    def spelled(self, text: bytes) -> list[int] | None:
+        """Tokens of a text, always the longest that fits. None where none does."""
         ids = longest(text, self._ids, self._longest)
-        if b"".join(self.texts[i] for i in ids) != text:
-            raise InputError(f"no tokens of this model spell {text!r}; drop it from the text")
-        return ids
+        return ids if b"".join(self.texts[i] for i in ids) == text else None
 
     def covering(self, text: bytes) -> list[int]:
         """Tokens that begin with a text and go on behind it."""
@@ -106,7 +103,8 @@ class ForcedBytes(Held):
                 self._rest = self._rest[len(text) :]
             elif text.startswith(self._rest):
                 behind, self._rest = text[len(self._rest) :], b""
-                if self._then is not None and not self._then.consume(self._boundaries.spelled(behind)):
+                ids_behind = self._boundaries.spelled(behind)
+                if self._then is not None and (ids_behind is None or not self._then.consume(ids_behind)):
                     return False
             else:
                 return False

@@ -107,7 +107,9 @@ def _steps(params: SamplingParams) -> list[tuple[str, SamplingParams | None]]:
     """The name of each adapter in use, and the parameters up to it; None is the raw model."""
     used = [name for name in ORDER if getattr(params, name) != _default(name)]
     # Where a completion ends says which tokens have to wait.
-    so_far = SamplingParams(stop_token_ids=params.stop_token_ids, ignore_eos=params.ignore_eos)
+    so_far = SamplingParams(
+        max_tokens=params.max_tokens, stop_token_ids=params.stop_token_ids, ignore_eos=params.ignore_eos
+    )
     steps: list[tuple[str, SamplingParams | None]] = [("", None)]
     for name in used:
         so_far = so_far.replace(**{name: getattr(params, name)})

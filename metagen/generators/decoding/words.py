@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from metagen.errors import InputError
+from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.engine import SamplingParams
 
 Ids = tuple[int, ...]
@@ -26,12 +27,18 @@ class Words:
 
     @classmethod
     def of(
-        cls, params: SamplingParams, encode: Callable[[str], Ordered[int]], size: int, eos: Iterable[int]
+        cls,
+        params: SamplingParams,
+        encode: Callable[[str], Ordered[int]],
+        decode: Callable[[list[int]], str],
+        size: int,
+        eos: Iterable[int],
     ) -> Self:
-        """encode: ids of a text. size: of the vocabulary. eos: tokens that end a sequence.
+        """encode, decode: ids of a text, and back. size: of the vocabulary. eos: tokens that end a sequence.
 
         A banned text is banned as it is encoded alone, and behind a space. Raises InputError for ids that the
-        vocabulary does not have, and for the bias of a text that is not one token.
+        vocabulary does not have, for texts that its tokens cannot write, for the bias of a text that is not one token,
+        for two biases of one token, and for a forced text that is longer than max_tokens.
         """
         if not (params.logit_bias or params.banned or params.forced or params.min_tokens):
             return cls()
@@ -42,8 +49,7 @@ class Words:
             return ids
 
         def written(name: str, text: str) -> Ids:
-            ids = tuple(encode(text))
-            if not ids or any(not 0 <= i < size for i in ids):
+            if (ids := spelt(text, encode, decode, size)) is None:
                 raise InputError(f"{name}: the tokens cannot write {text!r}; leave it out, or give ids")
             return ids
 
@@ -60,14 +66,26 @@ class Words:
             if isinstance(one, str):
                 banned.append(written("banned", one))
                 if not one[0].isspace():
-                    banned.append(written("banned", " " + one) if _writes(encode, size, " ") else banned[-1])
+                    banned.append(spelt(" " + one, encode, decode, size) or banned[-1])
             else:
                 banned.append(known("banned", tuple(one)))
         text = params.forced
         forced = (written("forced", text) if text else ()) if isinstance(text, str) else known("forced", text)
+        if len(forced) > params.max_tokens:
+            raise InputError(
+                f"forced={text!r}: it is {len(forced)} tokens, and max_tokens={params.max_tokens!r} cuts it; give "
+                f"max_tokens ≥ {len(forced)}, or force less"
+            )
+        bias: dict[int, float] = {}
+        for which, value in params.biases:
+            if (token := biased(which)) in bias:
+                raise InputError(
+                    f"logit_bias: {which!r} is token {token}, which has a bias already; give it one"
+                )
+            bias[token] = float(value)
         ends = (() if params.ignore_eos else tuple(sorted(eos))) + params.stop_token_ids
         return cls(
-            tuple((biased(one), float(value)) for one, value in params.biases),
+            tuple(bias.items()),
             tuple(dict.fromkeys(banned)),
             forced,
             tuple(dict.fromkeys(ends)) if params.min_tokens else (),
@@ -83,16 +101,30 @@ class Words:
             )
 
 
-def _writes(encode: Callable[[str], Ordered[int]], size: int, text: str) -> bool:
-    return all(0 <= i < size for i in encode(text))
+def spelt(
+    text: str, encode: Callable[[str], Ordered[int]], decode: Callable[[list[int]], str], size: int
+) -> Ids | None:
+    """The ids of a text; None where they do not write it: an unknown token stands for whatever has no other."""
+    ids = tuple(encode(text))
+    if not ids or not all(0 <= i < size for i in ids):
+        return None
+    # Some tokenizers drop the space that a text begins with when they decode.
+    back = decode(list(ids))
+    return ids if text in (back, " " + back) else None
 
 
 def nothing_left(params: SamplingParams, problem: str, after: int) -> InputError:
-    """For a row of which all that restricts it together leaves no token. after: tokens of the completion so far."""
-    names = ("grammar", "banned", "no_repeat_ngram", "min_tokens", "forced")
+    """For a row of which all that restricts it together leaves no token.
+
+    problem: its name; empty where it has none. after: tokens of the completion so far.
+    """
+    names: tuple[str, ...] = ("grammar", "banned", "no_repeat_ngram", "min_tokens", "forced")
+    if isinstance(params.search, ConstrainedBeamSearch):
+        names = (*names, "search")
     causes = [f"{name}={getattr(params, name)!r:.80}" for name in names if getattr(params, name)]
     causes = causes or ["the parameters"]
+    where = f"problem {problem!r}: " if problem else ""
     return InputError(
-        f"problem {problem!r}: after {after} tokens of the completion no token is left that {' and '.join(causes)} "
-        "allow and the model gives any probability; allow more"
+        f"{where}after {after} tokens of the completion no token is left that {' and '.join(causes)} allow and the "
+        "model gives any probability; allow more"
     )

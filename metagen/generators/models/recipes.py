@@ -65,11 +65,31 @@ def _expect(ok: bool, name: str, value: object, what: str) -> None:
 
 def _several(name: str, models: Any) -> tuple[Any, ...]:
     _expect(isinstance(models, tuple | list) and bool(models), name, models, "a tuple of at least one model")
+    for i, model in enumerate(models):
+        _model(f"{name}[{i}]", model)
     return tuple(models)
 
 
 def _finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _model(name: str, model: object) -> None:
+    _expect(
+        isinstance(model, str | Path | Recipe),
+        name,
+        model,
+        "a model directory, an embedded model, or a recipe",
+    )
+
+
+def _numbers(name: str, values: Any, what: str) -> tuple[Any, ...]:
+    _expect(isinstance(values, tuple | list), name, values, what)
+    return tuple(values)
 
 
 def _share(value: Any) -> bool:
@@ -96,6 +116,8 @@ class Contrastive(Recipe):
     sure: float | None = None
 
     def __post_init__(self) -> None:
+        _model("expert", self.expert)
+        _model("amateur", self.amateur)
         _expect(_share(self.alpha), "alpha", self.alpha, "a number in (0, 1]")
         warm = _finite(self.temperature) and self.temperature > 0
         _expect(warm, "temperature", self.temperature, "a number > 0")
@@ -105,7 +127,8 @@ class Contrastive(Recipe):
             self.beta,
             "a number ≥ 0, or None",
         )
-        _expect(self.window is None or self.window >= 1, "window", self.window, "an integer ≥ 1, or None")
+        narrow = self.window is None or _whole(self.window, 1)
+        _expect(narrow, "window", self.window, "an integer ≥ 1, or None")
         _expect(self.sure is None or _share(self.sure), "sure", self.sure, "a number in (0, 1], or None")
 
 
@@ -123,6 +146,10 @@ class Experts(Recipe):
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
+        _model("base", self.base)
+        for name in ("expert", "anti"):
+            if getattr(self, name) is not None:
+                _model(name, getattr(self, name))
         _expect(_finite(self.alpha), "alpha", self.alpha, "a finite number")
         both = self.expert is None and self.anti is None
         _expect(not both, "expert", None, "an expert, an anti-expert, or both")
@@ -139,6 +166,8 @@ class ProxyTuned(Recipe):
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
+        for name in self.models_in:
+            _model(name, getattr(self, name))
         _expect(_finite(self.alpha), "alpha", self.alpha, "a finite number")
 
 
@@ -159,9 +188,10 @@ class Ensemble(Recipe):
         object.__setattr__(self, "models", _several("models", self.models))
         _expect(self.how in ("mean", "product"), "how", self.how, "'mean' or 'product'")
         if self.weights is not None:
-            object.__setattr__(self, "weights", tuple(self.weights))
+            what = f"{len(self.models)} numbers > 0, one of each model"
+            object.__setattr__(self, "weights", _numbers("weights", self.weights, what))
             fit = len(self.weights) == len(self.models) and all(_finite(w) and w > 0 for w in self.weights)
-            _expect(fit, "weights", self.weights, f"{len(self.models)} numbers > 0, one of each model")
+            _expect(fit, "weights", self.weights, what)
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -187,10 +217,12 @@ class Tilted(Recipe):
     reading: Reading = "raw"
 
     def __post_init__(self) -> None:
+        _model("base", self.base)
         object.__setattr__(self, "values", _several("values", self.values))
-        object.__setattr__(self, "weights", tuple(self.weights))
+        what = f"{len(self.values)} numbers, one of each value"
+        object.__setattr__(self, "weights", _numbers("weights", self.weights, what))
         fit = len(self.weights) == len(self.values) and all(map(_finite, self.weights))
-        _expect(fit, "weights", self.weights, f"{len(self.values)} numbers, one of each value")
+        _expect(fit, "weights", self.weights, what)
         _expect(self.reading in READINGS, "reading", self.reading, f"one of {', '.join(READINGS)}")
 
 
@@ -212,12 +244,12 @@ class Guided(Recipe):
     reading: Reading = "log_sigmoid"
 
     def __post_init__(self) -> None:
+        _model("base", self.base)
+        _model("scorer", self.scorer)
         _expect(_finite(self.weight), "weight", self.weight, "a finite number")
-        whole = isinstance(self.candidates, int) and self.candidates >= 1
-        _expect(
-            self.candidates is None or whole, "candidates", self.candidates, "an integer ≥ 1, or None for all"
-        )
-        _expect(self.output >= 0, "output", self.output, "an integer ≥ 0")
+        some = self.candidates is None or _whole(self.candidates, 1)
+        _expect(some, "candidates", self.candidates, "an integer ≥ 1, or None for all")
+        _expect(_whole(self.output, 0), "output", self.output, "an integer ≥ 0")
         _expect(self.reading in READINGS, "reading", self.reading, f"one of {', '.join(READINGS)}")
 
 
@@ -233,6 +265,7 @@ class Function(Recipe):
     name: str
 
     def __post_init__(self) -> None:
+        _model("vocabulary", self.vocabulary)
         _expect(callable(self.function), "function", self.function, "a function of a tuple of ids")
         _expect(bool(self.name), "name", self.name, "a name, which the fingerprint is made of")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from metagen.errors import MetagenError, NumericsError
+from metagen.errors import EngineError, MetagenError, NumericsError
 from metagen.generators.decoding.constraint import Held, masks
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.words import nothing_left
@@ -19,7 +19,7 @@ from metagen.generators.randomness import seed_array, uniform
 from metagen.generators.torch.endings import EOS, STOP, TEXT, Endings
 from metagen.generators.torch.jobs import Generation, Ticket
 from metagen.generators.torch.joint import Joint
-from metagen.generators.torch.language_model import Ints, LanguageModel
+from metagen.generators.torch.language_model import Ints, LanguageModel, explained
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.runs import Runs, forced
@@ -69,6 +69,7 @@ class Decoder:
         held = list(dict.fromkeys([*waiting, *(self._owner(r) for r in rows)]))
         self._ready = deque(g for g in self._ready if g.ticket not in tickets)
         self._stats.aborted_tokens += int(self._rows.computed[rows].sum()) if rows else 0
+        self._stats.aborted_tokens += sum(g.decoded for g in held)
         if rows:
             self._drop(rows)
         for generation in held:
@@ -106,7 +107,7 @@ class Decoder:
             runs, none = self._speculation.runs(logits, first[drafted], ran[own:])
             self._without(drafted[none], runs.counts[none] - 1)
             self._go_on(drafted, runs, gone, over)
-            poisoned += drafted[runs.bad].tolist()
+            poisoned += drafted[runs.bad & ~none].tolist()
         if len(joint):
             hidden = None
             if self._joint.wants_hidden:
@@ -129,7 +130,10 @@ class Decoder:
         for row in np.flatnonzero(rows.held[: rows.count] & (rows.length[: rows.count] > 0)).tolist():
             state, room = self._states.of(row), int(rows.limit[row] - rows.length[row]) - 1
             if room > 0 and not runs[state] and not rows.joint[row] and not rows.params.forbids[row]:
-                runs[state] = self._matcher(row).forced(self._left(row))[: min(room, self._model.chunk - 1)]
+                try:
+                    runs[state] = self._matcher(row).forced(self._left(row), min(room, self._model.chunk - 1))
+                except EngineError as error:
+                    self._lost[self._owner(row)] = error
         if self._speculation is not None:
             self._speculation.propose(runs)
         return Proposed.of(runs)
@@ -161,7 +165,13 @@ class Decoder:
             matcher = self._matcher(int(rows[i]))
             matcher.consume([int(drawn.tokens[i])])
             columns.held[rows[i]] = not matcher.free
-        return forced(drawn, logits, first, behind, known, params)
+        runs = forced(drawn, logits, first, behind, known, params)
+        # A grammar may force what the model cannot write.
+        row, place = np.nonzero(
+            np.isneginf(runs.logprobs) & (np.arange(runs.logprobs.shape[1]) < behind[:, None])
+        )
+        self._without(rows[row], place)
+        return runs
 
     def _without(self, rows: Ints, behind: Ints) -> None:
         """Rows of which, so many tokens behind their newest, no token is left: their requests fail."""
@@ -238,7 +248,6 @@ class Decoder:
     def _go_on(self, rows: Ints, runs: Runs, gone: list[int], over: list[Generation]) -> None:
         """Let rows take what was chosen for them, token by token, up to where they end."""
         columns, live = self._rows, ~runs.bad
-        columns.forced[rows] += runs.forced
         self._stats.extra["near_edge"] += int(runs.near.sum())
         for j in range(runs.tokens.shape[1]):
             on = np.flatnonzero(live & (runs.counts > j))
@@ -252,6 +261,7 @@ class Decoder:
             payers = self._states.payers(where, tokens)
             self._stats.generated += len(payers)
             columns.computed[payers] += 1
+            columns.forced[where] += j < runs.forced[on]
             flags = self._endings.flags(columns.kind[where], tokens)
             for i in np.flatnonzero((flags != 0) | (columns.length[where] >= columns.limit[where])).tolist():
                 row = int(where[i])
@@ -278,13 +288,11 @@ class Decoder:
             self._release(generation)
             self._finished(generation)
         for generation in failed:
-            self._failed(
-                generation,
-                NumericsError(
-                    f"the model returned NaN or infinite logits while it continued a prefix of "
-                    f"{len(generation.ids)} tokens; check its weights, or choose dtype='float32'"
-                ),
+            error = NumericsError(
+                f"the model returned NaN or infinite logits while it continued a prefix of "
+                f"{len(generation.ids)} tokens; check its weights, or choose dtype='float32'"
             )
+            self._failed(generation, explained(self._model, generation.ids, error))
 
     def _sample(self, row: int, flag: int) -> Sample | None:
         """The sample of a row if it ends with its newest token; what it computed is kept in the tree."""

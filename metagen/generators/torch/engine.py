@@ -70,7 +70,8 @@ class TorchEngine(LocalEngine):
     copy of a prefix, while it enters the tree or is split there.
     threads: of torch's operations in the engine's thread; torch's own choice if None.
     draft: what proposes several tokens for one pass of the model (`metagen.generators.decoding.draft`). stats.extra
-    then counts `blocks`, tokens `drafted` and `accepted`, and `tested`, with `overlap`, the sum of Σ min(p, q) over these.
+    then counts `blocks`, tokens `drafted` and `accepted`, and `tested`, with `overlap`, the sum of Σ min(p, q) over
+    these.
 
     The weights are loaded at once; `with engine:` runs it. Raises ModelError, UnsupportedError or
     InputError, which name the place, the value and the remedy.
@@ -92,6 +93,8 @@ class TorchEngine(LocalEngine):
         for name, value in (("max_batch", max_batch), ("max_context", max_context), ("threads", threads)):
             if value is not None and value < 1:
                 raise InputError(f"{name}={value!r}: expected an integer ≥ 1")
+        if draft is not None and not isinstance(draft, Draft):
+            raise InputError(f"draft={draft!r}: expected Draft(model) or Draft.lookup(), or None")
         self._threads, self._draft, self._quantization = threads, draft, quantization
         self.device = _device(device)
         self.dtype = _dtype(dtype, self.device, quantization)
@@ -136,6 +139,11 @@ class TorchEngine(LocalEngine):
         )
 
     @property
+    def draft(self) -> Draft | None:
+        """What proposes tokens, if anything does."""
+        return self._draft
+
+    @property
     def supports(self) -> frozenset[str]:
         return BEYOND if self._draft is None else BEYOND - {"mirostat"}
 
@@ -146,6 +154,11 @@ class TorchEngine(LocalEngine):
         """
         self._check_generates()
         return EngineGenerator(self, SamplingParams(**params))
+
+    def check(self, params: SamplingParams) -> None:
+        """InputError for a grammar that is none, or that this model's tokens cannot write."""
+        if params.grammar is not None:
+            self._matcher(params.grammar, (), params.max_tokens)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -171,7 +184,8 @@ class TorchEngine(LocalEngine):
         spill = self._model.spill(continuation.limit)
         samples: list[Sample | None] = [None] * len(request.seeds)
         matchers = self._matchers(request, ids[prompt:], dropped)
-        words = Words.of(request.params, self.encode, self._tokenizer.vocab_size, self._tokenizer.eos)
+        tokens = self._tokenizer
+        words = Words.of(request.params, tokens.encode, tokens.decode, tokens.vocab_size, tokens.eos)
         words.check(ids[prompt:])
         search = self._search(request, continuation.limit, ids[prompt:])
         self._check_memory(len(ids), request.max_tokens, spill * (search.rows if search else 1))
@@ -229,7 +243,9 @@ class TorchEngine(LocalEngine):
                 f"a {spec.kind} search takes {spec.rows} rows, and the engine has max_batch={self._rows.capacity}; "
                 "raise it, or search less widely"
             )
-        search = made(spec, self.encode, self._endings.size, limit, request.seeds[0], before)
+        search = made(
+            spec, self.encode, self._tokenizer.decode, self._endings.size, limit, request.seeds[0], before
+        )
         if search.wants_hidden and not hasattr(self._model, "hidden"):
             raise UnsupportedError(
                 f"a {spec.kind} search reads hidden states, which {self!r} does not have; use a model directory"
@@ -265,7 +281,8 @@ class TorchEngine(LocalEngine):
             ]
             ends = (params.max_tokens - (p + 1 - request.start) for p in request.positions)
             masks = np.stack([matcher.allowed(left) for matcher, left in zip(held, ends, strict=True)])
-        return Decoding(params, Words.of(params, tokens.encode, tokens.vocab_size, tokens.eos), masks)
+        words = Words.of(params, tokens.encode, tokens.decode, tokens.vocab_size, tokens.eos)
+        return Decoding(params, words, masks)
 
     def _check_memory(self, prefix: int, new: int, spill: int) -> None:
         if prefix + spill > self._tree.capacity:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metagen.errors import EngineError, MetagenError
+from metagen.errors import InputError, MetagenError
+from metagen.generators.decoding.words import nothing_left
 from metagen.generators.engine import EngineStats, Sample
 from metagen.generators.torch.endings import EOS, STOP, TEXT, Endings
 from metagen.generators.torch.jobs import Generation
@@ -98,7 +99,8 @@ class Joint:
                 poisoned += rows[own].tolist()
                 continue
             self._stats.generated += len(own)
-            g.decoded += len(own)
+            # A search that reads hidden states looks at what follows its prefix, and then at each of its rows.
+            g.decoded += len(own) if g.hidden is None else 0
             at = torch.from_numpy(own).to(logits.device)
             step = Step(
                 adapted[at],
@@ -131,12 +133,13 @@ class Joint:
         columns, raw = self._rows, step.raw
         try:
             chosen = g.search.select(step)
-        except EngineError as error:
+        except MetagenError as error:
             self._lost[g] = error
             return
         if not len(chosen):
-            gone += rows.tolist()
-            self._finish(g, over)
+            self._finish(g, int(columns.position[rows[0]]), over)
+            if g not in self._lost:  # what fails gives its rows back itself
+                gone += rows.tolist()
             return
         parents = torch.from_numpy(chosen.parents).to(raw.device)
         read = raw[parents, torch.from_numpy(chosen.tokens).to(raw.device)].double().cpu().numpy()
@@ -180,19 +183,26 @@ class Joint:
             token_confidences=(*columns.confidences[row, :count].tolist(), float(confidences[place])),
         )
 
-    def _finish(self, g: Generation, over: list[Generation]) -> None:
-        """Hand out the results that are asked for; the first pays for the whole search."""
+    def _finish(self, g: Generation, after: int, over: list[Generation]) -> None:
+        """Hand out the results that are asked for; the first pays for the whole search.
+
+        after: tokens of the completion so far.
+        """
         assert g.search is not None
-        found = g.search.results()
-        if (most := max(g.request.ranks)) >= len(found):
-            self._lost[g] = EngineError(
-                f"a search has found {len(found)} sequences, and number {most + 1} is asked for; ask for fewer, or "
-                "widen it"
-            )
+        found, problem = g.search.results(), g.request.prefix.prompt.problem_id
+        if not found:
+            self._lost[g] = nothing_left(g.request.params, problem, after)
             return
         for i, rank in enumerate(g.request.ranks):
-            sample, score = found[rank]
-            paid = g.decoded if i == 0 else 0
-            g.samples[i] = replace(sample, score=score, generated=paid, computed=paid)
+            if rank < len(found):
+                sample, score = found[rank]
+                paid = g.decoded if i == 0 else 0
+                g.samples[i] = replace(sample, score=score, generated=paid, computed=paid)
+        if (most := max(g.request.ranks)) >= len(found):
+            self._lost[g] = InputError(
+                f"problem {problem!r}: a search has found {len(found)} sequences, and number {most + 1} is asked for; "
+                "ask for fewer"
+            )
+            return
         g.finished = len(g.samples)
         over.append(g)

@@ -8,11 +8,13 @@ models (contrastive, proxy-tuned, …) implement the same verbs over pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from metagen.errors import MetagenError, NumericsError
 
 Ints = NDArray[np.int64]
 
@@ -94,3 +96,17 @@ class HasHidden(Protocol):
     """Whether `extend` is to leave them; the caller says so before."""
     hidden: Tensor | None
     """Behind each token wanted of the newest `extend`, [len(wanted), width] in float32, normed."""
+
+
+class HasFaults(Protocol):
+    """A language model that can say why it gave NaN: then that, and only what asked for it, fails."""
+
+    def fault(self, ids: Sequence[int]) -> MetagenError | None:
+        """The newest of what a text of these ids met, be it longer or shorter; None if nothing is known of it."""
+        ...
+
+
+def explained(model: Any, ids: Sequence[int], otherwise: NumericsError) -> MetagenError:
+    """Why a model gives no numbers for a text of these ids, if it knows (`HasFaults`)."""
+    known = model.fault(ids) if hasattr(model, "fault") else None
+    return known or otherwise

@@ -37,6 +37,8 @@ _SHAPING: Final = frozenset(
 _REMEMBERING: Final = frozenset(
     ("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram", "min_tokens")
 )
+#: What is colder counts as this: float32 would take it for 0.
+COLDEST: Final = 1e-37
 _NOTHING: Final = Words()
 _CPU: Final = torch.device("cpu")
 
@@ -45,6 +47,7 @@ def values(params: SamplingParams) -> Floats:
     """A row of the table, but for its words."""
     m = params.mirostat
     own = {
+        "temperature": max(params.temperature, COLDEST) if params.temperature else 0.0,
         "drop": 1.0 - params.top_p,
         "tau": m.tau if m else 0.0,
         "eta": m.eta if m else 0.0,
@@ -152,8 +155,8 @@ class RowParams:
 
     @cached_property
     def forbids(self) -> NDArray[np.bool_]:
-        """[R]: whether a row's adapters may forbid a token, so that what is proposed to it has to be asked of them."""
-        found = (self.own("no_repeat_ngram") > 0) | (self.own("min_tokens") > 0)
+        """[R]: whether a row's adapters may forbid a token, or follow each: nothing is run ahead of them."""
+        found = (self.own("no_repeat_ngram") > 0) | (self.own("min_tokens") > 0) | (self.own("tau") > 0)
         for words, rows in self.words.items():
             found[rows] |= bool(words.banned or words.forced)
         return found

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from metagen.errors import NumericsError
+from metagen.errors import MetagenError, NumericsError
 from metagen.generators.engine import EngineStats
 from metagen.generators.torch.jobs import Prefill, Ticket
-from metagen.generators.torch.language_model import LanguageModel
+from metagen.generators.torch.language_model import LanguageModel, explained
 from metagen.generators.torch.prefix_tree import PrefixTree
 
 #: Tokens of one batch, padding included; longer prefixes take several steps.
@@ -36,7 +36,7 @@ class Prefiller:
         rows: range,
         stats: EngineStats,
         done: Callable[[Prefill, torch.Tensor], None],
-        failed: Callable[[Prefill, NumericsError], None],
+        failed: Callable[[Prefill, MetagenError], None],
     ) -> None:
         self._model: Any = model
         self._tree, self._stats, self._done, self._failed = tree, stats, done, failed
@@ -129,13 +129,11 @@ class Prefiller:
         logits = job.found[0] if len(job.found) == 1 else torch.cat(job.found)
         if not bool(torch.logsumexp(logits, -1).isfinite().all()):
             self._leave(job, poisoned=True)
-            self._failed(
-                job,
-                NumericsError(
-                    f"the model returned NaN or infinite logits for an input of {len(job.ids)} tokens; "
-                    "check its weights, or choose dtype='float32'"
-                ),
+            error = NumericsError(
+                f"the model returned NaN or infinite logits for an input of {len(job.ids)} tokens; "
+                "check its weights, or choose dtype='float32'"
             )
+            self._failed(job, explained(self._model, job.ids, error))
             return
         assert job.node is not None
         row, start, old = job.row, job.cached, job.node

@@ -12,6 +12,7 @@ from torch import Tensor
 from metagen.generators.decoding.words import Words, nothing_left
 from metagen.generators.engine import EvaluateRequest, SamplingParams
 from metagen.generators.torch.history import History
+from metagen.generators.torch.models.formulas import ruled_out
 from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.sampling import adapt, distribution
 
@@ -42,9 +43,7 @@ def read(
     at = [place[p] for p in request.positions]
     if request.outputs:
         return tuple(map(tuple, logits[at].tolist())), None
-    logprobs = (
-        torch.log_softmax(logits, -1)[at] if decoding is None else _adapted(request, logits[at], decoding)
-    )
+    logprobs = _raw(logits)[at] if decoding is None else _adapted(request, logits[at], decoding)
     entropies = None
     if request.entropies:
         # −p log p is 0 where p is.
@@ -53,6 +52,11 @@ def read(
         following = [request.ids[p + 1] for p in request.positions]
         return tuple((v,) for v in logprobs[range(len(at)), following].tolist()), entropies
     return tuple(map(tuple, logprobs[:, list(request.labels)].tolist())), entropies
+
+
+def _raw(logits: Tensor) -> Tensor:
+    """[positions, V]: the model's own log-probabilities; −inf of what it leaves out."""
+    return torch.log_softmax(logits, -1).masked_fill(ruled_out(logits), -torch.inf)
 
 
 def _adapted(request: EvaluateRequest, logits: Tensor, decoding: Decoding) -> Tensor:
@@ -70,5 +74,5 @@ def _adapted(request: EvaluateRequest, logits: Tensor, decoding: Decoding) -> Te
         found = torch.log_softmax(adapt(logits, params, history, allowed), -1)
     if bool((none := found.isnan().any(-1)).any()):
         row = int(none.nonzero()[0])
-        raise nothing_left(decoding.params, "of a text that is read", len(heads[row]) - request.start)
+        raise nothing_left(decoding.params, "", len(heads[row]) - request.start)
     return found

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from metagen.generators.torch.adapters import mirostat, surprise, truncated
 from metagen.generators.torch.history import History, forbid_, penalise_
+from metagen.generators.torch.models.formulas import ruled_out
 from metagen.generators.torch.parameters import RowParams
 from metagen.sequence import MOST_CONFIDENT
 
@@ -30,6 +31,8 @@ Allowed = tuple[Tensor, Tensor]
 #: A draw closer than this to the edge of its interval of the CDF, or a greedy choice whose two best
 #: log-probabilities are closer, may flip under another order of rounding.
 NEAR = 1e-5
+#: Temperatures so low that logits divided by them may be more than float32 holds.
+COLD = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +185,23 @@ def _cut(kept: Tensor, params: RowParams) -> Tensor:
 
 
 def _shaped(z: Tensor, params: RowParams) -> Tensor:
-    """Logits after temperature and the truncations; greedy rows are left as they are."""
-    if not params.shapes:
-        return z
+    """Logits after temperature and the truncations, which leave greedy rows as they are.
+
+    However hot it is, what the model leaves out stays out.
+    """
+    off = ruled_out(z)
     if "temperature" in params.used:
-        t = params.column("temperature", z)
-        z = z / torch.where(t > 0, t, 1.0)
-    return truncated(z, params)
+        z = _divided(z, params)
+    return truncated(z.masked_fill(off, -torch.inf), params)
+
+
+def _divided(z: Tensor, params: RowParams) -> Tensor:
+    """Logits by T, where it is not 0; those of a cold row below its best, which keeps them finite."""
+    t, own = params.column("temperature", z), params.own("temperature")
+    if ((own > 0) & (own < COLD)).any():
+        top = z.amax(-1, keepdim=True)
+        z = z - torch.where((t > 0) & (t < COLD) & top.isfinite(), top, 0.0)
+    return z / torch.where(t > 0, t, 1.0)
 
 
 def _followed(bits: Tensor, params: RowParams) -> Tensor:

@@ -61,8 +61,10 @@ class Scheduler:
             self._stats.samples += len(job.samples)
             last = len(job.ids) - 1
             every = job.search is not None and job.search.wants_hidden
+            # The rows of a search are chosen together: there is room for all of them, or for none.
+            rows = 1 if job.search is None else job.search.rows
             reuse, wanted = (0, tuple(range(last + 1))) if every else (last, (last,))
-            self._prefiller.add(Prefill(job, 0, job.ids, reuse, wanted, spill=job.spill))
+            self._prefiller.add(Prefill(job, 0, job.ids, reuse, wanted, spill=job.spill * rows))
             return
         for i, request in enumerate(job.requests):
             wanted = tuple(sorted(set(request.positions)))

@@ -156,7 +156,8 @@ class VLLMEngine(LocalEngine):
         ids, prompt = self._tokenizer.render(request.prefix)
         self._checks.ids(ids)
         self._checks.fits(len(ids), request.max_tokens)
-        said = Words.of(request.params, self.encode, self._tokenizer.vocab_size, self._tokenizer.eos)
+        tokens = self._tokenizer
+        said = Words.of(request.params, tokens.encode, tokens.decode, tokens.vocab_size, tokens.eos)
         continuation = Continuation(self._tokenizer.decode, request, ids)
         kind = self._endings.take(request)
         samples: list[Sample | None] = [None] * len(request.seeds)

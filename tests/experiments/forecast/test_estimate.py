@@ -157,6 +157,27 @@ def test_an_embedded_model_is_counted_by_its_own_tokenizer_and_shape(tmp_path: P
     assert (again.total.calls, again.parts[0].recorded) == (0, 16)
 
 
+def test_a_search_decodes_all_its_rows_for_one_sample(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY, "utf-8")
+    sets = ["generators.writer.search={kind: beam, width: 6}", "generators.writer.max_tokens=12"]
+    sets += ["grid.strategies=[single]"]
+    bound = estimate.estimate(schema.load(file, sets=sets))
+    shape = ModelShape.from_config(tiny.resolve("tiny-0.1m"))
+    with build.opened(closed(schema.load(file, sets=sets), fingerprints=False)) as setup:
+        engine = setup.generators["writer"].engine
+        sizes = [len(engine.render(estimate.Sequence.of(p.prompt))) for p in setup.task.problems()]
+    writer = bound.parts[0]
+    assert (writer.calls, writer.generated) == (4, 4 * 6 * 12)
+    assert writer.flops == sum(prefill_flops(shape, s) + 6 * decode_flops(shape, 12, s) for s in sizes)
+    assert "in each of 6 rows of a beam search" in " ".join(writer.how)
+
+    run(file, tmp_path / "run", *sets)
+    spent = pq.read_table(tmp_path / "run/outcomes.parquet")
+    assert 0 < pc.sum(spent["generated"]).as_py() <= writer.generated
+    assert pc.sum(spent["flops"]).as_py() <= writer.flops
+
+
 def test_engines_that_are_not_here_are_never_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "served_toy.py").write_text(SERVED)
     monkeypatch.syspath_prepend(str(tmp_path))

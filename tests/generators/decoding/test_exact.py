@@ -97,3 +97,17 @@ def test_what_leaves_no_token_names_problem_place_and_cause() -> None:
         request = GenerateRequest(Sequence.of("?"), (1,), params, 4)
         with pytest.raises(InputError, match=f"problem '{request.prefix.prompt.problem_id}'"):
             asyncio.run(engine.generate(request))
+
+
+def test_however_cold_a_row_is_it_has_a_distribution() -> None:
+    for temperature in (1e-38, 1e-308):
+        for params in (
+            SamplingParams(temperature=temperature),
+            SamplingParams(temperature=temperature, top_h=0.9),
+        ):
+            assert texts(coin().sequences("?", params, max_tokens=1)) == {"h": 1.0}
+
+
+def test_where_no_problem_has_a_name_none_is_told() -> None:
+    with pytest.raises(InputError, match=r"^after 0 tokens of the completion no token is left"):
+        coin().sequences("?", SamplingParams(banned=("h", "t"), min_tokens=1))

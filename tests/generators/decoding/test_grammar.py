@@ -102,8 +102,10 @@ def test_greedy_and_masks_go_together() -> None:
     ],
 )
 def test_what_is_no_grammar_or_cannot_be_written_is_refused(grammar: Grammar, match: str) -> None:
-    with coin() as engine, pytest.raises(InputError, match=match):
-        drawn(engine, Sequence.of("?"), 1, grammar=grammar, max_tokens=4)
+    with pytest.raises(InputError, match=match):
+        coin().generator(grammar=grammar, max_tokens=4)
+    with pytest.raises(InputError, match=match):
+        coin().sequences("?", SamplingParams(grammar=grammar, max_tokens=4))
 
 
 def test_what_has_no_probability_is_told() -> None:

@@ -92,6 +92,12 @@ def test_stages_follow_the_order_of_adapters_not_of_their_names(engine: TorchEng
     assert found.tokens[engine.encode("7")[0]] == "7"
 
 
+def test_each_stage_has_as_much_room_as_the_text(engine: TorchEngine) -> None:
+    params = SamplingParams(min_tokens=300, max_tokens=512)
+    raw, held = pipeline(engine, Sequence.of(PROMPT), params).stages
+    assert held.adapter == "min_tokens=300" and not held.p[list(engine.ends)].any() and raw.p.all()
+
+
 def test_greedy_is_one_token(engine: TorchEngine) -> None:
     found = pipeline(engine, Sequence.of(PROMPT), SamplingParams(temperature=0.0))
     raw, greedy = found.stages
@@ -142,7 +148,7 @@ def test_what_cannot_be_adapted_is_refused(engine: TorchEngine) -> None:
     with pytest.raises(UnsupportedError, match="mirostat"):
         ask(params=SamplingParams(mirostat=Mirostat()), start=3)
     every = tuple((i,) for i in range(engine.vocabulary))
-    with pytest.raises(InputError, match="no token is left"):
+    with pytest.raises(InputError, match=r"^after \d+ tokens of the completion no token is left"):
         ask(params=SamplingParams(banned=every))
     with pytest.raises(InputError, match="no distribution to adapt"):
         adapts(EvaluateRequest((1,), (0,), outputs=True, params=SamplingParams()))

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from metagen.errors import InputError
+from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.decoding.words import Words, nothing_left
 from metagen.generators.engine import SamplingParams
 
@@ -24,17 +25,49 @@ def encode(text: str) -> list[int]:
     return ids
 
 
+def decode(ids: list[int]) -> str:
+    return "".join(map(TEXTS.__getitem__, ids))
+
+
 def words(**params: object) -> Words:
-    return Words.of(SamplingParams(**params), encode, len(TEXTS), [5])  # type: ignore[arg-type]
+    return Words.of(SamplingParams(**params), encode, decode, len(TEXTS), [5])  # type: ignore[arg-type]
 
 
 def test_texts_are_banned_as_they_are_written_alone_and_behind_a_space() -> None:
     assert words(banned=("a",)).banned == ((0,), (3,))
     assert words(banned=("ba", (5, 5))).banned == ((1, 0), (2, 1, 0), (5, 5))
     assert words(banned=(" a",)).banned == ((3,),)
-    assert Words.of(
-        SamplingParams(banned=("b",)), lambda text: [1 if c == "b" else 9 for c in text], 5, []
-    ).banned == ((1,),)
+
+
+def test_what_stands_for_text_that_has_no_token_is_no_spelling_of_it() -> None:
+    """Unknown text is token 0: "b" is banned alone, and " b" is not there to be banned; "c" cannot be said at all."""
+
+    def with_unknown(**params: object) -> Words:
+        return Words.of(
+            SamplingParams(**params),  # type: ignore[arg-type]
+            lambda text: [int(c == "b") for c in text],
+            lambda ids: "".join(("<unk>", "b")[i] for i in ids),
+            2,
+            [],
+        )
+
+    assert with_unknown(banned=("b",)).banned == ((1,),)
+    for params in ({"banned": ("c",)}, {"forced": "bc"}, {"logit_bias": {"c": 1.0}}):
+        with pytest.raises(InputError, match=r"the tokens cannot write 'b?c'"):
+            with_unknown(**params)
+
+
+def test_a_space_that_decoding_drops_from_the_beginning_is_written_all_the_same() -> None:
+    found = Words.of(SamplingParams(forced=" a"), encode, lambda ids: decode(ids).removeprefix(" "), 6, [])
+    assert found.forced == (3,)
+
+
+def test_a_forced_text_has_room_and_a_token_has_one_bias() -> None:
+    assert words(forced="abab", max_tokens=2).forced == (4, 4)
+    with pytest.raises(InputError, match=r"'ababb': it is 3 tokens, and max_tokens=2 .*give max_tokens ≥ 3"):
+        words(forced="ababb", max_tokens=2)
+    with pytest.raises(InputError, match="'ab' is token 4, which has a bias already"):
+        words(logit_bias={4: 1.0, "ab": 2.0})
 
 
 def test_ends_are_those_of_the_model_and_of_the_user() -> None:
@@ -72,6 +105,9 @@ def test_the_error_for_nothing_left_names_what_took_part_and_no_more() -> None:
     assert "'p7'" in said and "after 3 tokens" in said
     assert "banned=('a',) and no_repeat_ngram=2 allow" in said
     assert "grammar" not in said and "min_tokens" not in said
+    phrases = SamplingParams(search=ConstrainedBeamSearch(phrases=("a",)))
+    assert "is left that search=ConstrainedBeamSearch(" in str(nothing_left(phrases, "p7", 3))
+    assert str(nothing_left(SamplingParams(banned=("a",)), "", 3)).startswith("after 3 tokens")
 
 
 def test_without_torch_an_enumerable_model_has_the_plain_adapters_and_names_the_remedy_for_others() -> None:

@@ -74,7 +74,7 @@ def shaping(p: SamplingParams) -> Iterator[Any]:
 
 
 def words(params: SamplingParams) -> Words:
-    return Words.of(params, lambda text: [int(text)], SIZE, [EOS])
+    return Words.of(params, lambda text: [int(text)], lambda ids: str(*ids), SIZE, [EOS])
 
 
 def rows_of(many: list[SamplingParams]) -> RowParams:
@@ -297,10 +297,30 @@ def test_rows_come_and_go() -> None:
             }
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"temperature": 1e-38}, {"temperature": 1e-300}, {"repetition_penalty": 1e-9, "frequency_penalty": -1e9},
+        {"logit_bias": {5: 1e9, 6: -1e9}, "temperature": 1e-9, "repetition_penalty": 1e9}, {"presence_penalty": 1e9},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_whatever_is_allowed_leaves_a_distribution(params: dict[str, Any]) -> None:
+    """Beside a row at another temperature, which it does not change."""
+    logits = torch.randn(2, SIZE, generator=torch.Generator().manual_seed(3)) * 30
+    history, _ = histories(2, 4)
+    rows = [SamplingParams(**params), SamplingParams(temperature=0.7)]
+    p = distribution(logits, rows_of(rows), history)
+    assert p.sum(-1).tolist() == pytest.approx([1, 1], abs=1e-5)
+    if set(params) == {"temperature"}:
+        assert p[0, logits[0].argmax()] == 1
+    assert torch.equal(p[1], torch.softmax(logits[1] / torch.tensor(0.7), -1))
+
+
 def test_adapters_that_are_off_leave_logits_as_they_are() -> None:
     logits = torch.randn(3, SIZE)
     params = rows_of([SamplingParams(**dict(ADAPTERS)), SamplingParams(), SamplingParams(top_logprobs=3)])
-    assert adapt(logits, params) is logits
+    assert torch.equal(adapt(logits, params), logits)
     assert not params.remembers
     assert (
         draw(logits, np.full(3, 0.5), params).tokens.tolist()

@@ -191,17 +191,24 @@ def test_drafts_stay_in_the_grammar_and_greedy_ones_change_nothing(draft: Draft)
 
 def test_a_wrong_grammar_harms_nobody(engine: TorchEngine) -> None:
     good = engine.generator(max_tokens=8)
-    bad = engine.generator(max_tokens=8, grammar=Grammar.regex("("))
+    bad = SamplingParams(max_tokens=8, grammar=Grammar.regex("("))
+    request = GenerateRequest(Sequence.of(PROMPTS[0]), (0,), bad, 8)
 
     async def ask() -> list[object]:
         return await asyncio.gather(
             good.generate(Sequence.of(PROMPTS[0]), scope=Scope.root("a")),
-            bad.generate(Sequence.of(PROMPTS[0]), scope=Scope.root("b")),
+            engine.generate(request),
             return_exceptions=True,
         )
 
     first, second = asyncio.run(ask())
     assert isinstance(first, list) and isinstance(second, InputError)
+
+
+@pytest.mark.parametrize("grammar", [Grammar.regex("("), Grammar.regex("a=\u2208")])
+def test_a_wrong_grammar_is_an_error_when_a_generator_is_made(grammar: Grammar) -> None:
+    with pytest.raises(InputError, match="regex grammar"):
+        TorchEngine("tiny-0.1m", threads=1, max_batch=2).generator(grammar=grammar)
 
 
 def test_a_grammar_that_is_lost_at_the_last_token_fails_the_request(

@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from metagen.errors import MetagenError
 from metagen.generators.torch.language_model import Ints, LanguageModel, Segment
 
 Combine = Callable[[Sequence[Tensor]], Tensor]
@@ -67,6 +68,11 @@ class Combined:
         """As the first model left them."""
         hidden: Tensor | None = self._first.hidden
         return hidden
+
+    def fault(self, ids: Sequence[int]) -> MetagenError | None:
+        """That of the first model that knows one (`HasFaults`)."""
+        found = (model.fault(ids) for model in self.models if hasattr(model, "fault"))
+        return next((error for error in found if error is not None), None)
 
     def extend(
         self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None

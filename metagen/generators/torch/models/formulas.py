@@ -3,7 +3,7 @@
 Each takes float32 logits [N, V] of one vocabulary and returns logits [N, V], up to a constant for each row. A token to
 which the leading model gives no probability has none in the result. What another model gives no probability counts
 as e^−10000, so that differences stay numbers. What a formula leaves out has the leading model's log-probability less
-10000: it is never drawn, but where a grammar allows nothing else, it is what is left.
+10000: it is never drawn, but where a grammar allows nothing else, it is what is left (`ruled_out`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,14 @@ def _log_probabilities(logits: Tensor) -> Tensor:
 def left_out(log_probabilities: Tensor) -> Tensor:
     """Logits of tokens that a formula leaves out: far below all others, in the order of the leading model."""
     return log_probabilities + LEAST
+
+
+def ruled_out(logits: Tensor) -> Tensor:
+    """[N, V]: what a formula has left out, which no temperature may bring back, unless it is all there is.
+
+    Logits before any temperature. What is e^5000 times less probable than the best counts as left out.
+    """
+    return logits < logits.amax(-1, keepdim=True) + LEAST / 2
 
 
 def contrastive(
@@ -80,8 +88,9 @@ READINGS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def tilted(base: Tensor, values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Token-wise control: log p + Σ λ_i V_i (Mudgal et al. 2024, theorem 2.1)."""
+    """Token-wise control: log p + Σ λ_i V_i (Mudgal et al. 2024, theorem 2.1). A value of −∞ counts as −10000."""
     result = torch.log_softmax(base, -1)
     for value, weight in zip(values, weights, strict=True):
-        result = result + weight * value
+        if weight:
+            result = result + weight * value.masked_fill(value.isneginf(), LEAST)
     return result

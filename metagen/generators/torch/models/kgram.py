@@ -35,7 +35,7 @@ WEIGHTS = "model.safetensors"
 class Counts:
     """How often each token followed each context of k − 1 tokens, in memory in proportion to what was seen.
 
-    levels: k − 1 sorted arrays. State i of level j is a context of j + 1 tokens, and levels[j][i] its key: the state
+    levels: k − 1 sorted arrays. State i of level j is a context of j + 1 tokens, and `levels[j][i]` its key: the state
     of all but the last of them, times V + 1, plus the last. V stands for what is before a text. followers: sorted keys
     of the last state and the token behind it. counts: of each follower.
     """

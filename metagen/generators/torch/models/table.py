@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -15,10 +16,12 @@ from metagen.generators.torch.models.ids import UNBOUNDED, IdsModel
 
 #: ids so far -> a number for each token.
 Function = Callable[[tuple[int, ...]], ArrayLike]
+#: Faults that are remembered until they are asked for: as many as one step has, and more.
+FAULTS = 1024
 
 
 class FunctionModel(IdsModel):
-    """A LanguageModel whose logits are `function(ids)`, V numbers."""
+    """A LanguageModel whose logits are `function(ids)`, V numbers; NaN where it gives none, and `fault` says why."""
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class FunctionModel(IdsModel):
     ) -> None:
         super().__init__(vocab_size, rows=rows, max_context=max_context)
         self._function, self._device = function, device
+        self._faults: deque[tuple[tuple[int, ...], Exception]] = deque(maxlen=FAULTS)
 
     def row(self, ids: tuple[int, ...]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """What the function gives; InputError if these are not V numbers."""
@@ -45,8 +49,27 @@ class FunctionModel(IdsModel):
     def read(self, rows: Ints, lengths: Ints) -> Tensor:
         found = np.zeros((len(rows), self.vocab_size))
         for i, (row, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
-            found[i] = self.row(tuple(self.ids(row, length).tolist()))
+            ids = tuple(self.ids(row, length).tolist())
+            try:
+                found[i] = self.row(ids)
+            except Exception as error:  # noqa: BLE001 - whoever asked hears of it, by `fault`, and nobody else
+                found[i] = np.nan
+                self._faults.append((ids, error))
         return torch.from_numpy(found).float().to(self._device)
+
+    def fault(self, ids: Sequence[int]) -> InputError | None:
+        """What the function did instead of giving numbers (`HasFaults`)."""
+        for known, error in reversed(self._faults):
+            if all(a == b for a, b in zip(known, ids, strict=False)):
+                said = (
+                    str(error)
+                    if isinstance(error, InputError)
+                    else f"after the ids {known!r} it raises {error!r}"
+                )
+                found = InputError(f"a model that is a function gives no numbers: {said}")
+                found.__cause__ = error
+                return found
+        return None
 
 
 class TableModel(FunctionModel):

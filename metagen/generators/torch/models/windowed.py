@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from metagen.errors import MetagenError
 from metagen.generators.torch.language_model import Ints, LanguageModel
 from metagen.generators.torch.models.ids import IdsModel
 
@@ -28,6 +30,11 @@ class Windowed(IdsModel):
         batch = self.model.rows
         parts = [self._anew(rows[i : i + batch], lengths[i : i + batch]) for i in range(0, len(rows), batch)]
         return torch.cat(parts) if parts else torch.zeros(0, self.vocab_size, device=self._device)
+
+    def fault(self, ids: Sequence[int]) -> MetagenError | None:
+        """The newest: the model saw the ends of texts only (`HasFaults`)."""
+        found: MetagenError | None = self.model.fault(()) if hasattr(self.model, "fault") else None
+        return found
 
     def _anew(self, rows: Ints, lengths: Ints) -> Tensor:
         """Of at most as many rows as the model has."""

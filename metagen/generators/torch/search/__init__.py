@@ -17,6 +17,7 @@ from metagen.generators.decoding.search import (
     SearchSpec,
     StochasticBeamSearch,
 )
+from metagen.generators.decoding.words import spelt
 from metagen.generators.torch.search.beam import Beam
 from metagen.generators.torch.search.constrained import Constrained
 from metagen.generators.torch.search.contrastive import Contrastive
@@ -30,6 +31,7 @@ __all__ = ["OVER", "Chosen", "Search", "Step", "made"]
 def made(
     spec: SearchSpec,
     encode: Callable[[str], Ordered[int]],
+    decode: Callable[[list[int]], str],
     vocabulary: int,
     limit: int,
     seed: int,
@@ -37,12 +39,12 @@ def made(
 ) -> Search:
     """The search of one request.
 
-    encode: ids of a text. limit: new tokens that a text may have. seed: of what a search draws. before: ids of the
-    completion so far. Raises InputError for phrases that this model or this request cannot write.
+    encode, decode: ids of a text, and back. limit: new tokens that a text may have. seed: of what a search draws.
+    before: ids of the completion so far. Raises InputError for phrases that this model or this request cannot write.
     """
     match spec:
         case ConstrainedBeamSearch():
-            return Constrained(spec, limit, _ids(spec, encode, vocabulary), before)
+            return Constrained(spec, limit, _ids(spec, encode, decode, vocabulary), before)
         case DiverseBeamSearch():
             return Diverse(spec, limit)
         case BeamSearch():
@@ -54,14 +56,23 @@ def made(
 
 
 def _ids(
-    spec: ConstrainedBeamSearch, encode: Callable[[str], Ordered[int]], vocabulary: int
+    spec: ConstrainedBeamSearch,
+    encode: Callable[[str], Ordered[int]],
+    decode: Callable[[list[int]], str],
+    vocabulary: int,
 ) -> list[tuple[int, ...]]:
     """The phrases as token ids."""
-    phrases = [tuple(encode(p)) if isinstance(p, str) else p for p in spec.phrases]
-    for phrase, ids in zip(spec.phrases, phrases, strict=True):
-        if not ids or not all(0 <= i < vocabulary for i in ids):
+    phrases: list[tuple[int, ...]] = []
+    for phrase in spec.phrases:
+        ids = spelt(phrase, encode, decode, vocabulary) if isinstance(phrase, str) else phrase
+        if ids is None:
             raise InputError(
-                f"constrained_beam search: phrase {phrase!r} is {ids!r} to this model, whose ids are "
-                f"0 … {vocabulary - 1}; give a text that it can write, or ids of its own"
+                f"constrained_beam search: the tokens cannot write the phrase {phrase!r}; leave it out, or give ids"
             )
+        if not all(0 <= i < vocabulary for i in ids):
+            raise InputError(
+                f"constrained_beam search: phrase {phrase!r}: the model's ids are 0 … {vocabulary - 1}; give ids of "
+                "its own, or a text"
+            )
+        phrases.append(ids)
     return phrases

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metagen.errors import EngineError
 from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.engine import Sample
 from metagen.generators.torch.language_model import Ints
@@ -81,10 +80,7 @@ class Beam:
         ended, live = grow(pool, step.ends, self._spec.width, last=self._length == self._limit)
         for candidate, sample in ended:
             self._kept.add(sample, candidate.total, self._length)
-        if not live:
-            nothing_left(self._kept.texts, self._length)
-            return OVER
-        if self._kept.settled(live[0].total, self._length):
+        if not live or self._kept.settled(live[0].total, self._length):
             return OVER
         self._totals = np.array([c.total for c in live])
         return chosen((c.beam, c.token) for c in live)
@@ -97,12 +93,3 @@ def chosen(pairs: Iterable[tuple[int, int]]) -> Chosen:
     """From rows and tokens."""
     both = np.array(list(pairs), np.int64).reshape(-1, 2)
     return Chosen(both[:, 0].copy(), both[:, 1].copy())
-
-
-def nothing_left(found: object, length: int, cause: str = "adapters or a grammar") -> None:
-    """EngineError if no beam can go on and none has ended."""
-    if not found:
-        raise EngineError(
-            f"a search found no text: after {length - 1} new tokens {cause} leave no beam a token that may follow; "
-            "allow more tokens, or more beams"
-        )

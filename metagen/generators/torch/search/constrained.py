@@ -12,7 +12,7 @@ import torch
 from metagen.errors import InputError
 from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.engine import Sample
-from metagen.generators.torch.search.beam import Candidate, chosen, nothing_left
+from metagen.generators.torch.search.beam import Candidate, chosen
 from metagen.generators.torch.search.kept import Kept
 from metagen.generators.torch.search.phrases import Phrases, Progress
 from metagen.generators.torch.search.step import OVER, Chosen, Step, best, ordered
@@ -67,7 +67,6 @@ class Constrained:
                 self._kept.add(one.sample, one.candidate.total, self._length)
         live = share([one for one in found if one.sample is None], width, self._phrases.size)
         if not live:
-            nothing_left(self._kept.texts, self._length, "adapters, a grammar or the phrases")
             return OVER
         if self._kept.settled(max(one.candidate.total for one in live), self._length):
             return OVER

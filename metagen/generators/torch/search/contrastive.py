@@ -8,7 +8,7 @@ from torch import Tensor
 from metagen.errors import UnsupportedError
 from metagen.generators.decoding.search import ContrastiveSearch
 from metagen.generators.engine import Sample
-from metagen.generators.torch.search.beam import chosen, nothing_left
+from metagen.generators.torch.search.beam import chosen
 from metagen.generators.torch.search.step import OVER, Chosen, Step, best
 
 
@@ -27,20 +27,19 @@ class Contrastive:
         self._history: _Directions | None = None
         self._logprobs: list[float] = []
         self._samples: list[Sample | None] = []
-        self._total, self._length = 0.0, 0
+        self._total = 0.0
         self._found: Sample | None = None
 
     def select(self, step: Step) -> Chosen:
         row = self._settle(step)
         if self._found is not None:
             return OVER
-        self._length += 1
         found, tokens = best(step.values()[row : row + 1], self._spec.k)
         there = found[0] > -torch.inf
         self._logprobs = found[0, there].tolist()
         candidates = tokens[0, there].tolist()
         if not candidates:
-            nothing_left(None, self._length)
+            return OVER
         self._samples = [step.ends(row, token) for token in candidates]
         if len(candidates) == 1 and self._samples[0] is not None:
             self._end(0)

@@ -9,7 +9,7 @@ import numpy as np
 from metagen.generators.decoding.search import DiverseBeamSearch
 from metagen.generators.engine import Sample
 from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.search.beam import chosen, grow, nothing_left
+from metagen.generators.torch.search.beam import chosen, grow
 from metagen.generators.torch.search.kept import Kept, Text
 from metagen.generators.torch.search.step import OVER, Chosen, Floats, Step, Tops
 
@@ -88,7 +88,6 @@ class Diverse:
             pairs = group.choose(step, tops, values.shape[-1], taken, self._length)
             group.read(np.array([places.setdefault(pair, len(places)) for pair in pairs], np.int64))
         if not places:
-            nothing_left(any(group.kept.texts for group in self._groups), self._length)
             return OVER
         return chosen(places)
 

@@ -75,11 +75,11 @@ class Search(Protocol):
     wants_hidden: bool
 
     def select(self, step: Step) -> Chosen:
-        """What goes on. EngineError where nothing can, and nothing has ended."""
+        """What goes on; it is over where nothing can. NumericsError as `Step.values` raises it."""
         ...
 
     def results(self) -> list[tuple[Sample, float]]:
-        """Once it is over: what ended, the best first, with the score that ranks it."""
+        """Once it is over: what ended, the best first, with the score that ranks it; empty if nothing did."""
         ...
 
 

@@ -11,7 +11,7 @@ from metagen.generators.decoding.search import StochasticBeamSearch, inclusion
 from metagen.generators.engine import Sample
 from metagen.generators.randomness import Purpose, seed_array, uniform
 from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.search.beam import chosen, nothing_left
+from metagen.generators.torch.search.beam import chosen
 from metagen.generators.torch.search.step import OVER, Chosen, Floats, Step, best
 
 #: Numbers the root's random number, beyond those of all rows and tokens.
@@ -60,7 +60,6 @@ class Stochastic:
                 self.leaves.append(Leaf(float(logprobs[row, place]), float(perturbed[row, place]), sample))
         self._length += 1
         if not live:
-            nothing_left(self.leaves, self._length)
             return OVER
         rows, places = np.array(live).T
         self._logprobs, self._perturbed = logprobs[rows, places], perturbed[rows, places]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 from metagen.errors import UnsupportedError
@@ -38,10 +39,9 @@ def load_drafted(model: Model, draft: Draft, place: Place) -> Loaded:
         _check_speaks(one)
     ours, theirs = shape_of(model), shape_of(draft.model)
     if ours is not None and theirs is not None and theirs.parameters_total > ours.parameters_total:
-        _LOG.warning(
-            "the draft is larger than its target, and costs more than it can save",
-            extra={"draft": small.name, "target": target.name},
-        )
+        said = "the draft is larger than its target, and costs more than it can save"
+        _LOG.warning(said, extra={"draft": small.name, "target": target.name})
+        warnings.warn(f"{said}: {small.name!r} drafts for {target.name!r}", stacklevel=3)
     pair = Pair(target.model, small.model)
     same = pair.vocab_size >= target.tokenizer.vocab_size
     return replace(

@@ -13,13 +13,15 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from metagen.cost import ModelShape, Usage, decode_flops, prefill_flops
-from metagen.errors import InputError, ModelError
+from metagen.errors import InputError, ModelError, NumericsError
 from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.engine import Engine, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.models.recipes import (
     Contrastive,
     Ensemble,
     Experts,
+    Function,
     Guided,
     ProxyTuned,
     Recipe,
@@ -207,6 +209,25 @@ def test_padding_behind_a_vocabulary_is_left_out(tmp_path: Path) -> None:
         (lambda: Contrastive("a", "b", temperature=0), "temperature=0: expected a number > 0"),
         (lambda: Contrastive("a", "b", beta=-1.0), "beta=-1.0: expected a number ≥ 0, or None"),
         (lambda: Contrastive("a", "b", window=0), "window=0: expected an integer ≥ 1, or None"),
+        (lambda: Contrastive("a", "b", window=1.5), "window=1.5: expected an integer ≥ 1, or None"),
+        (lambda: Contrastive("a", "b", window="x"), "window='x': expected an integer ≥ 1, or None"),
+        (lambda: Contrastive("a", "b", window=True), "window=True: expected an integer ≥ 1, or None"),
+        (
+            lambda: Contrastive("a", None),
+            "amateur=None: expected a model directory, an embedded model, or a recipe",
+        ),
+        (lambda: Experts("a", 3), "expert=3: expected a model directory"),
+        (lambda: ProxyTuned("a", "b", None), "untuned=None: expected a model directory"),
+        (lambda: Ensemble(("a", None)), r"models\[1\]=None: expected a model directory"),
+        (lambda: Ensemble(("a",), weights=3), "weights=3: expected 1 numbers > 0, one of each model"),
+        (lambda: Tilted("a", ("b",), 3), "weights=3: expected 1 numbers, one of each value"),
+        (lambda: Tilted("a", ("b",), None), "weights=None: expected 1 numbers, one of each value"),
+        (
+            lambda: Guided("a", "b", candidates=True),
+            "candidates=True: expected an integer ≥ 1, or None for all",
+        ),
+        (lambda: Guided("a", "b", output="z"), "output='z': expected an integer ≥ 0"),
+        (lambda: Guided("a", None), "scorer=None: expected a model directory"),
         (lambda: Contrastive("a", "b", sure=1.5), "sure=1.5: expected a number in"),
         (lambda: Experts("a"), "expected an expert, an anti-expert, or both"),
         (lambda: ProxyTuned("a", "b", "c", alpha=float("nan")), "alpha=nan: expected a finite number"),
@@ -254,3 +275,59 @@ def test_parts_can_be_reached() -> None:
         assert isinstance(whole, Combined)
         pair = Combined(whole.models, first)
         assert pair.models[1].token_bytes < pair.token_bytes == sum(m.token_bytes for m in pair.models)
+
+
+def test_what_a_function_cannot_say_fails_its_own_request_alone() -> None:
+    """At once, in the middle of a text, in a search, beside another model, behind a window, and where it is read."""
+    half = [0.5, 0.3, 0.0, 0.2]
+    whole = Table(TOKENS, lambda prompt, done: half, "whole")
+    holes = Table(TOKENS, lambda prompt, done: {}["hole"] if "b" in done or "!" in prompt else half, "holes")
+    some = Table(TOKENS, {(): [0.0, 1.0, 0.0, 0.0]})
+    cases: list[tuple[Recipe, str, str]] = [
+        (some, "?", r"the table has no row for the completion \('b',\); add it"),
+        (holes, "!", "KeyError.'hole'"),
+        (Ensemble((whole, holes)), "!", "KeyError.'hole'"),
+        (Contrastive(whole, holes, window=1), "!", "KeyError.'hole'"),
+    ]
+    for recipe, prompt, fault in cases:
+        with TorchEngine(recipe, threads=1) as engine:
+            for params in ({}, {"search": BeamSearch(2)}):
+                request = GenerateRequest(
+                    Sequence.of(prompt), (0,), SamplingParams(**params), 6, ranks=(0,) if params else ()
+                )
+                with pytest.raises(InputError, match=fault):
+                    generated(engine, request)
+            ids = (*engine.render(Sequence.of(prompt)), 1)
+            with pytest.raises(InputError, match=fault):
+                asyncio.run(engine.evaluate([EvaluateRequest(ids, (len(ids) - 1,), (0,))]))
+
+    async def both(engine: TorchEngine) -> list[Any]:
+        # The first draws a "b" sooner or later; the second may not.
+        requests = asked("?", 8, 30), asked("?", 8, 30, banned=((1,),))
+        return await asyncio.gather(*map(engine.generate, requests), return_exceptions=True)
+
+    with TorchEngine(holes, threads=1, max_batch=32) as engine:
+        bad, good = asyncio.run(both(engine))
+        assert isinstance(bad, InputError)
+        assert "after the ids" in str(bad)
+        assert len(good.samples) == 8
+
+
+def test_values_that_are_infinite() -> None:
+    def values(ids: tuple[int, ...]) -> list[float]:
+        return [-math.inf, math.inf if 1 in ids else 1.0, 0.0, 0.0] + [0.0] * 256
+
+    base = Table(TOKENS, lambda prompt, done: [0.5, 0.3, 0.0, 0.2], "base")
+    for weight in (0.0, 1.0, -1.0):
+        recipe = Tilted(base, (Function(base, values, "v"),), (weight,))
+        with TorchEngine(recipe, threads=1) as engine:
+            ids = engine.render(Sequence.of("?"))
+            (read,) = asyncio.run(engine.evaluate([EvaluateRequest(ids, (0,), (0, 1, 2, 3))]))
+            expected = (
+                [0.5, 0.3, 0.2] if not weight else [0.0, 0.3 * math.e, 0.2] if weight > 0 else [1.0, 0.0, 0.0]
+            )
+            found = [math.exp(read.values[0][i]) for i in (0, 1, 3)]
+            assert found == pytest.approx([p / sum(expected) for p in expected], abs=1e-5)
+            assert read.values[0][2] == -math.inf
+            with pytest.raises(NumericsError, match="NaN or infinite logits"):
+                asyncio.run(engine.evaluate([EvaluateRequest((*ids, 1), (1,), (0,))]))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from metagen.errors import EngineError, InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.search import (
     BeamSearch,
@@ -26,7 +26,7 @@ from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.models.recipes import Contrastive, Table
 from metagen.generators.tiny import resolve
 from metagen.generators.torch import TorchEngine
-from metagen.sequence import Sequence, Tokens, Until
+from metagen.sequence import Prompt, Sequence, Tokens, Until
 from metagen.tasks.arithmetic.task import ArithmeticTask
 
 MODEL, LIMIT = "tiny-0.1m", 40
@@ -217,16 +217,26 @@ def test_a_model_without_hidden_states_is_refused_at_once() -> None:
 def test_a_search_without_a_way_on_fails_alone(engine: TorchEngine, search: SearchSpec) -> None:
     def request(**params: Any) -> GenerateRequest:
         given = SamplingParams(search=search, max_tokens=LIMIT, **params)
-        return GenerateRequest(Sequence.of(PROMPTS[0]), (0,), given, LIMIT, ranks=(0,))
+        prefix = Sequence.of(Prompt("p7", text=PROMPTS[0]))
+        return GenerateRequest(prefix, (0,), given, LIMIT, ranks=(0,))
 
     async def work() -> list[Generated | BaseException]:
         lost = request(grammar=Grammar.regex("A:7"), banned=(":",))
         return await asyncio.gather(engine.generate(lost), engine.generate(request()), return_exceptions=True)
 
     failed, fine = asyncio.run(work())
-    assert isinstance(failed, EngineError)
-    assert "leave no beam a token" in str(failed)
+    assert isinstance(failed, InputError)
+    assert "problem 'p7': after 1 tokens" in str(failed)
+    assert "Grammar" in str(failed) and "banned=(':',)" in str(failed)
     assert isinstance(fine, Generated) and fine.samples[0].text
+
+
+def test_fewer_texts_than_are_asked_for_are_an_error_that_names_the_problem(engine: TorchEngine) -> None:
+    params = SamplingParams(search=BeamSearch(3), max_tokens=4, grammar=Grammar.regex("7|8", canonical=False))
+    prefix = Sequence.of(Prompt("p7", text=PROMPTS[0]))
+    asked = engine.generate(GenerateRequest(prefix, (0,), params, 4, ranks=(2,)))
+    with pytest.raises(InputError, match=r"'p7'.* has found 2 sequences, and number 3 .*ask for fewer"):
+        asyncio.run(asked)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4, 0.8])

@@ -69,10 +69,11 @@ def test_what_a_model_or_request_has_no_room_for(kind: str) -> None:
 
 
 def test_phrases_that_the_model_cannot_write() -> None:
-    for phrases in (("é",), ((3, 9),)):
+    """Ids that there are not, and texts that become another: "é" is the unknown token, 3."""
+    for phrases, says in ((("é",), "cannot write the phrase 'é'"), (((3, 9),), r"phrase \(3, 9\): .*0 … 7")):
         spec = ConstrainedBeamSearch(phrases=phrases)
-        with pytest.raises(InputError, match=r"phrase .* to this model, whose ids are 0 … 7"):
-            made(spec, lambda text: (12,), 8, 20, 0)
+        with pytest.raises(InputError, match=says):
+            made(spec, lambda text: (3,), lambda ids: "<unk>" * len(ids), 8, 20, 0)
 
 
 def test_searches_name_themselves_in_fingerprints() -> None:

@@ -284,14 +284,22 @@ def test_one_vocabulary_for_both(tmp_path: Path) -> None:
 
 def test_mirostat_has_no_drafts() -> None:
     engine = TorchEngine("tiny-0.5m", draft=Draft.lookup(), max_batch=2)
-    with pytest.raises(UnsupportedError, match="mirostat"):
+    with pytest.raises(UnsupportedError, match=r"has no mirostat.*; leave out draft"):
         engine.generator(mirostat=Mirostat(3.0))
 
 
 def test_a_larger_draft_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("WARNING", logger="metagen"):
+    with (
+        caplog.at_level("WARNING", logger="metagen"),
+        pytest.warns(UserWarning, match="larger than its target.*'tiny-0.5m' drafts for 'tiny-0.1m'"),
+    ):
         TorchEngine("tiny-0.1m", draft=Draft("tiny-0.5m"), max_batch=2)
     assert "larger than its target" in caplog.text
+
+
+def test_a_draft_is_given_as_one() -> None:
+    with pytest.raises(InputError, match=r"draft='tiny-0.1m': expected Draft\(model\)"):
+        TorchEngine("tiny-0.5m", draft="tiny-0.1m", max_batch=2)  # type: ignore[arg-type]  # what is refused
 
 
 def test_fingerprints_name_the_draft() -> None:
