@@ -518,7 +518,7 @@ def searched(
     A node's value is the probability of its text so far; without others, of a token, the geometric mean.
     """
     head = engine.render(mg.Sequence.of(prompt))
-    search = made(spec, engine.encode, engine.vocabulary, limit, seed=3)
+    search = made(spec, engine.encode, engine.decode, engine.vocabulary, limit, seed=3)
     rows: list[tuple[tuple[int, ...], str, float]] = [((), "0", 0.0)]
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_node("0", step=prompt, value=None, state="expanded", multiplicity=1, chosen=True)

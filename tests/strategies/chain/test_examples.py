@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import string
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,9 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("beside")
 def test_a_template_is_built_without_a_model(path: Path) -> None:
     module = load(path)
-    engine = EnumerableEngine(("a", "$"), {(): [0.5, 0.5]})
+    # Some are held to a grammar, which the tokens must be able to write.
+    tokens = (*string.printable, "</s>")
+    engine = EnumerableEngine(tokens, {(): [1 / len(tokens)] * len(tokens)})
     try:
         made = module.build(engine.generator(max_tokens=64))
     except IsolationError as error:
