@@ -299,7 +299,7 @@ def test_tokens_that_are_bytes(bytewise: Path, small: dict[str, Any]) -> None:
     turns = [Message("user", "hi"), Message("assistant", "well")]
     ends += [request(Sequence.of(turns[:n]), (0,), GREEDY, 10) for n in (1, 2)]
     with VLLMEngine(bytewise, **small) as engine, TorchEngine(bytewise, dtype="float32", threads=1) as same:
-        assert engine.supports == same.supports
+        assert "grammar" in engine.supports and engine.supports < same.supports
         (answer,) = ask(engine, request(start, tuple(range(8)), held, 20))
         for sample in answer.samples:
             assert sample.finish == "eos"
