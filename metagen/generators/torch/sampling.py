@@ -72,18 +72,7 @@ def draw(
     bits = surprise(adapted) if params.mirostat else None
     if bits is not None:
         adapted = mirostat(adapted, bits, params)
-    cdf = torch.cumsum(
-        torch.softmax(adapted, -1) if adapted is not raw else torch.exp(raw), -1, dtype=torch.float64
-    )
-    total = cdf[:, -1:]
-    goal = torch.from_numpy(u).to(logits.device)[:, None] * total
-    # u < 1, but rounding may lift the product to the total, beyond the last token.
-    goal = torch.minimum(goal, torch.nextafter(total, torch.zeros_like(total)))
-    tokens = torch.searchsorted(cdf, goal, right=True).clamp_(max=logits.shape[-1] - 1)
-    upper = cdf.gather(1, tokens)
-    lower = cdf.gather(1, (tokens - 1).clamp_(min=0)).masked_fill_(tokens == 0, 0.0)
-    # The ends of the unit interval are the edges of no neighbour.
-    near = (goal - lower < NEAR * total) & (lower > 0) | (upper - goal < NEAR * total) & (upper < total)
+    tokens, near, total = pick(torch.softmax(adapted, -1) if adapted is not raw else torch.exp(raw), u)
     if params.any_greedy:
         greedy = params.column("temperature", logits) == 0
         best = torch.topk(raw if kept is logits else kept, min(2, raw.shape[-1]), -1).values
@@ -110,6 +99,21 @@ def draw(
         next(columns) if params.most_logprobs else None,
         next(columns) if bits is not None else None,
     )
+
+
+def pick(weights: Tensor, u: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tensor]:
+    """By inverse CDF a token of each row of `weights` [R, V], whether u [R] is near its edge, the sum: [R, 1] each."""
+    cdf = torch.cumsum(weights, -1, dtype=torch.float64)
+    total = cdf[:, -1:]
+    goal = torch.from_numpy(u).to(weights.device)[:, None] * total
+    # u < 1, but rounding may lift the product to the total, beyond the last token.
+    goal = torch.minimum(goal, torch.nextafter(total, torch.zeros_like(total)))
+    tokens = torch.searchsorted(cdf, goal, right=True).clamp_(max=weights.shape[-1] - 1)
+    upper = cdf.gather(1, tokens)
+    lower = cdf.gather(1, (tokens - 1).clamp_(min=0)).masked_fill_(tokens == 0, 0.0)
+    # The ends of the unit interval are the edges of no neighbour.
+    near = (goal - lower < NEAR * total) & (lower > 0) | (upper - goal < NEAR * total) & (upper < total)
+    return tokens, near, total
 
 
 def confidence(raw: Tensor, params: RowParams) -> Tensor:

@@ -17,10 +17,10 @@ from metagen.generators.torch.endings import EOS, STOP, Endings
 from metagen.generators.torch.language_model import Ints
 from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.rows import Rows
-from metagen.generators.torch.sampling import NEAR, distribution
+from metagen.generators.torch.sampling import distribution, pick
 from metagen.generators.torch.speculation.block import Block, Flags
 from metagen.generators.torch.speculation.lookup import look_up
-from metagen.generators.torch.speculation.numbers import numbers, pick
+from metagen.generators.torch.speculation.numbers import numbers
 from metagen.generators.torch.speculation.pair import Pair, sound
 
 
@@ -128,10 +128,10 @@ class ModelDrafter:
         history = rows.history(at, block.tokens[live], np.full(len(live), place))
         allowed = block.allowed(live, np.full(len(live), place), rows.device)
         q = distribution(logits, self._params(at), history, allowed)
-        tokens, near = pick(q, u, NEAR)
+        tokens, near, _ = pick(q, u)
         block.q[torch.from_numpy(live).to(rows.device), place] = q
-        block.tokens[live, place] = tokens.cpu().numpy()
-        block.near[live] += near.cpu().numpy()
+        block.tokens[live, place] = tokens[:, 0].cpu().numpy()
+        block.near[live] += near[:, 0].cpu().numpy()
         lost: Flags = q.sum(-1).isnan().cpu().numpy()
         if lost.any():
             # Without numbers there is no distribution, nor where nothing is allowed.

@@ -17,10 +17,10 @@ from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.language_model import Ints, LanguageModel
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.runs import Runs
-from metagen.generators.torch.sampling import NEAR, confidence, distribution, held
+from metagen.generators.torch.sampling import NEAR, confidence, distribution, held, pick
 from metagen.generators.torch.speculation.block import Block, Flags
 from metagen.generators.torch.speculation.drafter import Drafter, Grammars, LookupDrafter, ModelDrafter
-from metagen.generators.torch.speculation.numbers import numbers, pick
+from metagen.generators.torch.speculation.numbers import numbers
 from metagen.generators.torch.speculation.pair import Pair
 from metagen.generators.torch.speculation.select import select
 from metagen.generators.torch.speculation.verify import Drafted, Kept, verify
@@ -171,9 +171,9 @@ class Speculation:
         else:
             kept = select(_by_row(p, n), drafted.by_row(n), chances, near=NEAR)
         behind = kept.counts.cpu().numpy() + 1
-        last, close = pick(kept.rest, numbers(seeds, positions, behind, Purpose.RESIDUAL), NEAR)
-        near = (kept.near.long() + close.long()).cpu().numpy() + block.near.reshape(k, n).sum(0)
-        return kept, last, near
+        last, close, _ = pick(kept.rest, numbers(seeds, positions, behind, Purpose.RESIDUAL))
+        near = (kept.near.long() + close[:, 0].long()).cpu().numpy() + block.near.reshape(k, n).sum(0)
+        return kept, last[:, 0], near
 
     def _settle(self, block: Block, tokens: Ints, counts: Ints, draft: Ints, lost: Flags) -> None:
         """Give each row the state of the draft that was kept, cut behind what was, and let grammars follow."""

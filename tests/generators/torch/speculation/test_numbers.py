@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from metagen.generators.randomness import Purpose, seed_array, uniform
-from metagen.generators.torch.speculation.numbers import numbers, pick
+from metagen.generators.torch.sampling import pick
+from metagen.generators.torch.speculation.numbers import numbers
 from metagen.generators.torch.speculation.verify import Drafted, Rule, verify
 
 N, LENGTH, GAMMA = 40_000, 6, 4
@@ -35,7 +36,7 @@ def texts(keyed: Callable[..., NDArray[np.float64]], rule: Rule) -> NDArray[np.i
         for i in range(GAMMA):
             p[:, i], q[:, i] = P[before], Q[before]
             u = keyed(seeds[live], here, np.array([i + 1]), Purpose.SAMPLE)
-            before = tokens[:, i] = pick(q[:, i], u, 0.0)[0].numpy()
+            before = tokens[:, i] = pick(q[:, i], u)[0][:, 0].numpy()
         p[:, GAMMA] = P[before]
         u = keyed(seeds[live][:, None], here[:, None], np.arange(1, GAMMA + 1), Purpose.ACCEPT)
         drafted = Drafted(torch.from_numpy(tokens), torch.full((n,), GAMMA), q)
@@ -43,7 +44,7 @@ def texts(keyed: Callable[..., NDArray[np.float64]], rule: Rule) -> NDArray[np.i
         counts = kept.counts.numpy()
         for i in range(GAMMA):
             text[live, here + i] = tokens[:, i]
-        last = pick(kept.rest, keyed(seeds[live], here, counts + 1, Purpose.RESIDUAL), 0.0)[0]
+        last = pick(kept.rest, keyed(seeds[live], here, counts + 1, Purpose.RESIDUAL))[0][:, 0]
         text[live, here + counts] = last.numpy()
         at[live] = here + counts + 1
     return text[:, :LENGTH]
