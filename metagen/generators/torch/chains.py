@@ -79,6 +79,14 @@ class Chains:
         ends = np.cumsum([len(segment) for segment in self._chain[row]])
         return list(self._chain[row][: int((ends <= tokens).sum())])
 
+    def alone(self, row: int, most: int) -> tuple[KVSegment, ...]:
+        """The chain of a row that no other row reads, if it is in slots and at most so long; () if not."""
+        if not 0 < self.length[row] <= most or self.in_place[row]:
+            return ()
+        if (self.slots.users[self.slots_of(row)] > 1).any():
+            return ()
+        return tuple(piece for segment in self._chain[row] for piece in segment.pieces())
+
     def views(self, row: int, start: int, stop: int) -> list[Tensor]:
         """Keys and values of the chain's tokens start … stop-1, in order."""
         found, at = [], 0

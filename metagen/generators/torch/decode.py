@@ -94,7 +94,9 @@ class Decoder:
         n = rows.count
         joint = np.flatnonzero(rows.joint[:n])
         drafted = np.zeros(0, np.int64) if self._speculation is None else self._speculation.rows
-        alone = np.setdiff1d(np.flatnonzero(~rows.joint[:n]), drafted)
+        by_itself = ~rows.joint[:n]
+        by_itself[drafted] = False
+        alone = np.flatnonzero(by_itself)
         gone: list[int] = []
         over: list[Generation] = []
         poisoned: list[int] = []

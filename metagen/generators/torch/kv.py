@@ -5,7 +5,8 @@ from (`chains`). Long segments stay where they are and are attended to one by on
 that a long prompt is read once however many samples continue it (`segments`). Short ones, in which a product of their
 own finds little to do, are copied into *slots*, once for all rows whose chains share them, and all slots are attended
 to side by side (`slots`, `grouped`); when no slot is free they stay in place as well. The parts are joined by their
-log-sum-exps (`partial_softmax`). A tail that has outgrown the last region is frozen into one more segment of the chain.
+log-sum-exps (`partial_softmax`). A row that is alone in reading a short chain takes it into its tail, and reads one part
+(`taken`). A tail that has outgrown the last region is frozen into one more segment of the chain.
 
 Memory: tails and slots are taken at the beginning (`store_tokens`). Segments of a chain are the caller's, and rows hold
 no copy of them. What else rows hold are frozen tails, at most `spill` of their tokens, and what `truncate` copied. Only
@@ -56,26 +57,37 @@ class KVStore:
         self._layout = layout
         self._regions = Regions(layout, rows, decoding, capacities)
         self._chains = Chains(layout, rows, decoding, Slots(layout, rows, slot_tokens(capacities[-1])))
+        self._decoding = decoding
         self._remembered: tuple[int, Prefixes] | None = None
+        self._newest: Batch | None = None
+        #: Of each row: the chain that its tail begins with.
+        self._taken: list[tuple[KVSegment, ...]] = [()] * rows
 
     # -- rows ------------------------------------------------------------------------------------
 
     def open(self, rows: Ints, chain: Sequence[KVSegment]) -> None:
-        self._remembered = None
+        self._forget()
         self._chains.open(rows, chain)
 
     def fork(self, sources: Ints, targets: Ints) -> None:
         self.close(targets)
         self._chains.fork(sources, targets)
         self._regions.fork(sources, targets)
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            self._taken[target] = self._taken[source]
 
     def move(self, sources: Ints, targets: Ints) -> None:
-        self._remembered = None
+        self._forget()
         self._chains.move(sources, targets)
         self._regions.move(sources, targets)
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            self._taken[target], self._taken[source] = self._taken[source], ()
 
     def truncate(self, row: int, length: int) -> None:
         """Segments before the cut stay in place; what is left of the one that it goes through is copied."""
+        self._newest = None
+        if self._taken[row] and length < sum(map(len, self._taken[row])):
+            self._put_back(row)
         base = int(self._chains.length[row])
         if length >= base:
             self._regions.length[row] = length - base
@@ -88,9 +100,11 @@ class KVStore:
         self.open(np.array([row]), kept)
 
     def close(self, rows: Ints, *, poisoned: bool = False) -> None:
-        self._remembered = None
+        self._forget()
         self._chains.leave(rows)
         self._regions.leave(rows, poisoned=poisoned)
+        for row in rows.tolist():
+            self._taken[row] = ()
 
     def save(self, row: int, start: int, stop: int) -> KVSegment:
         """A copy of the row's tokens start … stop-1."""
@@ -104,23 +118,44 @@ class KVStore:
         """A tail is frozen when it has outgrown the last region."""
         return tokens // self._regions.capacity * self._regions.capacity
 
+    def _take(self, rows: Ints) -> None:
+        """Let rows with nothing in their tails take their chains there, where they alone read them."""
+        for row in rows.tolist():
+            chain = self._chains.alone(row, self._regions.capacity // 2)
+            if chain:
+                length = sum(map(len, chain))
+                self._chains.leave(np.array([row]))
+                self._regions.settle(np.array([row]), np.array([length + 1]))
+                self._regions.prepend(row, [segment.kv for segment in chain])
+                self._taken[row] = chain
+
+    def _put_back(self, row: int) -> None:
+        """Undo what `_take` did."""
+        self._forget()
+        self._regions.shorten(row, sum(map(len, self._taken[row])))
+        self._chains.open(np.array([row]), self._taken[row])
+        self._taken[row] = ()
+
     def _freeze(self, row: int) -> None:
-        self._remembered = None
+        self._forget()
         base = int(self._chains.length[row])
         self._chains.append(row, self.save(row, base, base + int(self._regions.length[row])))
         self._regions.length[row] = 0
+
+    def _forget(self) -> None:
+        """What the newest batch found is no longer so."""
+        self._remembered = self._newest = None
 
     # -- a batch ---------------------------------------------------------------------------------
 
     def begin(self, rows: Ints, counts: Ints | None) -> Batch:
         """Make room for the new tokens, and say where everything is."""
-        regions, index = self._regions, self._layout.index
         steady = counts is None and bool((rows == np.arange(len(rows))).all())
+        if steady and (batch := self._next(len(rows))) is not None:
+            return batch
+        regions, index = self._regions, self._layout.index
         counts = np.ones(len(rows), np.int64) if counts is None else counts
-        for row in rows[regions.length[rows] + counts > regions.capacity].tolist():
-            self._freeze(row)
-        if regions.settle(rows, regions.length[rows] + counts):
-            self._remembered = None
+        self._make_room(rows, counts)
         order = np.lexsort((regions.place[rows], tails.length_class(counts), regions.region[rows]))
         same = bool((order == np.arange(len(rows))).all())
         rows, counts, begins = rows[order], counts[order], (np.cumsum(counts) - counts)[order]
@@ -128,7 +163,7 @@ class KVStore:
         offset = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
         within = regions.length[rows][owner] + offset
         regions.length[rows] += counts
-        return Batch(
+        batch = Batch(
             n=len(owner),
             order=None if same else begins[owner] + offset,
             position=index(self._chains.length[rows][owner] + within),
@@ -136,6 +171,36 @@ class KVStore:
             parts=tails.parts(self._layout, regions, rows, counts, offset),
             prefixes=self._steady(rows, owner) if steady else self._chains.prefixes(rows, owner),
         )
+        self._newest = batch if steady else None
+        return batch
+
+    def _next(self, n: int) -> Batch | None:
+        """The batch behind the newest, where n rows go on as they did: everything is one place further."""
+        newest, regions = self._newest, self._regions
+        if newest is None or newest.n != n or not newest.prefixes.whole or regions.full(n):
+            return None
+        regions.length[:n] += 1
+        self._newest = Batch(
+            n=n,
+            order=newest.order,
+            position=newest.position + 1,
+            target=newest.target + 1,
+            parts=[tails.next_part(self._layout, part) for part in newest.parts],
+            prefixes=newest.prefixes,
+        )
+        return self._newest
+
+    def _make_room(self, rows: Ints, counts: Ints) -> None:
+        regions = self._regions
+        for i in np.flatnonzero(regions.length[rows] + counts > regions.capacity).tolist():
+            row = int(rows[i])
+            if self._taken[row]:
+                self._put_back(row)
+            if regions.length[row] + counts[i] > regions.capacity:
+                self._freeze(row)
+        self._take(rows[(rows < self._decoding) & (regions.length[rows] == 0)])
+        if regions.settle(rows, regions.length[rows] + counts):
+            self._forget()
 
     def _steady(self, rows: Ints, owner: Ints) -> Prefixes:
         """While no row comes, goes or moves, a step of all decoding rows reads what the step before read."""

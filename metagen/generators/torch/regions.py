@@ -71,6 +71,23 @@ class Regions:
         keys.index_copy_(0, target, k.reshape(-1, self._layout.head_dim))
         values.index_copy_(0, target, v.reshape(-1, self._layout.head_dim))
 
+    def full(self, rows: int) -> bool:
+        """Whether one of the first so many rows has no room for one token more where it lies."""
+        return bool((self.length[:rows] >= self._capacities[self.region[:rows]]).any())
+
+    def prepend(self, row: int, parts: Sequence[Tensor]) -> None:
+        """Begin an empty tail, which has the room, with these [layers, 2, kv_heads, tokens, head_dim]."""
+        for part in parts:
+            start, stop = int(self.length[row]), int(self.length[row]) + part.shape[3]
+            self.tail(row)[:, :, :, start:stop] = part
+            self.length[row] = stop
+
+    def shorten(self, row: int, first: int) -> None:
+        """Let go of the first so many tokens of a tail."""
+        rest = self.tail(row)[:, :, :, first : int(self.length[row])].clone()
+        self.length[row] -= first
+        self.tail(row)[:, :, :, : int(self.length[row])] = rest
+
     # -- rows that come, go and grow -------------------------------------------------------------
 
     def settle(self, rows: Ints, need: Ints) -> bool:

@@ -110,9 +110,10 @@ def pick(weights: Tensor, u: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tenso
     goal = torch.minimum(goal, torch.nextafter(total, torch.zeros_like(total)))
     tokens = torch.searchsorted(cdf, goal, right=True).clamp_(max=weights.shape[-1] - 1)
     upper = cdf.gather(1, tokens)
-    lower = cdf.gather(1, (tokens - 1).clamp_(min=0)).masked_fill_(tokens == 0, 0.0)
+    lower = torch.where(tokens > 0, cdf.gather(1, (tokens - 1).clamp_(min=0)), 0.0)
     # The ends of the unit interval are the edges of no neighbour.
-    near = (goal - lower < NEAR * total) & (lower > 0) | (upper - goal < NEAR * total) & (upper < total)
+    reach = NEAR * total
+    near = (goal - lower < reach) & (lower > 0) | (upper - goal < reach) & (upper < total)
     return tokens, near, total
 
 

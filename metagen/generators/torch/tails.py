@@ -19,8 +19,9 @@ from metagen.generators.torch.regions import Region, Regions
 class Part:
     """The rows of a batch that lie in one region: R rows, at most T tokens each, tails up to S long.
 
-    start, stop: their flat tokens. places: [R], or None for places 0 … R-1. mask: [R * kv_heads, T, S]
-    additive, 0 or -inf. pad: places of the flat tokens among R x T, or None where they are the same.
+    start, stop: their flat tokens. places: [R], or None for places 0 … R-1. old: [R] tokens that were there before.
+    mask: [R * kv_heads, T, S] additive, 0 or -inf; None where all is seen. pad: places of the flat tokens among R x T,
+    or None where they are the same.
     """
 
     region: Region
@@ -30,7 +31,8 @@ class Part:
     t: int
     s: int
     places: Tensor | None
-    mask: Tensor
+    old: Ints
+    mask: Tensor | None
     pad: Tensor | None
 
 
@@ -62,11 +64,23 @@ def parts(layout: KVLayout, regions: Regions, rows: Ints, counts: Ints, offset: 
                 t=t,
                 s=s,
                 places=None if (places == np.arange(b - a)).all() else layout.index(places),
-                mask=layout.mask(old[a:b], t, s),
+                old=old[a:b],
+                mask=_mask(layout, old[a:b], t, s),
                 pad=None if full else layout.index(where),
             )
         )
     return found
+
+
+def next_part(layout: KVLayout, part: Part) -> Part:
+    """Of rows that go on by one token each, the part behind this one."""
+    old, s = part.old + 1, part.s + 1
+    mask = None if part.mask is None else _mask(layout, old, 1, s)
+    return Part(part.region, part.start, part.stop, part.r, 1, s, part.places, old, mask, None)
+
+
+def _mask(layout: KVLayout, old: Ints, t: int, s: int) -> Tensor | None:
+    return None if t == 1 and bool((old == s - 1).all()) else layout.mask(old, t, s)
 
 
 def read_alone(part: Part, layer: int, q: Tensor) -> Tensor:
@@ -89,6 +103,8 @@ def _scores(part: Part, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
     h, d = kv.shape[2], kv.shape[4]
     keys, values = kv.flatten(1, 2).unbind()
     padded = _padded(part, q, h)
+    if part.mask is None:
+        return torch.bmm(padded, keys.transpose(1, 2)).mul_(d**-0.5), values
     mask = _repeat(part.mask, padded.shape[1] // part.t)
     return torch.baddbmm(mask, padded, keys.transpose(1, 2), alpha=d**-0.5), values
 
