@@ -5,8 +5,8 @@ from (`chains`). Long segments stay where they are and are attended to one by on
 that a long prompt is read once however many samples continue it (`segments`). Short ones, in which a product of their
 own finds little to do, are copied into *slots*, once for all rows whose chains share them, and all slots are attended
 to side by side (`slots`, `grouped`); when no slot is free they stay in place as well. The parts are joined by their
-log-sum-exps (`partial_softmax`). A row that is alone in reading a short chain takes it into its tail, and reads one part
-(`taken`). A tail that has outgrown the last region is frozen into one more segment of the chain.
+log-sum-exps (`partial_softmax`). A row that alone reads a short chain takes it into its tail, and reads one part, until
+the tail is too long for both. A tail that has outgrown the last region is frozen into one more segment of the chain.
 
 Memory: tails and slots are taken at the beginning (`store_tokens`). Segments of a chain are the caller's, and rows hold
 no copy of them. What else rows hold are frozen tails, at most `spill` of their tokens, and what `truncate` copied. Only

@@ -181,3 +181,91 @@ def test_memory_taken_at_the_beginning_is_counted(batch: int, model_dir: Any) ->
     last = model._kv._regions._capacities.tolist()[:-1]
     assert sum(taken.values()) == store_tokens(model.rows, batch, last) * model.token_bytes
     assert sum(taken.values()) + model.segment_tokens * model.token_bytes <= 1 << 25
+
+
+def taken(model: LlamaModel, row: int) -> list[int]:
+    """Lengths of the segments that a row's tail begins with."""
+    return [len(segment) for segment in model._kv._taken[row]]
+
+
+@torch.inference_mode()
+def test_a_row_alone_takes_its_chain_into_its_tail(model_dir: Any, right: torch.Tensor, held: Any) -> None:
+    model = load(model_dir)
+    chain = cut(model, 30, 20)
+    model.open(ids(0), chain)
+    model.open(ids(1), cut(model, 200))
+    model.open(ids(2), (both := cut(model, 40)))
+    model.open(ids(3), both)
+    goes_on(model, [0], 50, right, 1)
+    for row, at in ((1, 200), (2, 40), (3, 40)):
+        model.extend(ids(row), TEXT[at : at + 1], ids(1))
+    assert [taken(model, row) for row in range(4)] == [[30, 20], [], [], []], (
+        "not long chains, nor shared ones"
+    )
+    assert not model._kv._chains.length[0] and not len(model._kv._chains.slots_of(0))
+    assert torch.equal(model.save(0, 0, 50).kv, torch.cat([s.kv for s in chain], dim=3))
+    model.fork(ids(0), ids(4))
+    model.move(ids(0), ids(5))
+    goes_on(model, [4, 5], 51, right, 3)
+    assert taken(model, 4) == taken(model, 5) == [30, 20] and not taken(model, 0)
+    before = held()
+    model.close(ids(5))
+    model.open(ids(5), [])
+    goes_on(model, [5], 0, right, 3)
+    assert not taken(model, 5) and held() == before, "segments stay whose they were"
+
+
+@torch.inference_mode()
+def test_a_tail_too_long_for_both_gives_the_chain_back(model_dir: Any, right: torch.Tensor) -> None:
+    """What is frozen is never the chain, which others hold: memory is reserved for the row's own tokens alone."""
+    model = load(model_dir)
+    capacity, spilled = model._kv._regions.capacity, model.spill(1)
+    chain = cut(model, 60, 40)
+    chain[1].split(7)
+    model.open(ids(0), chain)
+    goes_on(model, [0], 100, right, capacity - 100)
+    assert taken(model, 0) == [60, 7, 33] and model._kv._regions.length[0] == capacity
+    goes_on(model, [0], capacity, right, 1)
+    assert not taken(model, 0) and model._kv._regions.length[0] == capacity - 99 and not spilled
+    assert [len(s) for s in model._kv._chains._chain[0]] == [60, 7, 33], "nothing is frozen yet"
+    goes_on(model, [0], capacity + 1, right, 120)
+    assert [len(s) for s in model._kv._chains._chain[0]] == [60, 7, 33, capacity]
+    # Also where more tokens come at once than the chain leaves room for.
+    model.open(ids(1), chain)
+    model.extend(ids(1), TEXT[100:capacity], ids(capacity - 100))
+    more = min(150, model.chunk)
+    found = model.extend(ids(1), TEXT[capacity : capacity + more], ids(more), np.arange(more))
+    torch.testing.assert_close(found, right[capacity : capacity + more], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("length", [104, 100, 81, 60, 30])
+@torch.inference_mode()
+def test_a_row_that_took_its_chain_is_cut(length: int, model_dir: Any, right: torch.Tensor) -> None:
+    model = load(model_dir)
+    chain = cut(model, 60, 40)
+    model.open(ids(0), chain)
+    goes_on(model, [0], 100, right, 6)
+    model.truncate(0, length)
+    assert taken(model, 0) == ([60, 40] if length >= 100 else [])
+    goes_on(model, [0], length, right, 4)
+    assert torch.allclose(model.save(0, 0, 30).kv, chain[0].kv[:, :, :, :30])
+
+
+@torch.inference_mode()
+def test_steps_that_go_on_as_before(model_dir: Any, right: torch.Tensor) -> None:
+    """Each builds on the one before it, until a row comes, goes, is cut or grows out of its place."""
+    model = load(model_dir)
+    model.open(ids(0), cut(model, 20))
+    model.open(ids(1), [])
+    model.extend(ids(1), TEXT[:20], ids(20))
+    goes_on(model, [0, 1], 20, right, 90)
+    model.truncate(0, 105)
+    model.truncate(1, 105)
+    goes_on(model, [0, 1], 105, right, 3)
+    # One of them alone, and several tokens at once, in between.
+    model.extend(ids(1), TEXT[108:111], ids(3))
+    model.truncate(1, 108)
+    goes_on(model, [0, 1], 108, right, 2)
+    model.close(ids(1))
+    model.open(ids(1), cut(model, 110))
+    goes_on(model, [0, 1], 110, right, 3)
