@@ -63,6 +63,7 @@ from metagen.generators.torch.search import Step, made
 from metagen.generators.torch.speculation.lookup import look_up
 from metagen.generators.torch.speculation.select import balance
 from metagen.generators.torch.speculation.verify import Drafted, Rule, acceptance, verify
+from metagen.strategies.tree.particles import ParticleFilter
 
 #: Of the pictures.
 DPI = 130
@@ -480,6 +481,31 @@ class Atlas:
         names = [tokens[i] for i in best]
         return stage_bars(panels, names, apart=True, title="What comes next, before and after healing")
 
+    def masses(self) -> Figure:
+        """How the bytes "ab" are written: by the model given the bytes, under local masks, and weighed."""
+        tokens, p = ("a", "b", "ab", "abc", "bc", "$"), (0.25, 0.2, 0.1, 0.05, 0.05, 0.35)
+        ways = {("a", "b"): 0.05, ("a", "bc"): 0.0125, ("ab",): 0.1, ("abc",): 0.05}
+        engine = self._stack.enter_context(mg.EnumerableEngine(tokens, lambda _, done: p, name="independent"))
+        grammar = mg.Grammar.regex("ab(?s:.*)", canonical=False)
+        writer = engine.generator(grammar=grammar, log_mass=True, max_tokens=32)
+        drawn = asyncio.run(writer.generate(mg.Sequence.of("?"), n=2000, scope=mg.Scope.root("?")))
+        cloud = ParticleFilter(writer, 2000, until=mg.Tokens(1), resampling="systematic").cloud("?", seed=1)
+
+        def shares(weights: Mapping[mg.Sequence, float]) -> np.ndarray:
+            texts = {s: tuple(tokens[i] for i in s.tokens.ids) for s in weights}
+            found = np.array([sum(w for s, w in weights.items() if texts[s][: len(k)] == k) for k in ways])
+            return found / found.sum()
+
+        exact = np.array([*ways.values()])
+        panels = {
+            "the model, given the bytes": exact / exact.sum(),
+            "drawn under local masks": shares(counted(drawn, lambda s: 1.0)),
+            "the same draws, weighed": shares(counted(drawn, lambda s: float(np.exp(s.log_mass)))),
+            "particles, resampled": shares({node.sequence: w for node, w in cloud.weights.items()}),
+        }
+        names = ["·".join(way) for way in ways]
+        return stage_bars(panels, names, against_first=True, title="How the forced bytes “ab” are written")
+
 
 Line = list[tuple[str, str]]
 Drafting = Callable[[Sequence[int], int, np.random.Generator], tuple[list[int], np.ndarray | None]]
@@ -500,6 +526,14 @@ def expected(rule: Rule, tokens: Sequence[int], q: np.ndarray, p: np.ndarray) ->
         return float(np.cumprod(chances).sum())
     last = np.cumprod((1 - chances)[::-1])[::-1]  # that no later token passes, this one among them
     return float(sum((i + 1) * h * (last[i + 1] if i + 1 < gamma else 1.0) for i, h in enumerate(chances)))
+
+
+def counted(drawn: Sequence[mg.Sequence], weight: Callable[[mg.Sequence], float]) -> dict[mg.Sequence, float]:
+    """The weights of equal sequences, added up."""
+    found: dict[mg.Sequence, float] = {}
+    for one in drawn:
+        found[one] = found.get(one, 0.0) + weight(one)
+    return found
 
 
 def distributions(engine: mg.TorchEngine, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
@@ -578,6 +612,7 @@ NAMES = (
     "contrastive", "experts", "proxy_tuning", "ensembles", "value_tilted", "kgram",
     "greedy", "beam", "diverse_beam", "constrained_beam", "stochastic_beam", "contrastive_search",
     "speculative", "block_verification", "several_drafts", "prompt_lookup", "constrained", "healing",
+    "masses",
 )  # fmt: skip
 
 

@@ -145,4 +145,5 @@ from metagen.generators.models.recipes import Guided as Guided
 from metagen.generators.models.recipes import ProxyTuned as ProxyTuned
 from metagen.generators.models.recipes import Tilted as Tilted
 from metagen.strategies.stop_when import StopWhen as StopWhen
+from metagen.verifiers.mass import ConstraintMass as ConstraintMass
 from metagen.verifiers.mass import GrammarMass as GrammarMass

@@ -154,6 +154,7 @@ class Sequence:
     logprob: log p(y | x) under the raw model (temperature 1, no adapters), in nats; None if unknown.
     token_logprobs: the same of each token. token_confidences: how sure the raw model was at each token, from 0 to
     MOST_CONFIDENT (see `SamplingParams.top_logprobs`). None if unknown.
+    log_mass: the sum of what masks left at each token, as `SamplingParams.log_mass` keeps it; None if it is not known.
     finish: how the text ended; None while it can be extended.
     cut: the last step was ended by its length, not by its delimiter.
     exhausted: a best effort: a strategy chose it because its budget ended, or knew nothing of what it chose among.
@@ -172,6 +173,7 @@ class Sequence:
     steps: tuple[int, ...] = ()
     scores: Mapping[str, Score] = field(default_factory=dict, hash=False)
     token_confidences: tuple[float, ...] | None = None
+    log_mass: float | None = None
 
     @classmethod
     def of(cls, prefix: Sequence | Prompt | str) -> Sequence:
@@ -195,6 +197,7 @@ class Sequence:
         logprob: float | None = None,
         token_logprobs: tuple[float, ...] | None = None,
         token_confidences: tuple[float, ...] | None = None,
+        log_mass: float | None = None,
         finish: Finish | None = None,
         cut: bool = False,
         step_end: int | None = None,
@@ -214,6 +217,8 @@ class Sequence:
         elif self.text:
             tokens = None
         known = self.logprob is not None and logprob is not None
+        fresh = not self.text and self.tokens is None
+        mass = 0.0 if fresh and self.log_mass is None else self.log_mass
         return replace(
             self,
             text=self.text + text,
@@ -221,6 +226,7 @@ class Sequence:
             logprob=self.logprob + logprob if known else None,  # type: ignore[operator]
             token_logprobs=self._joined(self.token_logprobs, token_logprobs),
             token_confidences=self._joined(self.token_confidences, token_confidences),
+            log_mass=None if mass is None or log_mass is None else mass + log_mass,
             finish=finish,
             cut=cut,
             steps=self.steps if step_end is None else (*self.steps, len(self.text) + step_end),

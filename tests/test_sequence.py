@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from metagen.errors import InputError, PromptError
 from metagen.sequence import Message, Prompt, Score, Sequence, Step, TokenIds, Tokens, digest
+from metagen.strategies.prompts import begun
+from metagen.strategies.reopen import reopened
 
 parts = st.lists(st.text(max_size=3) | st.binary(max_size=3), max_size=4)
 
@@ -109,6 +112,24 @@ def test_what_is_unknown_of_a_part_is_unknown_of_the_whole() -> None:
     assert (bare.tokens, bare.logprob, bare.token_logprobs) == (None, None, None)
     after = bare.extend("c", tokens=TokenIds((3,), "t"), logprob=-1.0, token_logprobs=(-1.0,))
     assert (after.tokens, after.logprob, after.token_logprobs) == (None, None, None)
+
+
+def test_what_masks_left_adds_up_and_is_unknown_where_a_part_is() -> None:
+    start = Sequence.of("x")
+    assert start.log_mass is None
+    one = start.extend("", tokens=TokenIds((1,), "t"), log_mass=-0.5)
+    assert one.extend("ab", log_mass=-1.0).log_mass == -1.5
+    assert one.extend("ab").log_mass is None
+    assert start.extend("a").extend("b", log_mass=-1.0).log_mass is None
+    hidden = start.extend("", tokens=TokenIds((1,), "t"))
+    assert hidden.extend("b", log_mass=-1.0).log_mass is None, "a token without text counts, too"
+    ended = one.extend("ab", log_mass=-1.0, finish="eos")
+    assert reopened(ended).log_mass is None, "the end has a part of it"
+    assert reopened(replace(ended, finish="length")).log_mass == -1.5
+    assert (
+        begun(ended, Prompt("q", text="y")).log_mass is None
+        and ended.rooted(Sequence.of("y")).log_mass is None
+    )
 
 
 def test_confidences_of_tokens_are_kept_as_their_log_probabilities_are() -> None:

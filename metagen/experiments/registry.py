@@ -35,6 +35,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "orm": "metagen.verifiers.reward:OutcomeRewardModel",
         "oracle": "metagen.verifiers.oracle:OracleVerifier",
         "recorded": "metagen.verifiers.recorded:RecordedVerifier",
+        "constraint_mass": "metagen.verifiers.mass:ConstraintMass",
         "examples": "metagen.tasks.programs.verifier:PublicExamples",
         "dual_agreement": "metagen.verifiers.code.codet:DualAgreement",
         "public_tests": "metagen.verifiers.code.public:PublicTests",

@@ -34,7 +34,9 @@ from metagen.generators.decoding.search import SearchSpec, StochasticBeamSearch
 from metagen.sequence import Finish, Sequence, Until
 
 #: Parameters that came later: they are no part of a fingerprint while they are off.
-_LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing")
+_LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing", "log_mass")
+#: Parameters that cut tokens off, by what is left of the distribution before them.
+_CUTS = ("top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "mirostat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class SamplingParams:
     grammar: texts that the completion is held to; log-probabilities stay those of the model without it.
     healing: where the prompt ends within what a longer token may write, its last tokens are dropped and their bytes are
     forced, so that the completion may begin within a token. What is drawn for the dropped ones counts.
+    log_mass: keep log w(y) = Σ_t log Σ_{x allowed} p(x | y_<t), p behind the adapters: what the masks of grammar and
+    healing left. Samples weighted by w are draws of p, given that they are allowed. A greedy completion has none.
     Adapters (`docs/decoding`), in the order in which they work; all of them are off by default:
 
     logit_bias: ids, or texts of one token, and what is added to their logits.
@@ -78,6 +82,7 @@ class SamplingParams:
     top_logprobs: int = 0
     search: SearchSpec | None = None
     healing: bool = False
+    log_mass: bool = False
     top_h: float = 1.0
     min_p: float = 0.0
     typical_p: float = 1.0
@@ -123,6 +128,7 @@ class SamplingParams:
             "it says itself where a text ends; leave ignore_eos off",
         )
         expect(isinstance(self.healing, bool), "healing", "expected True or False")
+        expect(isinstance(self.log_mass, bool), "log_mass", "expected True or False")
         searching = self.search is None or isinstance(self.search, SearchSpec)
         expect(searching, "search", "expected a search such as BeamSearch, or None")
         together = self.search is not None and self.mirostat is not None
@@ -141,6 +147,13 @@ class SamplingParams:
         several = _whole(self.top_logprobs) and (self.top_logprobs == 0 or self.top_logprobs >= 2)
         expect(several, "top_logprobs", "expected an integer ≥ 2, or 0 (off)")
         check_adapters(self, expect)
+        drawn = self.search is None
+        expect(drawn or not self.log_mass, "log_mass", "a search draws nothing to be weighed; leave one out")
+        if self.log_mass and self.temperature > 0 and (cuts := self.cuts):
+            raise InputError(
+                f"log_mass={self.log_mass!r}: {cuts[0]}={getattr(self, cuts[0])!r} cuts by what masks leave, so that "
+                "their mass is no weight of what is drawn; leave one out"
+            )
 
     @property
     def fingerprint(self) -> str:
@@ -153,6 +166,17 @@ class SamplingParams:
     def adapters(self) -> tuple[str, ...]:
         """Names of the adapters beyond temperature, top_k and top_p that are on."""
         return tuple(name for name, off in ADAPTERS.items() if getattr(self, name) != off)
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """Names of the adapters that cut tokens off and are on."""
+        off = {f.name: f.default for f in fields(self)}
+        return tuple(name for name in _CUTS if getattr(self, name) != off[name])
+
+    @property
+    def weighs(self) -> bool:
+        """Whether what masks leave is kept: it is asked for, and something is drawn."""
+        return self.log_mass and self.temperature > 0
 
     @property
     def biases(self) -> Bias:
@@ -209,6 +233,7 @@ class Sample:
     computed: tokens that were decoded for it and not for another sample of the request, which began alike; None: all.
     forced: of `generated`, tokens that a grammar forced: run together with others, and drawn by nobody.
     score: by which a search ranks it.
+    log_mass: of all decoded tokens (`SamplingParams.log_mass`); None if it is not kept.
     """
 
     text: str
@@ -223,6 +248,7 @@ class Sample:
     computed: int | None = None
     forced: int = 0
     score: float | None = None
+    log_mass: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

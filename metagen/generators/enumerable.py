@@ -279,8 +279,12 @@ class EnumerableEngine:
         (prompt, before), params = texts, adapters.params
         done = before + tuple(self.tokens[i] for i in row.ids)
         p = self.probabilities(prompt, done)
-        q, cuts = adapters(self._held(p, params, done), (*ids, *row.ids), row.cut)
+        held = self._held(p, params, done)
+        q, cuts = adapters(held, (*ids, *row.ids), row.cut)
         token = drawn(q, u)
+        if params.weighs and held is not p:
+            free, _ = adapters(p, (*ids, *row.ids), row.cut)
+            row.log_mass += min(0.0, float(np.log(free[held > 0].sum())))
         row.cut = float(cuts[token])
         row.ids.append(token)
         row.logprobs.append(float(np.log(p[token])))
@@ -294,7 +298,8 @@ class EnumerableEngine:
         stop = row.ids[-1] in params.stop_token_ids
         eos = row.ids[-1] == self.eos and not params.ignore_eos
         sample = continuation.sample(row.ids, row.logprobs, eos=eos, stop=stop)
-        return sample and replace(sample, token_confidences=tuple(row.confidences) or None)
+        mass = row.log_mass if params.weighs else None
+        return sample and replace(sample, token_confidences=tuple(row.confidences) or None, log_mass=mass)
 
     def _read(self, ids: tuple[int, ...], most: int | None = None) -> int:
         """Keep ids in the prefix cache; of the first `most` of them, how many it held before."""

@@ -85,6 +85,7 @@ class Primitive(Generator):
             tokens=TokenIds(tuple(ids), tokenizer) if ids is not None and tokenizer is not None else None,
             logprob=data.get("logprob"),
             **by_token,
+            log_mass=data.get("log_mass"),
             finish=data.get("finish"),
             cut=data.get("cut", False),
             step_end=data.get("step_end"),
@@ -101,7 +102,7 @@ def payload(sample: Sample, scores: Mapping[str, Score] | None = None) -> dict[s
     data: dict[str, Any] = {"text": sample.text}
     if sample.ids is not None:
         data["ids"] = list(sample.ids)
-    for name in ("logprob", "finish", "step_end"):
+    for name in ("logprob", "log_mass", "finish", "step_end"):
         if getattr(sample, name) is not None:
             data[name] = getattr(sample, name)
     for name in BY_TOKEN:
@@ -144,6 +145,11 @@ class EngineGenerator(Primitive):
             raise UnsupportedError(
                 f"{engine!r} cannot keep top_logprobs={self.params.top_logprobs!r}; use an engine that can, such as "
                 "TorchEngine, or leave it at 0"
+            )
+        if self.params.log_mass and "log_mass" not in self.supports:
+            raise UnsupportedError(
+                f"{engine!r} does not see what its masks leave, so that it cannot keep log_mass; use TorchEngine, or "
+                "leave it off"
             )
         if (search := self.params.search) is not None:
             if "search" not in self.supports:

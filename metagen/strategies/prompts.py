@@ -107,5 +107,6 @@ def begun(prefix: Sequence, prompt: Prompt) -> Sequence:
     if not prefix.text:
         return Sequence.of(prompt)
     return replace(
-        prefix, prompt=prompt, logprob=None, token_logprobs=None, token_confidences=None, scores={}
-    )
+        prefix, prompt=prompt, logprob=None, token_logprobs=None, token_confidences=None, log_mass=None,
+        scores={},
+    )  # fmt: skip

@@ -8,16 +8,41 @@ from collections.abc import Sequence as Ordered
 
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage, flops_2n, prefill_flops
-from metagen.errors import InputError, UnsupportedError
-from metagen.generators.engine import Evaluated, EvaluateRequest, SamplingParams
+from metagen.errors import DataError, InputError, UnsupportedError
+from metagen.generators.engine import Evaluated, EvaluateRequest
 from metagen.generators.primitive import EngineGenerator
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
-from metagen.verifiers.base import UNSCORED, PrimitiveVerifier, score_of, score_payload
+from metagen.verifiers.base import UNSCORED, PrimitiveVerifier, Verifier, score_of, score_payload
 
-#: Parameters that cut tokens off, whose masses depend on what masks have left.
-_CUTS = ("top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "mirostat")
+
+class ConstraintMass(Verifier):
+    """w(y) = Π_t Σ_{x allowed} p(x | y_<t), as the generator kept it (`SamplingParams.log_mass`). Costs nothing.
+
+    Of samples that a grammar or healing holds it is the importance weight: weighted by it they are draws of p, given
+    that they are allowed, and its mean is the probability of that (Lew et al. 2023, arXiv:2306.03081). The end token
+    counts. raw: log w. Raises DataError for a sequence whose generator did not keep it.
+    """
+
+    def __init__(self, *, name: str = "constraint_mass") -> None:
+        self.name = name
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("constraint mass").hex()
+
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        return [Score(math.exp(log_w), raw=log_w) for log_w in map(_kept, sequences)]
+
+
+def _kept(sequence: Sequence) -> float:
+    if sequence.log_mass is None:
+        raise DataError(
+            f"a sample of problem {sequence.prompt.problem_id!r} does not say what masks left of it; give its "
+            "generator log_mass=True and a temperature above 0"
+        )
+    return sequence.log_mass
 
 
 class GrammarMass(PrimitiveVerifier):
@@ -25,7 +50,8 @@ class GrammarMass(PrimitiveVerifier):
 
     That is what masks left: w(y) = Π_t Σ_{x allowed} p(x | y_<t), at most 1. Samples of q with these weights are
     samples of p given that the text is in the grammar; their mean is the probability of that, as far as q can draw it.
-    The end token counts where the text has ended. raw: log w.
+    The end token counts where the text has ended. raw: log w. It reads the model again, and so weighs what others
+    wrote; of its own samples a generator can keep it (`ConstraintMass`).
 
     generator: held to a grammar; its engine reads distributions behind adapters. Raises InputError without a grammar,
     or with what cuts tokens off behind its masks, for w may then be more than 1; and UnsupportedError for an engine
@@ -38,8 +64,7 @@ class GrammarMass(PrimitiveVerifier):
                 f"{name}: {generator!r} is held to no grammar, so that nothing is left out; give one"
             )
         params = generator.params
-        cuts = [name for name in _CUTS if getattr(params, name) != getattr(SamplingParams(), name)]
-        if cuts and params.temperature > 0:
+        if (cuts := params.cuts) and params.temperature > 0:
             raise InputError(
                 f"{name}: {cuts[0]}={getattr(params, cuts[0])!r} cuts tokens off behind the grammar's masks, so that a "
                 "weight may be more than 1; leave it out"

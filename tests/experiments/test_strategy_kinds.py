@@ -264,6 +264,29 @@ def test_completions_are_held_to_a_grammar(file: Path, tmp_path: Path) -> None:
         schema.load(file, sets=["generators.small.grammar={regex: a, lark: b}"])
 
 
+def test_what_masks_leave_weighs_particles_and_votes(file: Path, tmp_path: Path) -> None:
+    """Without a model that judges: the generator keeps it, and its samples are weighed by it."""
+    sets = [
+        "generators.small.grammar={regex: 'A:[0-9]{1,2}'}",
+        "generators.small.log_mass=true",
+        "verifiers.mass={kind: constraint_mass}",
+        "strategies.weighed={kind: weighted, verifier: mass}",
+        "strategies.filtered={kind: particles, step: {tokens: 1}}",
+        "strategies.again={kind: gibbs, step: {tokens: 1}}",
+        "grid.strategies=[weighed, filtered, again]",
+        "grid.n=[3]",
+    ]
+    found = made(file, *sets)["small/filtered@3"]
+    assert isinstance(found, ParticleFilter) and found.verifier is None
+    asked = [word for one in sets for word in ("--set", one)]
+    result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
+    assert result.exit_code == 0, result.output
+    dry = CliRunner().invoke(app, ["run", str(file), "--dry-run", *asked])
+    assert dry.exit_code == 0, dry.output
+    with pytest.raises(InputError, match="nothing weighs the particles"):
+        made(file, *sets, "generators.small.log_mass=false")
+
+
 def test_only_what_is_needed_is_opened(file: Path) -> None:
     with build.opened(schema.load(file, sets=["grid.strategies=[vote, named]"])) as setup:
         assert list(setup.engines) == ["small"] and list(setup.generators) == ["small", "judge"]

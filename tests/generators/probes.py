@@ -74,6 +74,7 @@ class Probe:
             "grammars": self._held,
             "grammars that close in time (`close`), or allow every spelling": self._closes,
             "token healing": lambda: self._draw(healing=True),
+            "what masks leave is kept (`log_mass`)": self._masses,
             "[searches](decoding/beam.md)": lambda: self._draw(search=BeamSearch(2)),
             "[drafts](decoding/speculative.md) (`draft`)": self._drafts,
             "log-probabilities of labels, or of given tokens": self._read,
@@ -135,6 +136,10 @@ class Probe:
     async def _closes(self) -> bool:
         await self._draw(grammar=Grammar.json(SCHEMA, close=True))
         return bool(await self._draw(grammar=Grammar.json(SCHEMA, canonical=False)))
+
+    async def _masses(self) -> bool:
+        (one,) = await self._draw(log_mass=True)
+        return one.log_mass is not None
 
     async def _drafts(self) -> bool:
         """Of an engine that was given one."""

@@ -36,7 +36,7 @@ def _search(rule: Make) -> Make:
         generator: Generator,
         n: int,
         *,
-        verifier: Verifier,
+        verifier: Verifier | None = None,
         step: StepSpec,
         delimiter: str,
         answer: AnswerRule | None = None,

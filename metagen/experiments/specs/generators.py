@@ -112,6 +112,7 @@ class EngineGeneratorSpec(PartSpec):
     min_tokens: Amount = 0
     forced: Annotated[Filled | Ids, Expects("a text that is not empty, or a list of ids")] = ()
     healing: Switch = False
+    log_mass: Switch = False
     search: SearchFields | None = None
 
     @model_validator(mode="after")

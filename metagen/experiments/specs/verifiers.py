@@ -88,6 +88,12 @@ class OracleSpec(PartSpec):
     kind: Literal["oracle"]
 
 
+class ConstraintMassSpec(PartSpec):
+    """What masks left of a sample, whose generator keeps `log_mass`."""
+
+    kind: Literal["constraint_mass"]
+
+
 class RecordedSpec(PartSpec):
     """Scores that were recorded with a pool, under `scores.NAME` of the generator's fields."""
 

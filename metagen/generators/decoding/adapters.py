@@ -28,7 +28,7 @@ ADAPTERS: Final[Mapping[str, Any]] = {
 }
 
 #: What an engine may declare beyond plain sampling.
-BEYOND: Final = frozenset({"grammar", "closing", "healing", "top_logprobs", "search", *ADAPTERS})
+BEYOND: Final = frozenset({"grammar", "closing", "healing", "top_logprobs", "search", "log_mass", *ADAPTERS})
 
 #: What biases and penalties add at most, either way: logits keep to numbers that float32 holds.
 LARGE: Final = 1e9

@@ -19,12 +19,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(slots=True)
 class Row:
-    """A sample on its way. cut: of mirostat, for the next token."""
+    """A sample on its way. cut: of mirostat, for the next token. log_mass: what masks left of it so far."""
 
     cut: float
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)
+    log_mass: float = 0.0
 
 
 class Adapters:

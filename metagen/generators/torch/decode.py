@@ -20,6 +20,7 @@ from metagen.generators.torch.endings import EOS, STOP, TEXT, Endings
 from metagen.generators.torch.jobs import Generation, Ticket
 from metagen.generators.torch.joint import Joint
 from metagen.generators.torch.language_model import Ints, LanguageModel, explained
+from metagen.generators.torch.masses import along
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.runs import Runs, forced
@@ -152,6 +153,7 @@ class Decoder:
                 assert known is not None
                 self._matcher(int(rows[i])).consume(known[i, : behind[i]].tolist())
         allowed = self._allowed(rows, held, behind) if len(held) else None
+        weighed = np.array([i for i in held.tolist() if self._weighs(int(rows[i]))], np.int64)
         params = columns.params if len(rows) == columns.count else columns.params.take(rows)
         drawn = draw(
             _picked(logits, first + behind),
@@ -168,6 +170,8 @@ class Decoder:
             matcher.consume([int(drawn.tokens[i])])
             columns.held[rows[i]] = not matcher.free
         runs = forced(drawn, logits, first, behind, known, params)
+        if allowed is not None and len(weighed):
+            runs = replace(runs, masses=along(columns, rows, weighed, logits, first, behind, known, allowed))
         # A grammar may force what the model cannot write.
         row, place = np.nonzero(
             np.isneginf(runs.logprobs) & (np.arange(runs.logprobs.shape[1]) < behind[:, None])
@@ -202,6 +206,10 @@ class Decoder:
     def _left(self, row: int) -> int:
         """Tokens that may still come in a row, the end token too; a budget's cap shapes nothing that is drawn."""
         return self._owner(row).request.params.max_tokens - int(self._rows.position[row])
+
+    def _weighs(self, row: int) -> bool:
+        """Whether what masks leave of a row is kept."""
+        return self._owner(row).request.params.weighs
 
     def _matcher(self, row: int) -> Held:
         matchers = self._owner(row).matchers
@@ -264,6 +272,8 @@ class Decoder:
             self._stats.generated += len(payers)
             columns.computed[payers] += 1
             columns.forced[where] += j < runs.forced[on]
+            if runs.masses is not None:
+                columns.log_mass[where] += runs.masses[on, j]
             flags = self._endings.flags(columns.kind[where], tokens)
             for i in np.flatnonzero((flags != 0) | (columns.length[where] >= columns.limit[where])).tolist():
                 row = int(where[i])
@@ -311,6 +321,8 @@ class Decoder:
             return None
         sample = replace(sample, computed=int(self._rows.computed[row]), forced=int(self._rows.forced[row]))
         self._keep(row, owner, ids)
+        if self._weighs(row):
+            sample = replace(sample, log_mass=float(self._rows.log_mass[row]))
         if owner.request.params.top_logprobs:
             sample = replace(sample, token_confidences=tuple(self._rows.confidences[row, :count].tolist()))
         return sample

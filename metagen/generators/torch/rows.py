@@ -22,8 +22,8 @@ class Rows:
     rows of their request. length: tokens drawn. position: index of the next token, counted from the prompt. ids,
     logprobs: what was drawn, by row. confidences: at what was drawn, of the rows that ask for them. state: the row of
     the model that it reads. computed: tokens that were decoded for it, and not for another row that reads the same.
-    forced: tokens that a grammar forced. drafts: tokens to be drafted next; 0: as many as at first. parameters: how
-    each row decodes.
+    forced: tokens that a grammar forced. log_mass: what masks left, where it is asked for. drafts: tokens to be drafted
+    next; 0: as many as at first. parameters: how each row decodes.
     """
 
     def __init__(self, capacity: int, device: torch.device) -> None:
@@ -33,6 +33,7 @@ class Rows:
         self.state = np.zeros(capacity, np.int64)
         self.computed = np.zeros(capacity, np.int64)
         self.forced = np.zeros(capacity, np.int64)
+        self.log_mass = np.zeros(capacity)
         self.drafts = np.zeros(capacity, np.int64)
         self.seed = np.zeros(capacity, np.uint64)
         self.position = np.zeros(capacity, np.int64)
@@ -81,6 +82,7 @@ class Rows:
         self.seed[rows] = seeds
         self.position[rows] = owner.start
         self.length[rows] = self.computed[rows] = self.forced[rows] = self.drafts[rows] = 0
+        self.log_mass[rows] = 0.0
         self.limit[rows] = owner.limit
         self.kind[rows] = owner.kind
         self.held[rows] = owner.matchers is not None
@@ -137,6 +139,7 @@ class Rows:
 
     def _columns(self) -> tuple[np.ndarray[Any, Any], ...]:
         return (
-            self.sample, self.state, self.computed, self.forced, self.drafts, self.seed, self.position, self.length,
-            self.limit, self.kind, self.held, self.joint, self.token, self.ids, self.logprobs, self.confidences,
+            self.sample, self.state, self.computed, self.forced, self.log_mass, self.drafts, self.seed, self.position,
+            self.length, self.limit, self.kind, self.held, self.joint, self.token, self.ids, self.logprobs,
+            self.confidences,
         )  # fmt: skip

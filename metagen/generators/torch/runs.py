@@ -22,7 +22,7 @@ class Runs:
 
     counts: [rows], tokens of each: the last is drawn; 0 where nothing was left to draw. forced: [rows], how many of
     the others a grammar forced. near: [rows], draws that rounding could have flipped. bad: [rows], the logits were no
-    numbers.
+    numbers. masses: [rows, most], the log of what masks left at each token; None if no row asks.
     """
 
     tokens: Ints
@@ -32,6 +32,7 @@ class Runs:
     near: Ints
     bad: NDArray[np.bool_]
     confidences: Floats | None = None
+    masses: Floats | None = None
 
 
 def forced(

@@ -34,7 +34,7 @@ class ParticleGibbs(ParticleFilter):
         generator: Generator,
         n: int,
         *,
-        verifier: Verifier,
+        verifier: Verifier | None = None,
         iterations: int,
         temperature: float = 1.0,
         target: Target = "steps",

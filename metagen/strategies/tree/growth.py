@@ -45,7 +45,7 @@ class Expansion:
     n: int
     drawing: Scope
     scoring: Scope
-    known: frozenset[tuple[str, str | None]]
+    known: frozenset[tuple[object, ...]]
     sequences: list[Sequence] = field(default_factory=list)
     scores: list[Score | None] = field(default_factory=list)
     refusal: BudgetExhausted | None = None

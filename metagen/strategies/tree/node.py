@@ -202,9 +202,12 @@ class Tree:
         return graph
 
 
-def merged(sequence: Sequence) -> tuple[str, str | None]:
-    """What makes two draws of one node the same: the text, and whether and how it has ended."""
-    return sequence.text, sequence.finish
+def merged(sequence: Sequence) -> tuple[object, ...]:
+    """What makes two draws of one node the same: the text, and whether and how it has ended; and its tokens, where they
+    have a weight.
+    """
+    tokens = None if sequence.log_mass is None or sequence.tokens is None else sequence.tokens.ids
+    return sequence.text, sequence.finish, tokens
 
 
 def rank(node: Node) -> tuple[float, int, tuple[int, ...]]:

@@ -1,6 +1,7 @@
 """Particle filtering: keep n partial sequences, and after each step draw anew, by weight, which of them go on.
 
-Puri et al. 2025, A probabilistic inference approach to inference-time scaling of LLMs, arXiv:2502.01618.
+Puri et al. 2025, A probabilistic inference approach to inference-time scaling of LLMs, arXiv:2502.01618. Weights that
+undo what constraints do to the model: Lew et al. 2023, Sequential Monte Carlo steering, arXiv:2306.03081.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from metagen.generators.base import Generator
 from metagen.journal import Journal
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
-from metagen.strategies.aggregators import Aggregator
+from metagen.strategies.aggregators import Aggregator, Best, Weighted
 from metagen.strategies.base import wait
 from metagen.strategies.tree.growth import Growth
-from metagen.strategies.tree.node import Node, Tree, merged
+from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.resampling import Resampling, effective_size, log_mean, normalised, resample
 from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
 from metagen.strategies.tree.split import Steps
 from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.mass import ConstraintMass
 from metagen.verifiers.odds import logit
 
 #: What the particles are draws of, in the limit: see `ParticleFilter`.
@@ -84,6 +86,10 @@ class ParticleFilter(TreeSearch):
     φ(v) = exp(logit(v)/temperature), so that the weights are the softmax of the logits of the scores. A finished
     particle stays what it is and takes part until all have finished.
 
+    generator: if it keeps `log_mass`, particles are drawn under its masks and each step is weighed by what these left
+    too, Π Σ_{x allowed} p(x | …), so that p in γ is the model without them, and γ(y) = 0 where y is not allowed.
+    verifier: None then weighs by that alone, φ = 1.
+
     target: what the particles approximate. `steps`, as in the paper: each step's weight counts, γ(y) = p(y) Π_t
     φ(v(y_≤t)), and a finished particle goes on being weighed by its score. `final`: w_i = φ(v(y_≤t))/φ(v(y_<t)), which
     leaves γ(y) = p(y) φ(v(y)) whatever the number of steps; the scores before the last only guide. The normaliser
@@ -94,15 +100,19 @@ class ParticleFilter(TreeSearch):
     no answer rule. An aggregator gets n particles, resampled a last time. See `TreeSearch` for the rest.
     A step without a score, and a sequence that its generator's `max_tokens` cut, weigh as if their value were 0.
 
-    Raises InputError for n < 1, a temperature that is not above 0, or a resampling or target that there is not.
+    Raises InputError for n < 1, a temperature that is not above 0, a resampling or target that there is not, or where
+    nothing weighs.
     """
+
+    #: It may weigh by masses alone.
+    needs_scores = False
 
     def __init__(
         self,
         generator: Generator,
         n: int,
         *,
-        verifier: Verifier,
+        verifier: Verifier | None = None,
         temperature: float = 1.0,
         target: Target = "steps",
         resampling: Resampling = "multinomial",
@@ -118,11 +128,19 @@ class ParticleFilter(TreeSearch):
         for option, value, known in (("target", target, Target), ("resampling", resampling, Resampling)):
             if value not in get_args(known):
                 raise InputError(f"{name}: {option}={value!r}; expected one of {', '.join(get_args(known))}")
+        self.by_weight = aggregator is None
+        if verifier is None:
+            if not _weighed(generator):
+                raise InputError(
+                    f"{name}: nothing weighs the particles; give a verifier of steps, such as ProcessRewardModel, or a "
+                    "generator with log_mass=True (and a temperature above 0)"
+                )
+            mass = ConstraintMass()
+            aggregator = aggregator or (Best(mass) if answer is None else Weighted(mass, answer))
         super().__init__(
             generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
         )
         self.n, self.temperature, self.target, self.resampling = n, temperature, target, resampling
-        self.by_weight = aggregator is None
 
     def options(self) -> str:
         return f"{self.n} {float(self.temperature)!r} {self.target} {self.resampling} {self.by_weight}"
@@ -153,16 +171,23 @@ class ParticleFilter(TreeSearch):
 
     def _log_weight(self, node: Node, before: Mapping[Node, int]) -> float:
         """The log-weight of one particle at a node; `before`: where particles were a step ago."""
+        above = None if node in before else node.parent
+        left = self._log_mass(node) - self._log_mass(above) if above else 0.0
         if self.target == "steps":
-            return self._log_potential(node)
-        if node in before:
+            return left + self._log_potential(node)
+        if above is None:
             return 0.0
-        above = node.parent
-        known = above is not None and above.parent is not None
-        return self._log_potential(node) - (self._log_potential(above) if above and known else 0.0)
+        return left + self._log_potential(node) - (self._log_potential(above) if above.parent else 0.0)
+
+    @staticmethod
+    def _log_mass(node: Node) -> float:
+        """What masks left of a node's sequence, where its generator keeps it."""
+        return node.sequence.log_mass or 0.0
 
     def _log_potential(self, node: Node) -> float:
         """The log of φ: logit(v)/temperature."""
+        if self.verifier is None:
+            return 0.0
         return logit(node.value or 0.0, EDGE) / self.temperature
 
     def _resampled(
@@ -196,6 +221,9 @@ class ParticleFilter(TreeSearch):
 
     async def _filtered(self, prefix: Sequence, scope: Scope, reference: Reference = ()) -> Cloud:
         """One filter, to its end or that of the budget."""
+        if prefix.log_mass is None and _weighed(self.generator):
+            # What was written before counts as given.
+            prefix = replace(prefix, log_mass=0.0)
         cloud = Cloud(Tree(prefix))
         cloud.exhausted = await self._grown(cloud.tree, scope, partial(self._filter, cloud, reference))
         return cloud
@@ -215,14 +243,15 @@ class ParticleFilter(TreeSearch):
         first: dict[tuple[str, str | None], Node] = {}
         shares: dict[tuple[str, str | None], float] = {}
         for node, weight in leaves.items():
-            name = merged(node.sequence)
+            name = _said(node.sequence)
             first.setdefault(name, node)
             shares[name] = shares.get(name, 0.0) + weight
-        known = {merged(c.sequence): c for c in await self._candidates([*first.values()], scope)}
+        known = {_said(c.sequence): c for c in await self._candidates([*first.values()], scope)}
         pool = [replace(c, score=Score(min(1.0, shares[name]))) for name, c in known.items()]
-        leaf = first[merged(await self._decided(pool, prefix, scope))]
-        assert self.verifier is not None
-        return leaf.sequence.scored(self.verifier.name, leaf.score) if leaf.score else leaf.sequence
+        leaf = first[_said(await self._decided(pool, prefix, scope))]
+        if self.verifier is None or leaf.score is None:
+            return leaf.sequence
+        return leaf.sequence.scored(self.verifier.name, leaf.score)
 
     async def _by_aggregator(self, leaves: Mapping[Node, float], prefix: Sequence, scope: Scope) -> Sequence:
         """The aggregator's choice among n particles, resampled a last time."""
@@ -266,6 +295,16 @@ def _moved(counts: Mapping[Node, int]) -> Mapping[Node, int]:
         if not node.finished:
             after.update(node.draws.values() or {node: count})
     return after
+
+
+def _weighed(generator: Generator) -> bool:
+    """Whether a generator keeps what masks leave."""
+    return bool(getattr(getattr(generator, "params", None), "weighs", False))
+
+
+def _said(sequence: Sequence) -> tuple[str, str | None]:
+    """What decides: the text, and how it has ended, in whatever tokens."""
+    return sequence.text, sequence.finish
 
 
 def _referred(tree: Tree, node: Node, step: tuple[Sequence, Score | None]) -> Node:

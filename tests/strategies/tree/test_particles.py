@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,13 +14,15 @@ import pytest
 
 from metagen.budget import Budget
 from metagen.errors import InputError, UnsupportedError
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import Sample as Drawn
+from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.replay import ReplayGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, Step, Tokens
+from metagen.sequence import Score, Sequence, Step, TokenIds, Tokens
 from metagen.strategies.aggregators import Majority
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN
@@ -166,6 +169,138 @@ def test_a_gibbs_step_leaves_the_target_as_it_is(letters: EnumerableEngine, n: i
     for y, g in gamma.items():
         exact["".join(y[:-1])] = exact.get("".join(y[:-1]), 0.0) + g / total
     has_distribution(asyncio.run(ends()), exact)
+
+
+# -- masks ------------------------------------------------------------------------------------------------
+
+#: "ab" may be written in one token or in two.
+SPELLED = Grammar.regex("(a|b){3}b?", canonical=False)
+
+
+def spelled(prompt: str, done: tuple[str, ...]) -> tuple[float, ...]:
+    return (0.1, 0.1, 0.1, 0.7) if done[-1:] == ("a",) else (0.35, 0.35, 0.2, 0.1)
+
+
+@pytest.fixture(scope="module")
+def spelling() -> Iterator[EnumerableEngine]:
+    with EnumerableEngine(("a", "b", "ab", "$"), spelled, name="two spellings") as engine:
+        yield engine
+
+
+def allowed(engine: EnumerableEngine) -> dict[tuple[str, ...], float]:
+    """What the model writes by itself of the texts that are allowed."""
+    every = engine.sequences(max_tokens=5).items()
+    return {y: p for y, p in every if y[-1] == "$" and re.fullmatch("[ab]{3}b?", "".join(y[:-1]))}
+
+
+def weighing(engine: EnumerableEngine, n: int, **options: object) -> ParticleFilter:
+    generator = engine.generator(grammar=SPELLED, log_mass=True, max_tokens=8)
+    given: dict[str, object] = {"until": Tokens(1), "answer": WORDS, **options}
+    return ParticleFilter(generator, n, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("n", "block"), [(10, 1), (5, 2)])
+def test_the_normaliser_of_what_masks_left_is_the_probability_of_the_grammar(
+    spelling: EnumerableEngine, n: int, block: int
+) -> None:
+    """Without a verifier, and with one: then Σ p(y) φ(v(y)) over what is allowed."""
+    exact = allowed(spelling)
+    found = clouds(weighing(spelling, n, until=Tokens(block)), 300)
+    is_unbiased([math.exp(c.log_normaliser) for c in found], sum(exact.values()))
+    tilted = sum(p * odds("".join(y[:-1]), 3.0) for y, p in exact.items())
+    judged = weighing(spelling, n, verifier=VALUES, target="final", temperature=3.0, until=Tokens(block))
+    is_unbiased([math.exp(c.log_normaliser) for c in clouds(judged, 300)], tilted)
+
+
+def test_particles_under_masks_are_draws_of_the_model_given_the_grammar(spelling: EnumerableEngine) -> None:
+    """Of their tokens: two spellings of a text are two particles. Local masks alone are another distribution."""
+    exact = allowed(spelling)
+    total = sum(exact.values())
+    local = spelling.sequences(params=SamplingParams(grammar=SPELLED), max_tokens=8)
+    (cloud,) = clouds(weighing(spelling, 6000, resampling="systematic"), 1)
+    found: dict[tuple[str, ...], float] = {}
+    for node, weight in cloud.weights.items():
+        assert node.sequence.tokens is not None
+        ids = (*(spelling.tokens[i] for i in node.sequence.tokens.ids), "$")
+        found[ids] = found.get(ids, 0.0) + weight
+    distances = [
+        sum(abs(share.get(y, 0.0) - p / total) for y, p in exact.items()) / 2 for share in (local, found)
+    ]
+    print(
+        f"total variation to p(· | grammar): {distances[0]:.3f} of local masks, {distances[1]:.3f} of particles"
+    )
+    assert distances[0] > 0.1 and distances[1] < 0.03 and set(found) <= set(exact)
+
+
+def test_a_gibbs_step_under_masks_leaves_the_model_given_the_grammar_as_it_is(
+    spelling: EnumerableEngine,
+) -> None:
+    """From an exact draw, as reference, with what masks left of it at each step."""
+    exact, params = allowed(spelling), SamplingParams(grammar=SPELLED, max_tokens=8)
+    total, runs = sum(exact.values()), 500
+    strategy = ParticleGibbs(
+        spelling.generator(grammar=SPELLED, log_mass=True, max_tokens=8), 3, iterations=2, until=Tokens(1), answer=WORDS
+    )  # fmt: skip
+    rng, keys = np.random.default_rng(3), list(exact)
+    starts = rng.choice(len(keys), runs, p=[exact[k] / total for k in keys])
+
+    def reference(tokens: tuple[str, ...]) -> list[tuple[Sequence, Score | None]]:
+        steps, ids, left = [], (), 0.0
+        for t, token in enumerate(tokens):
+            p = spelling.probabilities("?", tokens[:t])
+            left += math.log(p[spelling._held(p, params, tokens[:t]) > 0].sum())
+            ids, ended = (*ids, *([] if token == "$" else [spelling.tokens.index(token)])), token == "$"
+            text = "".join(tokens[: t + (not ended)])
+            known = TokenIds(ids, spelling.tokenizer_fingerprint)
+            steps.append(
+                (Sequence(PROMPT, text, known, log_mass=left, finish="eos" if ended else None), None)
+            )
+        return steps
+
+    async def ends() -> Counter[str]:
+        seen: Counter[str] = Counter()
+        for seed, start in enumerate(starts):
+            scope = Scope.root("p", seed=seed)
+            cloud = await strategy._filtered(Sequence(PROMPT), scope, reference(keys[start]))
+            nodes = list(cloud.weights)
+            seen[nodes[rng.choice(len(nodes), p=list(cloud.weights.values()))].sequence.text] += 1
+        return seen
+
+    shares: dict[str, float] = {}
+    for y, p in exact.items():
+        shares["".join(y[:-1])] = shares.get("".join(y[:-1]), 0.0) + p / total
+    has_distribution(asyncio.run(ends()), shares)
+
+
+def test_weights_of_masks_are_recorded(spelling: EnumerableEngine) -> None:
+    strategy, journal = weighing(spelling, 5), CountingJournal()
+    first = strategy.cloud(PROMPT, seed=3, journal=journal)
+    paid = journal.recorded
+    again = strategy.cloud(PROMPT, seed=3, journal=journal)
+    assert paid and journal.recorded == paid
+    assert [node.sequence for node in again.weights] == [node.sequence for node in first.weights]
+    assert list(again.weights.values()) == list(first.weights.values()) and again.levels == first.levels
+    resumes(strategy)
+
+
+def test_what_was_written_before_counts_as_given(spelling: EnumerableEngine) -> None:
+    begun = Sequence(PROMPT, "a", logprob=None)
+
+    async def main() -> Cloud:
+        return (await weighing(spelling, 50)._clouds(begun, Scope.root("p")))[0]
+
+    cloud = asyncio.run(main())
+    assert min(level.effective for level in cloud.levels) < 49, "steps are weighed"
+
+
+def test_something_has_to_weigh(letters: EnumerableEngine) -> None:
+    for params in ({}, {"grammar": SPELLED}, {"log_mass": True, "temperature": 0.0}):
+        with pytest.raises(
+            InputError, match=r"nothing weighs the particles; give a verifier .* log_mass=True"
+        ):
+            ParticleFilter(letters.generator(**params), 3, answer=WORDS)  # type: ignore[arg-type]
+    best = weighing(letters, 40, answer=None).solve(PROMPT, seed=1)
+    assert re.fullmatch("[ab]{3}b?", best.text) and best.sequence.log_mass is not None
 
 
 def steps_of(tokens: tuple[str, ...]) -> list[tuple[Sequence, Score | None]]:

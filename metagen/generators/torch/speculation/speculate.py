@@ -15,8 +15,9 @@ from metagen.generators.engine import EngineStats
 from metagen.generators.randomness import Purpose
 from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.language_model import Ints, LanguageModel
+from metagen.generators.torch.masses import masses
 from metagen.generators.torch.rows import Rows
-from metagen.generators.torch.runs import Runs
+from metagen.generators.torch.runs import Floats, Runs
 from metagen.generators.torch.sampling import NEAR, confidence, distribution, held, pick
 from metagen.generators.torch.speculation.block import Block, Flags
 from metagen.generators.torch.speculation.drafter import Drafter, Grammars, LookupDrafter, ModelDrafter
@@ -147,11 +148,14 @@ class Speculation:
         if params.most_logprobs:
             confidences = np.zeros((n, most + 1))
             confidences[row, place] = confidence(raw, params)[:, 0].cpu().numpy()
+        left = self._masses(block, found, tokens, line, place)
         bad = block.bad.reshape(-1, n).any(0) | (np.bincount(row, np.isnan(table[row, place]), n) > 0)
         none = ~bad & ~(kept.rest.sum(-1).cpu().numpy() > 0)
         self._settle(block, tokens, counts, draft, bad | none)
         self._note(block, counts, winner, kept)
-        return Runs(tokens, counts + 1, table, np.zeros(n, np.int64), near, bad | none, confidences), none
+        return Runs(
+            tokens, counts + 1, table, np.zeros(n, np.int64), near, bad | none, confidences, left
+        ), none
 
     def _verified(self, block: Block, p: Tensor) -> tuple[Kept, Tensor, Ints]:
         """What is kept of each row, the token drawn behind it, and decisions that rounding could have flipped."""
@@ -174,6 +178,22 @@ class Speculation:
         last, close, _ = pick(kept.rest, numbers(seeds, positions, behind, Purpose.RESIDUAL))
         near = (kept.near.long() + close[:, 0].long()).cpu().numpy() + block.near.reshape(k, n).sum(0)
         return kept, last[:, 0], near
+
+    def _masses(self, block: Block, found: Tensor, tokens: Ints, line: Ints, place: Ints) -> Floats | None:
+        """What masks left at what is kept and drawn, of rows that ask: the logits `found` at these lines and places."""
+        rows, n = self._rows, len(block.rows)
+        owners = [rows.owner[row] for row in block.rows.tolist()]
+        asks = np.array([owner is not None and owner.request.params.weighs for owner in owners])
+        at = np.flatnonzero(asks[line % n])
+        if (allowed := block.allowed(line[at], place[at], rows.device)) is None:
+            return None
+        held = at[allowed[0].cpu().numpy()]
+        row = line[held] % n
+        history = rows.history(block.rows[row], tokens[row], place[held])
+        left = np.zeros((n, tokens.shape[1]))
+        some = found[torch.from_numpy(held).to(found.device)]
+        left[row, place[held]] = masses(some, rows.params.take(block.rows[row]), history, allowed[1])
+        return left
 
     def _settle(self, block: Block, tokens: Ints, counts: Ints, draft: Ints, lost: Flags) -> None:
         """Give each row the state of the draft that was kept, cut behind what was, and let grammars follow."""
