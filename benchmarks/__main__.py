@@ -32,6 +32,7 @@ MODULES = (
     "compression",
     "startup",
     "answers",
+    "estimators",
     "utilities",
     "sandbox",
     "routing",

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.analysis.bootstrap import interval, paired_difference
-from metagen.experiments.compare import holm
+from metagen.analysis.comparison import holm
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.tables import read
 

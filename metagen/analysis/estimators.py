@@ -1,9 +1,10 @@
 """What a strategy would score with k samples, estimated from a pool of N ≥ k samples per problem.
 
 Each estimate is an average over random k-subsets of the pool, drawn without replacement, never the
-first k: unbiased for k fresh samples, and far less noisy than one draw of k. Pass@k and best-of-k
-have closed forms; votes are enumerated where the subsets are few, and sampled otherwise. Estimates
-are per problem, so that the bootstrap over problems stays a separate step.
+first k: unbiased for k fresh samples, and far less noisy than one draw of k. Pass@k, best-of-k and,
+for pools of moderate size, the majority have closed forms; other rules are enumerated where the
+subsets are few, and sampled otherwise. Estimates are per problem, so that the bootstrap over problems
+stays a separate step.
 
 Arrays have one row per problem and one column per sample:
 
@@ -17,26 +18,30 @@ If nothing in a subset can be chosen, the subset counts as wrong. Ties are split
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from metagen.analysis.ranks import standing
+from metagen.analysis.subset_votes import (
+    TIE,
+    WORK,
+    Ballots,
+    Draws,
+    Job,
+    averages,
+    majority_exact,
+    majority_work,
+)
 from metagen.errors import InputError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-#: Cells of the largest temporary array of a vote (8 bytes each).
-CELLS = 2_000_000
-#: Totals of votes closer than this, relative to the winner's, are a tie: sums of floats differ by order.
-TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class AtK:
     """Expected accuracy at each k.
 
     ks: subset sizes. accuracy: [len(ks), problems], in [0, 1]. error: the Monte-Carlo standard error
-    of `accuracy`, same shape; 0 where the value is exact.
+    of `accuracy`, same shape; 0 where the value is exact, and where all subsets that were drawn agree.
     """
 
     ks: tuple[int, ...]
@@ -97,20 +102,47 @@ def best_of_k(scores: ArrayLike, correct: ArrayLike, ks: Sequence[int]) -> AtK:
     return AtK(tuple(ks), np.stack(rows), np.zeros((len(ks), len(scores))))
 
 
+def mean_best_of_k(scores: ArrayLike, values: ArrayLike, ks: Sequence[int]) -> Floats:
+    """Mean of `values` (a gold reward, a length) of the sample with the highest score among k; exact.
+
+    [len(ks), problems], over the subsets in which something has a score; NaN for a problem in which nothing
+    has. With `correct` as values, and no score missing, it is `best_of_k`. Raises InputError for shapes that
+    differ, k outside 1 … N, or a scored sample without a finite value.
+    """
+    scores, values = np.asarray(scores, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    _check(ks, scores, values)
+    known = _known(scores, values)
+    lower, equal = standing(scores)
+    lower = lower + (~known).sum(axis=1, keepdims=True)
+    rows = []
+    for k in ks:
+        below = subset_share(scores.shape[1], k)
+        share = np.where(known, (below[lower + equal] - below[lower]) / np.maximum(equal, 1), 0.0)
+        with np.errstate(invalid="ignore"):  # 0 / 0 where nothing is known
+            rows.append((share * np.where(known, values, 0.0)).sum(axis=1) / share.sum(axis=1))
+    return np.stack(rows)
+
+
 def majority_at_k(
-    classes: ArrayLike, correct: ArrayLike, ks: Sequence[int], rng: np.random.Generator, subsets: int = 200
+    classes: ArrayLike,
+    correct: ArrayLike,
+    ks: Sequence[int],
+    rng: np.random.Generator,
+    subsets: int | None = None,
+    *,
+    exact: bool | None = None,
 ) -> AtK:
     """Accuracy of the most frequent class among k samples (self-consistency, Wang et al. 2022).
 
-    Averages over `subsets` random subsets per problem; exact where there are no more subsets than
-    that (or than samples). The same state of `rng` draws the same subsets for majority and weighted
-    votes, and the subset of a smaller k lies within that of a larger one, so that curves compare.
+    exact: by the closed form of `subset_votes.majority_exact`; by default where it takes a second or so at
+    most and `subsets` is not given. Otherwise over at most `subsets` random subsets for each k (by default
+    64 to 512, the more the fewer the problems), and exact where there are no more subsets than that (or
+    than samples). The same state of `rng` draws the same subsets for majority and weighted votes, and
+    those of a k that divides another lie within its subsets, so that curves compare.
     A class whose members differ in `correct` is right at their mean.
     Raises InputError for shapes that differ or k outside 1 … N.
     """
-    classes, correct = np.asarray(classes, dtype=np.int64), np.asarray(correct, dtype=bool)
-    _check(ks, classes, correct)
-    return _vote(classes, np.ones(classes.shape), correct, ks, rng, subsets)
+    return _votes(classes, correct, ks, rng, {"": None}, subsets, exact)[""]
 
 
 def weighted_at_k(
@@ -119,22 +151,150 @@ def weighted_at_k(
     correct: ArrayLike,
     ks: Sequence[int],
     rng: np.random.Generator,
-    subsets: int = 200,
+    subsets: int | None = None,
 ) -> AtK:
     """Accuracy of the class with the largest sum of scores among k samples (weighted voting).
 
     With equal scores this is `majority_at_k`; the rest is as there. Raises InputError also for
     scores that are negative or infinite: a vote's weight is in [0, ∞).
     """
-    classes, correct = np.asarray(classes, dtype=np.int64), np.asarray(correct, dtype=bool)
-    scores = np.asarray(scores, dtype=np.float64)
-    _check(ks, classes, scores, correct)
-    if np.any((scores < 0) | np.isinf(scores)):
-        worst = scores[(scores < 0) | np.isinf(scores)][0]
+    return _votes(classes, correct, ks, rng, {"": scores}, subsets, None)[""]
+
+
+def votes_at_k(
+    classes: ArrayLike,
+    correct: ArrayLike,
+    ks: Sequence[int],
+    rng: np.random.Generator,
+    *,
+    weights: Mapping[str, ArrayLike | None],
+    subsets: int | None = None,
+) -> dict[str, AtK]:
+    """Several votes over the same subsets, by name: `weighted_at_k`, or `majority_at_k` where weights are None."""
+    return _votes(classes, correct, ks, rng, weights, subsets, None)
+
+
+def soft_best_at_k(
+    scores: ArrayLike,
+    values: ArrayLike,
+    ks: Sequence[int],
+    beta: float,
+    rng: np.random.Generator,
+    subsets: int | None = None,
+) -> AtK:
+    """Mean of `values` under soft best-of-k: of k samples, i is chosen with probability ∝ exp(scores_i / beta).
+
+    beta → 0 is `mean_best_of_k`, beta → ∞ the mean. Over subsets as `majority_at_k`, of those in which something
+    has a score; NaN for a problem in which nothing has. (Verdun et al. 2025, Soft Best-of-n Sampling.)
+    Raises InputError for shapes that differ, k outside 1 … N, beta ≤ 0, an infinite score, or a scored
+    sample without a finite value.
+    """
+    scores, values = np.asarray(scores, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    _check(ks, scores, values)
+    if not 0.0 < beta < np.inf or np.isinf(scores).any():
+        what = f"beta={beta!r}" if not 0.0 < beta < np.inf else "a score is infinite"
+        raise InputError(f"soft best-of-k: {what}; expected 0 < beta < ∞ and finite scores, NaN for none")
+    known = _known(scores, values)
+
+    def outcome(entries: tuple[NDArray[Any], ...], rows: slice) -> Floats:
+        score, value = (np.asarray(a, dtype=np.float64) for a in entries)
+        top = score.max(axis=-1, keepdims=True)
+        share = np.exp((score - np.where(np.isinf(top), 0.0, top)) / beta)
+        total = share.sum(axis=-1)
+        return np.asarray((share * value).sum(axis=-1) / np.where(total > 0.0, total, np.nan))
+
+    arrays = np.where(known, scores, -np.inf), np.where(known, values, 0.0)
+    return _averaged(Job(arrays, outcome, ks), scores.shape, rng, subsets)
+
+
+def mbr_at_k(
+    utility: ArrayLike, correct: ArrayLike, ks: Sequence[int], rng: np.random.Generator, subsets: int = 200
+) -> AtK:
+    """Accuracy of minimum Bayes risk decoding among k samples: argmax_i∈S Σ_j∈S u(y_i, y_j) of each subset S.
+
+    utility: [problems, n, n], u(y, y′) of hypothesis and reference (itself included). Over subsets as
+    `majority_at_k`; samples that tie share the win. Raises InputError for shapes that do not fit, k outside
+    1 … N, or utilities that are NaN or infinite.
+    """
+    u, right = np.asarray(utility), np.asarray(correct, dtype=np.float64)
+    _check(ks, right)
+    problems, n = right.shape
+    if u.shape != (problems, n, n) or not np.isfinite(u).all():
         raise InputError(
-            f"weighted voting: a score of {worst!r}; map scores to [0, 1], NaN where there is none"
+            f"MBR with utility {u.shape}, {int((~np.isfinite(u)).sum())} of it not finite, and correct {right.shape}: "
+            "expected finite [problems, n, n] and [problems, n]"
         )
-    return _vote(np.where(np.isnan(scores), -1, classes), np.nan_to_num(scores), correct, ks, rng, subsets)
+
+    def outcome(entries: tuple[NDArray[Any], ...], rows: slice) -> Floats:
+        place, value = np.asarray(entries[0], dtype=np.int64), np.asarray(entries[1], dtype=np.float64)
+        inside = np.zeros((*place.shape[:2], n))
+        np.put_along_axis(inside, place, 1.0, axis=-1)
+        gathered = np.take_along_axis(inside @ u[rows].transpose(0, 2, 1).astype(np.float64), place, axis=-1)
+        slack = TIE * np.abs(gathered).max(axis=-1, keepdims=True)
+        best = gathered >= gathered.max(axis=-1, keepdims=True) - slack
+        return np.asarray((best * value).sum(axis=-1) / best.sum(axis=-1))
+
+    places = np.broadcast_to(np.arange(n), right.shape)
+    return _averaged(Job((places, right), outcome, ks), right.shape, rng, subsets)
+
+
+def subset_share(n: int, k: int) -> Floats:
+    """C(m, k) / C(n, k) for m = 0 … n: the share of k-subsets that lie within m given samples."""
+    m = np.arange(n + 1, dtype=np.float64)
+    inside = np.maximum(m - k, 0.0)
+    log_share = (gammaln(m + 1) - gammaln(inside + 1)) - (gammaln(n + 1) - gammaln(n - k + 1))
+    return np.asarray(np.where(m < k, 0.0, np.exp(log_share)))
+
+
+def _votes(
+    classes: ArrayLike,
+    correct: ArrayLike,
+    ks: Sequence[int],
+    rng: np.random.Generator,
+    weights: Mapping[str, ArrayLike | None],
+    subsets: int | None,
+    exact: bool | None,
+) -> dict[str, AtK]:
+    """Votes by name; those that are plain in closed form, where that is wanted, the others over the same subsets."""
+    ids, right = np.asarray(classes, dtype=np.int64), np.asarray(correct, dtype=bool)
+    given = {name: None if w is None else np.asarray(w, dtype=np.float64) for name, w in weights.items()}
+    _check(ks, ids, right, *(w for w in given.values() if w is not None))
+    problems, n = ids.shape
+    draws = Draws.of(problems, subsets)
+    many = [k for k in ks if not draws.enumerated(n, k)]
+    found = {name: (np.zeros((len(ks), problems)), np.zeros((len(ks), problems))) for name in given}
+    jobs, width = {}, 1
+    for name, w in given.items():
+        ballots = Ballots.of(ids, right, w)
+        width = max(width, ballots.none)
+        closed = exact if exact is not None else subsets is None and ballots.equal
+        if closed and many and (exact or majority_work(ballots) <= WORK):
+            found[name][0][[k in many for k in ks]] = majority_exact(ballots, many)
+            jobs[name] = ballots.job([k for k in ks if k not in many])
+        else:
+            jobs[name] = ballots.job(ks)
+    for name, (accuracy, error) in averages(jobs, problems, n, draws, rng, width).items():
+        at = [i for i, k in enumerate(ks) if k in jobs[name].ks]
+        found[name][0][at], found[name][1][at] = accuracy, error
+    return {name: AtK(tuple(ks), *both) for name, both in found.items()}
+
+
+def _averaged(job: Job, shape: tuple[int, ...], rng: np.random.Generator, subsets: int | None) -> AtK:
+    problems, n = shape
+    return AtK(tuple(job.ks), *averages({"": job}, problems, n, Draws.of(problems, subsets), rng)[""])
+
+
+def _known(scores: Floats, values: Floats) -> Bools:
+    """Which samples have a score. InputError if one of them has no finite value."""
+    known = ~np.isnan(scores)
+    lost = known & ~np.isfinite(values)
+    if lost.any():
+        problem, sample = (int(i) for i in np.argwhere(lost)[0])
+        raise InputError(
+            f"{int(lost.sum())} samples have a score and no finite value, such as problem {problem}, sample {sample}; "
+            "give them NaN as score to leave them out"
+        )
+    return known
 
 
 def _check(ks: Sequence[int], *arrays: NDArray[np.generic]) -> None:
@@ -146,82 +306,3 @@ def _check(ks: Sequence[int], *arrays: NDArray[np.generic]) -> None:
     n = arrays[0].shape[1]
     if not ks or any(not 1 <= k <= n for k in ks):
         raise InputError(f"ks={list(ks)!r}: expected subset sizes between 1 and the pool's {n} samples")
-
-
-def subset_share(n: int, k: int) -> Floats:
-    """C(m, k) / C(n, k) for m = 0 … n: the share of k-subsets that lie within m given samples."""
-    m = np.arange(n + 1, dtype=np.float64)
-    inside = np.maximum(m - k, 0.0)
-    log_share = (gammaln(m + 1) - gammaln(inside + 1)) - (gammaln(n + 1) - gammaln(n - k + 1))
-    return np.asarray(np.where(m < k, 0.0, np.exp(log_share)))
-
-
-def _vote(
-    classes: Ints, weights: Floats, correct: Bools, ks: Sequence[int], rng: np.random.Generator, subsets: int
-) -> AtK:
-    """Votes over subsets, a chunk of problems at a time."""
-    if subsets < 2:
-        raise InputError(f"subsets={subsets!r}: expected at least 2, to know the Monte-Carlo error")
-    problems, n = classes.shape
-    ids, right = _relabel(classes, correct)
-    exact = {k: _all_subsets(n, k) for k in ks if comb(n, k) <= max(subsets, n)}
-    accuracy, error = np.zeros((len(ks), problems)), np.zeros((len(ks), problems))
-    step = max(1, CELLS // (max(subsets, n) * max(right.shape[1], n)))
-    for start in range(0, problems, step):
-        rows = slice(start, min(start + step, problems))
-        drawn = _permutations(rng, (rows.stop - start, 0 if len(exact) == len(set(ks)) else subsets, n))
-        for i, k in enumerate(ks):
-            picks = exact.get(k, drawn[..., :k])
-            won = _tally(ids[rows], weights[rows], right[rows], picks)
-            accuracy[i, rows] = won.mean(axis=1)
-            if k not in exact:
-                error[i, rows] = won.std(axis=1, ddof=1) / np.sqrt(subsets)
-    return AtK(tuple(ks), accuracy, error)
-
-
-def _all_subsets(n: int, k: int) -> Ints:
-    """[1, C(n, k), k]."""
-    return np.array(list(combinations(range(n), k)), dtype=np.int64)[None]
-
-
-def _permutations(rng: np.random.Generator, shape: tuple[int, int, int]) -> Ints:
-    """Independent permutations along the last axis, whose first k places are a random k-subset."""
-    return rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
-
-
-def _relabel(classes: Ints, correct: Bools) -> tuple[Ints, Floats]:
-    """Class ids as 0, 1, … of each row, the last id being "no answer"; and the accuracy of each id."""
-    classes = np.maximum(classes, -1)
-    order = np.argsort(classes, axis=1, kind="stable")
-    ranked = np.take_along_axis(classes, order, axis=1)
-    dense = np.cumsum(np.diff(ranked, axis=1, prepend=-1) != 0, axis=1)  # from 1; 0 is "no answer"
-    none = max(int(dense.max()), 1)  # one class at least, even if nobody votes
-    ids = np.empty_like(order)
-    np.put_along_axis(ids, order, np.where(dense > 0, dense - 1, none), axis=1)
-    cells = ids + np.arange(len(ids))[:, None] * (none + 1)
-    size = len(ids) * (none + 1)
-    members = np.bincount(cells.ravel(), minlength=size)
-    hits = np.bincount(cells.ravel(), weights=correct.ravel(), minlength=size)
-    right = (hits / np.maximum(members, 1)).reshape(len(ids), none + 1)
-    return ids, right
-
-
-def _tally(ids: Ints, weights: Floats, right: Floats, picks: Ints) -> Floats:
-    """Expected accuracy of the vote in each subset, [problems, subsets]; picks [problems or 1, subsets, k]."""
-    row = np.arange(len(ids))[:, None, None]
-    voted = ids[row, picks]
-    totals = _totals(voted, weights[row, picks], right.shape[1])
-    idle = totals.max(axis=-1) == 0.0
-    if idle.any():  # all weights are 0, a tie of the classes that are there; or there are none
-        totals[idle] = _totals(voted[idle], np.ones(voted[idle].shape), right.shape[1]) > 0.0
-    winners = (totals >= totals.max(axis=-1, keepdims=True) * (1.0 - TIE)) & (totals > 0.0)
-    won = np.einsum("psc,pc->ps", winners, right[:, :-1])
-    return np.asarray(won / np.maximum(winners.sum(axis=-1), 1))
-
-
-def _totals(voted: Ints, weights: Floats, width: int) -> Floats:
-    """Sum of weights of each id along the last axis, without the last id, "no answer"."""
-    cells = voted.reshape(-1, voted.shape[-1])
-    cells = cells + np.arange(len(cells))[:, None] * width
-    totals = np.bincount(cells.ravel(), weights=weights.ravel(), minlength=len(cells) * width)
-    return np.asarray(totals, dtype=np.float64).reshape(*voted.shape[:-1], width)[..., :-1]

@@ -24,25 +24,29 @@ def matrix_diagram(
     chosen: int | None = None,
     labels: tuple[str, str] = ("", ""),
     title: str = "",
+    blanks: bool = False,
 ) -> Figure:
     """A cell for each value, the darker the higher, with words for it.
 
     values: [rows, columns]. rows, columns: names; labels: what they are, columns first. chosen: the row that has a
-    frame. Raises InputError for shapes that differ, no values, and values that are not finite.
+    frame. blanks: NaN is a cell without a value, and stays blank. Raises InputError for shapes that differ, no values,
+    and values that are not finite.
     """
     cells = np.asarray(values, dtype=np.float64)
     shape = (len(rows), len(columns))
-    if cells.shape != shape or not cells.size or not np.isfinite(cells).all():
+    known = np.isfinite(cells)
+    if cells.shape != shape or not known.any() or not (known | (blanks & np.isnan(cells))).all():
         raise InputError(
             f"values of shape {cells.shape} for {shape[0]} rows and {shape[1]} columns; expected one finite number for "
             "each of these, and at least one"
         )
     with style():
         figure, (axes,) = small_multiples(1, title, 1)
-        low, span = float(cells.min()), float(np.ptp(cells)) or 1.0
+        low, span = float(cells[known].min()), float(np.ptp(cells[known])) or 1.0
         axes.imshow(cells, cmap="Greens", vmin=low - 0.2 * span, vmax=low + 1.4 * span, aspect="auto")
         for (i, k), value in np.ndenumerate(cells):
-            axes.text(k, i, words(value), ha="center", va="center", fontsize=8, parse_math=False)
+            if known[i, k]:
+                axes.text(k, i, words(value), ha="center", va="center", fontsize=8, parse_math=False)
         if chosen is not None:
             frame = Rectangle((-0.5, chosen - 0.5), shape[1], 1, fill=False, edgecolor=INK, linewidth=2.0)
             axes.add_patch(frame).set_clip_on(False)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metagen.analysis.bootstrap import Difference, Interval, interval, paired_difference
-from metagen.analysis.estimators import TIE
+from metagen.analysis.subset_votes import TIE
 from metagen.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from metagen.analysis.bootstrap import Difference, paired_difference
+from metagen.analysis.comparison import holm
 from metagen.errors import InputError
 from metagen.experiments import unfinished
 from metagen.experiments.directory import Line, RunDirectory, nearest
@@ -179,16 +180,6 @@ def solved(directory: RunDirectory, lines: Iterable[Line]) -> dict[str, dict[str
             rows = zip(table["problem"].to_pylist(), table["correct"].to_pylist(), strict=True)
             found[line.name] = {problem: float(correct) for problem, correct in rows}
     return {line.name: found.get(line.name, {}) for line in lines}
-
-
-def holm(p_values: Ordered[float]) -> list[float]:
-    """p-values corrected for their number (Holm 1979): ordered, times how many are left, never falling. NaN stays."""
-    known = sorted((p, i) for i, p in enumerate(p_values) if not isnan(p))
-    corrected, least = list(p_values), 0.0
-    for rank, (p, i) in enumerate(known):
-        least = max(least, min(1.0, p * (len(known) - rank)))
-        corrected[i] = least
-    return corrected
 
 
 def _problems(

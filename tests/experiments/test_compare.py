@@ -8,8 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from metagen.errors import InputError
@@ -149,16 +147,3 @@ def test_runs_over_other_problems_are_refused(tmp_path: Path) -> None:
         compare.publish(a, direct(tmp_path / "b", {"q": True}))
     with pytest.raises(InputError, match=r"problem 'p' is asked otherwise .* another prompt"):
         compare.publish(a, direct(tmp_path / "c", {"p": True}, prompt="other"))
-
-
-@given(st.lists(st.floats(0, 1), max_size=20))
-def test_holm_is_between_nothing_and_bonferroni(values: list[float]) -> None:
-    corrected = compare.holm(values)
-    for p, q in zip(values, corrected, strict=True):
-        assert p <= q <= min(1.0, p * len(values)) or q == max(corrected)
-    order = sorted(range(len(values)), key=values.__getitem__)
-    assert [corrected[i] for i in order] == sorted(corrected)
-
-
-def test_holm_by_hand() -> None:
-    assert compare.holm([0.01, 0.04, 0.03, float("nan")])[:3] == pytest.approx([0.03, 0.06, 0.06])

@@ -5,7 +5,6 @@ Mudgal et al. 2024, Controlled decoding from language models, arXiv:2310.17022.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import count
 
@@ -31,7 +30,8 @@ class Blockwise(Strategy):
     process reward model, a value model); an end that adds nothing has the score of what it ends. Each block is
     streamed in the moment in which it is committed to.
 
-    Each block moves the policy away from the generator by at most log n − (n − 1)/n nats: see `kl_bound`.
+    Each block moves the policy away from the generator by at most log n − (n − 1)/n nats: see
+    `metagen.analysis.alignment.kl_bound`.
 
     Of a block's candidates, one that was cut (by the generator's `max_tokens`, or a step by its length), or that ended
     without a readable answer, loses to any other. When a budget ends, the best of the candidates at hand is returned,
@@ -121,16 +121,3 @@ class Blockwise(Strategy):
 def _goes_on(sequence: Sequence) -> bool:
     """Whether it can be continued, and does not break off within a step."""
     return sequence.finish is None and not sequence.cut
-
-
-def kl_bound(n: int, blocks: float = 1.0) -> float:
-    """KL(π ‖ p) ≤ E[blocks] · (log n − (n − 1)/n), in nats: how far the best of n of each block is from the generator.
-
-    blocks: their expected number. An upper bound; for one block it is that of best-of-n (Mudgal et al. 2024).
-    Raises InputError for n < 1 or blocks < 0.
-    """
-    if n < 1 or blocks < 0:
-        raise InputError(
-            f"kl_bound(n={n!r}, blocks={blocks!r}): expected n ≥ 1 candidates and a number of blocks ≥ 0"
-        )
-    return blocks * (math.log(n) - (n - 1) / n)

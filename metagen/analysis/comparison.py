@@ -1,0 +1,186 @@
+"""Several comparisons over the same problems: paired differences with one correction, and the price of having picked.
+
+A family is what is looked at together: the more it holds, the more of it differs by chance. Whatever is picked as best
+on some problems looks better there than it is; problems that had no say in the choice tell what it is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from metagen.analysis.bootstrap import Difference, interval, paired_difference
+from metagen.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Mean of b − a over the problems that have both, as one of a family.
+
+    a, b: means. difference: its interval is the comparison's own, at 1 − alpha; its p_value uncorrected; `detectable`
+    allows for the family (at alpha over its size, so a bound for Holm). p_value: Holm's; NaN where the problems cannot
+    tell. shown: p_value ≤ alpha. more, less: shares of problems on which b is above a, and below.
+    """
+
+    name: str
+    a: float
+    b: float
+    difference: Difference
+    p_value: float
+    shown: bool
+    more: float = nan
+    less: float = nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """What the option that is picked as best is worth on problems that did not pick it.
+
+    estimate, low, high: mean over problems with its BCa interval; NaN for one problem. naive: the mean of the best of
+    all problems, which flatters. chosen: the option that all problems pick. shares: how often halves picked each,
+    [options].
+    """
+
+    estimate: float
+    low: float
+    high: float
+    naive: float
+    chosen: int
+    shares: Floats
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number (Holm 1979): ordered, times how many are left, never falling. NaN stays."""
+    known = sorted((p, i) for i, p in enumerate(p_values) if not isnan(p))
+    corrected, least = list(p_values), 0.0
+    for rank, (p, i) in enumerate(known):
+        least = max(least, min(1.0, p * (len(known) - rank)))
+        corrected[i] = least
+    return corrected
+
+
+def contrasts(
+    rows: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    *,
+    alpha: float = 0.05,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> list[Contrast]:
+    """Mean of b − a of each pair (a, b) of [problems], paired by problem, as one family corrected by Holm.
+
+    Problems that are NaN in a or in b are left out of that pair; a pair that keeps none, or one, has p_value NaN and
+    does not count for the correction. Raises InputError for shapes that differ or infinite values.
+    """
+    pairs = {name: _shared(name, *pair) for name, pair in rows.items()}
+    found = {
+        name: paired_difference(b, a, level=1.0 - alpha, resamples=resamples, seed=seed)
+        if len(a)
+        else Difference(nan, nan, nan, nan, nan, 0)
+        for name, (a, b) in pairs.items()
+    }
+    corrected = holm([d.p_value for d in found.values()])
+    tests = sum(not isnan(p) for p in corrected)
+    wider = _reach(alpha / max(tests, 1)) / _reach(alpha)
+    return [
+        Contrast(
+            name,
+            a=float(a.mean()) if len(a) else nan,
+            b=float(b.mean()) if len(b) else nan,
+            difference=replace(found[name], detectable=found[name].detectable * wider),
+            p_value=p,
+            shown=p <= alpha,
+            more=float((b > a).mean()) if len(a) else nan,
+            less=float((b < a).mean()) if len(a) else nan,
+        )
+        for (name, (a, b)), p in zip(pairs.items(), corrected, strict=True)
+    ]
+
+
+def sentence(c: Contrast) -> str:
+    """The contrast in words; differences in points, for values in [0, 1]."""
+    d = c.difference
+    if d.problems == 0:
+        return "no problem has both: nothing to compare"
+    if d.problems == 1:
+        return f"{_points(d.estimate)} on one problem, which tells nothing about others"
+    p = (
+        "p < 0.001"
+        if c.p_value < 0.001
+        else f"p = {c.p_value:.3f}"
+        if c.p_value < 0.1
+        else f"p = {c.p_value:.2f}"
+    )
+    if isnan(d.detectable):  # no spread, so neither an interval nor a least difference
+        if d.estimate != 0.0:
+            return f"{_points(d.estimate)} on each of {d.problems} problems, {p} (Holm)"
+        same = {0.0: "neither solves any of", 1.0: "both solve all"}.get(c.a, "both solve alike the")
+        return f"{same} {d.problems} problems: nothing to tell apart"
+    bounds = f"[{_signed(d.low)}, {_signed(d.high)}]"
+    if c.shown:
+        return f"{_points(d.estimate)} {bounds}, {p} (Holm)"
+    least = f"{100 * d.detectable:.1f} points would have been"
+    return f"no difference is shown ({_points(d.estimate)} {bounds}, {p}, Holm); {least}"
+
+
+def picked(values: ArrayLike, *, halvings: int = 20, level: float = 0.95, seed: int = 0) -> Picked:
+    """Pick the best of several options on one half of the problems, measure it on the other, both ways, many times.
+
+    values: [options, problems], higher is better, ties to the first. Every problem's value is the mean over the halves
+    that it did not vote in. Half as many problems pick worse than all do, so the estimate is, if anything, low.
+    Raises InputError for no option or problem, or values that are not finite.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 2 or 0 in x.shape or not np.isfinite(x).all():
+        raise InputError(
+            f"picking among values {x.shape}, {int((~np.isfinite(x)).sum())} of them not finite: expected finite "
+            "[options, problems]; leave out the problems that have no value"
+        )
+    options, problems = x.shape
+    means = x.mean(axis=1)
+    best = int(np.argmax(means))
+    if problems == 1:
+        return Picked(nan, nan, nan, float(means[best]), best, np.eye(options)[best])
+    rng = np.random.default_rng(seed)
+    held, times, shares = np.zeros(problems), np.zeros(problems), np.zeros(options)
+    for _ in range(halvings):
+        order = rng.permutation(problems)
+        halves = order[: problems // 2], order[problems // 2 :]
+        for voters, judged in (halves, halves[::-1]):
+            choice = int(np.argmax(x[:, voters].mean(axis=1)))
+            shares[choice] += 1.0 / (2 * halvings)
+            held[judged] += x[choice, judged]
+            times[judged] += 1
+    bounds = interval(held / times, level=level, seed=seed)
+    return Picked(
+        float(bounds.estimate), float(bounds.low), float(bounds.high), float(means[best]), best, shares
+    )
+
+
+def _shared(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if x.shape != y.shape or x.ndim != 1 or np.isinf(x).any() or np.isinf(y).any():
+        raise InputError(
+            f"{name}: values of shapes {x.shape} and {y.shape}; expected one [problems] for both, none infinite"
+        )
+    both = ~(np.isnan(x) | np.isnan(y))
+    return x[both], y[both]
+
+
+def _reach(alpha: float) -> float:
+    """Standard errors that a two-sided test at alpha finds with probability 0.8."""
+    return float(ndtri(1.0 - alpha / 2.0) + ndtri(0.8))
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f}".replace("-", "−")
+
+
+def _points(share: float) -> str:
+    return f"{_signed(share)} points"
