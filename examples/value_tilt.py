@@ -12,23 +12,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-import metagen as mg
+from metagen.analysis.alignment import (
+    expected_values,
+    kl,
+    sequences,
+    soft_values,
+    tilt,
+    tilt_at,
+    tokenwise_pmf,
+)
 
-TOKENS, LONGEST = ("a", "b", "$"), 5
+END, LONGEST = 2, 6
 WEIGHTS, DISTANCES = (0.5, 1.0, 2.0, 4.0, 8.0), (0.1, 0.4, 1.0)
-Word = tuple[str, ...]
-Tilt = Callable[[dict[Word, float], float], dict[Word, float]]
+Word = tuple[int, ...]
+Floats = NDArray[np.float64]
 
 
-def p(prompt: str, done: Word) -> tuple[float, float, float]:
-    """Letters that like to change; from the second on, one word in four ends with each."""
-    if len(done) == LONGEST:
+def following(done: Word) -> tuple[float, float, float]:
+    """Letters 0 and 1 that like to change, and the end; from the second on, one word in four ends with each."""
+    if len(done) == LONGEST - 1:
         return (0.0, 0.0, 1.0)
     if not done:
         return (0.7, 0.3, 0.0)
-    again, other = (0.25, 0.5) if done[-1] == "a" else (0.5, 0.25)
+    again, other = (0.25, 0.5) if done[-1] == 0 else (0.5, 0.25)
     return (again, other, 0.25)
 
 
@@ -37,89 +46,44 @@ def reward(word: Word) -> float:
     return float(len(letters) > 1 and letters == letters[::-1])
 
 
-def tree(of: dict[Word, float]) -> dict[Word, float]:
-    """The probability of every beginning, whole words included."""
-    found: dict[Word, float] = {}
-    for word, mass in of.items():
-        for k in range(len(word) + 1):
-            found[word[:k]] = found.get(word[:k], 0.0) + mass
-    return found
+WORDS = sequences(following, LONGEST)
+P, R = np.array([*WORDS.values()]), np.array([reward(word) for word in WORDS])
 
 
-def values(of: dict[Word, float], mean: Callable[[float], float]) -> dict[Word, float]:
-    """E_p[mean(r) | beginning] of every beginning."""
-    total = tree({word: mass * mean(reward(word)) for word, mass in of.items()})
-    return {begun: total[begun] / mass for begun, mass in tree(of).items()}
+def by_tokens(value: Callable[[Word], float], weight: float) -> Floats:
+    """π(z | y) = p(z | y) · e^(λ V(y, z)) / Z(y), as probabilities of whole words."""
+    found = tokenwise_pmf(following, value, weight, LONGEST)
+    return np.array([found[word] for word in WORDS])
 
 
-def by_tokens(of: dict[Word, float], factor: dict[Word, float]) -> dict[Word, float]:
-    """π(z | y) = p(z | y) · factor(y, z) / Z(y), as probabilities of whole words."""
-    mass = tree(of)
-    weight = {begun: mass[begun] * factor[begun] for begun in mass}
-    total: dict[Word, float] = {}
-    for begun in mass:
-        if begun:
-            total[begun[:-1]] = total.get(begun[:-1], 0.0) + weight[begun]
-    found = {}
-    for word in of:
-        steps = (weight[word[:k]] / total[word[: k - 1]] for k in range(1, len(word) + 1))
-        found[word] = float(np.prod(list(steps)))
-    return found
+def soft(weight: float) -> Floats:
+    """With V = (1/λ) log E_p[e^(λr) | prefix]."""
+    return by_tokens(soft_values(WORDS, reward, weight).__getitem__, weight)
 
 
-def whole(of: dict[Word, float], weight: float) -> dict[Word, float]:
-    """p(y) e^(λ r(y)) / Z."""
-    tilted = {word: mass * np.exp(weight * reward(word)) for word, mass in of.items()}
-    return {word: float(mass / sum(tilted.values())) for word, mass in tilted.items()}
+def expected(weight: float) -> Floats:
+    """With V = E_p[r | prefix]."""
+    return by_tokens(expected_values(WORDS, reward).__getitem__, weight)
 
 
-def soft(of: dict[Word, float], weight: float) -> dict[Word, float]:
-    """Token by token, e^(λV) with the soft value: V = (1/λ) log E_p[e^(λr) | prefix]."""
-    return by_tokens(of, values(of, lambda r: float(np.exp(weight * r))))
-
-
-def expected(of: dict[Word, float], weight: float) -> dict[Word, float]:
-    """Token by token, e^(λV) with V = E_p[r | prefix]."""
-    return by_tokens(of, {y: float(np.exp(weight * v)) for y, v in values(of, lambda r: r).items()})
-
-
-def divergence(q: dict[Word, float], of: dict[Word, float]) -> float:
-    """KL(q‖p) in nats."""
-    return sum(mass * float(np.log(mass / of[word])) for word, mass in q.items() if mass > 0)
-
-
-def won(q: dict[Word, float]) -> float:
-    """E_q[r]."""
-    return sum(mass * reward(word) for word, mass in q.items())
-
-
-def apart(q: dict[Word, float], other: dict[Word, float]) -> float:
+def apart(q: Floats, other: Floats) -> float:
     """The total variation distance."""
-    return 0.5 * sum(abs(q[word] - other[word]) for word in q)
-
-
-def at_distance(of: dict[Word, float], tilt: Tilt, distance: float) -> dict[Word, float]:
-    """The tilt of so much divergence."""
-    weight = brentq(lambda w: divergence(tilt(of, w), of) - distance, 1e-3, 60.0)
-    return tilt(of, float(weight))
+    return float(0.5 * np.abs(q - other).sum())
 
 
 def main() -> None:
-    with mg.EnumerableEngine(TOKENS, p, name="words") as engine:
-        words = engine.sequences(max_tokens=LONGEST + 1)
-    print(f"{len(words)} words; E_p[r] = {won(words):.4f}\n")
+    print(f"{len(WORDS)} words; E_p[r] = {P @ R:.4f}\n")
     print("| λ | E[r], whole | KL, whole | E[r], by V | KL, by V | soft − whole | by V − whole |")
     print("|---|---|---|---|---|---|---|")
     for weight in WEIGHTS:
-        target, tokens = whole(words, weight), expected(words, weight)
-        told = [won(target), divergence(target, words), won(tokens), divergence(tokens, words)]
-        same = apart(soft(words, weight), target)
-        cells = [*(f"{number:.3f}" for number in told), f"{same:.0e}", f"{apart(tokens, target):.3f}"]
-        print(f"| {weight:g} | {' | '.join(cells)} |")
+        target, tokens = tilt(P, R, weight), expected(weight)
+        told = [target @ R, kl(target, P), tokens @ R, kl(tokens, P)]
+        cells = [*(f"{number:.3f}" for number in told), f"{apart(soft(weight), target):.0e}"]
+        print(f"| {weight:g} | {' | '.join(cells)} | {apart(tokens, target):.3f} |")
     print("\n| KL(π‖p) | E[r], whole, or by soft values | E[r], by V |\n|---|---|---|")
     for distance in DISTANCES:
-        rewards = [won(at_distance(words, tilt, distance)) for tilt in (whole, expected)]
-        print(f"| {distance:g} | {rewards[0]:.4f} | {rewards[1]:.4f} |")
+        weight = brentq(lambda w, most=distance: kl(expected(w), P) - most, 1e-3, 60.0)
+        print(f"| {distance:g} | {tilt_at(P, R, distance)[0] @ R:.4f} | {expected(weight) @ R:.4f} |")
 
 
 if __name__ == "__main__":
