@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Self
 
 from metagen.budget import DIMENSIONS, Budget
@@ -61,19 +60,19 @@ class Configuration:
 def configurations(experiment: Experiment) -> tuple[Configuration, ...]:
     """The grid, cell by cell: generators, of each the strategies, of each every n. Opens nothing."""
     cells = []
-    for generator, strategy in product(experiment.grid.generators, experiment.grid.strategies):
+    for generator, strategy in experiment.grid.cells:
         spec = experiment.strategies[strategy]
-        for n in _sizes(spec, experiment.grid.n):
+        for n in sizes(spec, experiment.grid.n):
             name = f"{generator}/{strategy}" + (f"@{n}" if n is not None else "")
             verifier = getattr(spec, "verifier", None)
             cells.append(Configuration(name, generator, strategy, spec.kind, n, verifier))
     return tuple(cells)
 
 
-def _sizes(spec: PartSpec, grid: Ordered[int]) -> Ordered[int | None]:
+def sizes(spec: PartSpec, grid: Ordered[int]) -> Ordered[int | None]:
     """The n that a strategy is run with: its own, or else those of the grid; None for a strategy without n."""
     if (own := getattr(spec, "n", None)) is not None:
-        return [own]
+        return [own] if isinstance(own, int) else own
     return grid if "n" in registry.parameters("strategies", spec.kind) else [None]
 
 
@@ -133,7 +132,10 @@ class Setup:
         return self._strategy(option.strategy, below, option.n or self._own_n(option.strategy))
 
     def _own_n(self, name: str) -> int | None:
-        return getattr(self.experiment.strategies[name], "n", None)
+        own = getattr(self.experiment.strategies[name], "n", None)
+        if own is None or isinstance(own, int):
+            return own
+        raise InputError(f"strategies.{name}.n = {list(own)}: another strategy runs it; expected one integer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Combinations:
         yield from self._circles()
         yield from self._numbers()
         yield from self._allocated()
-        for generator, strategy in product(self._chosen("generators"), self._chosen("strategies")):
+        for generator, strategy in self._cells():
             yield from self._pair(generator, strategy)
 
     # -- what there is -------------------------------------------------------------------------------
@@ -75,6 +75,14 @@ class Combinations:
         names = grid.get(section) if isinstance(grid, dict) else None
         sound = self.generators if section == "generators" else self.strategies
         return [name for name in sound if isinstance(names, list) and name in names]
+
+    def _cells(self) -> Iterator[tuple[str, str]]:
+        """Generators, each with the strategies that the grid runs on it."""
+        grid = self.source.data.get("grid")
+        pairs = grid.get("pairs") if isinstance(grid, dict) else None
+        for cell in product(self._chosen("generators"), self._chosen("strategies")):
+            if not isinstance(pairs, list) or list(cell) in pairs:
+                yield cell
 
     def _fault(self, path: Path, expected: str, *, value: object = None) -> Fault:
         field = dotted(path) if value is None else assigned(path, value)
@@ -161,7 +169,10 @@ class Combinations:
             for below in self.strategies[name].named("strategies"):
                 if below not in self.strategies or (below in given and below != over):
                     continue
-                if self._takes(below, "n") and not self._own_n(below):
+                if isinstance(own := getattr(self.strategies[below], "n", None), tuple):
+                    reason = f"{name!r} runs it with one n; expected one integer, or n of the option"
+                    yield self._fault(("strategies", below, "n"), reason, value=list(own))
+                elif self._takes(below, "n") and own is None:
                     how = "stands over it" if below == over else "goes on with it"
                     reason = f"missing; {name!r} {how}, and the n of the grid are its own"
                     yield self._fault(("strategies", below, "n"), reason)
@@ -193,7 +204,8 @@ class Combinations:
                 reason = f"expected a strategy of kind {' or '.join(VOTES)}, over no other: their curves can be learned"
                 yield self._fault(("allocation", "strategies", place), reason, value=name)
                 continue
-            sizes = [own] if (own := getattr(spec, "n", None)) is not None else of_grid
+            own = getattr(spec, "n", None)
+            sizes = of_grid if own is None else [own] if isinstance(own, int) else own
             if few := [n for n in sizes if isinstance(n, int) and n < allocation.first]:
                 reason = f"{name!r} draws {few[0]} at most; expected that or fewer first samples"
                 yield self._fault(("allocation", "first"), reason, value=allocation.first)

@@ -24,7 +24,7 @@ from metagen.errors import InputError, JournalCorrupt, MetagenError
 #: Where runs lie unless the user says otherwise.
 RUNS = Path("runs")
 #: Tables that are derived from the journal, as Parquet or CSV.
-DERIVED = ("problems", "candidates", "costs", "outcomes", "attempts", "configurations", "levels")
+DERIVED = ("problems", "candidates", "costs", "outcomes", "attempts", "calls", "configurations", "levels")
 #: Distributions whose versions can change a result.
 PACKAGES = (
     "numpy",

@@ -25,19 +25,17 @@ _SHAPES: Final = {
 }
 
 
-def fault(source: Source, error: ErrorDetails) -> Fault:
-    """One error of `Experiment`, with its place in the source."""
-    owner, path = _located(error["loc"])
+def fault(source: Source, error: ErrorDetails, whole: type = Experiment, at: Path = ()) -> Fault:
+    """One error of `Experiment`, or of another model that stands at a path of the source, with its place there."""
+    owner, path = _located(error["loc"], whole)
     value, missing = error["input"], error["type"] == "missing"
     if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
         path, missing, value = (*path, "kind"), "kind" not in value, value.get("kind")
     alike = _misspelt(error, missing)
+    expected = ("missing; " if missing else "") + _expected(error, owner, path, value) + alike
+    path = (*at, *path)
     field = dotted(path) if missing else assigned(path, value)
-    return Fault(
-        source.place(path),
-        field,
-        ("missing; " if missing else "") + _expected(error, owner, path, value) + alike,
-    )
+    return Fault(source.place(path), field, expected)
 
 
 def _misspelt(error: ErrorDetails, missing: bool) -> str:
@@ -47,11 +45,11 @@ def _misspelt(error: ErrorDetails, missing: bool) -> str:
     return f"; is {close[0]!r} meant for it?" if close else ""
 
 
-def _located(loc: tuple[int | str, ...]) -> tuple[type | None, Path]:
+def _located(loc: tuple[int | str, ...], whole: type) -> tuple[type | None, Path]:
     """The model that the field belongs to, and its path as the file has it: without the tags of unions."""
     path: Path = loc[:-1] if loc[-1:] == ("[key]",) else loc
     depth = 1 if path[:1] == ("task",) else 2 if path[:1] and path[0] in SECTIONS else 0
-    owner: type | None = Experiment
+    owner: type | None = whole
     if depth and len(path) > depth:
         owner = _tagged(cast(Section, path[0]), str(path[depth]))
         path = path[:depth] + path[depth + 1 :]

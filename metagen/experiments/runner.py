@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from metagen.errors import JournalLocked, JournalMismatch
 from metagen.experiments.build import Setup
+from metagen.experiments.calls import Calls
 from metagen.experiments.directory import RunDirectory, State, Status, environment
 from metagen.experiments.garbage import rarely
 from metagen.experiments.makers import Makers
@@ -35,6 +36,7 @@ def run(
     meter: Meter | None = None,
     *,
     only: Callable[[int, Problem], bool] | None = None,
+    calls: bool = False,
 ) -> State:
     """Run, or go on with, an experiment in `directory`; returns how it ended. Works in scripts and in notebooks.
 
@@ -42,6 +44,7 @@ def run(
     has failed); a journal that cannot be written ends the run. An interrupt (KeyboardInterrupt) waits some seconds
     for a clean end; a second one does not. A run with another seed or other data than the directory's is refused,
     and changes nothing in it. only: of a place of the task and its problem, whether that is worked on; by default all.
+    calls: write the table of calls too (see `calls.py`); a run in shards has none.
     """
     if setup.experiment.executor.shards is not None:
         # It goes on with the parts of this module.
@@ -62,7 +65,8 @@ def run(
         makers = Makers.of(setup).after(Makers.recorded(directory))
         facts = {**environment(), **makers.to_dict()}
         directory.write("environment.json", json.dumps(facts, indent=1) + "\n")
-        work = Work(setup, directory, journal, meter or Meter(), only=only)
+        table = Calls(setup, makers) if calls else None
+        work = Work(setup, directory, journal, meter or Meter(), only=only, calls=table)
         status: Status = "failed"
         _LOG.info("run resumed" if known else "run started", extra={"run": str(directory.root), **work.plan})
         # Of this call nobody knows yet how long it takes.

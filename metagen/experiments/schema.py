@@ -8,7 +8,7 @@ Every fault is found at once: `load` raises one ConfigError that lists them all,
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from metagen.errors import ConfigError
 from metagen.experiments.combinations import Combinations
 from metagen.experiments.explain import fault
-from metagen.experiments.source import Source, read, write
+from metagen.experiments.source import Fault, Source, read, write
 from metagen.experiments.specs import SECTIONS, Context, Experiment
 
-__all__ = ["Experiment", "checked", "dump", "load"]
+__all__ = ["Experiment", "checked", "dump", "examined", "load", "named", "refused", "sourced"]
 
 
 def load(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Experiment:
@@ -28,12 +28,17 @@ def load(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None
     sets: overrides such as `grid.n=[1, 4]`, the value in YAML. limit: only the first problems of the task.
     Relative paths in the file begin at its directory. Raises ConfigError that lists all faults.
     """
+    return checked(sourced(path, sets=sets, limit=limit), Path(path).parent)
+
+
+def sourced(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Source:
+    """A file with its overrides, as `load` reads it, not checked yet."""
     source = read(path)
     for assignment in sets:
         source.assign(assignment, named=SECTIONS)
     if limit is not None:
         source.assign(f"task.limit={limit}", option="--limit")
-    return checked(source, Path(path).parent)
+    return source
 
 
 def dump(experiment: Experiment) -> str:
@@ -44,23 +49,54 @@ def dump(experiment: Experiment) -> str:
 def checked(source: Source, base: Path) -> Experiment:
     """The experiment that a source describes; relative paths begin at `base`. ConfigError with all faults.
 
-    A grid without names of generators or strategies, or with `all`, has all that are defined.
+    A grid without names of generators or strategies, or with `all`, has all that are defined, or all of its pairs.
     """
-    sections = {name: source.data.get(name) for name in SECTIONS}
-    context = Context({s: tuple(d) if isinstance(d, dict) else () for s, d in sections.items()}, base)
+    experiment, faults = examined(source, base)
+    if experiment is None or faults:
+        raise refused(source, faults)
+    return experiment
+
+
+def examined(source: Source, base: Path) -> tuple[Experiment | None, list[Fault]]:
+    """`checked` for a source of which more is to be examined: what can be read of it, and all faults."""
+    faults = list(source.faults)
+    if "study" in source.data:
+        del source.data["study"]
+        reason = "belongs to a study; run it with: metagen study FILE, or leave this section out"
+        faults.append(Fault(source.place(("study",)), "study", reason))
+    context = named(source, base)
     grid = source.data.setdefault("grid", {})
     if isinstance(grid, dict):
-        chosen = ("generators", "strategies")
-        grid |= {s: list(context.names[s]) for s in chosen if grid.get(s, "all") == "all"}
-    experiment, faults = None, list(source.faults)
+        for at, section in enumerate(("generators", "strategies")):
+            if grid.get(section, "all") == "all":
+                grid[section] = _paired(grid.get("pairs"), at) or list(context.names[section])
+    experiment = None
     try:
         # YAML has the types of JSON, so it is validated as JSON: strictly, but lists become tuples.
         experiment = Experiment.model_validate_json(json.dumps(source.data), context=context)
     except ValidationError as errors:
         faults += (fault(source, error) for error in errors.errors(include_url=False))
-    faults += Combinations(source, context).faults()
-    if experiment is None or faults:
-        lines = sorted(dict.fromkeys(faults), key=lambda one: one.place)
-        count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
-        raise ConfigError("\n".join([f"{source.name} is not a valid experiment, {count}:", *map(str, lines)]))
-    return experiment
+    return experiment, [*faults, *Combinations(source, context).faults()]
+
+
+def named(source: Source, base: Path) -> Context:
+    """The names that a source defines, for what refers to them."""
+    sections = {name: source.data.get(name) for name in SECTIONS}
+    return Context({s: tuple(d) if isinstance(d, dict) else () for s, d in sections.items()}, base)
+
+
+def refused(source: Source, faults: Iterable[Fault], what: str = "experiment") -> ConfigError:
+    """The error that lists all faults."""
+    lines = sorted(dict.fromkeys(faults), key=lambda one: one.place)
+    count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
+    return ConfigError("\n".join([f"{source.name} is not a valid {what}, {count}:", *map(str, lines)]))
+
+
+def _paired(pairs: object, at: int) -> list[object]:
+    """Names of one side of a grid's pairs."""
+    found = (
+        [pair[at] for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+        if isinstance(pairs, list)
+        else []
+    )
+    return [name for i, name in enumerate(found) if name not in found[:i]]

@@ -4,7 +4,8 @@
 `costs`: for each pool and each number n of candidates that a configuration uses, what n of them are
 expected to cost, one row for generation and one for each verifier. `outcomes`: what configurations that
 ran by themselves returned, and what that cost. `attempts`: the candidates of the largest of these, as in
-`candidates`, with the configuration.
+`candidates`, with the configuration. `calls`, if asked for: each call that a pool or a configuration needed, with
+what it waited for (see `calls.py`).
 """
 
 from __future__ import annotations
@@ -41,12 +42,22 @@ _ANSWER = {
 }
 #: Expected values, so all are floats; null is unknown.
 _USAGE = dict.fromkeys(USAGE, pa.float64())
+#: index: of the call in its configuration and problem; parents: indices of what it waited for. waits: for all calls
+#: of a lesser depth besides. assumed: parents are taken, and not known. part: `generation`, or a verifier. context:
+#: tokens before those that are generated. physical: tokens really computed. null is unknown.
+_CALL = (
+    dict.fromkeys(("configuration", "part", "kind", "maker", "path"), pa.string())
+    | dict.fromkeys(("index", "sample", "depth"), pa.int32())
+    | {"parents": pa.list_(pa.int32()), "waits": pa.bool_(), "assumed": pa.bool_()}
+    | dict.fromkeys(("prefilled", "cached", "generated", "context", "physical"), pa.int32())
+)
 
 
-def schemas(pooled: Iterable[str], tried: Iterable[str] = ()) -> dict[str, pa.Schema]:
+def schemas(pooled: Iterable[str], tried: Iterable[str] = (), *, calls: bool = False) -> dict[str, pa.Schema]:
     """The columns of each table, which have `score.NAME` and `steps.NAME` of verifiers.
 
-    pooled: verifiers of the pools, for `candidates`. tried: of what ran by itself, for `attempts`.
+    pooled: verifiers of the pools, for `candidates`. tried: of what ran by itself, for `attempts`. calls: whether there
+    is a table of calls.
     """
     candidates = (
         _PLACE
@@ -67,6 +78,8 @@ def schemas(pooled: Iterable[str], tried: Iterable[str] = ()) -> dict[str, pa.Sc
         | _USAGE
         | {"verifier_flops": pa.float64(), "verifier_prefilled": pa.float64()},
     }
+    if calls:
+        columns["calls"] = _PLACE | _CALL
     return {name: pa.schema(list(kinds.items())) for name, kinds in columns.items()}
 
 
@@ -106,8 +119,10 @@ def _new(root: Path, name: str) -> Path:
 class TableWriter:
     """Appends rows to tables. They get their names when the block ends well, and vanish otherwise."""
 
-    def __init__(self, root: Path, pooled: Iterable[str], tried: Iterable[str] = ()) -> None:
-        self._root, self._schemas = root, schemas(pooled, tried)
+    def __init__(
+        self, root: Path, pooled: Iterable[str], tried: Iterable[str] = (), *, calls: bool = False
+    ) -> None:
+        self._root, self._schemas = root, schemas(pooled, tried, calls=calls)
         self._rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self._schemas}
         self._files: dict[str, pq.ParquetWriter] = {}
 
@@ -224,6 +239,10 @@ class ProblemRows:
             for n in sizes
         ]
         self.tables.add("costs", rows)
+
+    def calls(self, rows: Iterable[dict[str, Any]]) -> None:
+        """The calls of one pool or configuration."""
+        self.tables.add("calls", [self._place | row for row in rows])
 
     def outcome(self, configuration: str, chosen: Candidate, grade: float, rows: Ordered[Row]) -> None:
         """What a configuration that ran by itself returned, and what all of it cost."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ from metagen.tasks.base import Problem
 
 if TYPE_CHECKING:
     from metagen.experiments.build import Configuration, Setup
+    from metagen.experiments.calls import Calls
 
 _LOG = logger(__name__)
 #: Strategies that only sample and aggregate: one pool answers them all.
@@ -66,7 +68,8 @@ class Work:
     """All problems and configurations of an experiment, over one journal, once.
 
     delivered: samples and direct solutions that are there. failures: parts that ended in an error; a part that is
-    `Unrecorded` is neither. only: of a place and its problem, whether that is worked on; all are by default.
+    `Unrecorded` is neither. only: of a place and its problem, whether that is worked on; all are by default. calls:
+    makes the table of calls; None: there is none.
     """
 
     def __init__(
@@ -77,7 +80,9 @@ class Work:
         meter: Meter,
         *,
         only: Callable[[int, Problem], bool] | None = None,
+        calls: Calls | None = None,
     ) -> None:
+        self.calls = calls
         self.setup, self.directory, self.journal, self.meter = setup, directory, journal, meter
         self.experiment, self.task = setup.experiment, setup.task
         self.shares = Shares(self.experiment, setup.problems, setup.difficulties)
@@ -145,7 +150,7 @@ class Work:
         waiting = shuffled(self._chosen())
         pooled = [v for v in self.setup.verifiers if any(v in pool.verifiers for pool in self.pools)]
         tried = [v for v in self.setup.verifiers if any(v == c.verifier for c in self.direct)]
-        with TableWriter(self.directory.root, pooled, tried) as tables:
+        with TableWriter(self.directory.root, pooled, tried, calls=self.calls is not None) as tables:
             await together(self._worker(waiting, tables) for _ in range(self._workers))
 
     def _chosen(self) -> Iterator[tuple[int, Problem]]:
@@ -225,15 +230,19 @@ class Work:
         usages = costs.by_sample(rows, sampling.path, size)
         parts = [costs.generation(usages, pool.generator)]
         scores: dict[str, list[Score]] = {}
+        judging_rows: dict[str, Ordered[Row]] = {}
         for name in pool.verifiers:
             # Accounted for as if it were the only one: what another of the same engine paid for is no gift.
             verifier, alone = self.setup.verifiers[name], self._root(out.problem, pool.name)
             judging = alone.child(costs.POOL).child(costs.SCORING)
             scores[name] = await verifier.score(sequences, scope=judging)
+            judging_rows[name] = alone.trace.rows
             parts.append(costs.scoring(name, alone.trace.rows, sequences, verifier))
         judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
         out.candidates(pool.name, judged, grades, usages, scores)
         out.costs(pool.name, parts, [n for n in pool.sizes if n <= size])
+        if self.calls is not None:
+            out.calls(self.calls.pool(out.problem, pool.name, rows, judging_rows))
         return sum(self._is_fresh(row) for row in rows if row.path == sampling.path)
 
     async def _direct(self, configuration: Configuration, out: ProblemRows) -> int:
@@ -247,6 +256,8 @@ class Work:
         if configuration.name in self.looked_at:
             await self._attempts(configuration, out, rows)
         out.outcome(configuration.name, Candidate(sequence, answer), grade, rows)
+        if self.calls is not None:
+            out.calls(self.calls.direct(configuration, out.problem, rows))
         return int(any(self._is_fresh(row) for row in rows))
 
     async def _attempts(self, configuration: Configuration, out: ProblemRows, rows: Iterable[Row]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from metagen.errors import DataError
 
 #: Where an object that is a sample has its text.
 TEXT: Final = ("text", "completion", "content", "output", "response", "generation", "answer")
+#: A part of each sample's list of numbers: `NAME[a:b]`.
+PART: Final = re.compile(r"(?P<name>.+)\[(?P<start>\d+):(?P<end>\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,10 @@ def read_pool(path: str | Path, fields: Mapping[str, str] | None = None) -> dict
     its text, the rest is a number each, and an id comes as often as it has samples.
 
     A sample is a text, a number, an object with a `text` (`completion`, …), or null: an abstention, which is an empty
-    text. A score is a number, true or false, null where a sample has none, or a list of numbers: their mean. Raises
-    DataError, which names the line.
+    text. A score is a number, true or false, null where a sample has none, or a list of numbers: their mean. Where
+    `scores.NAME` maps `FIELD[a:b]` it is the mean of numbers a … b−1 of each sample's list: so many verifications of
+    one sample. Such a list of lists may be shorter than that of the texts; the samples behind it have no score.
+    Raises DataError, which names the line.
     """
     names = {"id": "id", "texts": "texts", **(fields or {})}
     unknown = [n for n in names if n not in ("id", "texts", "generated") and not n.startswith("scores.")]
@@ -53,7 +58,8 @@ def read_pool(path: str | Path, fields: Mapping[str, str] | None = None) -> dict
             raise DataError(f"{where}: problem id {problem!r} occurs twice; ids must be unique")
         if alone:
             single.add(problem)
-            record = {name: [record[name]] if name in record else None for name in set(names.values())}
+            given = {_source(name, record)[0] for name in names.values()}
+            record = {name: [record[name]] if name in record else None for name in given}
         pool.setdefault(problem, []).extend(_samples(record, names, where))
     if not pool:
         raise DataError(f"{str(path)!r} holds no samples; expected one problem a line, or one sample")
@@ -89,11 +95,40 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], where: str) ->
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
             raise DataError(f"{where}: a token count is {count!r}; expected an integer ≥ 0, or null")
     scores = {
-        name: [_number(value, name, where) for value in _list(record, given, where, texts)]
+        name: [_number(value, name, where) for value in _scores(record, given, where, texts)]
         for field, given in names.items()
         if (name := field.removeprefix("scores.")) != field
     }
     return [Recorded(text, counts[i], {k: v[i] for k, v in scores.items()}) for i, text in enumerate(texts)]
+
+
+def _source(given: str, record: Mapping[str, Any]) -> tuple[str, slice | None]:
+    """The field that is meant, and which part of each sample's list; a field of that very name is itself."""
+    part = None if given in record else PART.fullmatch(given)
+    return (part["name"], slice(int(part["start"]), int(part["end"]))) if part else (given, None)
+
+
+def _scores(record: Mapping[str, Any], given: str, where: str, texts: list[Any]) -> list[Any]:
+    """What was recorded of each sample under a name, or under a part `NAME[a:b]` of what it names."""
+    name, part = _source(given, record)
+    if part is None:
+        return _list(record, name, where, texts)
+    if part.start >= part.stop:
+        raise DataError(f"{given!r} is an empty part; expected [a:b] with a < b, such as {name}[0:4]")
+    lists = _list(record, name, where)
+    if len(lists) > len(texts):
+        raise DataError(
+            f"{where}: {name!r} has {len(lists)} entries for {len(texts)} samples; expected at most one a sample"
+        )
+    for number, values in enumerate(lists):
+        if values is not None and not (isinstance(values, list) and len(values) >= part.stop):
+            found = f"has {len(values)} numbers" if isinstance(values, list) else f"is {values!r:.60}"
+            raise DataError(
+                f"{where}: entry {number} of {name!r} {found}, {given!r} takes the first {part.stop} of each; write "
+                "null for a sample without them, or take fewer"
+            )
+    parts = [None if values is None else values[part] for values in lists]
+    return parts + [None] * (len(texts) - len(parts))
 
 
 def _text(value: Any, where: str) -> str:
@@ -113,10 +148,10 @@ def _text(value: Any, where: str) -> str:
 
 
 def _number(value: Any, name: str, where: str) -> float | None:
-    """A score, the mean of several, or None."""
-    if value is None:
-        return None
+    """A score, the mean of several, or None. Nulls among several do not count."""
     several = value if isinstance(value, list) and value else [value]
+    if not (several := [one for one in several if one is not None]):
+        return None
     if not all(isinstance(one, int | float) and _finite(one) for one in several):
         raise DataError(
             f"{where}: a score {name!r} is {value!r:.60}; expected numbers, lists of them, or null for a sample without"

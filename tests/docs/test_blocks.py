@@ -8,8 +8,9 @@ What a block is, it says where the reader sees it:
 
 - Python is executed. After `# in a notebook` as its first line, it may await at the top level. Below a comment
   `<!-- source: … -->` it is a piece of the library, which `test_cores.py` compares.
-- YAML is an experiment, and is loaded. With `title="own.yaml"` it is kept as that file; `title="in own.yaml"` is a
-  fragment: its parts are added to that file, other fields are replaced, and the whole is loaded.
+- YAML is an experiment, or a study, and is loaded. With `title="own.yaml"` it is kept as that file;
+  `title="in own.yaml"` is a fragment: its parts are added to that file, other fields are replaced, and the whole is
+  loaded.
 - JSON is parsed, and kept under its title, if it has one; Python with a title is kept as well.
 - In bash and console blocks the CLI parses every `metagen …`. Those of `RUNS` are run as well, on few problems, unless
   they have placeholders in capitals, or work on a file or on runs of which the page makes none; what is parsed only
@@ -45,9 +46,9 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from metagen.cli import app
-from metagen.experiments.schema import load
 from metagen.experiments.source import read
 from metagen.experiments.specs import SECTIONS
+from metagen.studies.schema import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -20,6 +20,8 @@ ELSEWHERE = {"openai": "tests/generators/openai", "vllm": "tests/generators/vllm
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_runs(file: Path, tmp_path: Path) -> None:
     experiment = yaml.safe_load(file.read_text("utf-8"))
+    if "study" in experiment:
+        pytest.skip(f"{file.name} is run by tests/studies")
     kinds = {engine["kind"] for engine in experiment.get("engines", {}).values()}
     for kind in kinds & ELSEWHERE.keys():
         pytest.skip(f"{file.name} is run by {ELSEWHERE[kind]}")

@@ -17,6 +17,7 @@ from metagen.experiments.schema import Experiment, dump, load
 from metagen.experiments.specs import BudgetSpec, EngineGeneratorSpec
 from metagen.generators import tiny
 from metagen.generators.engine import SamplingParams
+from metagen.studies import schema as studies
 
 MODEL = tiny.names()[0]
 GOOD = f"""\
@@ -230,7 +231,7 @@ FAULTS = [
     ("generators: [mid]", "strategies: [singel]", "18: grid.strategies.0 = 'singel': expected one of the "
      "strategies single, greedy, majority, best-of-n, weighted; did you mean 'single'?"),
     ("n: [1, 4]", "m: [1, 4]\n  n: [1]", "19: grid.m = [1, 4]: no such field; expected one of generators, "
-     "strategies, n"),
+     "strategies, n, pairs"),
     ("n: [1, 4]", "n: [1, 0]", "19: grid.n.1 = 0: expected an integer ≥ 1"),
     ("n: [1, 4]", "n: [4, 4]", "19: grid.n = [4, 4]: 4 is given more than once; name each once"),
     ("n: [1, 4]", "n: [true]", "19: grid.n.0 = True: expected an integer ≥ 1"),
@@ -303,7 +304,7 @@ def test_faults_of_sets_are_placed_at_the_option(good: Path) -> None:
         "--set generators.mdi.top_p=1: generators.mdi: there is no 'mdi' in 'generators' to set this in "
         "(there is mid, hot); did you mean 'mid'?",
         "--set generators.mid.top_p=2: generators.mid.top_p = 2: expected a number in (0, 1] (1 is off)",
-        "--set grid.m=[1]: grid.m = [1]: no such field; expected one of generators, strategies, n",
+        "--set grid.m=[1]: grid.m = [1]: no such field; expected one of generators, strategies, n, pairs",
     ]
 
 
@@ -498,7 +499,8 @@ def test_the_experiments_in_the_docs_load(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_the_examples_load(path: Path) -> None:
-    load(path)
+    # Without a section `study:`, a study is an experiment.
+    studies.load(path)
 
 
 def test_a_misspelt_kind_is_named(good: Path) -> None:

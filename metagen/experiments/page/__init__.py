@@ -86,7 +86,7 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
         "figures": figure.drawn(results),
         "sizes": sorted({m.n or 1 for m in results.configurations}),
         "accuracies": accuracies_by_size(results.configurations),
-        "parts": _parts(trees),
+        "parts": parts(trees),
         "filters": browser.FILTERS,
         "counts": browser.counts(problems),
         "generators": generators,
@@ -174,13 +174,13 @@ def _environment(directory: RunDirectory) -> dict[str, Any]:
     return known
 
 
-def _parts(trees: Ordered[Span | None]) -> list[Part]:
+def parts(trees: Ordered[Span | None]) -> list[Part]:
     """Leaves of all trees by who made them: generators first, in order of appearance."""
     leaves: dict[str, list[Span]] = {}
     for tree in trees:
         for leaf in _leaves(tree) if tree else ():
             leaves.setdefault(leaf.label, []).append(leaf)
-    parts = []
+    found = []
     for label, ours in leaves.items():
         what, _, name = label.partition(": ")
         told = [leaf for leaf in ours if None not in (leaf.usage.tokens, leaf.physical.tokens)]
@@ -191,16 +191,16 @@ def _parts(trees: Ordered[Span | None]) -> list[Part]:
         wasted = sum(max(0, (now or 0) - (asked or 0)) for asked, now in kinds) if real.tokens else None
         kind = {"generate": "generation", "score": "verification"}.get(what, what)
         spent = Usage.sum(leaf.usage for leaf in ours)
-        parts.append(Part(name, kind, sum(leaf.count for leaf in ours), spent, wasted, len(told) < len(ours)))
-    parts.sort(key=lambda part: part.what != "generation")
-    flops = max((part.usage.flops or 0 for part in parts), default=0)
-    tokens = max((sum(_tokens(part.usage)) for part in parts), default=0)
+        found.append(Part(name, kind, sum(leaf.count for leaf in ours), spent, wasted, len(told) < len(ours)))
+    found.sort(key=lambda part: part.what != "generation")
+    flops = max((part.usage.flops or 0 for part in found), default=0)
+    tokens = max((sum(_tokens(part.usage)) for part in found), default=0)
     return [
         Part(
             p.name, p.what, p.records, p.usage, p.wasted, p.partly, 100 * (p.usage.flops or 0) / (flops or 1),
             tuple(100 * count / (tokens or 1) for count in _tokens(p.usage)),  # type: ignore[arg-type]
         )
-        for p in parts
+        for p in found
     ]  # fmt: skip
 
 

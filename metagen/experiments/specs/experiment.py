@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -16,6 +17,7 @@ from metagen.experiments.specs.executor import ExecutorSpec
 from metagen.experiments.specs.fields import (
     Amount,
     Count,
+    Expects,
     GeneratorName,
     Integer,
     Name,
@@ -78,6 +80,7 @@ from metagen.experiments.specs.tasks import (
 )
 from metagen.experiments.specs.verifiers import (
     CalibratedSpec,
+    ConstraintMassSpec,
     DualAgreementSpec,
     EnsembleSpec,
     ExamplesSpec,
@@ -126,6 +129,7 @@ VerifierSpec = Annotated[
     | Annotated[OrmSpec, Tag("orm")]
     | Annotated[OracleSpec, Tag("oracle")]
     | Annotated[RecordedSpec, Tag("recorded")]
+    | Annotated[ConstraintMassSpec, Tag("constraint_mass")]
     | Annotated[ExamplesSpec, Tag("examples")]
     | Annotated[DualAgreementSpec, Tag("dual_agreement")]
     | Annotated[PublicTestsSpec, Tag("public_tests")]
@@ -204,12 +208,41 @@ UNIONS: Final[Mapping[Section, Any]] = {
 }
 
 
+Pairs = Annotated[
+    tuple[tuple[GeneratorName, StrategyName], ...],
+    Field(min_length=1),
+    Expects("a list of [generator, strategy]"),
+    AfterValidator(distinct),
+]
+
+
 class GridSpec(Spec):
-    """What is run: every generator with every strategy, at every n. Without names, all that are defined."""
+    """What is run: every generator with every strategy, at every n. Without names, all that are defined.
+
+    pairs: these generators with these strategies only.
+    """
 
     generators: Annotated[tuple[GeneratorName, ...], AfterValidator(some), AfterValidator(distinct)]
     strategies: Annotated[tuple[StrategyName, ...], AfterValidator(some), AfterValidator(distinct)]
     n: Annotated[tuple[Count, ...], AfterValidator(distinct)] = ()
+    pairs: Pairs | None = None
+
+    @property
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """Generators, each with its strategies."""
+        return self.pairs or tuple(product(self.generators, self.strategies))
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        """Names beside pairs say the same: what is chosen but in no pair would not be run."""
+        if self.pairs is not None:
+            for what, chosen, used in (
+                ("generators", self.generators, {g for g, _ in self.pairs}),
+                ("strategies", self.strategies, {s for _, s in self.pairs}),
+            ):
+                if left := [name for name in chosen if name not in used] + sorted(used - set(chosen)):
+                    raise ValueError(f"{what} and pairs differ in {left[0]!r}; give pairs alone, or no pairs")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

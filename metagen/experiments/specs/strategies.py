@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from metagen.experiments.registry import Section
 from metagen.experiments.specs.fields import (
@@ -18,11 +18,20 @@ from metagen.experiments.specs.fields import (
     Switch,
     Text,
     VerifierName,
+    distinct,
+    some,
 )
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
 
 Positive = Annotated[float, Field(gt=0), Expects("a number > 0")]
 Share = Annotated[float, Field(ge=0, le=1), Expects("a number in [0, 1]")]
+
+
+#: The numbers of candidates that a strategy is run with.
+Ladder = Annotated[
+    Count | Annotated[tuple[Count, ...], AfterValidator(some), AfterValidator(distinct)],
+    Expects("an integer ≥ 1, or a list of them"),
+]
 
 
 class StrategySpec(PartSpec):
@@ -39,9 +48,9 @@ class PlainStrategySpec(StrategySpec):
 
 
 class ParallelSpec(StrategySpec):
-    """A strategy over n candidates. n: by default, those of the grid."""
+    """A strategy over n candidates. n: one number or several, in place of those of the grid."""
 
-    n: Count | None = None
+    n: Ladder | None = None
 
 
 class VoteSpec(ParallelSpec):
@@ -164,9 +173,9 @@ class AskSpec(Spec):
 
 
 class RefiningSpec(StrategySpec):
-    """n chains, of which the best by its own scores is returned. n: by default, those of the grid."""
+    """n chains, of which the best by its own scores is returned. n: in place of those of the grid."""
 
-    n: Count | None = None
+    n: Ladder | None = None
     rounds: Amount = 3
     accept: Share = 1.0
     ask: AskSpec | None = None
@@ -469,9 +478,10 @@ class MCTSSpec(ParallelSpec):
 
 
 class ParticlesSpec(SearchSpec):
-    """A particle filter over steps."""
+    """A particle filter over steps. verifier: left out where the generator keeps `log_mass`, to weigh by that alone."""
 
     kind: Literal["particles"]
+    verifier: VerifierName | None = None  # type: ignore[assignment]  # it may be left out
     temperature: Positive = 1.0
     target: Literal["steps", "final"] = "steps"
     resampling: Literal["multinomial", "systematic"] = "multinomial"
@@ -481,6 +491,7 @@ class GibbsSpec(SearchSpec):
     """Particle filters that keep a reference. n: particles, at least 2."""
 
     kind: Literal["gibbs"]
+    verifier: VerifierName | None = None  # type: ignore[assignment]  # as above
     iterations: Count = 2
     temperature: Positive = 1.0
     target: Literal["steps", "final"] = "steps"
@@ -522,4 +533,4 @@ class PluginStrategySpec(PluginSpec):
     uses = naming(over="strategies", verifier="verifiers")
     verifier: VerifierName | None = None
     over: StrategyName | None = None
-    n: Count | None = None
+    n: Ladder | None = None
