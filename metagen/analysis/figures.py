@@ -116,7 +116,7 @@ def curves(panels: Mapping[str, Sequence[Line]], *, x: Axis = "samples", title: 
     where lines have bounds. Raises InputError if there is nothing to draw, or an x is not positive.
     """
     _something(panels)
-    styles = _styles(line.label for lines in panels.values() for line in lines)
+    styles = looks(line.label for lines in panels.values() for line in lines)
     with style():
         figure, grid = small_multiples(len(panels), title, rows_of=3)
         for axes, (name, lines) in zip(grid, panels.items(), strict=True):
@@ -126,7 +126,7 @@ def curves(panels: Mapping[str, Sequence[Line]], *, x: Axis = "samples", title: 
             _cost_axis(axes, x, [v for line in lines for v in line.x])
         _accuracy_axes(grid, [line for lines in panels.values() for line in lines])
         _outer_labels(grid, _LABELS[x])
-        _legend(figure, styles)
+        legend(figure, styles)
     return figure
 
 
@@ -139,7 +139,7 @@ def accuracy_by_level(
     Raises InputError if there is nothing to draw.
     """
     _something(panels)
-    styles = _styles(line.label for lines in panels.values() for line in lines)
+    styles = looks(line.label for lines in panels.values() for line in lines)
     with style():
         figure, grid = small_multiples(len(panels), title, rows_of=3)
         for axes, (name, lines) in zip(grid, panels.items(), strict=True):
@@ -147,7 +147,7 @@ def accuracy_by_level(
             _by_level(axes, lines, styles)
         _accuracy_axes(grid, [line for lines in panels.values() for line in lines])
         _outer_labels(grid, level)
-        _legend(figure, styles)
+        legend(figure, styles)
     return figure
 
 
@@ -240,7 +240,7 @@ def inline(figure: Figure, name: str, title: str) -> str:
 
 def swatch(label: str, labels: Sequence[str]) -> Figure:
     """The look of one of `labels` in the figures that show them all, for a legend that stands in a page."""
-    colour, marker, dash = _styles(labels)[label]
+    colour, marker, dash = looks(labels)[label]
     with style():
         figure = Figure(figsize=(0.6, 0.2))
         FigureCanvasAgg(figure)
@@ -262,7 +262,7 @@ def panel(
     all of them. x: a cost; any other text names levels of difficulty.
     """
     _something({title: lines})
-    styles = _styles(labels)
+    styles = looks(labels)
     with style():
         figure = _figure(4.3, 3.2, "")
         axes = figure.subplots()
@@ -289,7 +289,7 @@ def _something(given: Mapping[str, Sequence[Line]] | Sequence[Point]) -> None:
         raise InputError("nothing to draw: expected at least one point, and at least one line in each panel")
 
 
-def _styles(labels: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
+def looks(labels: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
     """A look for each label, in order of first appearance; beyond the palette, looks mix anew."""
     names = list(dict.fromkeys(labels))
     size = len(STYLES)
@@ -363,7 +363,7 @@ def _cost_axis(axes: Axes, x: Axis, values: Sequence[float]) -> None:
         margin = max(1.6, (most / least) ** 0.06)  # wide enough to hold one of 1, 2, 5 times a power of 10
         if most / least < 30:
             axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _short(v)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
         else:
             axes.xaxis.set_major_locator(LogLocator(numticks=7))
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -399,7 +399,7 @@ def _outer_labels(grid: Sequence[Axes], label: str) -> None:
             axes.set_ylabel("accuracy")
 
 
-def _legend(figure: Figure, styles: Mapping[str, tuple[str, str, Any]]) -> None:
+def legend(figure: Figure, styles: Mapping[str, tuple[str, str, Any]]) -> None:
     """One legend below all panels; none for a single line without a name."""
     names = [name for name in styles if name]
     if not names:
@@ -436,7 +436,7 @@ def _name_winners(axes: Axes, winners: Sequence[Point], x: Axis) -> None:
     for i, row in enumerate([None, *winners]):
         texts = header
         if row is not None:
-            texts = (str(i), row.label, _short(row.cost), f"{100 * row.accuracy:.1f}%")
+            texts = (str(i), row.label, short(row.cost), f"{100 * row.accuracy:.1f}%")
         for text, (left, align) in zip(texts, columns, strict=True):
             axes.text(
                 left, 1.0 - height * (i + 0.5), text, transform=axes.transAxes, ha=align, va="center",
@@ -450,7 +450,7 @@ def _key_width(winners: Sequence[Point]) -> float:
     return 0.28 + 0.064 * max(13, *(len(p.label) for p in winners)) + 0.75 + 0.72
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """A quantity with two digits or all before the point: 0.25, 8,500, 1.2×10⁶."""
     if 0.01 <= value < 1e5:
         return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"

@@ -1,0 +1,152 @@
+"""Figures of a study: what has a place on axes, how axes are written, and that nothing in a name is mathematics."""
+
+import re
+from math import inf, nan
+
+import pytest
+from matplotlib.figure import Figure
+
+from metagen.analysis import figures
+from metagen.analysis.figures import Line
+from metagen.analysis.matrix import matrix_diagram
+from metagen.analysis.study_figures import (
+    Frame,
+    Panel,
+    drawable,
+    is_share,
+    lean,
+    panel_figure,
+    panels_figure,
+    save,
+)
+from metagen.errors import InputError
+from tests.analysis.test_figures import drawn, outside, overlaps
+
+XS = [1e7, 1e8, 1e9, 1e10]
+
+
+def line(label: str, start: float = 0.4) -> Line:
+    y = [start + 0.1 * i for i in range(4)]
+    return Line(label, XS, y, [v - 0.05 for v in y], [v + 0.05 for v in y])
+
+
+PANELS = {
+    name: Panel([line("small"), line("large", 0.5)], {"limit": (inf, 0.9)}) for name in ("vote", "best")
+}
+FIGURES = {
+    "accuracy": lambda: panels_figure(PANELS, Frame("FLOPs per problem", "accuracy"), title="Accuracy"),
+    "error": lambda: panels_figure(
+        {"": Panel([Line("a", XS, [0.5, 0.2, 0.1, 0.02])])},
+        Frame("FLOPs per problem", "error", y_log=True, steps=True, marks={1e9: "a budget"}),
+    ),
+    "samples": lambda: panels_figure(
+        {"": Panel([Line("a", [1, 2, 4, 64], [0.1, 0.2, 0.3, 0.4])])}, Frame("n", "coverage", "log2")
+    ),
+    "reward": lambda: panel_figure(
+        "p",
+        {"p": Panel([Line("a", [0.0, 1.5, 3.0], [-4.0, 0.5, 3.0])])},
+        Frame("KL in nats", "reward", "linear"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_texts_neither_overlap_nor_leave_the_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = FIGURES[name]()
+    boxes = drawn(figure, monkeypatch)
+    assert len(boxes) > 6
+    assert overlaps(boxes) == []
+    assert outside(figure, boxes) == []
+
+
+def ticks(figure: Figure, axis: str) -> list[str]:
+    figure.canvas.draw()
+    found = getattr(figure.axes[0], f"{axis}axis")
+    low, high = sorted(found.get_view_interval())
+    return [t.label1.get_text() for t in found.get_major_ticks() if low <= t.get_loc() <= high]
+
+
+def test_axes_are_written_for_people() -> None:
+    assert ticks(FIGURES["accuracy"](), "x") == ["10⁷", "10⁸", "10⁹", "10¹⁰"]
+    assert ticks(FIGURES["error"](), "y") == ["2%", "5%", "10%", "20%", "50%"]
+    assert ticks(FIGURES["samples"](), "x") == ["1", "2", "4", "8", "16", "32", "64"]
+    assert "−4" in ticks(FIGURES["reward"](), "y")
+    narrow = panels_figure({"": Panel([Line("a", [1e8, 3e8], [0.1, 0.2])])}, Frame("FLOPs", "accuracy"))
+    assert ticks(narrow, "x") == ["10⁸", "2×10⁸"]
+
+
+def test_what_has_no_place_is_counted_and_left_out() -> None:
+    given = {
+        "a": Panel([Line("x", [0.0, 1e8, 1e9], [0.5, nan, 0.1])], {"at zero": (1e8, 0.0)}),
+        "b": Panel([]),
+    }
+    kept, out = drawable(given, Frame("FLOPs", "error", y_log=True))
+    assert list(kept) == ["a"] and out == 3
+    assert kept["a"].lines[0].x == [1e9] and not kept["a"].points
+    assert drawable(given, Frame("FLOPs", "error", "linear"))[1] == 1
+    with pytest.raises(InputError, match="nothing to draw of error against FLOPs"):
+        panels_figure({"a": Panel([Line("x", [0.0], [0.5])])}, Frame("FLOPs", "error"))
+
+
+def test_long_lines_keep_few_markers_and_whole_numbers_whole_ticks() -> None:
+    x = [float(i) for i in range(1, 500)]
+    long = panels_figure({"": Panel([Line("a", x, [0.5] * len(x))])}, Frame("second", "share", "linear"))
+    assert len(long.axes[0].lines[0].get_markevery()) <= 16
+    levels = panels_figure(
+        {"": Panel([Line("a", [1, 2, 3], [0.1, 0.2, 0.3])])}, Frame("level", "accuracy", "linear")
+    )
+    assert ticks(levels, "x") == ["1", "2", "3"]
+
+
+def test_shares_are_percent_and_other_quantities_are_not() -> None:
+    assert is_share("Accuracy", 0.1, 1.0)
+    assert not is_share("accuracy", -0.2, 0.9) and not is_share("reward", 0.1, 0.9)
+
+
+def test_bands_of_errors_end_at_the_edge() -> None:
+    figure = panels_figure(
+        {"": Panel([Line("a", [1.0, 2.0], [0.5, 0.1], [0.4, 0.0], [0.6, 0.2])])},
+        Frame("n", "error", "log2", y_log=True),
+    )
+    bottom, _ = figure.axes[0].get_ylim()
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert bottom > 0 and band[:, 1].min() == pytest.approx(bottom)
+
+
+def test_groups_of_a_line_are_named_in_the_page() -> None:
+    svg = lean(figures.inline(panel_figure("best", PANELS, Frame("FLOPs", "accuracy")), "p-0", "said"))
+    assert set(re.findall(r'id="p-0-((?:line|band|point)-\d)"', svg)) == {
+        "line-0", "line-1", "band-0", "band-1", "point-2",
+    }  # fmt: skip
+    ids, named = (
+        set(re.findall(r' id="([^"]+)"', svg)),
+        set(re.findall(r"""(?:url\(|href=")#([\w.-]+)""", svg)),
+    )
+    assert named <= ids
+    assert len(svg) < len(
+        figures.inline(panel_figure("best", PANELS, Frame("FLOPs", "accuracy")), "p-0", "said")
+    )
+
+
+def test_nothing_in_a_name_is_mathematics() -> None:
+    name = "$\\frac{1$ a_b^c"
+    figure = panels_figure({name: Panel([line(name)])}, Frame(name, name, marks={1e8: name}), title=name)
+    figure.canvas.draw()
+    assert name in [t.get_text() for t in figure.findobj(lambda a: hasattr(a, "get_text"))]
+
+
+def test_equal_figures_give_equal_files(tmp_path) -> None:
+    files = [save(FIGURES["accuracy"](), tmp_path / name) for name in ("a", "b")]
+    assert [p.suffix for p in files[0]] == [".png", ".svg", ".pdf"]
+    for one, other in zip(*files, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_matrix_may_have_blanks() -> None:
+    with pytest.raises(InputError, match="finite"):
+        matrix_diagram([[1.0, nan]], ["a"], ["b", "c"])
+    figure = matrix_diagram([[1.0, nan]], ["a"], ["b", "c"], blanks=True)
+    assert [t.get_text() for t in figure.axes[0].texts] == ["1.00"]
+    for wrong in ([[nan, nan]], [[inf, 1.0]]):
+        with pytest.raises(InputError, match="finite"):
+            matrix_diagram(wrong, ["a"], ["b", "c"], blanks=True)
