@@ -1,0 +1,227 @@
+"""Pictures and tables of reward against KL divergence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isnan, nan
+
+import numpy as np
+
+from metagen.analysis.alignment import MARKS, kl_bound, win_rate_bound
+from metagen.analysis.figures import Line
+from metagen.studies.alignment.enumerable import ENSEMBLE, Reached, exact, frontier
+from metagen.studies.alignment.pools import Reach, mean_of, share
+from metagen.studies.alignment.studied import Studied
+from metagen.studies.result import Floats, Note, StudyResult
+from metagen.studies.section import Plot, Table
+from metagen.studies.words import listed, rated
+from metagen.studies.words import share as percent
+
+NATS = "KL(π ‖ p) in nats"
+#: Policies of the exact picture, and the n of its table.
+DRAWN = (
+    "best-of-n", "soft best-of-16", "by one proxy", f"pessimistic, of {ENSEMBLE}", "blocks of 2",
+    "token-wise, expected value",
+)  # fmt: skip
+TOLD = ("n = 4", "n = 16", "n = 64", "n = 1024")
+
+
+def exact_plot() -> Plot:
+    """Reward against KL on models that can be enumerated, below what is possible."""
+    panels = {}
+    for model, reached in exact():
+        most = float(model.r.max()) - model.mean
+        by: dict[str, list[Reached]] = {policy: [] for policy in DRAWN}
+        for one in sorted(reached, key=lambda r: r.kl):
+            by.setdefault(one.policy, []).append(one)
+        x, y = frontier(model, max(one.kl for policy in DRAWN for one in by[policy]))
+        panels[model.name] = [Line("tilt: the most possible", x, [v / most for v in y])] + [
+            Line(policy, [r.kl for r in by[policy]], [r.reward / most for r in by[policy]])
+            for policy in DRAWN
+        ]
+    return Plot(
+        "alignment-exact", "Reward against KL, exactly",
+        "Models that can be enumerated. A proxy is the reward with heavy-tailed noise; the pessimist has "
+        f"{ENSEMBLE} of them.", NATS, "share of the largest gain", panels, "linear", marks=marks(panels),
+    )  # fmt: skip
+
+
+def exact_table() -> Table:
+    """The same in numbers: reward over the model's, and of what the tilt gains at equal KL."""
+    rows = [
+        (
+            model.name, r.policy, r.knob, nats(r.kl), nats(r.bound), f"{r.reward:+.3f}".replace("-", "−"),
+            percent(r.reward / r.optimal if r.optimal > 0 else nan), percent(r.wins),
+        )
+        for model, reached in exact()
+        for r in reached
+        if r.knob in TOLD or not r.knob.startswith("n = ")
+    ]  # fmt: skip
+    return Table(
+        "alignment_exact", "Exactly, on models that can be enumerated; sd is the reward's standard deviation under p",
+        ("model", "policy", "setting", "KL", "bound", "gain in reward", "of the tilt's", "wins against p"), tuple(rows),
+        frozenset(range(3, 8)),
+    )  # fmt: skip
+
+
+def reach_plots(every: Sequence[Studied], meant: str) -> list[Plot]:
+    """What is chosen by, and what is meant, against KL; a panel for each model."""
+    by = listed(sorted({one.pool.verifier for one in every}))
+    plots = []
+    for name, title, y, of in (
+        ("alignment-reward", "Reward against KL", "reward", lambda r: r.reward),
+        ("alignment-gold", f"{meant.capitalize()} against KL", meant, lambda r: r.gold),
+    ):
+        panels = {one.pool.model: _lines(one, of) for one in every}
+        caption = f"Pools as models; the reward is {by}, and the tilt is by it. Means over problems."
+        plots.append(Plot(name, title, caption, NATS, y, panels, "linear", marks=marks(panels)))
+    return plots
+
+
+def _lines(one: Studied, of: Callable[[Reach], Floats]) -> list[Line]:
+    lines = []
+    for policy in dict.fromkeys(r.policy for r in one.reached):
+        ours = sorted((r for r in one.reached if r.policy == policy), key=lambda r: float(r.kl.mean()))
+        lines.append(Line(policy, [float(r.kl.mean()) for r in ours], [float(of(r).mean()) for r in ours]))
+    return lines
+
+
+def proxy_plot(every: Sequence[Studied], meant: str) -> Plot:
+    """The proxy's reward and what is meant, of the best of n by the proxy."""
+    panels = {}
+    for one in every:
+        ns = [b.n for b in one.bests]
+        lines = []
+        for label, rows in (
+            (f"{one.pool.verifier}, which chooses", [mean_of(b.reward) for b in one.bests]),
+            (meant, [mean_of(b.gold) for b in one.bests]),
+        ):
+            y, low, high = np.array(rows).T.tolist()
+            lines.append(Line(label, ns, y) if one.few else Line(label, ns, y, low, high))
+        panels[one.pool.model] = lines
+    return Plot(
+        "over-optimisation", "The reward that chooses, and what is meant", "The best of n, over subsets of the pool.",
+        "samples n", "mean over problems", panels, "log2",
+    )  # fmt: skip
+
+
+def best_table(every: Sequence[Studied], meant: str) -> Table:
+    """The best of n over subsets: how far, what it wins, and how often."""
+    rows = [
+        (
+            one.pool.model, one.pool.verifier, str(b.n), nats(b.bound), nats(b.estimate), number(*mean_of(b.reward)),
+            rated(*mean_of(b.gold)), percent(mean_of(b.wins)[0]), percent(win_rate_bound(b.n)),
+            percent(mean_of(b.gold_wins)[0]),
+        )
+        for one in every
+        for b in one.bests
+    ]  # fmt: skip
+    return Table(
+        "alignment_best_of_n",
+        f"The best of n by a reward, over subsets; wins: against one sample, by the reward and by {meant}",
+        ("model", "reward", "n", "KL: bound", "KL: estimate", "mean reward", meant, "wins", "n/(n + 1)",
+         f"wins by {meant}"),
+        tuple(rows), frozenset(range(2, 10)),
+    )  # fmt: skip
+
+
+def reach_table(every: Sequence[Studied], meant: str) -> Table:
+    """Policies on pools as models, and how near they come to the tilt."""
+    rows = []
+    for one in every:
+        for r in one.reached:
+            found = share(one.pool, r)
+            told = "" if r.policy == "tilt" else rated(found.estimate, found.low, found.high)
+            rows.append(
+                (
+                    one.pool.model, r.policy, r.knob, nats(mean_of(r.kl)[0]), number(*mean_of(r.reward)),
+                    rated(*mean_of(r.gold)), told,
+                )
+            )  # fmt: skip
+    return Table(
+        "alignment_pools",
+        "Policies on pools as models; the last column: of what the tilt gains at equal KL on each problem",
+        ("model", "policy", "setting", "KL", "mean reward", meant, "of the tilt's gain"), tuple(rows),
+        frozenset(range(3, 7)),
+    )  # fmt: skip
+
+
+def blockwise_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
+    """Configurations of blockwise decoding, with the bound that their numbers of blocks make."""
+    known: Mapping[str, float] = result.facts.get("blocks", {})
+    rows, notes = [], []
+    for curve in (c for c in result.curves if c.kind == "blockwise"):
+        plain = next(
+            (c.accuracy[0] for c in result.curves if (c.model, c.kind) == (curve.model, "sample")), None
+        )
+        for point, n in enumerate(curve.ns.tolist()):
+            name, accuracy = curve.configuration(point), curve.accuracy[point]
+            wins = accuracy * nan if plain is None else 0.5 * (1.0 + accuracy - plain)
+            blocks = known.get(name, nan)
+            bound = nan if isnan(blocks) else kl_bound(n, blocks)
+            if isnan(blocks):
+                notes.append(
+                    Note(name, "its number of blocks is not recorded, so there is no bound on its KL")
+                )
+            notes += far(name, bound, "may go up to")
+            fine = np.isfinite(accuracy) & np.isfinite(wins)
+            rows.append(
+                (
+                    name, "–" if isnan(blocks) else f"{blocks:.1f}", nats(bound),
+                    rated(*mean_of(accuracy[np.isfinite(accuracy)])), percent(mean_of(wins[fine])[0]),
+                )
+            )  # fmt: skip
+    table = Table(
+        "alignment_blocks",
+        "Blockwise decoding: E[blocks] · (log n − (n − 1)/n) bounds its KL; wins: by right answers, against one sample",
+        ("configuration", "blocks", "KL: bound", "accuracy", "wins"), tuple(rows), frozenset(range(1, 5)),
+    )  # fmt: skip
+    return [table] if rows else [], notes
+
+
+def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
+    """Policies whose probabilities are known: KL measured by log-likelihood ratios of their own samples.
+
+    `facts["ratios"]`: a `model`, a `policy`, and by problem `kl` and `gold`; or `why` it is not known.
+    """
+    rows, notes = [], []
+    for one in result.facts.get("ratios", ()):
+        if "why" in one:
+            notes.append(Note(f"{one['model']}, {one['policy']}", f"its KL is not measured: {one['why']}"))
+            continue
+        gone, gold = mean_of(np.array(one["kl"], np.float64)), mean_of(np.array(one["gold"], np.float64))
+        rows.append((one["model"], one["policy"], number(*gone), rated(*gold)))
+        notes += far(f"{one['model']}, {one['policy']}", gone[0], "goes")
+    table = Table(
+        "alignment_ratios", "KL measured: the mean of log π(y) − log p(y) over samples of π",
+        ("model", "policy", "KL", "accuracy"), tuple(rows), frozenset({2, 3}),
+    )  # fmt: skip
+    return [table] if rows else [], notes
+
+
+def far(name: str, kl: float, goes: str) -> list[Note]:
+    """A note where a divergence is past one of the literature's marks."""
+    passed = [mark for mark in MARKS if kl > mark]
+    return (
+        [Note(name, f"{goes} {kl:.1f} nats from the model; {max(passed):g} nats, {MARKS[max(passed)]}")]
+        if passed
+        else []
+    )
+
+
+def marks(panels: Mapping[str, Sequence[Line]]) -> dict[float, str]:
+    """Those of `MARKS` that a picture reaches."""
+    last = max(x for lines in panels.values() for line in lines for x in line.x)
+    return {mark: words for mark, words in MARKS.items() if mark <= last}
+
+
+def nats(value: float) -> str:
+    """Two decimals; a dash for what is unknown."""
+    return "–" if isnan(value) else f"{value:.2f}"
+
+
+def number(value: float, low: float = nan, high: float = nan) -> str:
+    """A mean with its interval."""
+    if isnan(value):
+        return "–"
+    return f"{value:.3f}" + ("" if isnan(low) or isnan(high) else f" [{low:.3f}, {high:.3f}]")

@@ -1,0 +1,41 @@
+"""The number of blocks that a run of blockwise decoding committed to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from metagen.experiments import build, runner, schema
+from metagen.experiments.directory import RunDirectory
+from metagen.experiments.progress import Meter
+from metagen.experiments.tables import read
+from metagen.studies.alignment.blocks import expected_blocks
+
+YAML = """\
+name: blocks
+seed: 3
+task: {kind: arithmetic, split: validation, levels: [3], per_level: 3}
+engines: {tiny: {kind: torch, model: tiny-0.1m}, prm: {kind: torch, model: tiny-prm}}
+generators: {tiny: {kind: engine, engine: tiny, max_tokens: 120}}
+verifiers: {prm: {kind: prm, engine: prm}}
+strategies:
+  single: {kind: sample}
+  blockwise: {kind: blockwise, verifier: prm, n: [1, 2]}
+"""
+
+
+def test_blocks_are_the_steps_that_were_returned(tmp_path: Path) -> None:
+    file = tmp_path / "blocks.yaml"
+    file.write_text(YAML)
+    directory = RunDirectory.at(tmp_path / "run")
+    with build.opened(schema.load(file)) as setup:
+        state = runner.run(setup, directory, Meter(), calls=True)
+    found = expected_blocks(directory, state.lines)
+    assert found.keys() == {"tiny/blockwise@1", "tiny/blockwise@2"}
+    for name, blocks in found.items():
+        texts = read(directory.table("outcomes"), ["text"], configuration=name)["text"].to_pylist()
+        steps = [len(text.rstrip("\n").split("\n")) + text.endswith("\n") for text in texts]
+        assert len(steps) == 3 and blocks == pytest.approx(sum(steps) / 3) and blocks > 1
+    directory.table("calls").unlink()
+    assert expected_blocks(directory, state.lines) == {}
