@@ -1,0 +1,266 @@
+"""Recorded pools in studies: halves that share nothing, published figures, what critiques cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from metagen.cli import app
+from metagen.errors import InputError
+from metagen.experiments import build, runner, schema
+from metagen.experiments.directory import RunDirectory
+from metagen.experiments.results import Pool
+from metagen.generators.pool import read_pool
+from metagen.studies import collect
+from metagen.studies.recommend import recommend
+from metagen.studies.recorded import critiqued, halves
+from metagen.studies.result import StudyResult
+from metagen.studies.splitting import splits
+from tests.studies.made import made
+
+DATA = Path(__file__).parents[1] / "data" / "pools"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "pools"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "recorded_study.yaml"
+PUBLISHED = (0.437378, 0.554786, 0.647166, 0.716224, 0.764144, 0.791863, 0.820310, 0.875)
+
+
+def ran(file: Path, root: Path, *sets: str) -> RunDirectory:
+    with build.opened(schema.load(file, sets=sets)) as setup:
+        runner.run(setup, RunDirectory.at(root))
+    return RunDirectory(root)
+
+
+def experiment(root: Path, *sets: str) -> RunDirectory:
+    """The example without its section `study:`, run."""
+    text = EXAMPLE.read_text("utf-8").partition("\nstudy:")[0].replace("../tests/data/pools", str(DATA))
+    (root / "gpqa.yaml").write_text(text, encoding="utf-8")
+    return ran(root / "gpqa.yaml", root / "run", *sets)
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    every = (f"strategies.weighted-{k}={{kind: weighted, verifier: v{k}}}" for k in (1, 4))
+    return experiment(tmp_path_factory.mktemp("gpqa"), *every)
+
+
+# ------------------------------------------------------------------------------------------------ halves
+
+
+def ragged(sizes: list[int], seed: int = 0) -> Pool:
+    """Samples whose score is their number, so that each can be told apart."""
+    rng, width = np.random.default_rng(seed), max(sizes)
+    there = np.arange(width) < np.array(sizes)[:, None]
+    number = np.arange(len(sizes) * width, dtype=float).reshape(-1, width)
+    classes = np.where(there, rng.integers(0, 3, there.shape), -1)
+    return Pool(
+        classes, there, there & (classes == 0), {"id": np.where(there, number, np.nan)},
+        np.full(len(sizes), -1), None, np.array(sizes),  # type: ignore[arg-type]  # no costs are looked at
+    )  # fmt: skip
+
+
+def test_halves_share_no_sample_and_lose_none() -> None:
+    pool = ragged([8, 5, 2, 1, 8])
+    first, second = halves(pool, seed=3)
+    assert first.sizes.tolist() == [4, 2, 1, 0, 4] and second.sizes.tolist() == [4, 3, 1, 1, 4]
+    for row in range(5):
+        one, two = (set(half.scores["id"][row, : half.sizes[row]]) for half in (first, second))
+        assert not one & two and one | two == set(pool.scores["id"][row, : pool.sizes[row]])
+    for half in (first, second):
+        behind = np.arange(half.classes.shape[1]) >= half.sizes[:, None]
+        assert np.isnan(half.scores["id"][behind]).all() and not half.correct[behind].any()
+        there = ~behind
+        at = np.searchsorted(np.arange(40.0), half.scores["id"][there])
+        assert (half.classes[there] == pool.classes.ravel()[at]).all(), "samples keep their answers"
+
+
+def test_halves_are_random_under_a_seed() -> None:
+    pool = ragged([64])
+    assert (halves(pool, 0)[0].scores["id"] == halves(pool, 0)[0].scores["id"]).all()
+    firsts = np.array([np.isin(np.arange(64), halves(pool, seed)[0].scores["id"]) for seed in range(200)])
+    # Each sample is in the first half with probability 1/2: ± 5 standard errors.
+    assert np.abs(firsts.mean(axis=0) - 0.5).max() < 5 * 0.5 / 200**0.5
+
+
+def test_halves_of_single_samples_are_refused() -> None:
+    with pytest.raises(InputError, match=r"no problem has 2 samples to divide \(the most are 1\)"):
+        halves(ragged([1, 1]))
+
+
+def test_a_half_is_measured_like_any_pool(verified: RunDirectory) -> None:
+    pool = Pool.of(verified, "llama-70b")
+    first, second = halves(pool)
+    whole, _ = pool.curve("best_of_n", [1, 8], "oracle")
+    for half in (first, second):
+        assert half.sizes.tolist() == [32] * 64
+        part, _ = half.curve("best_of_n", [1, 8, 64], "oracle")
+        assert np.isnan(part[2]).all() and abs(part[:2].mean(axis=1) - whole.mean(axis=1)).max() < 0.02
+    votes = [half.curve("majority", [32])[0].mean() for half in (first, second)]
+    assert votes == pytest.approx([pool.curve("majority", [32])[0].mean()] * 2, abs=0.05)
+
+
+# ------------------------------------------------------------------------------------------------ published
+
+
+def test_published_coverage_and_majority_come_out_of_a_study_of_the_pool(tmp_path: Path) -> None:
+    full = DATA / "gpqa64_llama3.3_70b.jsonl"
+    sets = [
+        f"task.path={full}",
+        f"generators.llama-70b={{kind: replay, path: {full}, fields: {{texts: answers}}}}",
+        "grid.strategies=[single, majority, pass]",
+        "grid.n=[1, 2, 4, 8, 16, 32, 64, 128]",
+    ]
+    result = collect.of_run(experiment(tmp_path, *sets))
+    coverage = result.curve("llama-70b", "pass")
+    assert coverage.ns.tolist() == [1 << i for i in range(8)] and coverage.oracle
+    assert coverage.accuracy.mean(axis=1) == pytest.approx(PUBLISHED, abs=1e-6)
+    majority = result.curve("llama-70b", "majority")
+    assert majority.accuracy[-1].mean() == pytest.approx(0.46875, abs=1e-9)
+    assert (majority.error[-1] == 0).all(), "all 128: one subset"
+
+
+def test_more_verifications_tell_more(verified: RunDirectory) -> None:
+    """The mean of eight verdicts separates right from wrong answers better than one of them."""
+    from metagen.analysis.selection import within_problem_auc
+
+    pool = Pool.of(verified, "llama-70b")
+    aucs = [within_problem_auc(pool.scores[f"v{k}"], pool.correct) for k in (1, 4, 8)]
+    assert aucs[0] < aucs[1] < aucs[2]
+    assert all(np.isfinite(pool.scores[name]).mean() > 0.98 for name in ("v4", "v8"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("form", "single", "best"), [("standard", 0.0734, 0.33), ("cot", 0.0403, 0.49)])
+def test_the_published_figures_of_the_game_of_24(
+    form: str, single: float, best: float, tmp_path: Path
+) -> None:
+    result = graded(f"game24_gpt4_tot_naive_{form}_sample_100.jsonl", tmp_path, "--correct", "correct")
+    assert result.curve("recorded", "single").accuracy.mean() == pytest.approx(single, abs=1e-9)
+    assert result.curve("recorded", "pass").accuracy[-1].mean() == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_the_published_vote_of_svamp_lies_within_what_its_ties_allow(tmp_path: Path) -> None:
+    """The published 88.19% breaks ties in its own way; shared ties give what lies between all ways."""
+    result = graded("svamp_codex_pot_n30.jsonl", tmp_path, "--samples", "answers")
+    vote = result.curve("recorded", "majority").accuracy[-1].mean()
+    assert 0.8769 <= vote <= 0.8839 and vote == pytest.approx(0.8804, abs=5e-4)
+
+
+def graded(name: str, root: Path, *options: str) -> StudyResult:
+    if not (SHARED / name).exists():
+        pytest.skip(f"{name} is not here; it is looked for in {SHARED}")
+    command = ["grade", str(SHARED / name), *options, "--out", str(root / "run")]
+    found = CliRunner().invoke(app, command)
+    assert found.exit_code == 0, found.output
+    return collect.of_run(RunDirectory(root / "run"))
+
+
+@pytest.mark.slow
+def test_the_whole_pool_has_scores_for_half_of_its_samples(tmp_path: Path) -> None:
+    name = "gpqa64_llama3.3-70b_genrm.jsonl"
+    if not (SHARED / name).exists():
+        pytest.skip(f"{name} is not here; it is looked for in {SHARED}")
+    fields = {"texts": "answers", **{f"scores.v{k}": f"verifications[0:{k}]" for k in (1, 32)}}
+    pool = read_pool(SHARED / name, fields)
+    assert all(len(samples) == 128 for samples in pool.values())
+    assert all(sample.scores["v32"] is None for samples in pool.values() for sample in samples[64:])
+    scores = np.array([[s.scores["v32"] for s in samples[:64]] for samples in pool.values()], dtype=float)
+    assert np.isfinite(scores).mean() > 0.999, "a verdict is missing now and then, and hardly ever all 32"
+    # The shipped excerpt is the beginning of it.
+    part = read_pool(
+        DATA / "gpqa64_llama3.3_70b_verified.jsonl", {"texts": "answers", "scores.v1": fields["scores.v1"]}
+    )
+    for problem, samples in part.items():
+        assert [(s.text, s.scores["v1"]) for s in samples] == [
+            (s.text, s.scores["v1"]) for s in pool[problem][:64]
+        ]
+
+
+# ------------------------------------------------------------------------------------------------ costs
+
+
+def test_critiques_cost_what_the_study_states() -> None:
+    result = made()
+    free = tuple(replace(c, verification=np.zeros_like(c.verification)) for c in result.curves)
+    facts = {"splitting": {"critiques": {"4": "prm"}, "aggregate": "weighted"}, "critique_cost": 0.5}
+    stated = critiqued(replace(result, curves=free, facts=facts))
+    for before, after in zip(free, stated.curves, strict=True):
+        factor = 3.0 if before.verifier == "prm" and before.source == "pool" else 1.0
+        assert after.costs["flops_2n"] == pytest.approx(before.costs["flops_2n"] * factor)
+        assert (after.costs["flops"] == before.costs["flops"]).all()
+        assert (after.verification == before.verification).all(), "of the exact FLOPs, which are known"
+    assert [n.text for n in stated.notes if n.about == "prm"] == [
+        "a score prm counts as 4 critiques of 0.5 samples each: stated, not measured"
+    ]
+    assert critiqued(stated) is stated, "counted once"
+
+
+def test_critiques_without_a_stated_cost_are_said_to_be_free() -> None:
+    result = made()
+    free = tuple(replace(c, verification=np.zeros_like(c.verification)) for c in result.curves)
+    found = critiqued(replace(result, curves=free))
+    assert all(
+        (a.costs["flops_2n"] == b.costs["flops_2n"]).all() for a, b in zip(found.curves, free, strict=True)
+    )
+    (note,) = (n for n in found.notes if n.about == "prm")
+    assert "prm count as free" in note.text and "cost_of_critique" in note.text
+    # A verifier whose compute was counted is left alone.
+    assert not any(n.about == "prm" for n in critiqued(result).notes)
+    with pytest.raises(InputError, match=r"cost_of_critique = -1: expected a number ≥ 0"):
+        critiqued(replace(result, facts={"critique_cost": -1}))
+
+
+def test_a_recorded_pool_gives_advice_that_runs(verified: RunDirectory, tmp_path: Path) -> None:
+    best = tmp_path / "best.yaml"
+    command = ["recommend", str(verified.root), "--budget", "samples=16", "--json", "--out", str(best)]
+    found = CliRunner().invoke(app, command)
+    assert found.exit_code == 0, found.output
+    data = json.loads(found.stdout)
+    again = collect.of_run(ran(best, tmp_path / "again"))
+    (curve,) = again.curves
+    assert curve.name == f"llama-70b/{data['strategy']}" and curve.ns.tolist() == [data["n"]]
+    # Of that many samples a problem, others than those of the whole pool's average.
+    assert abs(curve.accuracy.mean() - data["naive"]) < 0.15
+    unknown = CliRunner().invoke(app, ["recommend", str(verified.root), "--budget", "flops_2n=1e15"])
+    assert unknown.exit_code == 2 and "study.sizes for a recorded pool" in unknown.output
+
+
+def test_sizes_stand_in_for_counts_of_tokens(verified: RunDirectory) -> None:
+    from metagen.studies.spec import SizeSpec
+
+    sizes = {"llama-70b": SizeSpec(parameters=70e9, tokens=900.0)}
+    result = critiqued(collect.of_run(verified, sizes=sizes))
+    majority = result.curve("llama-70b", "majority")
+    assert majority.cost("flops_2n") == pytest.approx(2 * 70e9 * 900 * majority.ns)
+    assert any("study.sizes" in note.text for note in result.notes)
+    found = recommend(result, {"flops_2n": 1e15})
+    assert found.costs["flops_2n"] <= 1e15 and found.n <= 7
+
+
+@pytest.mark.slow
+def test_the_example_is_studied_and_gives_advice(tmp_path: Path) -> None:
+    root = tmp_path / "gpqa"
+    fewer = ["--set", "grid.n=[1, 4, 16]", "--set", "study.splitting.n=[1, 4]"]
+    found = CliRunner().invoke(app, ["study", str(EXAMPLE), "--limit", "10", *fewer, "--out", str(root)])
+    assert found.exit_code == 0, found.output
+    assert (root / "report.html").exists()
+    result = StudyResult.load(root)
+    curve = result.curve("llama-70b", "majority")
+    assert curve.ns.tolist() == [1, 4], "half of what is taken"
+    assert {v.role: v.sizes.tolist() for v in result.votes} == {"test": [8] * 10, "limit": [8] * 10}
+    found = CliRunner().invoke(app, ["recommend", str(root), "--budget", "flops_2n=1e15", "--json"])
+    assert found.exit_code == 0, found.output
+    data = json.loads(found.stdout)
+    assert data["costs"]["flops_2n"] <= 1e15 and "name: gpqa-recommended" in data["yaml"]
+    # Eight critiques of half a sample each: five times the cost of a vote over as many.
+    weighted = result.curve("llama-70b", "weighted")
+    assert weighted.cost("flops_2n") == pytest.approx(5 * curve.cost("flops_2n"))
+    # The same in the split of compute, counted once.
+    (split,) = splits(result, {"splitting": StudyResult.load(root / "splitting")})
+    plain, eight = (split.curves[name].cost("flops_2n") for name in ("plain vote", "k = 8"))
+    assert split.cost == "flops_2n" and eight == pytest.approx(5 * plain)
