@@ -1,0 +1,269 @@
+"""The questions of the inference-scaling literature, each asked of a study and answered with a number and an interval.
+
+Every question is a function of its result that says what it compares; `answers` asks all of them, corrects their tests
+as one family, and hears what they say. What a study has not measured stays unanswered, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import groupby
+from math import nan
+
+import numpy as np
+
+from metagen.analysis.comparison import Contrast
+from metagen.errors import InputError
+from metagen.studies import adaptive, difficulty, frontier_section, saturation, splitting, temperature
+from metagen.studies.adaptive import adaptive_pays
+from metagen.studies.alignment import section as alignment
+from metagen.studies.crossings import crossing
+from metagen.studies.equal_compute import between, budgets
+from metagen.studies.frontier import AtCost, at_cost, known, ladder, main_cost, optimal_size, shared
+from metagen.studies.question import Question, answers, numbers, unanswered, words
+from metagen.studies.result import Curve, Note, StudyResult
+from metagen.studies.saturation import voting_saturates, weighted_against_limit
+from metagen.studies.section import Finding, Section
+from metagen.studies.spec import AlignmentSpec
+from metagen.studies.splitting import verify_or_generate
+from metagen.studies.words import listed, share, spent, within
+
+SIZES = "A small model with many samples, or a large one with few?"
+REBASE = "Does REBASE dominate voting at equal compute?"
+LONGER = "More samples, or longer thought?"
+#: Strategies that think longer instead of sampling more.
+THINKING = ("budget_forcing", "length_control")
+
+
+def sections(
+    result: StudyResult, extras: Mapping[str, StudyResult], aligned: AlignmentSpec | None = None
+) -> list[Section]:
+    """Answers first, then what they rest on; parts that a study has not are left out.
+
+    extras: results of the roles `splitting` and `temperature`. aligned: what the study says of alignment. Where curves
+    have no problem in common, a section is one note that names them.
+    """
+    made: dict[str, Callable[[], Section | None]] = {
+        "answers": lambda: asked(result, extras, aligned),
+        "frontier": lambda: frontier_section.section(result),
+        "equal-compute": lambda: frontier_section.comparison(result),
+        "difficulty": lambda: difficulty.section(result),
+        "adaptive": lambda: adaptive.section(result),
+        "splitting": lambda: splitting.section(result, extras),
+        "temperature": lambda: temperature.section(result, extras),
+        "saturation": lambda: saturation.section(result),
+    }
+    found = []
+    for name, make in made.items():
+        try:
+            section = make()
+        except InputError as error:
+            section = Section(name, name.capitalize(), notes=(Note(name, str(error)),))
+        if section is not None:
+            found.append(section)
+    return found
+
+
+def asked(
+    result: StudyResult, extras: Mapping[str, StudyResult], aligned: AlignmentSpec | None = None
+) -> Section:
+    """All questions with their answers; one family of tests."""
+    made: dict[str, Callable[[], Question]] = {
+        SIZES: lambda: small_many_or_large_few(result),
+        REBASE: lambda: rebase_dominates_voting(result),
+        "Where does voting saturate?": lambda: voting_saturates(result),
+        "Does weighting votes raise the limit of voting?": lambda: weighted_against_limit(result),
+        "How far from the optimal trade-off of reward and KL is best-of-n?": lambda: best_of_n_to_optimal_kl(
+            result, aligned
+        ),
+        "Does adaptive allocation pay?": lambda: adaptive_pays(result),
+        LONGER: lambda: samples_or_longer(result),
+        "Spend on more samples, or on verifying?": lambda: verify_or_generate(result, extras),
+    }
+    questions = []
+    for text, make in made.items():
+        try:
+            questions.append(make())
+        except InputError as error:
+            questions.append(unanswered(text, str(error)))
+    count = sum(len(question.pairs) for question in questions)
+    return Section(
+        "answers",
+        "Questions and answers",
+        f"p-values are corrected by Holm for the {count} comparisons of this section. Where no difference is shown, "
+        "the least that would have been found with probability 0.8 is said. Beside each answer stands what was "
+        "published, for other models and tasks.",
+        findings=tuple(answers(questions)),
+    )
+
+
+def small_many_or_large_few(result: StudyResult) -> Question:
+    """Smaller models with many samples, at the cost of one sample of the largest."""
+    claim = "smaller models with more samples are the better use of small budgets"
+    source = "Wu et al. 2024, Inference Scaling Laws; Snell et al. 2024"
+    cost = main_cost(result)
+    pairs, said = {}, {}
+    ends: list[str] = []
+    chosen = ""
+    for kind in ("majority", "weighted"):
+        ordered = _by_size(result, cost, kind) if cost else []
+        if cost is None or len(ordered) < 2:
+            continue
+        large = ordered[-1]
+        for small in ordered[:-1]:
+            over = shared([small, large])
+            least = float(ladder(large, cost, over)[1][0])
+            one, many = at_cost(large, cost, least, over), at_cost(small, cost, least, over)
+            if one is None or many is None:
+                continue
+            name = f"{small.name} at one {large.name}"
+            pairs[name] = (one.accuracy, many.accuracy)
+            # The largest of the smaller models, under the plain vote where there is one.
+            if not ends:
+                chosen = name
+            said[name] = (
+                f"at {spent(least, cost)}, {small.name} with n = {between(many)} is at {share(many.mean)}, "
+                f"{large.name} with n = {between(one)} at {share(one.mean)}"
+            )
+        ends.append(_optimal(result, cost, kind, ordered))
+    if not pairs:
+        why = "there are no two models whose votes can be had for the same cost"
+        return unanswered(SIZES, why, claim=claim, source=source)
+
+    def finding(tested: Mapping[str, Contrast]) -> Finding:
+        parts = [f"{text}: {words(tested.get(name))}" for name, text in said.items()]
+        main = tested.get(chosen)
+        shown = any(c.shown for c in tested.values())
+        sentence = ". ".join(_capital(part) for part in (*parts, *(end for end in ends if end))) + "."
+        return Finding(
+            SIZES, sentence, unit="points", claim=claim, source=source, shown=shown, **numbers(main)
+        )
+
+    return Question(finding, pairs)
+
+
+def rebase_dominates_voting(result: StudyResult) -> Question:
+    """REBASE at its own n against votes over samples, at what it spends."""
+    claim = "REBASE beats voting at every budget: 7B with 32 samples 46.8%, 34B with 64 votes 46.7%"
+    source = "Wu et al. 2024, Inference Scaling Laws"
+    cost = main_cost(result)
+    curves = known(result, cost) if cost else []
+    rows: dict[str, tuple[Curve, Curve, AtCost, AtCost]] = {}
+    for tree in (c for c in curves if c.kind in ("rebase", "async_rebase")):
+        for vote in (c for c in curves if c.model == tree.model and c.kind in ("majority", "weighted")):
+            over = shared([tree, vote])
+            for spends in ladder(tree, str(cost), over)[1]:
+                at = at_cost(tree, str(cost), float(spends), over)
+                beside = at_cost(vote, str(cost), float(spends), over)
+                if at is not None and beside is not None:
+                    rows[f"{tree.name}@{at.between[0]} {vote.name}"] = tree, vote, at, beside
+    if not rows:
+        why = "no model has both REBASE and a vote that can be had for its cost"
+        return unanswered(REBASE, why, claim=claim, source=source)
+    # The largest model, the strongest vote, and of its n the middle one.
+    last = list(rows)[-1]
+    alike = [name for name, row in rows.items() if row[:2] == rows[last][:2]]
+    chosen = alike[(len(alike) - 1) // 2]
+
+    def finding(tested: Mapping[str, Contrast]) -> Finding:
+        ahead = sum(c.shown and c.difference.estimate > 0 for c in tested.values())
+        behind = sum(c.shown and c.difference.estimate < 0 for c in tested.values())
+        tree, vote, at, beside = rows[chosen]
+        sentence = (
+            f"Of {len(rows)} comparisons over models, votes and n it leads in {ahead} and trails in {behind}; in the "
+            f"others no difference is shown. At {spent(at.spends, str(cost))}, {tree.name} with n = {between(at)} is "
+            f"at {share(at.mean)}, {vote.name} with n = {between(beside)} at {share(beside.mean)}: "
+            f"{words(tested.get(chosen))}."
+        )
+        return Finding(
+            REBASE, sentence, unit="points", claim=claim, source=source, shown=ahead + behind > 0,
+            **numbers(tested.get(chosen)),
+        )  # fmt: skip
+
+    return Question(
+        finding, {name: (beside.accuracy, at.accuracy) for name, (_, _, at, beside) in rows.items()}
+    )
+
+
+def best_of_n_to_optimal_kl(result: StudyResult, aligned: AlignmentSpec | None = None) -> Question:
+    """How near best-of-n comes to the reward that is possible at its divergence."""
+    found = alignment.question(result, aligned)
+    return Question(lambda _: found)
+
+
+def samples_or_longer(result: StudyResult) -> Question:
+    """Strategies that make a model think longer, against votes at what they spend."""
+    claim = "longer thought and more samples trade off; which is better depends on how hard a problem is"
+    source = "Muennighoff et al. 2025, s1; Snell et al. 2024"
+    cost = main_cost(result)
+    rows: dict[str, tuple[Curve, Curve, AtCost, AtCost]] = {}
+    for curve in known(result, cost) if cost else []:
+        vote = next(
+            (c for c in known(result, str(cost)) if (c.model, c.kind) == (curve.model, "majority")), None
+        )
+        if curve.kind not in THINKING or vote is None:
+            continue
+        over = shared([curve, vote])
+        most = float(ladder(curve, str(cost), over)[1][-1])
+        at, beside = at_cost(curve, str(cost), most, over), at_cost(vote, str(cost), most, over)
+        if at is not None and beside is not None:
+            rows[curve.name] = curve, vote, at, beside
+    if not rows:
+        why = f"not in this study: it has none of {', '.join(THINKING)} beside a plain vote of the same model"
+        return unanswered(LONGER, why, claim=claim, source=source)
+
+    def finding(tested: Mapping[str, Contrast]) -> Finding:
+        parts = [
+            f"at {spent(at.spends, str(cost))}, {name} is at {share(at.mean)}, {vote.name} with n = {between(beside)} "
+            f"at {share(beside.mean)}: {words(tested.get(name))}"
+            for name, (_, vote, at, beside) in rows.items()
+        ]
+        main = tested.get(next(reversed(rows)))
+        sentence = ". ".join(_capital(part) for part in parts) + "."
+        shown = any(c.shown for c in tested.values())
+        return Finding(
+            LONGER, sentence, unit="points", claim=claim, source=source, shown=shown, **numbers(main)
+        )
+
+    return Question(
+        finding, {name: (beside.accuracy, at.accuracy) for name, (_, _, at, beside) in rows.items()}
+    )
+
+
+def _by_size(result: StudyResult, cost: str, kind: str) -> list[Curve]:
+    """The first curve of this kind of every model, smallest model first: by its size, or by the cost of one sample."""
+    sizes = {model.name: model.size for model in result.models}
+    curves: dict[str, Curve] = {}
+    for curve in known(result, cost):
+        if curve.kind == kind:
+            curves.setdefault(curve.model, curve)
+    every = list(curves.values())
+    if all(sizes.get(c.model) for c in every):
+        return sorted(every, key=lambda c: sizes[c.model] or nan)
+    return sorted(every, key=lambda c: float(np.nanmin(c.cost(cost))))
+
+
+def _optimal(result: StudyResult, cost: str, kind: str, ordered: list[Curve]) -> str:
+    """The best model by budget, and where the two largest cross."""
+    found = [
+        size for size in optimal_size(result, cost, budgets(result, cost), kind) if size.model is not None
+    ]
+    parts = []
+    for model, same in groupby(found, key=lambda size: str(size.model)):
+        those = list(same)
+        least = min(size.share[model] for size in those)
+        ends = [spent(size.budget, cost) for size in (those[0], those[-1])]
+        where = f"at {ends[0]}" if len(those) == 1 else f"from {ends[0]} to {ends[1]}"
+        sure = "" if np.isnan(least) else f" (in {share(least)} of resamples or more)"
+        parts.append(f"{model} {where}{sure}")
+    cross = crossing(ordered[-2], ordered[-1], cost)
+    after = ""
+    if cross is not None:
+        after = f"; {cross.after} overtakes {cross.before} at {spent(cross.cost, cost)}"
+        if not np.isnan(cross.low):
+            after += f" (95%: {within(cross.low, cross.high, lambda x: spent(x, cost))})"
+    return f"of the budgets, under {kind}, best is {listed(parts)}{after}" if parts else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

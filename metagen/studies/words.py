@@ -1,0 +1,75 @@
+"""Numbers as findings and tables say them: shares, differences, intervals and amounts of a cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isinf, isnan
+
+from metagen.experiments.compare import signed
+from metagen.html import amount
+
+#: What a cost is called behind a number, and on an axis.
+UNITS = {
+    "samples": "samples",
+    "generated": "tokens generated",
+    "tokens": "tokens",
+    "flops": "FLOPs",
+    "flops_2n": "FLOPs (2N·T)",
+    "money": "money",
+    "seconds": "seconds",
+}
+
+
+def unit(cost: str) -> str:
+    """`flops` → FLOPs, `roofline:h200` → modelled seconds on h200."""
+    kind, _, where = cost.partition(":")
+    names = {"roofline": "modelled seconds of work on", "latency": "modelled seconds of waiting on"}
+    return f"{names[kind]} {where}" if kind in names else UNITS.get(cost, cost)
+
+
+def axis(cost: str) -> str:
+    """The label of an axis."""
+    return f"{unit(cost)} per problem"
+
+
+def spent(value: float, cost: str) -> str:
+    """An amount with what it counts: 3.2G FLOPs."""
+    return f"{amount(value)} {unit(cost)}"
+
+
+def share(value: float) -> str:
+    """A share in percent; a dash for none."""
+    return "–" if isnan(value) else f"{100 * value:.1f}%"
+
+
+def bounds(low: float, high: float) -> str:
+    """[38.1, 44.0], in percent; nothing where they are unknown."""
+    return "" if isnan(low) or isnan(high) else f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def rated(value: float, low: float, high: float) -> str:
+    """A share with its interval."""
+    return f"{share(value)} {bounds(low, high)}".rstrip()
+
+
+def difference(value: float, low: float, high: float) -> str:
+    """Points of accuracy with their interval: +3.2 [+1.1, +5.4]."""
+    if isnan(value):
+        return "–"
+    return signed(value) + ("" if isnan(low) or isnan(high) else f" [{signed(low)}, {signed(high)}]")
+
+
+def within(low: float, high: float, form: Callable[[float], str] = "{:.3g}".format) -> str:
+    """Bounds of any quantity above 0: `above 3`, `below 8`, `3 to 8`; 0 and inf are no bounds, NaN is unknown."""
+    if isnan(low) or isnan(high):
+        return "unknown"
+    if low <= 0.0 and isinf(high):
+        return "without bounds"
+    if low <= 0.0:
+        return f"below {form(high)}"
+    return f"above {form(low)}" if isinf(high) else f"{form(low)} to {form(high)}"
+
+
+def listed(parts: list[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -1,0 +1,197 @@
+"""Questions of the literature, asked of made-up studies whose answers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metagen.studies import laws, questions, run, schema
+from metagen.studies.directory import StudyDirectory, find
+from metagen.studies.equal_compute import budgets, middle, rivals, table
+from metagen.studies.frontier import at_cost
+from metagen.studies.question import Question, answer, answers
+from metagen.studies.result import Curve, StudyResult
+from metagen.studies.section import Finding, Heat, Plot
+from tests.studies.made import made
+
+RESULT = made(48, 16)
+
+
+@pytest.fixture(autouse=True)
+def few_refits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals of a law's parameters are what takes long."""
+    monkeypatch.setattr(laws, "RESAMPLES", 4)
+    laws.every.cache_clear()
+
+
+def curve(model: str, kind: str, costs: list[float], accuracy: list[float]) -> Curve:
+    """The share `accuracy` of 48 problems is right at each cost, in an order of the model and strategy."""
+    order = np.random.default_rng(len(model) + 10 * len(kind)).permutation(48)
+    rows = np.stack([(order < round(48 * a)).astype(float) for a in accuracy])
+    paid = np.repeat(np.array(costs)[:, None], 48, axis=1)
+    ns = np.array([2**i for i in range(len(costs))])
+    return Curve(model, kind, kind, ns, rows, 0 * rows, {"flops": paid}, 0 * rows)
+
+
+def study(*curves: Curve) -> StudyResult:
+    return replace(RESULT, curves=curves, votes=(), tuned=(), budgets={"flops": (1.0, 4.0, 16.0)})
+
+
+def test_a_small_model_with_many_samples_is_compared_at_the_cost_of_one_large_sample() -> None:
+    small = curve("small", "majority", [1, 2, 4, 8, 16, 32], [0.2, 0.3, 0.8, 0.8, 0.8, 0.8])
+    large = curve("large", "majority", [4, 8, 16, 32], [0.3, 0.5, 0.9, 0.95])
+    found = answer(questions.small_many_or_large_few(study(large, small)))
+    assert found.shown and found.estimate == pytest.approx(100 * (38 - 14) / 48) and found.p_value < 0.05
+    assert found.sentence.startswith(
+        "At 4 FLOPs, small/majority with n = 4 is at 79.2%, large/majority with n = 1 at 29.2%"
+    )
+    assert "large/majority overtakes small/majority at" in found.sentence
+    assert "best is small from 1 FLOPs to 4 FLOPs" in found.sentence and "large at 16 FLOPs" in found.sentence
+
+
+def test_one_model_answers_no_question_of_sizes() -> None:
+    found = answer(questions.small_many_or_large_few(study(curve("small", "majority", [1, 2], [0.2, 0.3]))))
+    assert not found.shown and "no two models" in found.sentence and found.claim
+
+
+def test_rebase_is_compared_at_its_own_costs_with_every_vote() -> None:
+    vote = curve("small", "majority", [1, 2, 4, 8, 16], [0.2, 0.2, 0.25, 0.25, 0.25])
+    tree = curve("small", "rebase", [3, 12], [0.8, 0.9])
+    found = answer(questions.rebase_dominates_voting(study(vote, tree)))
+    assert found.shown and found.estimate > 40.0
+    assert "Of 2 comparisons over models, votes and n it leads in 2 and trails in 0" in found.sentence
+    none = answer(questions.rebase_dominates_voting(study(vote)))
+    assert not none.shown and np.isnan(none.p_value)
+
+
+def test_longer_thought_is_not_in_a_study_without_it() -> None:
+    vote = curve("small", "majority", [1, 2, 4], [0.2, 0.25, 0.25])
+    assert answer(questions.samples_or_longer(study(vote))).sentence.startswith("not in this study")
+    longer = curve("small", "budget_forcing", [2], [0.9])
+    found = answer(questions.samples_or_longer(study(vote, longer)))
+    assert found.shown and found.estimate > 50.0 and "small/budget_forcing is at 89.6%" in found.sentence
+
+
+def test_questions_asked_together_are_one_family() -> None:
+    rng = np.random.default_rng(2)
+    a = rng.random(40)
+    b = a + rng.normal(0.06, 0.12, 40)
+    alone = Question(lambda t: Finding("?", "", p_value=t["x"].p_value), {"x": (a, b)})
+    other = Question(lambda t: Finding("?", "", p_value=t["x"].p_value), {"x": (a, rng.permutation(a))})
+    single = answer(alone).p_value
+    together = [found.p_value for found in answers([alone, other, other])]
+    assert together[0] == pytest.approx(min(1.0, 3 * single)) and single < 0.05
+
+
+def test_pairs_of_few_problems_are_no_tests() -> None:
+    a = np.full(40, np.nan)
+    a[:5] = 1.0
+    found = answer(
+        Question(lambda t: Finding("?", str(sorted(t))), {"few": (a, a), "many": (np.ones(40), np.ones(40))})
+    )
+    assert found.sentence == "['many']"
+
+
+# ------------------------------------------------------------------------------------------ equal compute
+
+
+def test_every_strategy_is_beside_the_plain_vote_at_what_it_spends() -> None:
+    for rival in rivals(RESULT, "flops"):
+        assert rival.reference.strategy == "majority" and rival.curve is not rival.reference
+        beside = at_cost(rival.reference, "flops", rival.at.spends)
+        assert beside is not None
+        np.testing.assert_allclose(rival.beside.accuracy, beside.accuracy)
+        assert rival.contrast is not None
+        assert rival.contrast.difference.estimate == pytest.approx(rival.at.mean - rival.beside.mean)
+    found = table(RESULT)
+    assert found is not None and len(found.rows) == len(rivals(RESULT, "flops"))
+    assert "pass" not in " ".join(row[1] for row in found.rows)
+
+
+def test_a_curve_beyond_its_end_is_said_once() -> None:
+    vote = curve("small", "majority", [1, 2, 4, 8, 16], [0.2, 0.2, 0.25, 0.25, 0.3])
+    short = curve("small", "best_of_n", [1, 2], [0.2, 0.4])
+    found = rivals(study(vote, short), "flops")
+    assert [(r.budget, r.at.spends) for r in found] == [(1.0, 1.0), (4.0, 2.0)]
+    assert table(study(vote)) is None
+    assert table(study(vote, curve("small", "sample", [1], [0.2]))) is None  # a vote of one
+
+
+def test_budgets_of_a_study_that_names_none_span_its_curves() -> None:
+    bare = replace(RESULT, budgets={})
+    found = budgets(bare, "flops")
+    costs = [c.cost("flops") for c in RESULT.curves if not c.oracle]
+    assert found[0] == pytest.approx(min(c.min() for c in costs)) and found[-1] == pytest.approx(
+        max(c.max() for c in costs)
+    )
+    assert (
+        budgets(RESULT, "flops") == (1e8, 1e9)
+        and middle([4.0, 1.0, 2.0]) == 2.0
+        and middle([1.0, 2.0]) == 1.0
+    )
+
+
+# ------------------------------------------------------------------------------------------ all of it
+
+
+def test_sections_of_a_study_are_answers_and_what_they_rest_on() -> None:
+    found = {section.name: section for section in questions.sections(RESULT, {})}
+    assert list(found) == ["answers", "frontier", "equal-compute", "difficulty", "adaptive", "saturation"]
+    assert len(found["answers"].findings) == 8
+    for finding in found["answers"].findings:
+        assert finding.sentence and finding.claim and finding.source
+    for section in found.values():
+        for picture in section.pictures:
+            if isinstance(picture, Plot):
+                assert picture.panels and all(picture.panels.values())
+            else:
+                assert isinstance(picture, Heat) and picture.values.shape == (
+                    len(picture.rows),
+                    len(picture.columns),
+                )
+        for one in section.tables:
+            assert one.rows and {len(row) for row in one.rows} == {len(one.columns)}
+            assert all(i < len(one.columns) for i in one.numeric)
+    names = [p.name for s in found.values() for p in s.pictures]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("problems", [1, 3])
+def test_one_problem_has_answers_without_tests(problems: int) -> None:
+    found = questions.sections(made(problems, 8), {})
+    for finding in found[0].findings:
+        assert np.isnan(finding.p_value)
+
+
+def test_curves_without_common_problems_are_one_note_for_each_section() -> None:
+    a, b = curve("small", "majority", [1, 2], [0.2, 0.3]), curve("small", "rebase", [1, 2], [0.2, 0.3])
+    a.accuracy[:, :24], b.accuracy[:, 24:] = np.nan, np.nan
+    found = {section.name: section for section in questions.sections(study(a, b), {})}
+    assert "no problem in common" in found["frontier"].notes[0].text
+    assert found["frontier"].tables == () and len(found["answers"].findings) == 8
+    assert "no problem in common" in found["answers"].findings[1].sentence
+
+
+def test_a_study_of_unknown_costs_says_so() -> None:
+    blind = replace(
+        RESULT,
+        curves=tuple(replace(c, costs={n: v * np.nan for n, v in c.costs.items()}) for c in RESULT.curves),
+    )
+    found = {section.name: section for section in questions.sections(blind, {})}
+    assert "no cost is known" in found["frontier"].notes[0].text
+    assert not found["answers"].findings[0].shown
+
+
+def test_a_study_that_ran_has_all_its_sections(study_file: Callable[..., Path], tmp_path: Path) -> None:
+    study_ = schema.load(study_file())
+    result = run.run(study_, tmp_path / "study")
+    directory = find(tmp_path / "study")
+    assert isinstance(directory, StudyDirectory)
+    found = {section.name: section for section in questions.sections(result, run.extras(directory, study_))}
+    assert {"answers", "frontier", "splitting", "temperature", "saturation", "difficulty"} <= set(found)
+    for name in ("splitting", "temperature", "saturation"):
+        assert found[name].pictures and found[name].tables, name
