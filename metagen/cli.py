@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from metagen.experiments.directory import RunDirectory
     from metagen.experiments.progress import Meter
     from metagen.experiments.specs import Experiment
+    from metagen.studies.spec import Study
 
 INTERRUPTED = 130
 WIDTH = 110
@@ -99,8 +100,8 @@ class Kind(StrEnum):
 
 def _runs(incomplete: str) -> list[str]:
     """Names of runs, for completion; without a match the shell completes files."""
-    names = (path.parent.name for path in Path("runs").glob("*/experiment.yaml"))
-    return sorted(name for name in names if name.startswith(incomplete))
+    files = [path for name in ("experiment", "study") for path in Path("runs").glob(f"*/{name}.yaml")]
+    return sorted(path.parent.name for path in files if path.parent.name.startswith(incomplete))
 
 
 def _experiments(incomplete: str) -> list[str]:
@@ -198,21 +199,66 @@ def run(
 
 
 @app.command()
-def resume(directory: Run) -> None:
-    """Go on with a run; what is recorded is not paid for again."""
-    from metagen.experiments import schema
-    from metagen.experiments.directory import RunDirectory
+def study(
+    file: Annotated[
+        Path,
+        typer.Argument(help="A study file: an experiment with a section study.", autocompletion=_experiments),
+    ],
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override one value, as in run.", show_default=False),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first problems.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The study's directory; by default runs/NAME, which is gone on with.", show_default=False
+        ),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a study, or go on with it: what is recorded is not paid for again; report it."""
+    from metagen.experiments.directory import RUNS
+    from metagen.studies import schema
 
-    found = RunDirectory.find(directory)
-    _run(schema.load(found.experiment), found.root)
+    found = schema.load(file, sets=sets or (), limit=limit)
+    root = out or RUNS / found.experiment.name
+    if dry:
+        _forecast(found, root, as_json)
+    else:
+        _study(found, root, as_json)
+
+
+@app.command()
+def resume(directory: Run) -> None:
+    """Go on with a run or study; what is recorded is not paid for again."""
+    from metagen.experiments import schema
+    from metagen.studies import schema as studies
+    from metagen.studies.directory import StudyDirectory, find
+
+    found = find(directory)
+    if isinstance(found, StudyDirectory):
+        _study(studies.load(found.study), found.root, as_json=False)
+    else:
+        _run(schema.load(found.experiment), found.root)
 
 
 @app.command()
 def report(directory: Run) -> None:
-    """Show a run's results; make its tables, figures and page (report.html) anew."""
-    from metagen.experiments.directory import RunDirectory
+    """Show the results of a run or study; make its tables, figures and page (report.html) anew."""
+    from metagen.studies.directory import StudyDirectory, find
 
-    _report(RunDirectory.find(directory))
+    found = find(directory)
+    if isinstance(found, StudyDirectory):
+        from metagen.studies import report as pages
+
+        result, sections = pages.again(found)
+        _print(pages.render(result, sections, found))
+    else:
+        _report(found)
 
 
 @app.command()
@@ -314,16 +360,47 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two runs, problem by problem."""
+    """Compare two runs, or studies, problem by problem."""
     from metagen.experiments import compare as pages
     from metagen.experiments.directory import RunDirectory
+    from metagen.studies import compare as curves
 
     if wrong := [p for p in pair or () if "=" not in p]:
         raise InputError(f"--pair {wrong[0]!r}: expected A=B, such as small/majority@8=large/majority@8")
     pairs = dict(p.split("=", 1) for p in pair) if pair else None
+    if (found := curves.studies(first, second, pairs)) is not None:
+        _show(curves.render(found), curves.data(found), as_json)
+        return
     runs = RunDirectory.find(first), RunDirectory.find(second)
     compared, problems = pages.compare(*runs, pairs)
     _show(pages.render(compared, problems, *runs), pages.data(compared, problems, *runs), as_json)
+
+
+@app.command()
+def recommend(
+    directory: Run,
+    budget: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COST=AMOUNT",
+            help="What a problem may cost on average, such as flops=2e9; several must all hold.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the experiment of what is recommended, in YAML.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what to run under a budget: the configuration, what to expect of it, its experiment."""
+    from metagen.studies import recommend as recommendations
+
+    found = recommendations.at(directory, recommendations.parsed(budget))
+    _show(recommendations.render(found), found.data(), as_json)
+    if out is not None:
+        recommendations.write(found, out)
+        typer.echo(f"wrote {out}; next: metagen run {out}", err=True)
 
 
 @app.command()
@@ -480,6 +557,36 @@ def _run(experiment: Experiment, out: Path | None) -> None:
     _report(directory)
     if state.failures:
         raise typer.Exit(2 if all(failure.mendable for failure in state.failures) else 1)
+
+
+def _study(found: Study, root: Path, as_json: bool) -> None:
+    """Run a study in `root`; report; exit with a code if problems failed."""
+    from metagen.experiments.progress import Meter
+    from metagen.studies import report as pages
+    from metagen.studies import run as studies
+    from metagen.studies.directory import StudyDirectory
+
+    meter, directory = Meter(), StudyDirectory(root)
+    try:
+        with _watched(meter, found.experiment.name):
+            result = studies.run(found, root, meter, begins=lambda role: typer.echo(f"{role} …", err=True))
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; go on with: metagen resume {root}", err=True)
+        raise
+    typer.echo("report …", err=True)
+    result, sections = pages.publish(directory, found, result)
+    _show(pages.render(result, sections, directory), pages.data(result, sections, directory.files), as_json)
+    failed = [role for role in result.facts["roles"].values() if role["failures"]]
+    if failed:
+        raise typer.Exit(2 if all(role["mendable"] for role in failed) else 1)
+
+
+def _forecast(found: Study, root: Path, as_json: bool) -> None:
+    from metagen.studies import forecast
+    from metagen.studies import run as studies
+
+    every = dict(studies.estimates(found, root))
+    _show(forecast.render(every), forecast.data(every), as_json)
 
 
 def _estimate(

@@ -48,6 +48,7 @@ class Curve:
     ns: [points], ascending. accuracy, error: [points, problems]; accuracy in [0, 1], NaN where a problem lacks n
     samples or failed; error: Monte-Carlo standard error of it, 0 where exact. costs: by name, [points, problems], NaN
     where unknown. verification: the verifiers' part of the exact FLOPs, [points, problems].
+    generator: as its run calls it, the model under frozen settings; `Votes` of the same are its samples.
     """
 
     model: str
@@ -62,6 +63,7 @@ class Curve:
     verifier: str | None = None
     oracle: bool = False
     setting: str = ""
+    generator: str = ""
 
     @property
     def name(self) -> str:
@@ -84,7 +86,7 @@ class Votes:
     """Samples of one model as arrays [problems, samples], ragged rows padded: what limits and splits need.
 
     role: `test` or `limit` (an independent pool). classes: −1 has no vote. scores: by verifier, NaN for none.
-    tokens, logprob: of each sample, NaN where unknown. sizes: [problems].
+    tokens, logprob: of each sample, NaN where unknown. sizes: [problems]. generator: as of curves.
     """
 
     model: str
@@ -96,6 +98,7 @@ class Votes:
     tokens: Floats
     logprob: Floats
     sizes: Ints
+    generator: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,142 @@
+"""From the directories of finished runs to the arrays of a study. Engines stay closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from metagen.errors import InputError
+from metagen.experiments.directory import RunDirectory
+from metagen.experiments.specs import ReplaySpec
+from metagen.studies import divergence, plan, tune
+from metagen.studies.directory import Role, StudyDirectory
+from metagen.studies.reading import Names, Run
+from metagen.studies.result import StudyResult, Votes
+from metagen.studies.spec import Study
+
+if TYPE_CHECKING:
+    from metagen.studies.costs import Accelerator
+    from metagen.studies.spec import SizeSpec
+
+
+def of_run(
+    directory: RunDirectory,
+    *,
+    names: Names | None = None,
+    accelerators: Iterable[Accelerator] = (),
+    sizes: Mapping[str, SizeSpec] | None = None,
+) -> StudyResult:
+    """Curves and votes of a finished run, `metagen grade`'s included.
+
+    names: how configurations that are variants are called in a study; others have their own names. accelerators: give
+    modelled costs. sizes: by model, the 2N rule of what has no counts. Raises InputError for a run that is not
+    finished, DataError for a score that is infinite.
+    """
+    return Run(directory, names, accelerators, sizes).result()
+
+
+def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
+    """The test of a finished study, with its independent pools, what was tuned, and what the other roles took.
+
+    Raises InputError where a role has not been run to its end.
+    """
+    chosen = tune.read(directory, study)
+    frozen = tune.frozen(study, chosen)
+    spec, accelerators = study.spec, processors(study)
+    halves = study.experiment.seed if spec.limit is not None and spec.limit.halves else None
+    tested = plan.test(study, frozen)
+    run = Run(directory.role("test"), tested.names, accelerators, spec.sizes, halves=halves)
+    result = run.result()
+    votes, notes = list(result.votes), list(result.notes)
+    if (part := plan.limit(study, frozen)) is not None:
+        independent = Run(directory.role("limit"), part.names)
+        votes += _aligned(independent, result)
+        notes += independent.notes
+    facts = {**result.facts, **_facts(directory, study), "efficiency": _efficiency(run, result)}
+    whole = replace(
+        result, name=study.experiment.name, votes=tuple(votes), notes=tuple(dict.fromkeys(notes)), facts=facts,
+        tuned=tuple(chosen[cell] for cell in study.experiment.grid.cells if cell in chosen),
+        budgets=dict(spec.budgets),
+    )  # fmt: skip
+    return _recorded(whole, study)
+
+
+def of_role(directory: StudyDirectory, study: Study, part: plan.Part) -> StudyResult:
+    """The curves of a role by itself, such as `splitting`, whose problems or samples are not those of the test."""
+    result = of_run(
+        directory.role(part.role), names=part.names, accelerators=processors(study), sizes=study.spec.sizes
+    )
+    return _recorded(replace(result, facts={**result.facts, **_facts(directory, study)}), study)
+
+
+def _recorded(result: StudyResult, study: Study) -> StudyResult:
+    """With what recorded critiques take, where samples were recorded: such scores cost a run nothing."""
+    from metagen.studies.recorded import critiqued
+
+    generators = study.experiment.generators
+    replayed = any(isinstance(generators[model], ReplaySpec) for model in study.experiment.grid.generators)
+    return critiqued(result) if replayed else result
+
+
+def processors(study: Study) -> tuple[Accelerator, ...]:
+    """The accelerators that a study models."""
+    from metagen.studies.costs import Accelerator
+
+    return tuple(
+        Accelerator(name, spec.named(name), spec.batch) for name, spec in study.spec.accelerators.items()
+    )
+
+
+def _aligned(run: Run, result: StudyResult) -> tuple[Votes, ...]:
+    """The pools of a role on the same problems."""
+    if run.problems.ids != result.problems:
+        raise InputError(
+            f"the run {str(run.directory.root)!r} has other problems than the test; run the study again to complete it"
+        )
+    return tuple(run.votes("limit"))
+
+
+def _efficiency(run: Run, result: StudyResult) -> dict[str, Any]:
+    """What hardware makes of the configurations on the frontier; nothing for a study without accelerators."""
+    from metagen.studies.efficiency.measure import measure
+    from metagen.studies.frontier import main_cost, pareto
+
+    if not run.accelerators or (cost := main_cost(result)) is None:
+        return {}
+    labels = run.labels
+    try:
+        best = {cell.curve.configuration(cell.point) for cell in pareto(result, cost)}
+    except InputError:
+        # Curves without a problem in common: findings say so.
+        return {}
+    chosen = [name for name, label in labels.items() if label in best]
+    return measure(run.directory, chosen, run.accelerators, run.shapes, labels=labels)
+
+
+def _facts(directory: StudyDirectory, study: Study) -> dict[str, Any]:
+    """What the roles took, and what findings need to know of the file."""
+    roles: tuple[Role, ...] = tuple(part.role for part in plan.parts(study, tune.frozen(study, {})))
+    found: dict[str, Any] = {"roles": {}}
+    for role in ("development", *roles):
+        run = directory.role(role)
+        if not (run.root / "state.json").exists():
+            continue
+        state = run.state()
+        found["roles"][role] = {
+            "problems": state.problems, "samples": state.samples, "seconds": state.seconds, "seed": state.seed,
+            "failures": len(state.failures), "mendable": all(failure.mendable for failure in state.failures),
+        }  # fmt: skip
+    spec = study.spec
+    if spec.development is not None:
+        found["development"] = spec.development.model_dump(mode="json", exclude_none=True)
+    if spec.splitting is not None:
+        critiques = {str(k): verifier for k, verifier in sorted(spec.splitting.critiques.items())}
+        found["splitting"] = {"critiques": critiques, "aggregate": spec.splitting.aggregate}
+        if spec.splitting.cost_of_critique is not None:
+            found["critique_cost"] = spec.splitting.cost_of_critique
+    if spec.temperature is not None:
+        found["temperature"] = plan.variants(study)
+        if ratios := divergence.recorded(directory.role("temperature")).get("ratios"):
+            found["ratios"] = ratios
+    return found

@@ -1,0 +1,111 @@
+"""A study's report: its sections asked for, the page written, and what a terminal shows of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from metagen.experiments.directory import RunDirectory
+from metagen.studies import run, schema
+from metagen.studies.directory import StudyDirectory
+from metagen.studies.result import Curve, StudyResult
+from metagen.studies.section import Finding, Section
+from metagen.studies.spec import Study
+
+#: Costs that the terminal shows, where they are known: in this order, so many.
+SHOWN = ("flops", "tokens", "samples")
+
+
+def again(directory: StudyDirectory) -> tuple[StudyResult, list[Section]]:
+    """Collect a study that has been run, and publish it anew. InputError for one that is not finished."""
+    study = schema.load(directory.study)
+    return publish(directory, study, run.collected(directory, study))
+
+
+def publish(
+    directory: StudyDirectory, study: Study, result: StudyResult
+) -> tuple[StudyResult, list[Section]]:
+    """Write the report of a result, with all that findings can tell of it."""
+    from metagen.studies import page
+
+    found = sections(result, study, directory)
+    page.publish(directory.root, result, found)
+    return result, found
+
+
+def sections(result: StudyResult, study: Study, directory: StudyDirectory) -> list[Section]:
+    """Every section of the report that these results can fill."""
+    from metagen.studies import questions
+    from metagen.studies.alignment import section as alignment
+    from metagen.studies.efficiency import section as efficiency
+
+    found = list(questions.sections(result, run.extras(directory, study), study.spec.alignment))
+    if study.spec.alignment is not None:
+        found.append(alignment.section(result, study.spec.alignment))
+    found.append(efficiency.section(result))
+    return found
+
+
+def data(result: StudyResult, found: Iterable[Section], directory: RunDirectory) -> dict[str, Any]:
+    """For JSON: configurations with their means, and the answers; what is unknown is null."""
+    return {
+        "name": result.name, "directory": str(directory.root), "problems": len(result.problems), "seed": result.seed,
+        "configurations": [
+            {
+                "name": curve.configuration(point), "model": curve.model, "strategy": curve.strategy,
+                "setting": curve.setting, "n": int(n), "oracle": curve.oracle,
+                "accuracy": _known(_mean(curve.accuracy[point])),
+                "costs": {name: _known(_mean(values[point])) for name, values in curve.costs.items()},
+            }
+            for curve in result.curves
+            for point, n in enumerate(curve.ns)
+        ],
+        "findings": [
+            {"question": one.question, "answer": one.sentence, "shown": one.shown} for one in _findings(found)
+        ],
+        "notes": [f"{note.about}: {note.text}" for note in result.notes],
+    }  # fmt: skip
+
+
+def render(result: StudyResult, found: Iterable[Section], directory: StudyDirectory) -> RenderableType:
+    """For the terminal: every strategy at its largest n, the answers, and where the report is."""
+    known = [name for name in SHOWN if name in result.costs][:1]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("model", "strategy", "n", "setting"):
+        table.add_column(column, justify="right" if column == "n" else "left")
+    for column in ("solved", *known):
+        table.add_column(column, justify="right")
+    for curve in result.curves:
+        table.add_row(*_row(curve, known))
+    answers = [Text.assemble((f"{one.question} ", "bold"), one.sentence) for one in _findings(found)]
+    head = f"{result.name}: {len(result.problems):,} problems, seed {result.seed}"
+    return Group(Text(head, style="bold"), table, *answers, Text(f"report: {directory.root / 'report.html'}"))
+
+
+def _row(curve: Curve, costs: Iterable[str]) -> list[str]:
+    """A curve where it ends."""
+    strategy = f"{curve.strategy} (oracle)" if curve.oracle else curve.strategy
+    n, solved = int(curve.ns[-1]), _mean(curve.accuracy[-1])
+    spent = [f"{_mean(curve.costs[name][-1]):.3g}" for name in costs]
+    share = "–" if math.isnan(solved) else f"{100 * solved:.1f}%"
+    return [curve.model, strategy, str(n) if n else "", curve.setting, share, *spent]
+
+
+def _findings(found: Iterable[Section]) -> list[Finding]:
+    return [finding for section in found for finding in section.findings]
+
+
+def _mean(values: Any) -> float:
+    known = np.asarray(values)[np.isfinite(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
