@@ -16,7 +16,7 @@ import parts
 import tokenizer as tokenizers_
 from llama import load
 from loop import WIDTH
-from metagen.tasks.arithmetic import check, prompt, read_prompt
+from metagen.tasks.arithmetic import check, prompt, read_prompt, steps_of
 from pools import LONGEST, problems_for
 from sample import sample
 from setting import Setting
@@ -94,11 +94,15 @@ def _explored(run: Setting, generator: str, index: int, count: int) -> list[Retu
 
 @dataclass(frozen=True)
 class Row:
-    """A return in tokens. start: the position behind which the first token to learn from was drawn."""
+    """A return in tokens. start: the position behind which the first token to learn from was drawn.
+
+    right: of the tokens behind the prompt, whether the step that each stands in, and all before it, are right.
+    """
 
     ids: np.ndarray
     start: int
     reward: float
+    right: np.ndarray
 
 
 def rows(found: list[Return], tokenizer: Tokenizer) -> list[Row]:
@@ -108,8 +112,18 @@ def rows(found: list[Return], tokenizer: Tokenizer) -> list[Row]:
     made = []
     for h, t, r in zip(heads, tails, found, strict=True):
         ids = np.array([tokenizers_.BOS, *h, *t, *[tokenizers_.EOS] * r.ended], np.uint16)
-        made.append(Row(ids, len(h) + r.kept, r.reward))  # a character is a token
+        made.append(Row(ids, len(h) + r.kept, r.reward, right(r, len(t))))  # a character is a token
     return made
+
+
+def right(found: Return, tokens: int) -> np.ndarray:
+    """Of each token of a completion, and of its end, whether the step that it stands in and all before are right."""
+    problem, form = read_prompt(found.prompt)
+    steps = check(problem, found.text, form, finished=found.ended).steps
+    each = [step for line, step in zip(steps_of(found.text), steps, strict=True) for _ in line]
+    if len(each) != tokens:  # special tokens were written, and nothing behind them can be right
+        each = [False] * tokens
+    return np.array([*each, *[found.reward > 0] * found.ended])
 
 
 @dataclass(frozen=True)
@@ -117,13 +131,14 @@ class Table:
     """Rows side by side, padded on the right, and the transitions in them: of position t, that y_{t+1} was drawn.
 
     ids: [rows, width]. drawn: [rows, width − 1], whether the token behind is of the completion. last: whether it is
-    the completion's last. rewards: [rows].
+    the completion's last. rewards: [rows]. right: [rows, width − 1], of the step that the token behind stands in.
     """
 
     ids: np.ndarray
     drawn: np.ndarray
     last: np.ndarray
     rewards: np.ndarray
+    right: np.ndarray
 
 
 def table(chosen: list[Row]) -> Table:
@@ -137,4 +152,7 @@ def table(chosen: list[Row]) -> Table:
     starts = np.array([row.start for row in chosen])
     drawn = (behind > starts[:, None]) & (behind < lengths[:, None])
     last = behind == lengths[:, None] - 1
-    return Table(ids, drawn, last & drawn, np.array([row.reward for row in chosen], np.float32))
+    right = np.zeros((len(chosen), width - 1), np.float32)
+    for line, row in zip(right, chosen, strict=True):
+        line[len(row.ids) - len(row.right) - 1 : len(row.ids) - 1] = row.right
+    return Table(ids, drawn, last & drawn, np.array([row.reward for row in chosen], np.float32), right)

@@ -1,9 +1,10 @@
 """Train one value function for token-wise control: `python examples/train/train_value.py tiny-value`.
 
-V(x, y, z) foresees the reward of what a generator p goes on with once it has written z. The model starts from the
-generator itself, with layers on top; its V outputs after a prefix are read, by sigmoid, as the values of the next
+V(x, y, z) foresees the reward of what a generator p goes on with once it has written z. The model starts from that
+generator, or from a larger one, with layers on top; its V outputs after a prefix are read, by sigmoid, as the values of the next
 tokens, so that `Tilted(p, (value,), (λ,), reading="sigmoid")` draws from p · e^(λV) / Z. It learns from the
-generator's own samples and their rewards, by one of two targets (Mudgal et al. 2024, §3).
+generator's own samples and their rewards, by one of two targets (Mudgal et al. 2024, §3), or from which of their steps
+are right.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Target(StrEnum):
     """What the value of a token that was drawn is drawn to."""
 
     FUDGE = "the reward of the sample (FUDGE)"
+    STEP = "whether the step that it stands in, and all before, are right (FUDGE, with a process reward)"
     Q = "what its next token is expected to be worth; at the end, the reward (Q)"
 
 
@@ -40,13 +42,13 @@ class Plan:
     """Everything that decides a value function."""
 
     generator: str
-    """Whose samples are foreseen, and where it starts, unless it goes on from `start`."""
+    """Whose samples are foreseen."""
     target: Target
     recipe: Recipe
+    base: str
+    """The generator that it starts from."""
     extra: int = 1
-    """Layers on top of the generator's."""
-    start: str | None = None
-    """A value function to go on from."""
+    """Layers on top of the base's."""
     explores: bool = False
     """Whether it learns as well what tokens are worth that the generator hardly draws (`returns.explored`)."""
     prior: float = 0.0
@@ -54,19 +56,14 @@ class Plan:
 
 
 PLANS = {
-    "value-fudge": Plan("tiny-0.5m", Target.FUDGE, Recipe(500, rate=2e-3, tokens=6144)),
-    "value-q": Plan("tiny-0.5m", Target.Q, Recipe(500, rate=2e-3, tokens=6144)),
+    "value-fudge": Plan("tiny-0.5m", Target.FUDGE, Recipe(500, rate=2e-3, tokens=6144), "tiny-0.5m"),
+    "value-q": Plan("tiny-0.5m", Target.Q, Recipe(500, rate=2e-3, tokens=6144), "tiny-0.5m"),
     "tiny-value": Plan(
-        "tiny-0.5m",
-        Target.FUDGE,
-        Recipe(250, rate=2e-3, tokens=6144),
-        start="value-fudge",
-        explores=True,
-        prior=0.5,
+        "tiny-0.5m", Target.STEP, Recipe(1000, rate=1.5e-3, tokens=6144), "tiny-2m", explores=True
     ),
 }
-COOL = 0.1
-"""The generator's logits are scaled by this at the start: sigmoids of what they are would learn nothing."""
+COOL = 0.25
+"""The base's logits are scaled by this at the start: sigmoids of what they are would learn nothing."""
 
 
 def value(name: str, plan: Plan, run: Setting) -> None:
@@ -76,10 +73,10 @@ def value(name: str, plan: Plan, run: Setting) -> None:
     base = load(run.trained(plan.generator)).requires_grad_(False)
     recipe, tokenizer = run.recipe(plan.recipe), tokenizers_.characters()
     torch.manual_seed(recipe.seed)  # the layers on top begin at random
-    model = begun(base, plan.extra) if plan.start is None else load(run.trained(plan.start))
+    model = begun(load(run.trained(plan.base)), plan.extra)
     found = returns.returns(run, plan.generator)
     if plan.explores:
-        found = found[: run.share(returns.EXPLORED)] + returns.explored(run, plan.generator)
+        found = found + returns.explored(run, plan.generator)
     rows = returns.rows(found, tokenizer)
 
     def loss(batch: np.ndarray) -> Tensor:
@@ -93,7 +90,7 @@ def value(name: str, plan: Plan, run: Setting) -> None:
 
 
 def begun(base: Llama, extra: int) -> Llama:
-    """The generator with layers on top, its logits brought near 0, where sigmoids have a slope."""
+    """A generator with layers on top, its logits brought near 0, where sigmoids have a slope."""
     model = deepen(base, extra)
     with torch.no_grad():
         model.model.norm.weight.mul_(COOL)
@@ -107,7 +104,9 @@ def loss_of(model: Llama, base: Llama, target: Target, table: Table, prior: floa
     """
     ids = torch.from_numpy(table.ids)
     values = torch.sigmoid(model(ids).float())
-    if target is Target.FUDGE:
+    if target is Target.STEP:
+        goals = torch.from_numpy(table.right)
+    elif target is Target.FUDGE:
         goals = torch.from_numpy(table.rewards)[:, None].expand(table.drawn.shape)
     else:
         with torch.no_grad():
@@ -163,7 +162,7 @@ LIMITS = """
 def card(folder: Path, plan: Plan, figures: str = "") -> str:
     """The model card. figures: Markdown of what it was measured to do."""
     name = folder.name
-    above = f"`{plan.generator}` with {plan.extra} layer on top" if plan.start is None else f"`{plan.start}`"
+    above = f"`{plan.base}` with {plan.extra} layer on top"
     told = {"name": name, "of": plan.generator, "start": f"the weights of {above}", "target": plan.target}
     about = WHAT.format(of=plan.generator)
     text = head(folder, topic="arithmetic", what=about, family=FAMILY, tokenizer="one token a character")
@@ -172,7 +171,7 @@ def card(folder: Path, plan: Plan, figures: str = "") -> str:
         steps=plan.recipe.steps,
         tokens=plan.recipe.tokens,
         rate=plan.recipe.rate,
-        samples=returns.EXPLORED if plan.explores else returns.PROBLEMS * returns.SAMPLES,
+        samples=returns.PROBLEMS * returns.SAMPLES,
         more=MORE.format(returns.EXPLORED) if plan.explores else "",
         besides=BESIDES.format(plan.prior) if plan.prior else "",
     )

@@ -16,18 +16,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from metagen.analysis.alignment import expected_values, soft_values
 from metagen.generators import tiny
 from metagen.tasks.arithmetic import Split, check, read_prompt, split_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-GENERATOR = "tiny-0.5m"
+GENERATOR, LARGER = "tiny-0.5m", "tiny-2m"
 
 
 def begin(into: Path) -> Path:
-    """A run that has the generator that ships."""
+    """A run that has the generators that ship."""
     into.mkdir()
     (into / "setting.json").write_text('{"seed": 5, "scale": 0.001}\n')
-    shutil.copytree(tiny.resolve(GENERATOR), into / "models" / GENERATOR)
+    for name in (GENERATOR, LARGER):
+        shutil.copytree(tiny.resolve(name), into / "models" / name)
     return into
 
 
@@ -69,7 +71,9 @@ def corpus(train: Any) -> Any:
     returns = train("returns")
     rows = []
     for word, reward in REWARDS.items():
-        row = returns.Row(np.array([BOS, *word, EOS], np.uint16), 0, reward)
+        row = returns.Row(
+            np.array([BOS, *word, EOS], np.uint16), 0, reward, np.full(len(word) + 1, reward > 0)
+        )
         rows += [row] * (2 if len(word) == 1 else 1)
     return returns.table(rows)
 
@@ -117,12 +121,15 @@ def test_a_token_that_is_never_drawn_comes_to_the_value_of_its_prefix(train: Any
 def test_the_loss_is_half_the_square_over_the_tokens_of_completions(train: Any) -> None:
     script, returns = train("train_value"), train("returns")
     rows = [
-        returns.Row(np.array([BOS, A, B, EOS]), 1, 0.5),  # A is of the prompt
-        returns.Row(np.array([BOS, B]), 0, 0.0),  # cut off
+        returns.Row(np.array([BOS, A, B, EOS]), 1, 0.5, np.array([True, False])),  # A is of the prompt
+        returns.Row(np.array([BOS, B]), 0, 0.0, np.array([False])),  # cut off
     ]
     flat = Tabular(lambda done, z: 0.0)
     value = script.loss_of(flat, language_model(), script.Target.FUDGE, returns.table(rows))
     assert value.item() == pytest.approx(0.5 * (0 + 0 + 0.25) / 3)
+    # By steps, a token of a right one is worth 1: of B, the end, and B that was cut off.
+    value = script.loss_of(flat, language_model(), script.Target.STEP, returns.table(rows))
+    assert value.item() == pytest.approx(0.5 * (0.25 + 0.25 + 0.25) / 3)
     # Bootstrapped, the last token of a row has its reward, ended or cut, and all others what is expected.
     value = script.loss_of(flat, language_model(), script.Target.Q, returns.table(rows))
     assert value.item() == pytest.approx(0.5 * (0 + 0 + 0.25) / 3)
@@ -175,7 +182,7 @@ def test_an_interrupted_training_comes_to_the_same_weights(
     scripts: Any, train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, loop, setting = train("train_value"), train("loop"), train("setting")
-    plan = script.Plan(GENERATOR, script.Target.Q, loop.Recipe(3000, tokens=1024))
+    plan = script.Plan(GENERATOR, script.Target.Q, loop.Recipe(3000, tokens=1024), GENERATOR)
     whole, stopped = (setting.Setting(begin(tmp_path / name), 5, 0.001, 0.0) for name in ("whole", "stopped"))
     script.value("made", plan, whole)
     calls, loss_of = iter("ab"), script.loss_of
@@ -201,8 +208,7 @@ def test_an_interrupted_training_comes_to_the_same_weights(
 def test_what_values_do_is_measured_on_validation_problems(scripts: Any, train: Any, tmp_path: Path) -> None:
     script, setting = train("train_value"), train("setting")
     run = setting.Setting(begin(tmp_path / "run"), 5, 0.001)
-    for name in ("value-fudge", "tiny-value"):  # the second goes on from the first
-        script.value(name, script.PLANS[name], run)
+    script.value("tiny-value", script.PLANS["tiny-value"], run)
     options = ("--models", run.models, "--values", "tiny-value", "--into", tmp_path / "figures")
     command = scripts.command("value_figures.py", *options, "--problems", 1, "--samples", 2)
     said = scripts.here(command)
@@ -224,19 +230,15 @@ def tilts() -> Any:
 
 
 def test_values_of_right_or_wrong_say_what_the_soft_ones_are(tilts: Any) -> None:
-    import metagen as mg
-
-    with mg.EnumerableEngine(tilts["TOKENS"], tilts["p"], name="words") as engine:
-        words = engine.sequences(max_tokens=tilts["LONGEST"] + 1)
-    plain = tilts["values"](words, lambda r: r)
+    words, reward = tilts["WORDS"], tilts["reward"]
+    plain = expected_values(words, reward)
     for weight in (0.3, 2.0):
-        soft = tilts["values"](words, lambda r, w=weight: math.exp(w * r))
-        for begun, value in plain.items():
-            assert soft[begun] == pytest.approx(1 + (math.exp(weight) - 1) * value)
+        for begun, value in soft_values(words, reward, weight).items():
+            assert math.exp(weight * value) == pytest.approx(1 + (math.exp(weight) - 1) * plain[begun])
     # p V / Z is what the model writes where it is right.
-    right = tilts["by_tokens"](words, {y: max(v, 1e-300) for y, v in plain.items()})
-    mass = tilts["won"](words)
-    assert right == pytest.approx({y: p * tilts["reward"](y) / mass for y, p in words.items()}, abs=1e-12)
+    right = tilts["by_tokens"](lambda begun: math.log(max(plain[begun], 1e-300)), 1.0)
+    p, r = tilts["P"], tilts["R"]
+    assert right == pytest.approx(p * r / (p @ r), abs=1e-12)
 
 
 def test_no_tilt_wins_more_for_its_divergence_than_that_of_whole_words(scripts: Any) -> None:
