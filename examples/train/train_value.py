@@ -1,10 +1,10 @@
 """Train one value function for token-wise control: `python examples/train/train_value.py tiny-value`.
 
 V(x, y, z) foresees the reward of what a generator p goes on with once it has written z. The model starts from that
-generator, or from a larger one, with layers on top; its V outputs after a prefix are read, by sigmoid, as the values of the next
-tokens, so that `Tilted(p, (value,), (λ,), reading="sigmoid")` draws from p · e^(λV) / Z. It learns from the
-generator's own samples and their rewards, by one of two targets (Mudgal et al. 2024, §3), or from which of their steps
-are right.
+generator, or from a larger one, with layers on top; its V outputs after a prefix are read, by sigmoid, as the values
+of the next tokens, so that `Tilted(p, (value,), (λ,), reading="sigmoid")` draws from p · e^(λV) / Z. It learns from
+the generator's own samples and their rewards, by one of two targets (Mudgal et al. 2024, §3), or from which of their
+steps are right.
 """
 
 from __future__ import annotations
