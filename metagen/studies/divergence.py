@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from metagen.errors import UnsupportedError
 from metagen.experiments import build, costs
 from metagen.experiments.attempts import Recorded
 from metagen.experiments.build import Setup
@@ -70,11 +71,12 @@ def _measured(
     drawn = [_drawn(setup, journal, policy, name, problem, sizes) for problem in problems[:PROBLEMS]]
     if not drawn:
         return None
-    kl = kl_by_problem(Law(policy.engine, policy.params), Law(policy.engine, written.params), drawn)
-    return {
-        "model": model, "policy": words(setting), "kl": kl.tolist(),
-        "gold": [gold[problem.id] for problem in problems[:PROBLEMS]],
-    }  # fmt: skip
+    known: dict[str, Any] = {"model": model, "policy": words(setting)}
+    try:
+        kl = kl_by_problem(Law(policy.engine, policy.params), Law(policy.engine, written.params), drawn)
+    except UnsupportedError as error:
+        return {**known, "why": str(error)}
+    return {**known, "kl": kl.tolist(), "gold": [gold[problem.id] for problem in problems[:PROBLEMS]]}
 
 
 def _drawn(

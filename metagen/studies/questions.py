@@ -240,7 +240,7 @@ def _by_size(result: StudyResult, cost: str, kind: str) -> list[Curve]:
     every = list(curves.values())
     if all(sizes.get(c.model) for c in every):
         return sorted(every, key=lambda c: sizes[c.model] or nan)
-    return sorted(every, key=lambda c: float(np.nanmin(c.cost(cost))))
+    return sorted(every, key=lambda c: float(np.nanmin(c.costs[cost])))
 
 
 def _optimal(result: StudyResult, cost: str, kind: str, ordered: list[Curve]) -> str:

@@ -23,7 +23,7 @@ from metagen.experiments import source
 from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.results import Pool
 from metagen.experiments.tables import read
-from metagen.studies import costs
+from metagen.studies import checks, costs
 from metagen.studies.alignment.blocks import expected_blocks
 from metagen.studies.result import Curve, Floats, Ints, Model, Note, StudyResult, Votes
 
@@ -132,6 +132,7 @@ class Run:
         curves = tuple(self._curves())
         votes = (*self.votes("test"), *(self.votes("limit") if self.halves is not None else ()))
         self._failures()
+        self.notes.extend(checks.duplicated(self.directory))
         return StudyResult(
             self.state.name, self.state.seed, self.problems.ids, self.problems.levels, self._models(), curves, votes,
             notes=tuple(dict.fromkeys(self.notes)), facts=self._facts(),

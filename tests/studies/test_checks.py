@@ -16,7 +16,7 @@ from metagen.analysis.comparison import contrasts, sentence
 from metagen.errors import DataError, InputError
 from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import RunDirectory
-from metagen.studies import checks
+from metagen.studies import checks, collect
 from metagen.studies.frontier import at_cost, cells, left_out, shared
 from metagen.studies.result import Note, StudyResult
 from tests.studies.made import made
@@ -67,7 +67,6 @@ def record(
 
 
 def test_unequal_numbers_of_samples(tmp_path: Path) -> None:
-    from metagen.studies import collect
 
     run = pool(
         tmp_path, record(1, ["1", "1", "2", "1"]), record(2, ["2"]), record(3, ["3", "4"]), n="[1, 2, 4]"
@@ -179,6 +178,7 @@ def test_one_prompt_under_two_ids(tmp_path: Path) -> None:
     (note,) = checks.duplicated(run)
     assert "4 problems have 2 different prompts ('q0' = 'q1' = 'q2')" in note.text
     assert "counted once they would be 2 problems, so that intervals are too narrow" in note.text
+    assert note in collect.of_run(run).notes
     assert checks.duplicates({"a": "1", "b": "2"}) == ()
 
 
