@@ -71,9 +71,10 @@ def scoring(name: str, rows: Iterable[Row], candidates: Ordered[Sequence], maker
     own = _matrix([*(row.usage for row in named.values()), rest])
     shared = np.zeros(len(USAGE))
     cached = own[:-1, _CACHED]
-    if (cached > 0).any() and cached[0] == 0:
+    payers = np.flatnonzero(cached == 0)
+    if (cached > 0).any() and len(payers):
         shared = _once(maker, int(cached[cached > 0].min()), logits=0)
-        own[0] -= shared
+        own[payers[0]] -= shared
     return Part(name, len(candidates), shared, own, [*(counts[content] for content in named), 1])
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import astuple
 from io import StringIO
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
@@ -213,10 +213,13 @@ def test_equal_candidates_are_scored_once() -> None:
         Row(b"", "p", "0/score", "score", "v", Sequence(prompt, text=t).digest, 0, {}, usages[t])
         for t in prices
     ]
-    part = costs.scoring("v", rows, candidates, Maker)
-    for n in range(1, 6):
-        subsets = [sum(prices[t] for t in {candidates[i].text for i in s}) for s in combinations(range(5), n)]
-        assert part.expected(n)["prefilled"] == pytest.approx(50 + np.mean(subsets))
+    # Whichever comes first: a part that was recorded before may stand behind.
+    for order in permutations(rows):
+        part = costs.scoring("v", order, candidates, Maker)
+        for n in range(1, 6):
+            chosen = [{candidates[i].text for i in s} for s in combinations(range(5), n)]
+            subsets = [sum(prices[t] for t in texts) for texts in chosen]
+            assert part.expected(n)["prefilled"] == pytest.approx(50 + np.mean(subsets))
 
 
 def test_what_is_unknown_stays_unknown() -> None:
