@@ -17,6 +17,7 @@ from metagen.experiments.source import Fault, Path, Source, assigned, dotted, ne
 from metagen.experiments.specs import (
     UNIONS,
     AllocationSpec,
+    ConstraintMassSpec,
     Context,
     EngineGeneratorSpec,
     LocalSpec,
@@ -243,6 +244,13 @@ class Combinations:
                     f"map it there, fields: {{scores.{verifier.score}: …}}, or leave one out of the grid",
                     value=getattr(s, "verifier", None),
                 )
+        if isinstance(verifier, ConstraintMassSpec) and isinstance(g, EngineGeneratorSpec) and not g.log_mass:
+            yield self._fault(
+                (*path, "verifier"),
+                f"weighs by what masks left, which generator {generator!r} does not keep; set log_mass: true there, or "
+                "leave one out of the grid",
+                value=getattr(s, "verifier", None),
+            )
 
     def _independent(self, spec: PartSpec) -> bool:
         if isinstance(spec, EngineGeneratorSpec) and spec.search is not None:

@@ -23,6 +23,7 @@ from metagen.experiments.specs.strategies import (
 from metagen.experiments.specs.tasks import ArithmeticSpec, JsonlSpec
 from metagen.experiments.specs.verifiers import (
     CalibratedSpec,
+    ConstraintMassSpec,
     EnsembleSpec,
     OrmSpec,
     PluginVerifierSpec,
@@ -38,6 +39,7 @@ __all__ = [
     "BudgetSpec",
     "ByDifficultySpec",
     "CalibratedSpec",
+    "ConstraintMassSpec",
     "Context",
     "EngineGeneratorSpec",
     "EnsembleSpec",
