@@ -132,7 +132,13 @@ def measured(per_level: int, samples: int) -> None:
 def row(name: str, gone: str, bound: str, won: np.ndarray, plain: np.ndarray) -> str:
     """A row of the table; won: accuracy by problem, which is compared with p's, problem by problem."""
     gain = paired_difference(won, plain.mean(axis=1))
-    cells = [name, gone, bound, rated(*mean_of(won)), difference(gain.estimate, gain.low, gain.high)]
+    cells = [
+        name,
+        gone,
+        bound,
+        rated(*mean_of(won, proportion=True)),
+        difference(gain.estimate, gain.low, gain.high),
+    ]
     return f"| {' | '.join(cells)} |"
 
 

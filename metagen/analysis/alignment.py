@@ -25,6 +25,8 @@ Tokens = tuple[int, ...]
 Next = Callable[[Tokens], ArrayLike]
 #: How KL divergences are read, in nats.
 MARKS = {8.0: "beyond: look closer", 15.0: "beyond: look for reward hacking", 100.0: "not useful"}
+#: Values of prefixes are equal up to this part of the largest value of a whole sequence.
+TIE = 1e-9
 #: Sequences beyond which nothing is enumerated.
 MOST = 1_000_000
 #: Soft best-of-n: the step of the quadrature over log t, and how far it goes to either side (below: and log n).
@@ -163,9 +165,7 @@ def kl_bound(n: float, blocks: float = 1.0) -> float:
     Raises InputError for n < 1 or blocks < 0.
     """
     if not n >= 1 or not blocks >= 0:
-        raise InputError(
-            f"kl_bound(n={n!r}, blocks={blocks!r}): expected n ≥ 1 candidates and a number of blocks ≥ 0"
-        )
+        raise InputError(f"kl_bound(n={n!r}, blocks={blocks!r}): expected n ≥ 1 candidates and blocks ≥ 0")
     return blocks * (math.log(n) - (n - 1) / n)
 
 
@@ -221,28 +221,26 @@ def sequences(next: Next, longest: int) -> dict[Tokens, float]:
 
 
 def blockwise_pmf(
-    next: Next,
-    value: Callable[[Tokens], float],
-    n: float,
-    block: int,
-    longest: int,
+    next: Next, value: Callable[[Tokens], float], n: float, block: int, longest: int
 ) -> dict[Tokens, float]:
     """The policy that draws n blocks of so many tokens, keeps the one whose prefix has the highest value, and goes on.
 
-    block ≥ longest is best-of-n. Equal values share as in `best_of_n_pmf`. KL(π ‖ p) ≤ `kl_bound(n, E[blocks])`.
+    block ≥ longest is best-of-n. KL(π ‖ p) ≤ `kl_bound(n, E[blocks])`. Equal values share as in `best_of_n_pmf`; values
+    as near as `TIE` are equal, for sums that mean the same differ by rounding.
     Raises InputError for more than `MOST` sequences, n or block < 1.
     """
     _candidates(n)
     if block < 1:
         raise InputError(f"block={block!r}: expected tokens of a block, at least 1")
     row, found = _row(next), dict[Tokens, float]()
+    slack = TIE * max(abs(value(y)) for y in sequences(next, longest))
     open_: dict[Tokens, float] = {(): 1.0}
     while open_:
         after: dict[Tokens, float] = {}
         for prefix, mass in open_.items():
             drawn = dict(_from(prefix, 1.0, row, min(len(prefix) + block, longest), longest))
             p = np.array(list(drawn.values()))
-            q = best_of_n_pmf(p / p.sum(), [value(y) for y in drawn], n)
+            q = best_of_n_pmf(p / p.sum(), _tied(np.array([value(y) for y in drawn], np.float64), slack), n)
             end = len(row(prefix)) - 1
             for y, share in zip(drawn, q.tolist(), strict=True):
                 done = y[-1] == end or len(y) == longest
@@ -253,10 +251,7 @@ def blockwise_pmf(
 
 
 def tokenwise_pmf(
-    next: Next,
-    value: Callable[[Tokens], float],
-    lam: float,
-    longest: int,
+    next: Next, value: Callable[[Tokens], float], lam: float, longest: int
 ) -> dict[Tokens, float]:
     """π(z | y) = p(z | y) · e^(λ V(y z)) / Z(y), token by token.
 
@@ -341,9 +336,7 @@ def _from(
 
 def _few(number: int) -> None:
     if number > MOST:
-        raise InputError(
-            f"more than {MOST} sequences: too many to enumerate; lower `longest`, or the vocabulary"
-        )
+        raise InputError(f"more than {MOST} sequences are too many to enumerate; lower `longest`")
 
 
 # --------------------------------------------------------------------------------------------- inside
@@ -358,6 +351,17 @@ def _classes(p: Floats, r: Floats) -> tuple[NDArray[np.int64], Floats]:
     of = np.minimum(np.searchsorted(rewards, r), len(rewards) - 1)
     mass = np.bincount(of, weights=p, minlength=len(rewards))
     return np.asarray(of, np.int64), np.asarray(mass, np.float64)
+
+
+def _tied(values: Floats, slack: float) -> Floats:
+    """Values with neighbours closer than `slack` made equal to the lowest of them; as they are if one is not finite."""
+    if not np.isfinite(values).all():
+        return values
+    order = np.argsort(values)
+    first = ~(np.diff(values[order], prepend=math.nan) <= slack)
+    tied = np.empty_like(values)
+    tied[order] = values[order][first][np.cumsum(first) - 1]
+    return tied
 
 
 def _grid(log_a: Floats, n: int) -> Iterator[Floats]:

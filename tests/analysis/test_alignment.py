@@ -216,6 +216,42 @@ def test_blocks_stay_within_their_bound(n, block) -> None:
     np.testing.assert_allclose(arrays(of, blockwise_pmf(after, reward, 1, block, LONGEST + 1))[1], p)
 
 
+def test_blocks_are_what_pairs_of_draws_give() -> None:
+    """Of values that are equal but for rounding, neither is the higher."""
+
+    def alternating(y: tuple[int, ...]) -> tuple[float, float, float]:
+        return (0.3, 0.3, 0.4) if len(y) % 2 else (0.5, 0.2, 0.3)
+
+    of = sequences(alternating, 4)
+    values = expected_values(of, lambda y: y.count(0) + 0.3 * len(y))
+    found = dict.fromkeys(of, 0.0)
+
+    def ends(y: tuple[int, ...]) -> bool:
+        return y[-1] == 2 or len(y) == 4
+
+    def follow(prefix: tuple[int, ...], mass: float) -> None:
+        two = {
+            y: sum(p for z, p in of.items() if z[: len(y)] == y)
+            for y in {z[: len(prefix) + 2] for z in of if z[: len(prefix)] == prefix}
+        }
+        whole = sum(two.values())
+        for y, first in two.items():
+            wins = sum(p * np.heaviside(round(values[y] - values[z], 9), 0.5) for z, p in two.items())
+            share = mass * 2.0 * first * wins / whole**2
+            if ends(y):
+                found[y] += share
+            else:
+                follow(y, share)
+
+    follow((), 1.0)
+    for scale in (1.0, 1e-15, 1e15):
+        chosen = blockwise_pmf(alternating, lambda y, by=scale: by * values[y], 2, 2, 4)
+        assert chosen == pytest.approx(found, abs=1e-14)
+    for wrong in (math.nan, math.inf, -math.inf):
+        with pytest.raises(InputError, match="finite rewards"):
+            blockwise_pmf(alternating, lambda y, wrong=wrong: wrong if len(y) == 4 else 0.0, 2, 2, 4)
+
+
 def test_a_block_of_one_token_by_hand() -> None:
     """Two draws from (½, ½), then the end; the second token is worth more."""
     chosen = blockwise_pmf(lambda y: (0.5, 0.5, 0.0) if not y else (0.0, 0.0, 1.0), lambda y: y[0], 2, 1, 3)

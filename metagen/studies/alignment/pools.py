@@ -59,6 +59,11 @@ class Rewarded:
     def samples(self) -> int:
         return int(self.reward.shape[1])
 
+    @property
+    def binary(self) -> bool:
+        """Whether gold is right or wrong, so that its means are probabilities."""
+        return bool(np.isin(self.gold, (0.0, 1.0)).all())
+
 
 def rewarded(
     votes: Votes,
@@ -66,11 +71,13 @@ def rewarded(
     gold: str = "correct",
     known: Sequence[str] = (),
     temperature: float | None = 1.0,
+    adapters: str = "",
 ) -> Rewarded:
     """The problems of a pool that have as many samples as any, each with a score; notes say what is left out.
 
-    gold: `correct`, or a verifier. known: verifiers whose scores make an ensemble. temperature: of the samples; their
-    log-probabilities are those of the model at 1, so that at any other they say nothing of what was drawn.
+    gold: `correct`, or a verifier. known: verifiers whose scores make an ensemble. temperature, adapters (as of
+    `drawn.adapted`): of the samples; their log-probabilities are those of the model at 1 without any, so that otherwise
+    they say nothing of what was drawn.
     """
     where, notes = f"{votes.model} by {verifier}", []
     width = int(votes.sizes.max(initial=0))
@@ -97,8 +104,9 @@ def rewarded(
         notes.append(Note(where, f"{', '.join(left)}: not in the ensemble, for some samples have no score"))
     logprob = np.array(votes.logprob[rows, :width], np.float64)
     unknown = int((~np.isfinite(logprob)).sum())
-    if temperature != 1.0 and unknown < logprob.size:
+    if (temperature != 1.0 or adapters) and unknown < logprob.size:
         at = "one that is not known" if temperature is None else f"{temperature:g}"
+        at += f" with {adapters}" if adapters else ""
         notes.append(
             Note(where, f"log-probabilities are the model's at temperature 1, and samples are drawn at {at}: only "
                         "the bound on KL is shown")
@@ -144,7 +152,6 @@ class Best:
 
 def best(pool: Rewarded, ns: Sequence[int]) -> list[Best]:
     """The best of each n, exact over all subsets."""
-    binary = bool(np.isin(pool.gold, (0.0, 1.0)).all())
     plain, found = pool.gold.mean(axis=1), []
     for n in ns:
         shares = chosen_shares(pool.reward, n)
@@ -155,7 +162,7 @@ def best(pool: Rewarded, ns: Sequence[int]) -> list[Best]:
         found.append(
             Best(
                 n, kl_bound(n), float(far.mean()) if len(far) else math.nan, (shares * pool.reward).sum(axis=1),
-                gold, _wins(pool.reward, n), 0.5 * (1.0 + gold - plain) if binary else np.full_like(gold, np.nan),
+                gold, _wins(pool.reward, n), 0.5 * (1.0 + gold - plain) if pool.binary else np.full_like(gold, np.nan),
             )
         )  # fmt: skip
     return found
@@ -248,11 +255,15 @@ def ladder(samples: int, most: int) -> list[int]:
     return [2**i for i in range(max(1, min(samples, most)).bit_length())]
 
 
-def mean_of(values: Floats) -> tuple[float, float, float]:
-    """Mean over problems with its 95% interval; bounds NaN for fewer than `FEW`, all NaN where a value is unknown."""
+def mean_of(values: Floats, *, proportion: bool = False) -> tuple[float, float, float]:
+    """Mean over problems with its 95% interval; bounds NaN for fewer than `FEW`, all NaN where a value is unknown.
+
+    proportion: the values are probabilities; where all are 0, or all 1, bounds are exact (see `bootstrap.interval`).
+    """
     if not values.size or not np.isfinite(values).all():
         return math.nan, math.nan, math.nan
     if len(values) < FEW:
         return float(values.mean()), math.nan, math.nan
-    found = interval(values, resamples=2000)
+    # Without the rounding errors of sums, which would hide that all are 0, or 1.
+    found = interval(np.round(values, 12) if proportion else values, resamples=2000, proportion=proportion)
     return float(found.estimate), float(found.low), float(found.high)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isnan, nan
+from math import inf, isinf, isnan, nan
 
 import numpy as np
 
@@ -94,7 +94,7 @@ def proxy_plot(every: Sequence[Studied], meant: str) -> Plot:
         lines = []
         for label, rows in (
             (f"{one.pool.verifier}, which chooses", [mean_of(b.reward) for b in one.bests]),
-            (meant, [mean_of(b.gold) for b in one.bests]),
+            (meant, [mean_of(b.gold, proportion=one.pool.binary) for b in one.bests]),
         ):
             y, low, high = np.array(rows).T.tolist()
             lines.append(Line(label, ns, y) if one.few else Line(label, ns, y, low, high))
@@ -110,8 +110,8 @@ def best_table(every: Sequence[Studied], meant: str) -> Table:
     rows = [
         (
             one.pool.model, one.pool.verifier, str(b.n), nats(b.bound), nats(b.estimate), number(*mean_of(b.reward)),
-            rated(*mean_of(b.gold)), percent(mean_of(b.wins)[0]), percent(win_rate_bound(b.n)),
-            percent(mean_of(b.gold_wins)[0]),
+            rated(*mean_of(b.gold, proportion=one.pool.binary)), percent(mean_of(b.wins)[0]),
+            percent(win_rate_bound(b.n)), percent(mean_of(b.gold_wins)[0]),
         )
         for one in every
         for b in one.bests
@@ -135,7 +135,7 @@ def reach_table(every: Sequence[Studied], meant: str) -> Table:
             rows.append(
                 (
                     one.pool.model, r.policy, r.knob, nats(mean_of(r.kl)[0]), number(*mean_of(r.reward)),
-                    rated(*mean_of(r.gold)), told,
+                    rated(*mean_of(r.gold, proportion=one.pool.binary)), told,
                 )
             )  # fmt: skip
     return Table(
@@ -168,7 +168,8 @@ def blockwise_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
             rows.append(
                 (
                     name, "–" if isnan(blocks) else f"{blocks:.1f}", nats(bound),
-                    rated(*mean_of(accuracy[np.isfinite(accuracy)])), percent(mean_of(wins[fine])[0]),
+                    rated(*mean_of(accuracy[np.isfinite(accuracy)], proportion=True)),
+                    percent(mean_of(wins[fine])[0]),
                 )
             )  # fmt: skip
     table = Table(
@@ -182,16 +183,24 @@ def blockwise_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
 def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
     """Policies whose probabilities are known: KL measured by log-likelihood ratios of their own samples.
 
-    `facts["ratios"]`: a `model`, a `policy`, and by problem `kl` and `gold`; or `why` it is not known.
+    `facts["ratios"]`: a `model`, a `policy`, and by problem `kl` and `gold`; or `why` it is not known. kl: +∞ where p
+    rules out a sample; then the mean is infinite, and a note says on how many problems.
     """
     rows, notes = [], []
     for one in result.facts.get("ratios", ()):
         if "why" in one:
             notes.append(Note(f"{one['model']}, {one['policy']}", f"its KL is not measured: {one['why']}"))
             continue
-        gone, gold = mean_of(np.array(one["kl"], np.float64)), mean_of(np.array(one["gold"], np.float64))
+        name, kl = f"{one['model']}, {one['policy']}", np.array(one["kl"], np.float64)
+        gold = mean_of(np.array(one["gold"], np.float64), proportion=True)
+        if beyond := int(np.isposinf(kl).sum()):
+            said = f"on {beyond} of {kl.size} problems the model as written rules out a sample of it"
+            notes.append(Note(name, f"its KL is infinite: {said}"))
+            gone = inf, nan, nan
+        else:
+            gone = mean_of(kl)
+            notes += far(name, gone[0], "goes")
         rows.append((one["model"], one["policy"], number(*gone), rated(*gold)))
-        notes += far(f"{one['model']}, {one['policy']}", gone[0], "goes")
     table = Table(
         "alignment_ratios", "KL measured: the mean of log π(y) − log p(y) over samples of π",
         ("model", "policy", "KL", "accuracy"), tuple(rows), frozenset({2, 3}),
@@ -222,6 +231,6 @@ def nats(value: float) -> str:
 
 def number(value: float, low: float = nan, high: float = nan) -> str:
     """A mean with its interval."""
-    if isnan(value):
-        return "–"
+    if isnan(value) or isinf(value):
+        return "–" if isnan(value) else "∞"
     return f"{value:.3f}" + ("" if isnan(low) or isnan(high) else f" [{low:.3f}, {high:.3f}]")

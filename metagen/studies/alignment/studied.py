@@ -58,7 +58,8 @@ def studied(result: StudyResult, spec: AlignmentSpec | None) -> Iterator[Studied
             )
         else:
             at = result.facts.get("temperatures", {}).get(votes.generator, model.temperature)
-            one = _measured(votes, proxy, gold, tuple(proxies), at)
+            adapters = result.facts.get("adapters", {}).get(votes.generator, "")
+            one = _measured(votes, proxy, gold, tuple(proxies), at, adapters)
             yield (
                 one
                 if one.bests
@@ -68,9 +69,9 @@ def studied(result: StudyResult, spec: AlignmentSpec | None) -> Iterator[Studied
 
 @lru_cache(maxsize=8)
 def _measured(
-    votes: Votes, proxy: str, gold: str, proxies: tuple[str, ...], temperature: float | None
+    votes: Votes, proxy: str, gold: str, proxies: tuple[str, ...], temperature: float | None, adapters: str
 ) -> Studied:
-    pool = rewarded(votes, proxy, gold, proxies, temperature)
+    pool = rewarded(votes, proxy, gold, proxies, temperature, adapters)
     if not len(pool.reward):
         return Studied(pool, (), ())
     few = ladder(pool.samples // DRAWN, MOST)

@@ -43,6 +43,11 @@ def test_of_right_and_wrong_best_of_n_is_optimal(reached) -> None:
     for (policy, _), r in reached["palindromes"].items():
         if policy in ("best-of-n", "soft best-of-16", "token-wise, soft value"):
             assert r.reward == pytest.approx(r.optimal, abs=1e-8)
+    # Of blocks that are worth the same, none is kept for the rounding of its value.
+    single = [reached["palindromes"]["blocks of 1", f"n = {n}"].kl for n in (2, 4, 16)]
+    assert single == pytest.approx([0.456, 1.428, 2.674], abs=5e-4)
+    two = reached["palindromes"]["blocks of 2", "n = 4"]  # docs/studies/alignment.md
+    assert two.reward / two.optimal == pytest.approx(0.922, abs=5e-4)
     # Blocks, and values of a model that does not know that it will be tilted, are not.
     assert reached["palindromes"]["blocks of 2", "n = 4"].reward < 0.95 * 0.7338
     assert reached["palindromes"]["token-wise, expected value", "λ = 2/sd"].reward < 0.65

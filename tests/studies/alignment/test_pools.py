@@ -143,8 +143,12 @@ def test_what_is_missing_is_said(votes: Votes) -> None:
     )
     assert len(part.others) == 1 and "other: not in the ensemble" in part.notes[0].text
 
-    for temperature, words in ((0.7, "drawn at 0.7"), (None, "drawn at one that is not known")):
-        part = rewarded(votes, "prm", temperature=temperature)
+    for temperature, adapters, words in (
+        (0.7, "", "drawn at 0.7:"),
+        (None, "", "drawn at one that is not known:"),
+        (1.0, "top_p=0.9", "drawn at 1 with top_p=0.9: only the bound"),
+    ):
+        part = rewarded(votes, "prm", temperature=temperature, adapters=adapters)
         assert words in part.notes[0].text and np.isnan(part.logprob).all()
 
     none = rewarded(replace(votes, scores={"prm": np.full(score.shape, NAN)}), "prm")
@@ -171,5 +175,9 @@ def test_small_things() -> None:
     assert ladder(16, 64) == [1, 2, 4, 8, 16] and ladder(100, 64)[-1] == 64 and ladder(0, 64) == [1]
     assert mean_of(np.array([])) == pytest.approx((NAN, NAN, NAN), nan_ok=True)
     assert mean_of(np.array([0.2, 0.4])) == pytest.approx((0.3, NAN, NAN), nan_ok=True)
+    assert mean_of(np.ones(12)) == (1.0, 1.0, 1.0)
+    # 0.025^(1/12), Clopper and Pearson
+    assert mean_of(np.ones(12), proportion=True) == pytest.approx((1.0, 0.735, 1.0), abs=5e-4)
+    assert mean_of(np.full(12, 0.1 + 0.2 - 0.3), proportion=True) == pytest.approx((0, 0, 0.265), abs=5e-4)
     low, high = mean_of(np.arange(10.0))[1:]
     assert 2 < low < 4.5 < high < 7

@@ -143,10 +143,15 @@ def test_measured_divergences_are_shown(result: StudyResult) -> None:
     ratios = [{"model": "small", "policy": f"temperature {t}", "kl": (t * rng.random(24)).tolist(), "gold": [1.0] * 24}
               for t in (1, 30)]  # fmt: skip
     ratios.append({"model": "small", "policy": "top_p 0.9", "why": "no token ids"})
+    ruled_out = [math.inf, 0.2, math.inf] + [0.1] * 21
+    ratios.append({"model": "small", "policy": "top_k 0", "kl": ruled_out, "gold": [0.0] * 24})
     found = section(replace(result, facts={"ratios": ratios}))
-    first, second = rows(found, "alignment_ratios")
+    first, second, last = rows(found, "alignment_ratios")
     assert first["policy"] == "temperature 1" and first["KL"].startswith("0.") and "[" in second["KL"]
-    far, unknown = found.notes
+    assert first["accuracy"] == "100.0% [85.8, 100.0]" and last["accuracy"] == "0.0% [0.0, 14.2]"
+    assert last["KL"] == "∞"
+    far, unknown, infinite = found.notes
+    assert infinite.about == "small, top_k 0" and "on 2 of 24 problems" in infinite.text
     assert far.about == "small, temperature 30" and "look" in far.text
     assert unknown.text == "its KL is not measured: no token ids"
 
@@ -157,6 +162,11 @@ def test_temperatures_of_pools_are_asked_of_the_facts(result: StudyResult) -> No
     votes = tuple(replace(v, generator=v.model) for v in result.votes)
     known = replace(result, models=models, votes=votes, facts={"temperatures": {"small": 1.0, "large": 1.0}})
     assert section(known).notes == ()
+    cut = replace(known, facts={**known.facts, "adapters": {"large": "min_p=0.1"}})
+    (note,) = section(cut).notes
+    assert note.about == "large by prm" and "drawn at 1 with min_p=0.1" in note.text
+    told = {row["model"]: row["KL: estimate"] for row in rows(section(cut), "alignment_best_of_n")}
+    assert told["large"] == "–" and told["small"] != "–"
 
 
 @pytest.mark.parametrize("problems", [1, 5])
