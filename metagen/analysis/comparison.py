@@ -6,7 +6,7 @@ on some problems looks better there than it is; problems that had no say in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 
@@ -43,7 +43,8 @@ class Contrast:
 class Picked:
     """What the option that is picked as best is worth on problems that did not pick it.
 
-    estimate, low, high: mean over problems with its BCa interval; NaN for one problem. naive: the mean of the best of
+    estimate: mean over problems that had no say. low, high: from the lower bound of the chosen option on all problems,
+    moved down to that mean, to its upper bound (BCa). All NaN for one problem. naive: the mean of the chosen option on
     all problems, which flatters. chosen: the option that all problems pick. shares: how often halves picked each,
     [options].
     """
@@ -54,6 +55,11 @@ class Picked:
     naive: float
     chosen: int
     shares: Floats
+
+
+def best(values: Floats) -> int:
+    """Of options [options, problems] the one with the highest mean, the first of equals."""
+    return int(np.argmax(values.mean(axis=1)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -129,38 +135,51 @@ def sentence(c: Contrast) -> str:
     return f"no difference is shown ({_points(d.estimate)} {bounds}, {p}, Holm); {least}"
 
 
-def picked(values: ArrayLike, *, halvings: int = 20, level: float = 0.95, seed: int = 0) -> Picked:
-    """Pick the best of several options on one half of the problems, measure it on the other, both ways, many times.
+def picked(
+    values: ArrayLike,
+    *,
+    judged: ArrayLike | None = None,
+    choose: Callable[[Floats], int] = best,
+    proportion: bool = False,
+    halvings: int = 20,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Picked:
+    """Pick one of several options on one half of the problems, measure it on the other, both ways, many times.
 
-    values: [options, problems], higher is better, ties to the first. Every problem's value is the mean over the halves
-    that it did not vote in. Half as many problems pick worse than all do, so the estimate is, if anything, low.
-    Raises InputError for no option or problem, or values that are not finite.
+    values: [options, problems], higher is better. judged: of the same shape, what to measure of the option that was
+    picked; the values themselves by default. choose: from values of some problems to an option. proportion: what is
+    judged are probabilities (see `bootstrap.interval`). Half as many problems pick worse than all do, so the estimate
+    is, if anything, low, and the chosen option's own mean is high; the interval spans both. Raises InputError for no
+    option or problem, shapes that differ, or values that are not finite.
     """
     x = np.asarray(values, dtype=np.float64)
-    if x.ndim != 2 or 0 in x.shape or not np.isfinite(x).all():
-        raise InputError(
-            f"picking among values {x.shape}, {int((~np.isfinite(x)).sum())} of them not finite: expected finite "
-            "[options, problems]; leave out the problems that have no value"
-        )
+    y = x if judged is None else np.asarray(judged, dtype=np.float64)
+    for name, given in (("values", x), ("judged", y)):
+        if x.ndim != 2 or given.shape != x.shape or 0 in x.shape or not np.isfinite(given).all():
+            raise InputError(
+                f"picking among {name} {given.shape}, {int((~np.isfinite(given)).sum())} of them not finite: expected "
+                "finite [options, problems]; leave out the problems that have no value"
+            )
     options, problems = x.shape
-    means = x.mean(axis=1)
-    best = int(np.argmax(means))
+    chosen = choose(x)
+    naive = float(y[chosen].mean())
     if problems == 1:
-        return Picked(nan, nan, nan, float(means[best]), best, np.eye(options)[best])
+        return Picked(nan, nan, nan, naive, chosen, np.eye(options)[chosen])
     rng = np.random.default_rng(seed)
-    held, times, shares = np.zeros(problems), np.zeros(problems), np.zeros(options)
+    held, shares = 0.0, np.zeros(options)
     for _ in range(halvings):
         order = rng.permutation(problems)
         halves = order[: problems // 2], order[problems // 2 :]
-        for voters, judged in (halves, halves[::-1]):
-            choice = int(np.argmax(x[:, voters].mean(axis=1)))
+        for voters, others in (halves, halves[::-1]):
+            choice = choose(x[:, voters])
             shares[choice] += 1.0 / (2 * halvings)
-            held[judged] += x[choice, judged]
-            times[judged] += 1
-    bounds = interval(held / times, level=level, seed=seed)
-    return Picked(
-        float(bounds.estimate), float(bounds.low), float(bounds.high), float(means[best]), best, shares
-    )
+            held += float(y[choice, others].sum())
+    estimate = held / (halvings * problems)
+    bounds = interval(y[chosen], level=level, seed=seed, proportion=proportion)
+    low = min(float(bounds.low) + min(estimate - naive, 0.0), estimate)
+    high = max(float(bounds.high), estimate)
+    return Picked(estimate, max(low, 0.0) if proportion else low, high, naive, chosen, shares)
 
 
 def _shared(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:

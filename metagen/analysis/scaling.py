@@ -32,6 +32,10 @@ PARAMETERS: dict[Law, tuple[str, ...]] = {
 }
 
 
+#: Where a law moves by less than this share of what it is fitted to, it stands at the bound of its parameters.
+FLAT = 1e-3
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
     """A law with its parameters by name.
@@ -57,7 +61,8 @@ def fit(law: Law, x: ArrayLike, y: ArrayLike, *, held_out: int = 2, weights: Arr
 
     x, y: [points]; x > 0, numbers of samples or a cost, in any order. y: coverage, accuracy or error, as the law says.
     weights: [points], of squares, such as 1/variance; ratios count. Raises InputError for an unknown law, shapes that
-    differ, values that are not finite, fewer points to fit than parameters, or a y that does not vary there.
+    differ, values that are not finite, fewer points to fit than parameters, or a y that there does not vary, or not the
+    way that its law does.
     """
     if law not in PARAMETERS:
         raise InputError(f"law={law!r}: expected one of {', '.join(map(repr, PARAMETERS))}")
@@ -86,7 +91,13 @@ def fit(law: Law, x: ArrayLike, y: ArrayLike, *, held_out: int = 2, weights: Arr
     parameters = _FITS[law](seen, got, 1.0 / np.sqrt(w[:fitted]))
     named = dict(zip(PARAMETERS[law], parameters.tolist(), strict=True))
     found = Fit(law, named, np.zeros(0), 0.0, tuple(seen.tolist()))
-    rest = ys - predict(found, xs)
+    line = predict(found, xs)
+    if law in _WAYS and np.ptp(line[:fitted]) < FLAT * np.ptp(got):
+        raise InputError(
+            f"{law}: no law: y does not {_WAYS[law]} with x, from {got[0]:.3g} at x={seen[0]:.3g} to {got[-1]:.3g} at "
+            f"x={seen[-1]:.3g}; fit a curve that does, or measure points further apart"
+        )
+    rest = ys - line
     rmse = float(np.sqrt(np.square(rest[:fitted]).mean()))
     return Fit(law, found.parameters, rest[fitted:], rmse, found.ks)
 
@@ -190,3 +201,5 @@ _FORMULAS: dict[Law, Callable[..., Floats]] = {
     "log-linear": _linear,
     "power to a floor": _to_a_floor,
 }
+#: What y does with x under the laws that go one way only.
+_WAYS: dict[Law, str] = {"exponentiated power": "rise", "power to a floor": "fall"}

@@ -66,6 +66,19 @@ class TestLaws:
             fit(law, x, np.ones(len(x)))
 
 
+@pytest.mark.parametrize(
+    ("law", "x", "y", "way"),
+    [
+        ("power to a floor", COSTS, np.linspace(0.2, 0.5, 8), "fall"),
+        ("exponentiated power", KS, np.linspace(0.5, 0.3, 9), "rise"),
+    ],
+)
+def test_what_goes_the_other_way_has_no_law(law, x, y, way) -> None:
+    with pytest.raises(InputError, match=f"no law: y does not {way} with x, from"):
+        fit(law, x, y)
+    fit(law, x, y[::-1])
+
+
 def test_coverage_of_problems_with_beta_rates_is_nearly_such_a_law() -> None:
     """Rates from Beta(0.4, 2): mean coverage of 512 samples, extrapolated from 64 to 256, within two points."""
     rates = np.random.default_rng(0).beta(0.4, 2.0, size=2000)
