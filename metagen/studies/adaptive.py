@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from math import nan
@@ -20,7 +20,7 @@ from metagen.analysis.stopping import Replayed, replay, running_vote
 from metagen.experiments.allocation.allocate import Difficulty, Plan, accuracy_at
 from metagen.experiments.results import FEW
 from metagen.strategies.adaptive.consistency import Beta
-from metagen.studies.frontier import AtCost, at_cost, known, main_cost, resampled
+from metagen.studies.frontier import SLACK, AtCost, at_cost, known, ladder, main_cost, resampled
 from metagen.studies.pools import dense, own_pool, sampled
 from metagen.studies.question import Question, numbers, unanswered, words
 from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
@@ -72,20 +72,22 @@ class Dealt:
 def ran(result: StudyResult) -> list[Ran]:
     """Every point of an adaptive strategy whose model has a plain vote as dear."""
     cost = main_cost(result)
-    votes = {c.model: c for c in result.curves if c.kind == "majority" and not c.oracle}
+    curves = known(result, cost) if cost else []
+    votes = {c.model: c for c in curves if c.kind == "majority"}
     found = []
-    for curve in known(result, cost) if cost else []:
+    for curve in curves:
         vote = votes.get(curve.model)
-        if curve.kind not in KINDS or vote is None or vote not in known(result, str(cost)):
+        if curve.kind not in KINDS or vote is None:
             continue
         for point in range(len(curve.ns)):
-            over = np.isfinite(curve.accuracy[point]) & np.isfinite(vote.accuracy).all(axis=0)
+            voted = np.isfinite(vote.accuracy)
+            over = np.isfinite(curve.accuracy[point]) & voted[voted.any(axis=1)].all(axis=0)
             if not over.any():
                 continue
             paid = curve.costs[str(cost)][point]
             spends = float(paid[over].mean())
             beside = at_cost(vote, str(cost), spends, over)
-            if beside is not None:
+            if beside is not None and beside.spends >= spends * (1.0 - SLACK):
                 right = np.where(over, curve.accuracy[point], nan)
                 saved = _saved(vote, str(cost), over, right[over], paid[over])
                 found.append(Ran(curve, point, str(cost), spends, right, beside, *saved))
@@ -146,22 +148,25 @@ def adaptive_pays(result: StudyResult) -> Question:
     chosen = f"ran {runs[-1].name}" if runs else next(reversed(pairs), "")
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
-        parts = [_said(one, tested.get(f"ran {one.name}")) for one in runs]
-        parts += [_again(model, one) for model, one in pools.items()]
+        parts = {f"ran {one.name}": _said(one, tested.get(f"ran {one.name}")) for one in runs}
+        parts |= {f"replayed {model}": _again(model, one) for model, one in pools.items()}
         for one in given:
-            test = words(tested.get(f"dealt {one.model} {one.mean:g}"))
-            parts.append(
-                f"{one.model}, {one.mean:g} samples a problem by difficulty against as many for all: {test}"
+            name = f"dealt {one.model} {one.mean:g}"
+            parts[name] = (
+                f"{one.model}, {one.mean:g} samples a problem by difficulty against as many for all: "
+                f"{words(tested.get(name))}"
             )
         main = tested.get(chosen)
+        first = chosen if chosen in parts else next(reversed(parts))
         shown = any(c.shown and c.difference.estimate > 0.0 for c in tested.values())
         return Finding(
             asked,
-            ". ".join(parts) + ".",
+            f"{parts[first]}.",
             unit="points",
             claim=claim,
             source=source,
             shown=shown,
+            details=tuple(f"{text}." for name, text in parts.items() if name != first),
             **numbers(main),
         )
 
@@ -170,26 +175,41 @@ def adaptive_pays(result: StudyResult) -> Question:
 
 def section(result: StudyResult) -> Section | None:
     """The three as tables; None for a study with neither adaptive strategies nor samples."""
-    tables = [
-        t for t in (_ran(ran(result)), _replayed(replayed(result)), _dealing(dealt(result))) if t is not None
-    ]
-    if not tables:
+    runs = ran(result)
+    made = (_ran(runs), _replayed(replayed(result)), _dealing(dealt(result)))
+    tables = [table for table in made if table is not None]
+    notes = _apart(result, {one.name for one in runs})
+    if not tables and not notes:
         return None
-    few = not any(t.name == "allocation" for t in tables)
-    note = Note("allocation", f"needs pools of {2 * FIRST} samples or more, on {2 * FEW} problems or more")
+    if not any(table.name == "allocation" for table in tables):
+        text = f"needs pools of {2 * FIRST} samples or more, on {2 * FEW} problems or more"
+        notes.append(Note("allocation", text))
     return Section(
         "adaptive",
         "Adaptive allocation",
         "An adaptive strategy is compared with the plain vote at its own mean cost, not at its largest n. Replays take "
         f"{ORDERS} random orders of each pool; allocation is learned on half of the problems and used on the other.",
         tables=tuple(tables),
-        notes=(note,) if few else (),
+        notes=tuple(notes),
     )
+
+
+def _apart(result: StudyResult, there: Set[str]) -> list[Note]:
+    """Points of adaptive strategies that are not compared."""
+    cost = main_cost(result)
+    return [
+        Note(name, "its model has no plain vote that was measured at this cost: not compared")
+        for curve in (known(result, cost) if cost else [])
+        if curve.kind in KINDS
+        for point in np.flatnonzero(np.isfinite(curve.accuracy).any(axis=1)).tolist()
+        if (name := curve.configuration(point)) not in there
+    ]
 
 
 def _saved(vote: Curve, cost: str, over: Bools, right: Floats, paid: Floats) -> tuple[float, float, float]:
     """The cost of a vote as accurate over that of the strategy; bounds by resampling problems, inf where none is."""
-    rows, costs = vote.accuracy[:, over], vote.costs[cost][:, over]
+    points, _ = ladder(vote, cost, over)
+    rows, costs = vote.accuracy[points][:, over], vote.costs[cost][points][:, over]
     count = int(over.sum())
     whole = _factor(rows.mean(axis=1), costs.mean(axis=1), float(right.mean()), float(paid.mean()))
     if count < FEW:
@@ -253,8 +273,8 @@ def _said(one: Ran, test: Contrast | None) -> str:
 
 def _again(model: str, one: Replayed) -> str:
     return (
-        f"Replayed on the pool of {model}, the rule of adaptive-consistency draws {one.fewer:.1f}× fewer samples than "
-        f"a vote over {one.most}; it is at {share(float(one.accuracy.mean()))}, the vote at "
+        f"Replayed on the pool of {model} as written, the rule of adaptive-consistency draws {one.fewer:.1f}× fewer "
+        f"samples than a vote over {one.most}; it is at {share(float(one.accuracy.mean()))}, the vote at "
         f"{share(float(one.full_accuracy.mean()))}"
     )
 

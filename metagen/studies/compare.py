@@ -1,7 +1,8 @@
 """Two studies, or a study and a run: test runs configuration by configuration, and curve against curve at equal cost.
 
-At a budget a curve is interpolated in cost (`frontier.at_cost`), so that both sides spend the same on average; the
-problems are those that both have at all their points. All differences of one comparison are one Holm family.
+At a budget a curve is interpolated in cost (`frontier.even`), so that both sides spend the same on average: the budget,
+or the most that both can. The problems are those that both have at all their points. All differences of one comparison
+are one Holm family.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from metagen.experiments.directory import RunDirectory, nearest
 from metagen.experiments.tables import read
 from metagen.studies import directory, words
 from metagen.studies.found import Found, find
-from metagen.studies.frontier import AtCost, at_cost, main_cost
-from metagen.studies.result import Curve, Floats, Ints, Note, StudyResult
+from metagen.studies.frontier import even, ladder, main_cost
+from metagen.studies.question import resamples
+from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtBudget:
-    """Two curves where they cost the same: b − a. spends: what each really spends, less beyond its last point."""
+    """Two curves where they cost the same: b − a. spends: what both do, less than the budget beyond the end of one."""
 
     cost: str
     budget: float
-    spends: tuple[float, float]
+    spends: float
     contrast: Contrast
 
 
@@ -118,7 +120,7 @@ def curves(
         )
     places = tuple(_places(result, shared) for result in (a, b))
     rows: dict[str, tuple[Floats, Floats]] = {}
-    found: dict[str, tuple[str, float, tuple[float, float]]] = {}
+    found: dict[str, tuple[str, float, float]] = {}
     notes: list[Note] = []
     for x, y in _pairs(a, b, pairs):
         name = x.name if x.name == y.name else f"{x.name} → {y.name}"
@@ -129,19 +131,26 @@ def curves(
         at = tuple(place[fine] for place in places)
         last = None
         for cost, budget in _budgets(a, b, x, y, at, notes):
-            left, right = (_bought(c, cost, budget, p) for c, p in zip((x, y), at, strict=True))
-            if left is None or right is None:
-                dear = x if left is None else y
-                notes.append(Note(name, f"{cost}={budget:.4g} is below the cheapest point of {dear.name}"))
+            masks = (_mask(x, at[0]), _mask(y, at[1]))
+            both = even(x, y, cost, budget, *masks)
+            if both is None:
+                begins = {c.name: float(ladder(c, cost, m)[1][0]) for c, m in ((x, masks[0]), (y, masks[1]))}
+                dear = max(begins, key=begins.__getitem__)
+                why = (
+                    "is below the cheapest point of"
+                    if budget < begins[dear]
+                    else "is more than the other was measured up to, which is below the cheapest point of"
+                )
+                notes.append(Note(name, f"{cost}={budget:.4g} {why} {dear}"))
                 continue
-            # Beyond the last points of both nothing changes: one test, counted once.
-            same = (cost, left.between, left.share, right.between, right.share)
+            # Beyond the last point of one nothing changes: one test, counted once.
+            same = (cost, both[0].spends)
             if same != last:
-                test = f"{name} at {words.spent(budget, cost)}"
-                rows[test] = (left.accuracy[at[0]], right.accuracy[at[1]])
-                found[test] = (cost, budget, (left.spends, right.spends))
+                test = f"{name} at {words.spent(both[0].spends, cost)}"
+                rows[test] = (both[0].accuracy[at[0]], both[1].accuracy[at[1]])
+                found[test] = (cost, budget, both[0].spends)
             last = same
-    tests = {contrast.name: contrast for contrast in contrasts(rows)} if rows else {}
+    tests = {c.name: c for c in contrasts(rows, resamples=resamples(len(rows)))} if rows else {}
     return [AtBudget(*found[name], tests[name]) for name in rows], notes
 
 
@@ -156,10 +165,10 @@ def _measured(curve: Curve, places: Ints) -> Any:
     return there[there.any(axis=1)][:, places].all(axis=0)
 
 
-def _bought(curve: Curve, cost: str, budget: float, places: Ints) -> AtCost | None:
+def _mask(curve: Curve, places: Ints) -> Bools:
     over = np.zeros(curve.accuracy.shape[1], dtype=bool)
     over[places] = True
-    return at_cost(curve, cost, budget, over)
+    return over
 
 
 def _pairs(a: StudyResult, b: StudyResult, pairs: Mapping[str, str] | None) -> list[tuple[Curve, Curve]]:
@@ -213,7 +222,7 @@ def data(found: Comparison) -> dict[str, Any]:
 def _row(one: AtBudget) -> dict[str, Any]:
     contrast = one.contrast
     return {
-        "name": contrast.name, "cost": one.cost, "budget": one.budget, "spends": list(one.spends),
+        "name": contrast.name, "cost": one.cost, "budget": one.budget, "spends": one.spends,
         "a": contrast.a, "b": contrast.b,
         "difference": {k: None if v != v else v for k, v in asdict(contrast.difference).items()},
         "p_holm": None if isnan(contrast.p_value) else contrast.p_value, "shown": contrast.shown,

@@ -21,6 +21,7 @@ from metagen.experiments.results import FEW
 from metagen.studies.equal_compute import budgets, middle
 from metagen.studies.frontier import at_cost, known, ladder, main_cost, shared, wins
 from metagen.studies.frontier_section import BANDS
+from metagen.studies.recorded import HALVES
 from metagen.studies.result import Curve, Floats, Ints, Note, StudyResult, Votes
 from metagen.studies.section import Plot, Section, Table
 from metagen.studies.words import axis, rated, share, spent
@@ -85,9 +86,19 @@ def groups(pools: Sequence[Votes], count: int = GROUPS) -> Groups:
     return Groups(found, tuple(names))
 
 
+def comparable(result: StudyResult, cost: str) -> list[Curve]:
+    """The curves that know this cost and share no sample with the independent pools.
+
+    With `limit: {halves: true}` those are halves of the pools; what runs by itself reads whole pools, and is left out.
+    """
+    return [c for c in known(result, cost) if not (result.facts.get(HALVES) and c.source == "run")]
+
+
 def best_by_group(result: StudyResult, made: Groups, cost: str, at: Sequence[float]) -> list[Best]:
     """For every group and budget the best of all strategies of all models that the budget pays for."""
-    curves = known(result, cost)
+    curves = comparable(result, cost)
+    if not curves:
+        return []
     over = shared(curves)
     found = []
     for group, name in enumerate(made.names):
@@ -100,7 +111,7 @@ def best_by_group(result: StudyResult, made: Groups, cost: str, at: Sequence[flo
             if not rows:
                 continue
             values = np.stack(list(rows.values()))
-            choice = picked(values)
+            choice = picked(values, proportion=True)
             few = mine.sum() < FEW
             accuracy, low, high = (np.nan,) * 3 if few else (choice.estimate, choice.low, choice.high)
             found.append(
@@ -119,8 +130,15 @@ def section(result: StudyResult) -> Section:
     cost = main_cost(result)
     notes: list[Note] = []
     pictures, tables = [], []
-    if cost is not None and pools:
-        over = shared(known(result, cost))
+    curves = comparable(result, cost) if cost is not None else []
+    if cost is not None and pools and (left := len(known(result, cost)) - len(curves)):
+        text = (
+            f"{left} curves are left out: these strategies run by themselves, on both halves of the samples, and the "
+            "other half tells how hard a problem is"
+        )
+        notes.append(Note(name, text))
+    if cost is not None and pools and curves:
+        over = shared(curves)
         made = groups(pools, min(GROUPS, max(1, int(over.sum()) // FEW)))
         fewest = min((int((over & (made.of == g)).sum()) for g in range(len(made.names))), default=0)
         if fewest < FEW:
@@ -132,10 +150,7 @@ def section(result: StudyResult) -> Section:
                 Note(name, "too few problems, or all equally hard by their independent samples: one group")
             )
         tables.append(_table(best_by_group(result, made, cost, budgets(result, cost)), cost))
-        pictures += [
-            _curves(result, model, made, cost)
-            for model in dict.fromkeys(c.model for c in known(result, cost))
-        ]
+        pictures += [_curves(result, model, made, cost) for model in dict.fromkeys(c.model for c in curves)]
     elif not pools:
         notes.append(
             Note(
@@ -185,8 +200,8 @@ def _table(every: list[Best], cost: str) -> Table:
 
 def _curves(result: StudyResult, model: str, made: Groups, cost: str) -> Plot:
     """The strategies of one model in each group."""
-    curves = [c for c in known(result, cost) if c.model == model]
-    over = shared(known(result, cost))
+    curves = [c for c in comparable(result, cost) if c.model == model]
+    over = shared(comparable(result, cost))
     panels: dict[str, list[Line]] = {}
     for group, name in enumerate(made.names):
         mine = over & (made.of == group)

@@ -1,4 +1,7 @@
-"""Strategies at equal compute: each against the plain vote of its model, at the budgets of the study."""
+"""Strategies at equal compute: each against the plain vote of its model, at the budgets of the study.
+
+Both sides always spend the same; where one was measured up to less than the budget, the most that both can spend.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from metagen.analysis.comparison import Contrast
-from metagen.studies.frontier import AtCost, at_cost, known, ladder, main_cost, shared
+from metagen.studies.frontier import SLACK, AtCost, even, known, ladder, main_cost, shared
 from metagen.studies.question import compared
-from metagen.studies.result import Bools, Curve, StudyResult
+from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.section import Table
 from metagen.studies.words import difference, share, spent
 
@@ -22,7 +25,7 @@ BUDGETS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rival:
-    """A strategy of a model at a budget, beside the reference at what it spends. contrast: None of too few problems."""
+    """A strategy of a model at a budget, beside the reference at the same cost. contrast: None of too few problems."""
 
     curve: Curve
     reference: Curve
@@ -53,47 +56,50 @@ def middle(values: Sequence[float]) -> float:
 def rivals(result: StudyResult, cost: str) -> list[Rival]:
     """Every strategy of every model at every budget that pays for it and for the reference; one family of tests.
 
-    A curve that ends below the budget is compared at what it spends there, not at what it might.
+    Where one of the two ends below the budget they are compared at the most that both can spend: once.
     """
     found: list[tuple[Curve, Curve, float, AtCost, AtCost]] = []
-    for model in dict.fromkeys(curve.model for curve in result.curves):
-        curves = [c for c in known(result, cost) if c.model == model]
-        reference = _reference(curves)
-        if reference is None:
-            continue
-        for curve in curves:
-            over = _both(curve, reference)
-            # A sample is a vote of one.
-            if curve is reference or curve.kind == "sample" or over is None:
+    for curve, reference, over in _facing(result, cost):
+        before = 0.0
+        for budget in budgets(result, cost):
+            both = None if over is None else even(curve, reference, cost, budget, over)
+            if both is None or both[0].spends <= before * (1.0 + SLACK):
                 continue
-            before = 0.0
-            for budget in budgets(result, cost):
-                at = at_cost(curve, cost, budget, over)
-                beside = None if at is None else at_cost(reference, cost, at.spends, over)
-                # Beyond its last point a curve is what it is: said once.
-                if at is None or beside is None or at.spends <= before:
-                    continue
-                before = at.spends
-                found.append((curve, reference, budget, at, beside))
+            before = both[0].spends
+            found.append((curve, reference, budget, *both))
     tested = compared({str(i): (beside.accuracy, at.accuracy) for i, (*_, at, beside) in enumerate(found)})
     return [Rival(*one, tested.get(str(i))) for i, one in enumerate(found)]
 
 
-def table(result: StudyResult) -> Table | None:
-    """Paired differences at equal cost; None where nothing can be compared."""
+def table(result: StudyResult) -> tuple[Table | None, tuple[Note, ...]]:
+    """Paired differences at equal cost, None where there are none; and who has no row."""
     cost = main_cost(result)
-    every = rivals(result, cost) if cost else []
-    if cost is None or not every:
-        return None
+    if cost is None:
+        return None, ()
+    every = rivals(result, cost)
+    there = {rival.curve.name for rival in every}
+    notes = tuple(
+        Note(curve.name, f"it and {reference.name} share no budget, or no problem: not compared")
+        for curve, reference, _ in _facing(result, cost)
+        if curve.name not in there
+    )
+    if not every:
+        return None, notes
     rows = tuple(_row(rival, cost) for rival in every)
     said = ("accuracy", "against", "its accuracy", "difference", "p", "detectable")
     columns = ("budget", "configuration", "n", "spends", *said)
     caption = (
         "Accuracy at equal cost: differences in points with 95% intervals, paired by problem; p corrected by Holm for "
         f"{sum(r.contrast is not None for r in every)} comparisons. Detectable: the least difference that would have "
-        "been shown with probability 0.8. n: the points that the budget lies between."
+        "been shown with probability 0.8. Spends: what both do, the most that both can where that is less than the "
+        "budget. n: the points that it lies between."
     )
-    return Table("equal-compute", caption, columns, rows, frozenset({0, 3, 4, 6, 7, 8, 9}))
+    counts = [int(np.isfinite(rival.at.accuracy).sum()) for rival in every]
+    if min(counts) < len(result.problems):
+        caption += (
+            f" Of {len(result.problems)} problems each has those that both measured, {min(counts)} or more."
+        )
+    return Table("equal-compute", caption, columns, rows, frozenset({0, 3, 4, 6, 7, 8, 9})), notes
 
 
 def _row(rival: Rival, cost: str) -> tuple[str, ...]:
@@ -120,6 +126,18 @@ def p_value(p: float) -> str:
 def points(value: float) -> str:
     """An unsigned difference in points."""
     return "–" if np.isnan(value) else f"{100 * value:.1f}"
+
+
+def _facing(result: StudyResult, cost: str) -> list[tuple[Curve, Curve, Bools | None]]:
+    """Every curve with the reference of its model, and the problems of both; a sample is a vote of one."""
+    found = []
+    for model in dict.fromkeys(curve.model for curve in result.curves):
+        curves = [c for c in known(result, cost) if c.model == model]
+        reference = _reference(curves)
+        if reference is not None:
+            rest = [c for c in curves if c is not reference and c.kind != "sample"]
+            found += [(curve, reference, _both(curve, reference)) for curve in rest]
+    return found
 
 
 def _reference(curves: list[Curve]) -> Curve | None:

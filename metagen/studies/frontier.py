@@ -9,7 +9,7 @@ measures it on problems that had no part in the choice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import nan
 
@@ -24,6 +24,8 @@ from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
 
 #: Relative difference of costs that is rounding.
 SLACK = 1e-9
+#: A point that a smaller share of the problems has takes no part: it would take the others' problems away.
+ENOUGH = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,18 @@ class AtCost:
 class Size:
     """Which model is best at a budget. accuracy, share: by model; share of resamples in which it is the best.
 
-    model: None where the budget pays for none. What a model cannot do for the budget is left out.
+    model: None where the budget pays for none. What a model cannot do for the budget is left out. alone: it pays for
+    one only, so that nothing was compared.
     """
 
     budget: float
     model: str | None
     accuracy: Mapping[str, float]
     share: Mapping[str, float]
+
+    @property
+    def alone(self) -> bool:
+        return len(self.accuracy) == 1
 
 
 def shared(curves: Iterable[Curve]) -> Bools:
@@ -101,8 +108,11 @@ def shared(curves: Iterable[Curve]) -> Bools:
 
 
 def known(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Curve]:
-    """The curves that know this cost, above zero at every measured point; oracles only if asked for."""
-    return [c for c in result.curves if (oracle or not c.oracle) and _payable(c, cost)]
+    """The curves that know this cost, above zero at every measured point; oracles only if asked for.
+
+    Without the points that fewer than half of the problems have (`ENOUGH`); `missing` names them.
+    """
+    return [c for c in _enough(result) if (oracle or not c.oracle) and _payable(c, cost)]
 
 
 def main_cost(result: StudyResult) -> str | None:
@@ -179,6 +189,19 @@ def at_cost(curve: Curve, cost: str, budget: float, over: ArrayLike | None = Non
     return AtCost(mixed, float(costs[low] + part * gap), between, part)
 
 
+def even(
+    a: Curve, b: Curve, cost: str, budget: float, over: Bools, others: Bools | None = None
+) -> tuple[AtCost, AtCost] | None:
+    """Two curves at one mean cost: the budget, or the most that both can spend; None where one of them begins above.
+
+    over: [problems] of a, and of b unless `others` are. Raises InputError for a cost that one of them does not know.
+    """
+    sides = (a, over), (b, over if others is None else others)
+    spends = min(budget, *(float(ladder(curve, cost, mask)[1][-1]) for curve, mask in sides))
+    one, other = (at_cost(curve, cost, spends, mask) for curve, mask in sides)
+    return None if one is None or other is None else (one, other)
+
+
 def ladder(curve: Curve, cost: str, over: Bools) -> tuple[Ints, Floats]:
     """Points of a curve by mean cost over these problems, and these costs; InputError where none is known."""
     curve.cost(cost)
@@ -245,16 +268,55 @@ def resampled(problems: int, resamples: int, seed: int) -> Floats:
 
 
 def left_out(result: StudyResult, cost: str) -> list[Note]:
-    """What a comparison at this cost lacks: curves whose cost is unknown or zero, problems that not all have."""
+    """What a comparison at this cost lacks: curves whose cost is unknown or zero."""
     notes = []
-    fine = known(result, cost)
-    zero = [c.name for c in result.curves if not c.oracle and cost in c.costs and _zero(c, cost)]
-    unknown = [c.name for c in result.curves if not c.oracle and c not in fine and c.name not in zero]
+    fine = {c.name for c in known(result, cost)}
+    pairs = zip(result.curves, _enough(result), strict=True)
+    # A curve that is left out altogether is said once, by `missing`.
+    curves = [c for before, c in pairs if not c.oracle and (c is before or np.isfinite(c.accuracy).any())]
+    zero = [c.name for c in curves if cost in c.costs and _zero(c, cost)]
+    unknown = [c.name for c in curves if c.name not in fine and c.name not in zero]
     if zero:
         notes.append(Note(cost, f"zero for {', '.join(zero)}: no place on a logarithmic axis, left out"))
     if unknown:
         notes.append(Note(cost, f"unknown for {', '.join(unknown)}: left out of what is compared at it"))
     return notes
+
+
+def missing(result: StudyResult) -> list[Note]:
+    """Points that too few problems have, which are left out; and how many problems all curves have, if not all."""
+    notes = []
+    for curve in result.curves:
+        if not curve.oracle and (thin := _thin(curve)).any():
+            count = np.isfinite(curve.accuracy).sum(axis=1)
+            those = [f"{curve.configuration(p)} ({count[p]})" for p in np.flatnonzero(thin).tolist()]
+            few = f"measured on fewer than half of {curve.accuracy.shape[1]} problems: {', '.join(those)}; left out"
+            notes.append(Note(curve.name, few))
+    curves = [c for c in _enough(result) if not c.oracle and np.isfinite(c.accuracy).any()]
+    every = len(result.problems)
+    if curves and (both := int(shared(curves).sum())) < every:
+        own = {curve.name: int(shared([curve]).sum()) for curve in curves}
+        least = min(own, key=own.__getitem__)
+        text = f"compared on {both} of {every} problems, those that all curves have; fewest: {least} ({own[least]})"
+        notes.append(Note("problems", text))
+    return notes
+
+
+@lru_cache(maxsize=4)
+def _enough(result: StudyResult) -> tuple[Curve, ...]:
+    """The curves, unmeasured at points that too few problems have; the same objects at every call."""
+    return tuple(
+        replace(curve, accuracy=np.where(thin[:, None], nan, curve.accuracy))
+        if (thin := _thin(curve)).any()
+        else curve
+        for curve in result.curves
+    )
+
+
+def _thin(curve: Curve) -> Bools:
+    """[points] that some problems have, but fewer than half."""
+    count = np.isfinite(curve.accuracy).sum(axis=1)
+    return np.asarray((count > 0) & (count < ENOUGH * curve.accuracy.shape[1]))
 
 
 def _payable(curve: Curve, cost: str) -> bool:
@@ -280,7 +342,7 @@ def _rated(
     result: StudyResult, oracle: bool
 ) -> tuple[Bools, dict[Curve, dict[int, tuple[float, float, float]]]]:
     """The shared problems; by curve and point, mean accuracy and bounds over them. Bounds share their resamples."""
-    curves = [c for c in result.curves if (oracle or not c.oracle) and np.isfinite(c.accuracy).any()]
+    curves = [c for c in _enough(result) if (oracle or not c.oracle) and np.isfinite(c.accuracy).any()]
     over = shared(curves)
     places = [
         (c, p) for c in curves for p in np.flatnonzero(np.isfinite(c.accuracy[:, over]).all(axis=1)).tolist()

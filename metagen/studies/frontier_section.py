@@ -11,7 +11,17 @@ from metagen.analysis.figures import frontier as best_of
 from metagen.errors import InputError
 from metagen.studies import equal_compute
 from metagen.studies.crossings import common, crossing
-from metagen.studies.frontier import Cell, cells, known, left_out, main_cost, membership, optimal_size, pareto
+from metagen.studies.frontier import (
+    Cell,
+    cells,
+    known,
+    left_out,
+    main_cost,
+    membership,
+    missing,
+    optimal_size,
+    pareto,
+)
 from metagen.studies.result import Curve, Floats, Note, StudyResult
 from metagen.studies.section import Heat, Plot, Section, Table
 from metagen.studies.words import axis, rated, share, spent, within
@@ -43,19 +53,21 @@ def section(result: StudyResult) -> Section:
         "Upper bounds that know the answers never count.",
         pictures=tuple(pictures),
         tables=(*tables, *crossed),
-        notes=(*notes, *(note for name in costs for note in left_out(result, name))),
+        notes=(*missing(result), *notes, *(note for name in costs for note in left_out(result, name))),
     )
 
 
 def comparison(result: StudyResult) -> Section:
     """Strategies at equal compute, and every accuracy as a heat map of model × n."""
-    table = equal_compute.table(result)
-    notes = () if table else (Note("equal compute", "no model has two strategies of known cost to compare"),)
+    table, notes = equal_compute.table(result)
+    if table is None:
+        notes = (*notes, Note("equal compute", "no model has two strategies of known cost to compare"))
     return Section(
         "equal-compute",
         "Strategies at equal compute",
         "Between two points of a curve a coin decides which n a problem gets, so that both sides spend the same on "
-        "average; below its cheapest point a strategy has no row, beyond its last it is compared at what it spends.",
+        "average; below its cheapest point a strategy has no row. Where one of the two was not measured up to the "
+        "budget, they are compared at the most that both can spend.",
         pictures=tuple(heats(result)),
         tables=() if table is None else (table,),
         notes=notes,
@@ -169,11 +181,13 @@ def _sizes(result: StudyResult, cost: str) -> list[Table]:
         for size in optimal_size(result, cost, equal_compute.budgets(result, cost), strategy):
             if size.model is None:
                 continue
-            shares = ", ".join(f"{m}: {share(v)}" for m, v in size.share.items())
+            alone = f"{size.model}: the only one" if size.alone else ""
+            shares = alone or ", ".join(f"{m}: {share(v)}" for m, v in size.share.items())
             means = ", ".join(f"{m}: {share(v)}" for m, v in size.accuracy.items())
             rows.append((strategy, spent(size.budget, cost), size.model, means, shares))
     caption = (
-        "The best size of model for a budget; share of resamples of the problems in which each model is best."
+        "The best size of model for a budget; share of resamples of the problems in which each model is best. "
+        "The only one: the budget pays for no other."
     )
     columns = ("strategy", "budget", "best model", "accuracy", "best in")
     return [Table("sizes", caption, columns, tuple(rows), frozenset({1}))] if rows else []

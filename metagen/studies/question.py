@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
 
@@ -16,8 +17,21 @@ from metagen.experiments.results import FEW
 from metagen.studies.result import Floats
 from metagen.studies.section import Finding
 
+#: Resamples of a test, and the least for each test of its family: p is at least 1 / (1 + resamples), times the family
+#: for the first of Holm's, which would show nothing in a large one.
+RESAMPLES, EACH = 10_000, 100
 #: By a name of its own: accuracies a and b, [problems], NaN where one is not measured.
 Pairs = Mapping[str, tuple[Floats, Floats]]
+
+
+class Numbers(TypedDict, total=False):
+    """Fields of a finding, in points."""
+
+    estimate: float
+    low: float
+    high: float
+    p_value: float
+    detectable: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +64,13 @@ def answers(questions: Iterable[Question]) -> list[Finding]:
 def compared(pairs: Pairs) -> dict[str, Contrast]:
     """The contrasts of pairs that have enough problems, one family of tests."""
     fine = {name: (a, b) for name, (a, b) in pairs.items() if (np.isfinite(a) & np.isfinite(b)).sum() >= FEW}
-    return {contrast.name: contrast for contrast in contrasts(fine)} if fine else {}
+    found = contrasts(fine, resamples=resamples(len(fine))) if fine else []
+    return {contrast.name: contrast for contrast in found}
+
+
+def resamples(family: int) -> int:
+    """How many resamples tests need that are corrected for so many."""
+    return max(RESAMPLES, EACH * family)
 
 
 def words(contrast: Contrast | None) -> str:
@@ -58,7 +78,7 @@ def words(contrast: Contrast | None) -> str:
     return f"fewer than {FEW} problems: no test" if contrast is None else sentence(contrast)
 
 
-def numbers(contrast: Contrast | None) -> dict[str, float]:
+def numbers(contrast: Contrast | None) -> Numbers:
     """The fields of a finding that are those of its main contrast."""
     if contrast is None:
         return {}

@@ -19,20 +19,22 @@ from metagen.studies.adaptive import adaptive_pays
 from metagen.studies.alignment import section as alignment
 from metagen.studies.crossings import crossing
 from metagen.studies.equal_compute import between, budgets
-from metagen.studies.frontier import AtCost, at_cost, known, ladder, main_cost, optimal_size, shared
+from metagen.studies.frontier import SLACK, AtCost, even, known, ladder, main_cost, optimal_size, shared
 from metagen.studies.question import Question, answers, numbers, unanswered, words
-from metagen.studies.result import Curve, Note, StudyResult
+from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.saturation import voting_saturates, weighted_against_limit
 from metagen.studies.section import Finding, Section
 from metagen.studies.spec import AlignmentSpec
 from metagen.studies.splitting import verify_or_generate
-from metagen.studies.words import listed, share, spent, within
+from metagen.studies.words import lines, listed, sentences, share, spent, within
 
 SIZES = "A small model with many samples, or a large one with few?"
 REBASE = "Does REBASE dominate voting at equal compute?"
 LONGER = "More samples, or longer thought?"
 #: Strategies that think longer instead of sampling more.
 THINKING = ("budget_forcing", "length_control")
+#: By name: two curves, and both at the same cost.
+Rows = dict[str, tuple[Curve, Curve, AtCost, AtCost]]
 
 
 def sections(
@@ -102,9 +104,8 @@ def small_many_or_large_few(result: StudyResult) -> Question:
     claim = "smaller models with more samples are the better use of small budgets"
     source = "Wu et al. 2024, Inference Scaling Laws; Snell et al. 2024"
     cost = main_cost(result)
-    pairs, said = {}, {}
-    ends: list[str] = []
-    chosen = ""
+    pairs, said, ends = {}, {}, {}
+    apart: list[str] = []
     for kind in ("majority", "weighted"):
         ordered = _by_size(result, cost, kind) if cost else []
         if cost is None or len(ordered) < 2:
@@ -113,52 +114,59 @@ def small_many_or_large_few(result: StudyResult) -> Question:
         for small in ordered[:-1]:
             over = shared([small, large])
             least = float(ladder(large, cost, over)[1][0])
-            one, many = at_cost(large, cost, least, over), at_cost(small, cost, least, over)
-            if one is None or many is None:
+            both = even(small, large, cost, least, over)
+            if both is None:
+                apart.append(_apart(small, large, cost, over))
                 continue
-            name = f"{small.name} at one {large.name}"
+            many, one = both
+            name = f"{kind} {small.name} at one {large.name}"
             pairs[name] = (one.accuracy, many.accuracy)
-            # The largest of the smaller models, under the plain vote where there is one.
-            if not ends:
-                chosen = name
             said[name] = (
                 f"at {spent(least, cost)}, {small.name} with n = {between(many)} is at {share(many.mean)}, "
                 f"{large.name} with n = {between(one)} at {share(one.mean)}"
             )
-        ends.append(_optimal(result, cost, kind, ordered))
+        ends[kind] = _optimal(result, cost, kind, ordered)
     if not pairs:
-        why = "there are no two models whose votes can be had for the same cost"
+        why = "; ".join(apart) or "there are no two models whose votes can be had for the same cost"
         return unanswered(SIZES, why, claim=claim, source=source)
+    # The largest of the smaller models, under the plain vote where there is one.
+    first = next(iter(pairs)).partition(" ")[0]
+    chosen = [name for name in pairs if name.startswith(f"{first} ")][-1]
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
-        parts = [f"{text}: {words(tested.get(name))}" for name, text in said.items()]
-        main = tested.get(chosen)
-        shown = any(c.shown for c in tested.values())
-        sentence = ". ".join(_capital(part) for part in (*parts, *(end for end in ends if end))) + "."
+        parts = {name: f"{text}: {words(tested.get(name))}" for name, text in said.items()}
+        rest = [text for name, text in parts.items() if name != chosen]
+        rest += [*(end for kind, end in ends.items() if kind != first), *apart]
         return Finding(
-            SIZES, sentence, unit="points", claim=claim, source=source, shown=shown, **numbers(main)
-        )
+            SIZES, sentences([parts[chosen], ends[first]]), unit="points", claim=claim, source=source,
+            shown=any(c.shown for c in tested.values()), details=lines(rest), **numbers(tested.get(chosen)),
+        )  # fmt: skip
 
     return Question(finding, pairs)
 
 
 def rebase_dominates_voting(result: StudyResult) -> Question:
-    """REBASE at its own n against votes over samples, at what it spends."""
+    """REBASE at what its own n cost against votes over samples, as far as both were measured."""
     claim = "REBASE beats voting at every budget: 7B with 32 samples 46.8%, 34B with 64 votes 46.7%"
     source = "Wu et al. 2024, Inference Scaling Laws"
     cost = main_cost(result)
     curves = known(result, cost) if cost else []
-    rows: dict[str, tuple[Curve, Curve, AtCost, AtCost]] = {}
+    rows: Rows = {}
+    apart: list[str] = []
     for tree in (c for c in curves if c.kind in ("rebase", "async_rebase")):
         for vote in (c for c in curves if c.model == tree.model and c.kind in ("majority", "weighted")):
             over = shared([tree, vote])
-            for spends in ladder(tree, str(cost), over)[1]:
-                at = at_cost(tree, str(cost), float(spends), over)
-                beside = at_cost(vote, str(cost), float(spends), over)
-                if at is not None and beside is not None:
-                    rows[f"{tree.name}@{at.between[0]} {vote.name}"] = tree, vote, at, beside
+            before = 0.0
+            for budget in ladder(tree, str(cost), over)[1]:
+                both = even(tree, vote, str(cost), float(budget), over)
+                # Beyond the end of the vote nothing changes: said once.
+                if both is not None and both[0].spends > before * (1.0 + SLACK):
+                    before = both[0].spends
+                    rows[f"{tree.name}@{between(both[0])} {vote.name}"] = tree, vote, *both
+            if before == 0.0:
+                apart.append(_apart(tree, vote, str(cost), over))
     if not rows:
-        why = "no model has both REBASE and a vote that can be had for its cost"
+        why = "; ".join(apart) or "no model has both REBASE and a vote that can be had for its cost"
         return unanswered(REBASE, why, claim=claim, source=source)
     # The largest model, the strongest vote, and of its n the middle one.
     last = list(rows)[-1]
@@ -168,21 +176,18 @@ def rebase_dominates_voting(result: StudyResult) -> Question:
     def finding(tested: Mapping[str, Contrast]) -> Finding:
         ahead = sum(c.shown and c.difference.estimate > 0 for c in tested.values())
         behind = sum(c.shown and c.difference.estimate < 0 for c in tested.values())
-        tree, vote, at, beside = rows[chosen]
-        sentence = (
-            f"Of {len(rows)} comparisons over models, votes and n it leads in {ahead} and trails in {behind}; in the "
-            f"others no difference is shown. At {spent(at.spends, str(cost))}, {tree.name} with n = {between(at)} is "
-            f"at {share(at.mean)}, {vote.name} with n = {between(beside)} at {share(beside.mean)}: "
-            f"{words(tested.get(chosen))}."
+        parts = {name: _beside(row, str(cost), tested.get(name)) for name, row in rows.items()}
+        count = (
+            f"of {len(rows)} comparisons over models, votes and n it leads in {ahead} and trails in {behind}; in the "
+            "others no difference is shown"
         )
+        rest = [text for name, text in parts.items() if name != chosen]
         return Finding(
-            REBASE, sentence, unit="points", claim=claim, source=source, shown=ahead + behind > 0,
-            **numbers(tested.get(chosen)),
+            REBASE, sentences([count, parts[chosen]]), unit="points", claim=claim, source=source,
+            shown=ahead + behind > 0, details=lines([*rest, *apart]), **numbers(tested.get(chosen)),
         )  # fmt: skip
 
-    return Question(
-        finding, {name: (beside.accuracy, at.accuracy) for name, (_, _, at, beside) in rows.items()}
-    )
+    return _question(finding, rows)
 
 
 def best_of_n_to_optimal_kl(result: StudyResult, aligned: AlignmentSpec | None = None) -> Question:
@@ -192,41 +197,63 @@ def best_of_n_to_optimal_kl(result: StudyResult, aligned: AlignmentSpec | None =
 
 
 def samples_or_longer(result: StudyResult) -> Question:
-    """Strategies that make a model think longer, against votes at what they spend."""
+    """Strategies that make a model think longer, against votes at what they spend, as far as both were measured."""
     claim = "longer thought and more samples trade off; which is better depends on how hard a problem is"
     source = "Muennighoff et al. 2025, s1; Snell et al. 2024"
     cost = main_cost(result)
-    rows: dict[str, tuple[Curve, Curve, AtCost, AtCost]] = {}
-    for curve in known(result, cost) if cost else []:
-        vote = next(
-            (c for c in known(result, str(cost)) if (c.model, c.kind) == (curve.model, "majority")), None
-        )
+    rows: Rows = {}
+    apart: list[str] = []
+    curves = known(result, cost) if cost else []
+    for curve in curves:
+        vote = next((c for c in curves if (c.model, c.kind) == (curve.model, "majority")), None)
         if curve.kind not in THINKING or vote is None:
             continue
         over = shared([curve, vote])
-        most = float(ladder(curve, str(cost), over)[1][-1])
-        at, beside = at_cost(curve, str(cost), most, over), at_cost(vote, str(cost), most, over)
-        if at is not None and beside is not None:
-            rows[curve.name] = curve, vote, at, beside
+        both = even(curve, vote, str(cost), float(ladder(curve, str(cost), over)[1][-1]), over)
+        if both is not None:
+            rows[curve.name] = curve, vote, *both
+        else:
+            apart.append(_apart(curve, vote, str(cost), over))
     if not rows:
-        why = f"not in this study: it has none of {', '.join(THINKING)} beside a plain vote of the same model"
-        return unanswered(LONGER, why, claim=claim, source=source)
+        lacking = (
+            f"not in this study: it has none of {', '.join(THINKING)} beside a plain vote of the same model"
+        )
+        return unanswered(LONGER, "; ".join(apart) or lacking, claim=claim, source=source)
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
-        parts = [
-            f"at {spent(at.spends, str(cost))}, {name} is at {share(at.mean)}, {vote.name} with n = {between(beside)} "
-            f"at {share(beside.mean)}: {words(tested.get(name))}"
-            for name, (_, vote, at, beside) in rows.items()
-        ]
-        main = tested.get(next(reversed(rows)))
-        sentence = ". ".join(_capital(part) for part in parts) + "."
-        shown = any(c.shown for c in tested.values())
+        *rest, main = (_beside(row, str(cost), tested.get(name)) for name, row in rows.items())
         return Finding(
-            LONGER, sentence, unit="points", claim=claim, source=source, shown=shown, **numbers(main)
-        )
+            LONGER, sentences([main]), unit="points", claim=claim, source=source,
+            shown=any(c.shown for c in tested.values()), details=lines([*rest, *apart]),
+            **numbers(tested.get(next(reversed(rows)))),
+        )  # fmt: skip
 
+    return _question(finding, rows)
+
+
+def _question(finding: Callable[[Mapping[str, Contrast]], Finding], rows: Rows) -> Question:
     return Question(
         finding, {name: (beside.accuracy, at.accuracy) for name, (_, _, at, beside) in rows.items()}
+    )
+
+
+def _beside(row: tuple[Curve, Curve, AtCost, AtCost], cost: str, test: Contrast | None) -> str:
+    """Two curves at the same cost, in words."""
+    curve, vote, at, beside = row
+    with_n = f" with n = {between(at)}" if at.between != (0, 0) else ""
+    return (
+        f"at {spent(at.spends, cost)}, {curve.name}{with_n} is at {share(at.mean)}, {vote.name} with n = "
+        f"{between(beside)} at {share(beside.mean)}: {words(test)}"
+    )
+
+
+def _apart(a: Curve, b: Curve, cost: str, over: Bools) -> str:
+    """Two curves that can't be had for the same cost, in words."""
+    dear, cheap = sorted((a, b), key=lambda c: -float(ladder(c, cost, over)[1][0]))
+    begins, ends = ladder(dear, cost, over)[1][0], ladder(cheap, cost, over)[1][-1]
+    return (
+        f"{dear.name} begins at {spent(float(begins), cost)}, and {cheap.name} was measured up to "
+        f"{spent(float(ends), cost)}: not compared"
     )
 
 
@@ -249,13 +276,15 @@ def _optimal(result: StudyResult, cost: str, kind: str, ordered: list[Curve]) ->
         size for size in optimal_size(result, cost, budgets(result, cost), kind) if size.model is not None
     ]
     parts = []
-    for model, same in groupby(found, key=lambda size: str(size.model)):
+    for (model, alone), same in groupby(found, key=lambda size: (str(size.model), size.alone)):
         those = list(same)
         least = min(size.share[model] for size in those)
         ends = [spent(size.budget, cost) for size in (those[0], those[-1])]
         where = f"at {ends[0]}" if len(those) == 1 else f"from {ends[0]} to {ends[1]}"
         sure = "" if np.isnan(least) else f" (in {share(least)} of resamples or more)"
-        parts.append(f"{model} {where}{sure}")
+        if not alone and all(np.ptp(list(size.accuracy.values())) < 1e-12 for size in those):
+            model, sure = "any", " (all are alike)"
+        parts.append(f"{model} {where}{' (the only one that it pays for)' if alone else sure}")
     cross = crossing(ordered[-2], ordered[-1], cost)
     after = ""
     if cross is not None:
@@ -263,7 +292,3 @@ def _optimal(result: StudyResult, cost: str, kind: str, ordered: list[Curve]) ->
         if not np.isnan(cross.low):
             after += f" (95%: {within(cross.low, cross.high, lambda x: spent(x, cost))})"
     return f"of the budgets, under {kind}, best is {listed(parts)}{after}" if parts else ""
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

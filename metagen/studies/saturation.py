@@ -42,6 +42,7 @@ class Saturation:
     over: [problems] that both have; the arrays below are over these. measured: accuracy at the largest n. first: at the
     smallest. enough: the n that gives `PART` of the rise between them, with its interval: 0 and inf where that lies
     outside the curve; NaN for a curve that does not rise. growth: accuracy of the plug-in limit by size of the pool.
+    plain: the limit of the vote without weights over the same samples.
     """
 
     curve: Curve
@@ -53,6 +54,7 @@ class Saturation:
     low: float
     high: float
     growth: dict[int, float]
+    plain: Limit
 
 
 def saturation(
@@ -85,7 +87,7 @@ def saturation(
     )
     return Saturation(
         curve, over, rows[0], rows[-1], vote_limit(classes, correct, weights), enough, float(low), float(high),
-        dict(zip(sizes, grown.mean.tolist(), strict=True)),
+        dict(zip(sizes, grown.mean.tolist(), strict=True)), vote_limit(classes, correct),
     )  # fmt: skip
 
 
@@ -125,12 +127,13 @@ def voting_saturates(result: StudyResult) -> Question:
         )
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
-        parts = [_sentence(s, tested.get(s.curve.name)) for s in every]
         rising = [s for s in every if not np.isnan(s.enough)]
         main = rising[-1] if rising else every[-1]
+        parts = {s: f"{_sentence(s, tested.get(s.curve.name))}." for s in every}
         return Finding(
-            asked, ". ".join(parts) + ".", estimate=main.enough, low=main.low, high=main.high, unit="samples",
+            asked, parts[main], estimate=main.enough, low=main.low, high=main.high, unit="samples",
             claim=claim, source=source, shown=bool(rising),
+            details=tuple(text for s, text in parts.items() if s is not main),
         )  # fmt: skip
 
     return Question(finding, {s.curve.name: (s.limit.accuracy, s.measured) for s in every})
@@ -141,7 +144,6 @@ def weighted_against_limit(result: StudyResult) -> Question:
     asked = "Does weighting votes raise the limit of voting, and is it reached?"
     claim = "weights raise the limit where the right answer leads in shares of v·g, and not in those of g"
     source = "Wu et al. 2024, theorem 2"
-    plain = {s.curve.model: s for s in found(result, ["majority"])}
     every = found(result, ["weighted"])
     if not every:
         return unanswered(
@@ -151,25 +153,29 @@ def weighted_against_limit(result: StudyResult) -> Question:
             source=source,
         )
     pairs = {s.curve.name: (s.limit.accuracy, s.measured) for s in every}
-    limits = {}
-    for s in every:
-        if (other := plain.get(s.curve.model)) is not None:
-            limits[f"{s.curve.name}, limits"] = (_whole(other, result), _whole(s, result))
+    # The plain vote's limit is that of the same samples: a plain vote may be frozen at other settings.
+    limits = {
+        f"{s.curve.name}, limits": (
+            _whole(s, result, s.plain.accuracy),
+            _whole(s, result, s.limit.accuracy),
+        )
+        for s in every
+    }
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
-        parts = []
+        parts = {}
         for s in every:
-            parts.append(_sentence(s, tested.get(s.curve.name)))
-            if f"{s.curve.name}, limits" in limits:
-                other = plain[s.curve.model]
-                test = tested.get(f"{s.curve.name}, limits")
-                parts.append(
-                    f"its limit against that of the plain vote ({share(other.limit.estimate)}): {said(test)}"
-                )
-        main = tested.get(next(reversed(limits), ""))
+            name = f"{s.curve.name}, limits"
+            parts[name] = (
+                f"{_sentence(s, tested.get(s.curve.name))}. Its limit against that of the plain vote over the same "
+                f"samples ({share(s.plain.estimate)}): {said(tested.get(name))}."
+            )
+        chosen = next(reversed(parts))
+        main = tested.get(chosen)
         return Finding(
-            asked, ". ".join(parts) + ".", unit="points", claim=claim, source=source,
-            shown=main is not None and main.shown, **numbers(main),
+            asked, parts[chosen], unit="points", claim=claim, source=source,
+            shown=main is not None and main.shown,
+            details=tuple(text for name, text in parts.items() if name != chosen), **numbers(main),
         )  # fmt: skip
 
     return Question(finding, {**pairs, **limits})
@@ -264,8 +270,8 @@ def _sentence(s: Saturation, test: Contrast | None) -> str:
     )
 
 
-def _whole(s: Saturation, result: StudyResult) -> Floats:
-    """The limit over all problems of the study, NaN where it is not known."""
+def _whole(s: Saturation, result: StudyResult, accuracy: Floats) -> Floats:
+    """An accuracy over all problems of the study, NaN where it is not known."""
     whole = np.full(len(result.problems), nan)
-    whole[s.over] = s.limit.accuracy
+    whole[s.over] = accuracy
     return whole

@@ -21,7 +21,7 @@ class Finding:
     sentence: the answer with its number and interval. estimate, low, high: in `unit`, such as points of accuracy.
     p_value: corrected by Holm within its family; NaN if it is no test. detectable: where nothing is shown, the least
     difference that would have been found with probability 0.8. claim, source: what was published, and where.
-    shown: whether the data answer the question; False: they cannot tell.
+    shown: whether the data answer the question; False: they cannot tell. details: the other comparisons, a line each.
     """
 
     question: str
@@ -35,6 +35,7 @@ class Finding:
     claim: str = ""
     source: str = ""
     shown: bool = True
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

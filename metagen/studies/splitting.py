@@ -45,6 +45,10 @@ class Split:
     assumed: float | None
 
 
+#: What is said where no split is better than another.
+ALIKE = "all alike"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Best:
     """The splits that one budget pays for, in their order, and how often each is best in resamples of the problems."""
@@ -55,7 +59,10 @@ class Best:
 
     @property
     def name(self) -> str:
-        return max(self.at, key=lambda k: self.at[k].mean)
+        """The best, or that all are alike."""
+        means = {k: at.mean for k, at in self.at.items()}
+        best = max(means, key=means.__getitem__)
+        return ALIKE if len(means) > 1 and means[best] - min(means.values()) < 1e-12 else best
 
 
 def splits(result: StudyResult, extras: Mapping[str, StudyResult]) -> list[Split]:
@@ -76,10 +83,7 @@ def splits(result: StudyResult, extras: Mapping[str, StudyResult]) -> list[Split
         }
         curves = {k: curve for k, curve in critiques.items() if curve is not None}
         plain = next((c for c in mine if c.kind == "majority"), None)
-        # Of recorded critiques a study's costs have the price already, in 2N·T.
-        counted = bool(source.facts.get(COUNTED)) and price is not None
-        costs = ("flops_2n", *COSTS) if counted else COSTS
-        made = _split(model, plain, curves, costs, None if counted or price is None else float(price))
+        made = _split(model, plain, curves, bool(source.facts.get(COUNTED)), price)
         if made is not None:
             found.append(made)
     return found
@@ -134,11 +138,13 @@ def verify_or_generate(result: StudyResult, extras: Mapping[str, StudyResult]) -
                 pairs[f"{split.model} {i}"] = (one.at[least].accuracy, one.at[most].accuracy)
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
-        parts = [_sentence(split, found[split.model], pairs, tested) for split in every]
-        main = tested.get(next(reversed(pairs), ""))
+        parts = {split.model: _sentence(split, found[split.model], pairs, tested) for split in every}
+        chosen = next(reversed(pairs), f"{every[-1].model} ")
+        first = chosen.rpartition(" ")[0]
         return Finding(
-            asked, " ".join(parts), unit="points", claim=claim, source=source,
-            shown=any(c.shown for c in tested.values()), **numbers(main),
+            asked, parts[first], unit="points", claim=claim, source=source,
+            shown=any(c.shown for c in tested.values()),
+            details=tuple(text for model, text in parts.items() if model != first), **numbers(tested.get(chosen)),
         )  # fmt: skip
 
     return Question(finding, pairs)
@@ -186,15 +192,19 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
 
 
 def _split(
-    model: str, plain: Curve | None, critiques: Mapping[int, Curve], costs: Sequence[str], price: float | None
+    model: str, plain: Curve | None, critiques: Mapping[int, Curve], counted: bool, price: float | None
 ) -> Split | None:
-    """The curves over the cost that all know, critiques priced where nobody counted them."""
+    """The curves over the cost that all know, critiques priced where nobody counted them.
+
+    counted: of recorded critiques `flops_2n` has the price already, where it is known; no other cost has it.
+    """
     every = ([plain] if plain else []) + list(critiques.values())
+    costs = ("flops_2n", *COSTS) if counted and price is not None else COSTS
     cost = next((c for c in costs if all(_known(curve, c) for curve in every)), None)
     if len(every) < 2 or cost is None:
         return None
-    free = all(_cheap(curve) for k, curve in critiques.items() if k > 0)
-    assumed = price if free else None
+    free = all(_free(curve) for k, curve in critiques.items() if k > 0)
+    assumed = float(price) if price is not None and free and not (counted and cost == "flops_2n") else None
     named = {PLAIN: plain} if plain else {}
     for k, curve in critiques.items():
         paid = {**curve.costs, cost: curve.costs[cost] * (1.0 + k * (assumed or 0.0))}
@@ -202,9 +212,10 @@ def _split(
     return Split(model, named, cost, shared(every), assumed)
 
 
-def _cheap(curve: Curve) -> bool:
-    """Whether verifying seems to cost nothing: nobody counted it."""
-    return not np.nansum(curve.verification) > 0.0
+def _free(curve: Curve) -> bool:
+    """Whether verifying seems to cost nothing: nobody counted it. What was stated is in no exact FLOPs."""
+    exact = np.isfinite(curve.costs["flops"]) if "flops" in curve.costs else True
+    return not np.nansum(np.where(exact, curve.verification, 0.0)) > 0.0
 
 
 def _known(curve: Curve, cost: str) -> bool:

@@ -23,6 +23,9 @@ from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
 from metagen.studies.section import Heat, Plot, Section, Table
 from metagen.studies.words import rated
 
+#: The fact whether the pools are of other problems than the test.
+APART = "temperature_apart"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
@@ -81,7 +84,7 @@ def best_temperature(
         return None
     at = np.array([s.temperature for s in given], dtype=np.float64)
     values = np.stack([rows[s.label] for s in given])
-    choice = picked(values)
+    choice = picked(values, proportion=True)
     if values.shape[1] < FEW:
         return Best(n, float(at[choice.chosen]), nan, nan, nan, nan, nan)
     drawn = at[(resampled(values.shape[1], resamples, 0) @ values.T).argmax(axis=1)]
@@ -155,12 +158,20 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
     return Section(
         "temperature",
         "Temperature and adapters",
-        "Pools of every setting, on other problems than the test. The best temperature is picked among those that were "
+        f"Pools of every setting{_where(source)}. The best temperature is picked among those that were "
         "tried; its accuracy is measured on halves of the problems that had no part in the choice.",
         pictures=tuple(pictures),
         tables=tuple(tables),
         notes=tuple(notes),
     )
+
+
+def _where(source: StudyResult) -> str:
+    """On which problems, if the study says it."""
+    apart = source.facts.get(APART)
+    if apart is None:
+        return ""
+    return ", on other problems than the test" if apart else ", on the problems of the test"
 
 
 def _best(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import isinf, isnan
 
 from metagen.experiments.compare import signed
@@ -73,3 +73,13 @@ def within(low: float, high: float, form: Callable[[float], str] = "{:.3g}".form
 def listed(parts: list[str]) -> str:
     """`a, b and c`."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def lines(clauses: Iterable[str]) -> tuple[str, ...]:
+    """Each a sentence of its own; empty ones are none."""
+    return tuple(f"{clause[:1].upper()}{clause[1:]}." for clause in clauses if clause)
+
+
+def sentences(clauses: Iterable[str]) -> str:
+    """One behind another."""
+    return " ".join(lines(clauses))

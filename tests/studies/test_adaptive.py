@@ -48,6 +48,13 @@ def test_the_first_contrast_is_that_of_what_ran() -> None:
     assert found.sentence.startswith("small/adaptive@32 spends 80M FLOPs on average")
 
 
+def test_what_costs_more_than_any_vote_measured_is_not_compared() -> None:
+    dear = with_adaptive(np.ones(60), 5e8)  # 32 votes cost 3.2e8
+    assert adaptive.ran(dear) == []
+    section = adaptive.section(dear)
+    assert section is not None and [note.about for note in section.notes] == ["small/adaptive@32"]
+
+
 def test_a_vote_that_is_never_as_good_has_no_factor() -> None:
     (found,) = adaptive.ran(with_adaptive(np.ones(60), 8e7))
     assert np.isnan(found.saved)

@@ -46,7 +46,11 @@ def test_curves_are_compared_at_the_budgets_problem_by_problem() -> None:
     for one in found:
         name = one.contrast.name.partition(" at ")[0]
         at = at_cost(MADE.curve(*name.split("/")), "flops", one.budget)
-        assert at is not None and one.contrast.a == pytest.approx(at.mean) and one.spends == (at.spends,) * 2
+        assert (
+            at is not None
+            and one.contrast.a == pytest.approx(at.mean)
+            and one.spends == pytest.approx(at.spends)
+        )
         assert one.contrast.shown == (name == "small/majority")
         if name == "small/majority":
             assert one.contrast.b == pytest.approx(at.mean + 0.3 * (1 - at.mean))
@@ -88,7 +92,7 @@ def test_problems_are_matched_by_id_and_shared_only() -> None:
 def test_curves_of_other_names_are_paired_on_request() -> None:
     found, _ = curves(MADE, MADE, {"small/majority": "large/majority"})
     assert found and all(o.contrast.name.startswith("small/majority → large/majority at ") for o in found)
-    large = at_cost(MADE.curve("large", "majority"), "flops", 1e9)
+    large = at_cost(MADE.curve("large", "majority"), "flops", found[-1].spends)
     assert large is not None and found[-1].contrast.b == pytest.approx(large.mean)
     with pytest.raises(
         InputError, match="'made' has no curve 'large/majorty'; did you mean 'large/majority'"
@@ -109,7 +113,18 @@ def test_budgets_beyond_both_curves_are_one_test() -> None:
     rich = replace(MADE, budgets={"flops": (1e12, 1e13, 1e14)})
     found, _ = curves(rich, replace(rich, budgets={}), {"small/majority": "small/majority"})
     assert [one.budget for one in found] == [1e12]
-    assert found[0].spends[0] < 1e12
+    assert found[0].spends < 1e12
+
+
+def test_nothing_is_compared_with_what_spends_less() -> None:
+    small, large = (MADE.curve(m, "majority") for m in ("small", "large"))
+    rich = replace(MADE, budgets={"flops": (1e8, 1e12)})
+    found, _ = curves(rich, rich, {"small/majority": "large/majority"})
+    most = float(small.cost("flops")[-1])
+    assert most < float(large.cost("flops")[-1])
+    assert [one.spends for one in found] == pytest.approx([1e8, most])
+    at = at_cost(large, "flops", most)
+    assert at is not None and found[-1].contrast.b == pytest.approx(at.mean)
 
 
 def test_without_budgets_the_points_of_the_first_are_the_budgets() -> None:

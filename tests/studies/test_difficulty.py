@@ -10,6 +10,7 @@ import pytest
 
 from metagen.errors import InputError
 from metagen.studies import difficulty
+from metagen.studies.recorded import HALVES
 from tests.studies.made import made
 
 RESULT = made(80, 16)
@@ -77,3 +78,27 @@ def test_without_independent_samples_levels_remain() -> None:
     assert [p.name for p in section.pictures] == ["levels"] and section.tables == ()
     assert "`study.limit`" in section.notes[0].text
     assert difficulty.section(replace(alone, levels=np.full(80, -1))).pictures == ()
+
+
+def test_what_reads_both_halves_of_the_samples_is_not_sorted_by_one() -> None:
+    halved = replace(RESULT, facts={HALVES: True})
+    groups = difficulty.groups(LIMITS)
+    runs = {c.name for c in RESULT.curves if c.source == "run"}
+    assert runs and runs & {c.name for c in difficulty.comparable(RESULT, "flops")}
+    assert not runs & {c.name for c in difficulty.comparable(halved, "flops")}
+    whole, some = (difficulty.best_by_group(r, groups, "flops", [1e9]) for r in (RESULT, halved))
+    assert [a.options - b.options for a, b in zip(whole, some, strict=True)] == [len(runs)] * len(
+        groups.names
+    )
+    section = difficulty.section(halved)
+    drawn = {
+        line.label
+        for p in section.pictures
+        if p.name != "levels"
+        for lines in p.panels.values()
+        for line in lines
+    }
+    assert "rebase" not in drawn and "majority" in drawn
+    assert f"{len(runs)} curves are left out" in section.notes[0].text
+    alone = replace(halved, curves=tuple(c for c in RESULT.curves if c.source == "run"))
+    assert difficulty.section(alone).tables == ()

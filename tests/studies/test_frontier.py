@@ -12,9 +12,11 @@ from metagen.studies.crossings import common, crossing
 from metagen.studies.frontier import (
     at_cost,
     cells,
+    even,
     known,
     left_out,
     membership,
+    missing,
     optimal_size,
     pareto,
     shared,
@@ -114,14 +116,38 @@ def test_of_two_equals_the_same_one_is_on_the_frontier_and_in_its_resamples() ->
 
 def test_curves_are_compared_on_problems_that_all_measured() -> None:
     a, b = curve("a/x", [1.0, 2.0], [0.5, 0.75]), curve("b/x", [1.0, 2.0], [0.5, 0.75])
-    a.accuracy[1, :30] = np.nan
-    assert shared([a, b]).sum() == 10
-    assert {round(c.accuracy, 6) for c in cells(study(a, b), "flops")} == {
-        0.0
-    }  # the last ten, which none gets right
-    b.accuracy[:, 30:] = np.nan
+    a.accuracy[1, :20] = np.nan
+    assert shared([a, b]).sum() == 20
+    assert sorted(round(c.accuracy, 6) for c in cells(study(a, b), "flops")) == [0.0, 0.0, 0.5, 0.5]
+    (note,) = missing(replace(study(a, b), problems=RESULT.problems[:40]))
+    assert note.text == "compared on 20 of 40 problems, those that all curves have; fewest: a/x (20)"
+    b.accuracy[:, 20:] = np.nan
     with pytest.raises(InputError, match=r"b/x and a/x have no problem in common"):
         shared([a, b])
+
+
+def test_a_point_that_few_problems_have_takes_none_away() -> None:
+    a, b = curve("a/x", [1.0, 2.0], [0.5, 0.75]), curve("b/x", [1.0, 2.0], [0.5, 0.75])
+    a.accuracy[1, 9:] = np.nan
+    result = replace(study(a, b), problems=RESULT.problems[:40])
+    assert {c.name: c.accuracy for c in cells(result, "flops")} == {"a/x@1": 0.5, "b/x@1": 0.5, "b/x@2": 0.75}
+    assert [note.text for note in missing(result)] == [
+        "measured on fewer than half of 40 problems: a/x@2 (9); left out"
+    ]
+    assert known(result, "flops") == known(result, "flops")  # the same objects
+    a.accuracy[0, 9:] = np.nan
+    gone = replace(result, name="gone")
+    assert known(gone, "flops") == [b] and not left_out(gone, "flops") and len(missing(gone)) == 1
+
+
+def test_two_curves_are_even_at_the_most_that_both_can_spend() -> None:
+    short, long = curve("a/x", [1.0, 2.0], [0.5, 0.75]), curve("b/x", [1.5, 3.5], [0.5, 0.75])
+    over = shared([short, long])
+    for one, other in ((short, long), (long, short)):
+        both = even(one, other, "flops", 10.0, over)
+        assert both is not None and [at.spends for at in both] == [2.0, 2.0]
+    assert even(short, long, "flops", 1.2, over) is None
+    assert even(short, curve("c/x", [4.0], [0.5]), "flops", 10.0, over) is None
 
 
 def test_a_point_that_no_problem_has_keeps_nobody_away() -> None:

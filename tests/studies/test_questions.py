@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metagen.studies import laws, questions, run, schema
+from metagen.studies import frontier_section, laws, questions, run, schema
 from metagen.studies.directory import StudyDirectory, find
 from metagen.studies.equal_compute import budgets, middle, rivals, table
 from metagen.studies.frontier import at_cost
-from metagen.studies.question import Question, answer, answers
+from metagen.studies.question import Question, answer, answers, compared
 from metagen.studies.result import Curve, StudyResult
 from metagen.studies.section import Finding, Heat, Plot
 from tests.studies.made import made
@@ -50,7 +50,49 @@ def test_a_small_model_with_many_samples_is_compared_at_the_cost_of_one_large_sa
         "At 4 FLOPs, small/majority with n = 4 is at 79.2%, large/majority with n = 1 at 29.2%"
     )
     assert "large/majority overtakes small/majority at" in found.sentence
-    assert "best is small from 1 FLOPs to 4 FLOPs" in found.sentence and "large at 16 FLOPs" in found.sentence
+    assert "small at 4 FLOPs" in found.sentence and "large at 16 FLOPs" in found.sentence
+
+
+def test_models_that_are_alike_have_no_best() -> None:
+    small = curve("small", "majority", [1, 2, 4], [0.4, 0.5, 0.5])
+    large = curve("large", "majority", [1, 2, 4], [0.4, 0.5, 0.5])
+    found = answer(questions.small_many_or_large_few(study(large, small)))
+    assert "best is any" in found.sentence and "(all are alike)" in found.sentence
+
+
+def test_a_model_that_alone_is_affordable_has_won_nothing() -> None:
+    small = curve("small", "majority", [1, 2, 4, 8, 16, 32], [0.2, 0.3, 0.8, 0.8, 0.8, 0.8])
+    large = curve("large", "majority", [4, 8, 16, 32], [0.3, 0.5, 0.9, 0.95])
+    found = answer(questions.small_many_or_large_few(study(large, small)))
+    assert "best is small at 1 FLOPs (the only one that it pays for), small at 4 FLOPs (in " in found.sentence
+    (sizes,) = (one for one in frontier_section.section(study(large, small)).tables if one.name == "sizes")
+    assert sizes.rows[0][-1] == "small: the only one"
+
+
+def test_the_answer_is_one_comparison_and_the_others_are_details() -> None:
+    found = answer(questions.small_many_or_large_few(RESULT))
+    assert found.sentence.count(" at one ") == 0 and found.sentence.count(
+        "small/"
+    ) == 1 + found.sentence.count("overtakes")
+    assert any("small/weighted with n = " in line for line in found.details)
+    assert all(line.endswith(".") and line[0].isupper() for line in found.details)
+    tree = answer(questions.rebase_dominates_voting(RESULT))
+    count = int(tree.sentence.split()[1])
+    assert len(tree.details) == count - 1
+    for line in tree.details:
+        assert line not in tree.sentence
+
+
+def test_a_small_model_that_ends_below_one_large_sample_is_not_compared() -> None:
+    small, large = (
+        curve("small", "majority", [1, 2], [0.2, 0.3]),
+        curve("large", "majority", [4, 8], [0.3, 0.5]),
+    )
+    question = questions.small_many_or_large_few(study(small, large))
+    assert not question.pairs
+    assert answer(question).sentence == (
+        "large/majority begins at 4 FLOPs, and small/majority was measured up to 2 FLOPs: not compared"
+    )
 
 
 def test_one_model_answers_no_question_of_sizes() -> None:
@@ -68,12 +110,34 @@ def test_rebase_is_compared_at_its_own_costs_with_every_vote() -> None:
     assert not none.shown and np.isnan(none.p_value)
 
 
+def test_no_strategy_is_compared_with_a_vote_that_spends_less() -> None:
+    vote = curve("small", "majority", [1, 2, 4], [0.2, 0.2, 0.25])
+    tree = curve("small", "rebase", [2, 16, 32], [0.3, 0.9, 0.95])
+    question = questions.rebase_dominates_voting(study(vote, tree))
+    at = at_cost(tree, "flops", 4.0)
+    assert at is not None and list(question.pairs) == [
+        "small/rebase@1 small/majority",
+        "small/rebase@1–2 small/majority",
+    ]
+    np.testing.assert_allclose(question.pairs["small/rebase@1–2 small/majority"][1], at.accuracy)
+    longer = curve("small", "budget_forcing", [8], [0.9])
+    asked = questions.samples_or_longer(study(vote, longer))
+    assert (
+        not asked.pairs
+        and "begins at 8 FLOPs, and small/majority was measured up to 4" in answer(asked).sentence
+    )
+
+
 def test_longer_thought_is_not_in_a_study_without_it() -> None:
     vote = curve("small", "majority", [1, 2, 4], [0.2, 0.25, 0.25])
     assert answer(questions.samples_or_longer(study(vote))).sentence.startswith("not in this study")
     longer = curve("small", "budget_forcing", [2], [0.9])
     found = answer(questions.samples_or_longer(study(vote, longer)))
-    assert found.shown and found.estimate > 50.0 and "small/budget_forcing is at 89.6%" in found.sentence
+    assert (
+        found.shown
+        and found.estimate > 50.0
+        and "small/budget_forcing with n = 1 is at 89.6%" in found.sentence
+    )
 
 
 def test_questions_asked_together_are_one_family() -> None:
@@ -85,6 +149,12 @@ def test_questions_asked_together_are_one_family() -> None:
     single = answer(alone).p_value
     together = [found.p_value for found in answers([alone, other, other])]
     assert together[0] == pytest.approx(min(1.0, 3 * single)) and single < 0.05
+
+
+def test_a_large_family_can_show_what_is_plain() -> None:
+    rows = (np.zeros(20), np.ones(20))
+    found = compared({str(i): rows for i in range(600)})
+    assert all(contrast.shown for contrast in found.values())
 
 
 def test_pairs_of_few_problems_are_no_tests() -> None:
@@ -102,12 +172,15 @@ def test_pairs_of_few_problems_are_no_tests() -> None:
 def test_every_strategy_is_beside_the_plain_vote_at_what_it_spends() -> None:
     for rival in rivals(RESULT, "flops"):
         assert rival.reference.strategy == "majority" and rival.curve is not rival.reference
+        assert rival.at.spends == pytest.approx(rival.beside.spends)
+        assert rival.at.spends <= rival.budget * (1 + 1e-9)
         beside = at_cost(rival.reference, "flops", rival.at.spends)
         assert beside is not None
         np.testing.assert_allclose(rival.beside.accuracy, beside.accuracy)
         assert rival.contrast is not None
         assert rival.contrast.difference.estimate == pytest.approx(rival.at.mean - rival.beside.mean)
-    found = table(RESULT)
+    found, notes = table(RESULT)
+    assert not notes
     assert found is not None and len(found.rows) == len(rivals(RESULT, "flops"))
     assert "pass" not in " ".join(row[1] for row in found.rows)
 
@@ -117,8 +190,18 @@ def test_a_curve_beyond_its_end_is_said_once() -> None:
     short = curve("small", "best_of_n", [1, 2], [0.2, 0.4])
     found = rivals(study(vote, short), "flops")
     assert [(r.budget, r.at.spends) for r in found] == [(1.0, 1.0), (4.0, 2.0)]
-    assert table(study(vote)) is None
-    assert table(study(vote, curve("small", "sample", [1], [0.2]))) is None  # a vote of one
+    assert table(study(vote)) == (None, ())
+    assert table(study(vote, curve("small", "sample", [1], [0.2])))[0] is None  # a vote of one
+
+
+def test_where_the_vote_ends_first_both_spend_what_it_does() -> None:
+    vote = curve("small", "majority", [1, 2, 4], [0.2, 0.2, 0.25])
+    long = curve("small", "best_of_n", [2, 8, 16], [0.2, 0.4, 0.9])
+    (found,) = rivals(study(vote, long), "flops")
+    assert (found.budget, found.at.spends, found.beside.spends) == (4.0, 4.0, 4.0)
+    dear = curve("small", "weighted", [8, 16], [0.2, 0.4])
+    rows, notes = table(study(vote, dear))
+    assert rows is None and [note.about for note in notes] == ["small/weighted"]
 
 
 def test_budgets_of_a_study_that_names_none_span_its_curves() -> None:

@@ -182,3 +182,15 @@ def test_the_section_of_the_made_study_has_limits_as_points() -> None:
     assert {row[0] for row in table.rows} == {
         f"{m}/{s}" for m in ("small", "large") for s in ("majority", "weighted")
     }
+
+
+def test_weights_are_judged_on_the_samples_of_their_own_generator() -> None:
+    """A plain vote that was frozen at a better temperature has another limit, which says nothing of weights."""
+    result = study(np.full(40, 0.4), scores=(0.5, 0.5))
+    better = votes("limit", np.full(40, 0.9), 256, 3)
+    curves = tuple(replace(c, generator="hot") if c.kind == "majority" else c for c in result.curves)
+    mixed = replace(result, curves=curves, votes=(*result.votes, replace(better, generator="hot")))
+    (plain,), (weighted,) = saturation.found(mixed, ["majority"]), saturation.found(mixed, ["weighted"])
+    assert plain.limit.estimate > 0.95 and weighted.limit.estimate < 0.2
+    assert weighted.plain.estimate == weighted.limit.estimate, "weights that are all alike change nothing"
+    assert "nothing to tell apart" in answer(saturation.weighted_against_limit(mixed)).sentence

@@ -59,6 +59,12 @@ def test_the_best_split_at_each_budget_is_the_one_that_is_ahead_there() -> None:
     )
 
 
+def test_no_split_is_best_where_all_are_alike() -> None:
+    flat = [replace(c, accuracy=np.zeros_like(c.accuracy)) for c in (PLAIN, ONE, FOUR)]
+    (found,) = splitting.splits(BASE, {"splitting": role(*flat)})
+    assert {one.name for one in splitting.best(found, [6.0, 12.0])} == {splitting.ALIKE}
+
+
 def test_the_question_says_where_which_is_best() -> None:
     found = answer(splitting.verify_or_generate(BASE, {"splitting": role(PLAIN, ONE, FOUR)}))
     assert (
@@ -66,6 +72,9 @@ def test_the_question_says_where_which_is_best() -> None:
         and found.sentence.startswith("small: best is ")
         and "k = 4 against plain vote" in found.sentence
     )
+    two = role(*(replace(c, model=model) for model in ("small", "large") for c in (PLAIN, ONE, FOUR)))
+    both = answer(splitting.verify_or_generate(BASE, {"splitting": two}))
+    assert both.sentence.startswith("large: ") and [d.startswith("small: ") for d in both.details] == [True]
     none = answer(splitting.verify_or_generate(BASE, {}))
     assert not none.shown and "no split" in none.sentence and none.claim
 

@@ -75,6 +75,18 @@ def test_the_best_temperature_rises_with_n() -> None:
     assert section.notes == ()
 
 
+def test_the_report_says_whose_problems_they_are() -> None:
+    said = {
+        None: "every setting. ",
+        True: "on other problems than the test. ",
+        False: "on the problems of the test. ",
+    }
+    for apart, words in said.items():
+        facts = {} if apart is None else {temperature.APART: apart}
+        section = temperature.section(BASE, {"temperature": replace(role(), facts=facts)})
+        assert section is not None and words in section.text
+
+
 def test_an_adapter_is_no_temperature() -> None:
     tried = temperature.settings(role(), ["small"])
     rows = {s.label: np.full(60, 1.0 if s.temperature is None else 0.5) for s in tried}

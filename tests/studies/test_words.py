@@ -28,5 +28,10 @@ def test_zero_and_infinity_are_no_bounds() -> None:
     assert words.within(2e9, 3e9, lambda x: words.spent(x, "flops")) == "2G FLOPs to 3G FLOPs"
 
 
+def test_clauses_become_sentences() -> None:
+    assert words.lines(["at 3 it is", "", "Yes"]) == ("At 3 it is.", "Yes.")
+    assert words.sentences(["at 3 it is", "yes"]) == "At 3 it is. Yes."
+
+
 def test_lists_end_in_and() -> None:
     assert [words.listed(list("abc")[:k]) for k in range(4)] == ["", "a", "a and b", "a, b and c"]
