@@ -10,10 +10,11 @@ from metagen.errors import InputError
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.specs import ReplaySpec
 from metagen.studies import divergence, plan, tune
-from metagen.studies.directory import Role, StudyDirectory
+from metagen.studies.directory import STUDY, Role, StudyDirectory
 from metagen.studies.reading import Names, Run
 from metagen.studies.result import StudyResult, Votes
 from metagen.studies.spec import Study
+from metagen.studies.temperature import APART
 
 if TYPE_CHECKING:
     from metagen.studies.costs import Accelerator
@@ -43,6 +44,11 @@ def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
     """
     chosen = tune.read(directory, study)
     frozen = tune.frozen(study, chosen)
+    if left := [cell for cell in frozen if cell not in chosen]:
+        raise InputError(
+            f"{str(directory.frozen)!r} has no setting of {'/'.join(left[0])} that was chosen from what {STUDY} says; "
+            "run the study again: what is recorded costs nothing"
+        )
     spec, accelerators = study.spec, processors(study)
     halves = study.experiment.seed if spec.limit is not None and spec.limit.halves else None
     tested = plan.test(study, frozen)
@@ -137,6 +143,7 @@ def _facts(directory: StudyDirectory, study: Study) -> dict[str, Any]:
             found["critique_cost"] = spec.splitting.cost_of_critique
     if spec.temperature is not None:
         found["temperature"] = plan.variants(study)
+        found[APART] = plan.warmed_apart(study)
         if ratios := divergence.recorded(directory.role("temperature")).get("ratios"):
             found["ratios"] = ratios
     return found

@@ -49,6 +49,11 @@ def _said(found: Mapping[Role, Estimate]) -> list[str]:
     lines = []
     if any(one.bounds for one in found.values()):
         lines.append("Completions are taken to be as long as max_tokens allows: most are shorter.")
+    if "development" in found:
+        lines.append(
+            "Settings are not chosen yet: the other roles are counted as written, and every other setting of a "
+            "generator that is chosen adds samples of its own."
+        )
     for role, one in found.items():
         if one.missing:
             first = one.missing[0].partition(":")[0]

@@ -15,7 +15,7 @@ from metagen.errors import ConfigError
 from metagen.experiments import build, registry
 from metagen.experiments import schema as experiments
 from metagen.experiments.source import Source
-from metagen.experiments.specs import Experiment
+from metagen.experiments.specs import SECTIONS, Experiment, Spec
 from metagen.studies.directory import Role
 from metagen.studies.settings import laid, split, variant, words
 from metagen.studies.spec import Setting, Study
@@ -194,11 +194,21 @@ def temperature(study: Study) -> Part | None:
         generator = cells.generator(one["model"], one["setting"])
         for strategy in (majority, single):
             cells.add(generator, strategy, generator, strategy, words(one["setting"]))
-    task = spec.task
-    if task is None and study.spec.development is not None:
-        task = study.spec.development.task
+    task = _warm(study)
     only = _tested_only(study) if task is None else None
     return cells.part("temperature", task=task, only=only, limited=False)
+
+
+def warmed_apart(study: Study) -> bool:
+    """Whether the role `temperature` has other problems than the test."""
+    return _warm(study) is not None
+
+
+def _warm(study: Study) -> Mapping[str, Any] | None:
+    """What the role `temperature` lays over the task; None: it has the problems of the test."""
+    if study.spec.temperature is not None and study.spec.temperature.task is not None:
+        return study.spec.temperature.task
+    return None if study.spec.development is None else study.spec.development.task
 
 
 def variants(study: Study) -> dict[str, dict[str, Any]]:
@@ -222,26 +232,69 @@ def check(study: Study) -> None:
 
 
 def apart(study: Study) -> None:
-    """ConfigError where problems of development are test problems; a share of them never is."""
-    part = development(study)
-    if part is None or part.only is not None:
-        return
-    known = {problem.prompt.digest for problem in _problems(study.experiment)}
-    if shared := [problem.id for problem in _problems(part.experiment) if problem.prompt.digest in known]:
-        raise ConfigError(
-            f"study.development.task: {len(shared)} problems of development are test problems ({shared[0]!r}, …); "
-            "give another split or seed, or a share in place of the task"
-        )
+    """ConfigError where a task of development or of temperature has problems of the test, whatever their ids."""
+    spec, tested = study.spec, _tested_only(study)
+    asked = []
+    if spec.development is not None and spec.development.task is not None:
+        asked.append((development(study), "a share in place of the task"))
+    if spec.temperature is not None and spec.temperature.task is not None:
+        asked.append((temperature(study), "no task of its own"))
+    known = {
+        problem.prompt.digest
+        for place, problem in enumerate(_problems(study.experiment) if asked else ())
+        if tested is None or tested(place, problem)
+    }
+    for part, remedy in asked:
+        assert part is not None
+        problems = _problems(part.experiment)
+        if shared := [problem.id for problem in problems if problem.prompt.digest in known]:
+            raise ConfigError(
+                f"study.{part.role}.task: {len(shared)} problems of {part.role} are test problems ({shared[0]!r}, …); "
+                f"give another split or seed, or {remedy}"
+            )
 
 
 def developing(share: float) -> Callable[[int, Problem], bool]:
-    """Whether a problem is one of development, by its id alone: so that more problems change none of the others."""
+    """Whether a problem is one of development, by its prompt alone.
+
+    So more problems change none of the others, and a prompt that is there twice is on one side.
+    """
 
     def chosen(place: int, problem: Problem) -> bool:
-        drawn = hashlib.sha256(f"development/{problem.id}".encode("utf-8", "backslashreplace")).digest()
+        drawn = hashlib.sha256(b"development/" + problem.prompt.digest).digest()
         return int.from_bytes(drawn[:8], "big") < share * 2**64
 
     return chosen
+
+
+def needed(experiment: Experiment) -> dict[str, Any]:
+    """The experiment as plain data, without the definitions that no cell of it needs."""
+    data = plain(experiment)
+    kept: set[str] = set()
+    for model, strategy in experiment.grid.cells:
+        kept |= made_of(experiment, ("generators", model), ("strategies", strategy)).keys()
+    for section in SECTIONS:
+        of = data.get(section, {})
+        data[section] = {name: part for name, part in of.items() if f"{section}.{name}" in kept}
+    return data
+
+
+def made_of(experiment: Experiment, *roots: tuple[registry.Section, str]) -> dict[str, dict[str, Any]]:
+    """The definitions of these parts, as `section.name`, and of all that they name."""
+    found: dict[str, dict[str, Any]] = {}
+    waiting = list(roots)
+    while waiting:
+        section, name = waiting.pop()
+        if (key := f"{section}.{name}") not in found:
+            spec = getattr(experiment, section)[name]
+            found[key] = plain(spec)
+            waiting += [(below, one) for below in SECTIONS for one in spec.named(below)]
+    return found
+
+
+def plain(spec: Spec) -> dict[str, Any]:
+    """A definition as its file would have it, with defaults."""
+    return spec.model_dump(mode="json", exclude_none=True)
 
 
 # ------------------------------------------------------------------------------------------------ in common

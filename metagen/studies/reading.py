@@ -25,6 +25,8 @@ from metagen.experiments.results import Pool
 from metagen.experiments.tables import read
 from metagen.studies import checks, costs
 from metagen.studies.alignment.blocks import expected_blocks
+from metagen.studies.alignment.drawn import adapted
+from metagen.studies.recorded import HALVES, halves
 from metagen.studies.result import Curve, Floats, Ints, Model, Note, StudyResult, Votes
 
 if TYPE_CHECKING:
@@ -92,8 +94,6 @@ class Sampled:
 
     def halves(self, seed: int) -> tuple[Sampled, Sampled]:
         """Two random halves of each problem's samples; tokens and log-probabilities go along as if they were scores."""
-        from metagen.studies.recorded import halves
-
         beside = {TOKENS: self.tokens, LOGPROB: self.logprob}
         first, rest = (
             Sampled(
@@ -214,6 +214,10 @@ class Run:
         counts = np.array(ns, dtype=np.int64)
         samples = np.repeat(np.maximum(counts, 1).astype(np.float64)[:, None], len(self.problems.ids), axis=1)
         total = self._by_size(model, {**spent, "samples": samples}, samples)
+        if self._written.get(line.generator, {}).get("kind") == "replay":
+            # What was measured is the time of looking samples up.
+            total["seconds"] = np.full(samples.shape, np.nan)
+            self.notes.append(Note("seconds", f"of {model} are unknown: its samples were recorded elsewhere"))
         return Curve(
             model, strategy, line.kind, counts, accuracy, error, total, verification,
             source="pool" if line.pooled else "run", verifier=line.verifier, oracle=line.oracle, setting=setting,
@@ -342,8 +346,11 @@ class Run:
                 for name, spec in self._written.items()
                 if isinstance(spec.get("temperature"), int | float)
             },
+            "adapters": {name: words for name, spec in self._written.items() if (words := adapted(spec))},
             "shapes": {name: costs.plain(shape) for name, shape in self.shapes.items() if shape is not None},
         }  # fmt: skip
+        if self.halves is not None:
+            facts[HALVES] = True
         if blocks := expected_blocks(self.directory, self.state.lines):
             facts["blocks"] = {label: blocks[name] for name, label in self.labels.items() if name in blocks}
         try:

@@ -16,6 +16,8 @@ from metagen.studies.result import Curve, Ints, Note, StudyResult
 
 #: The fact that critiques are in the costs.
 COUNTED: Final = "critiques_counted"
+#: The fact that the independent pools are halves of those that were recorded.
+HALVES: Final = "halves"
 
 
 # ------------------------------------------------------------------------------------------------ halves
@@ -64,12 +66,12 @@ def _taken(pool: Pool, order: NDArray[np.int64], start: Ints, sizes: Ints) -> Po
 
 
 def critiqued(result: StudyResult) -> StudyResult:
-    """The result with what recorded critiques take in `flops_2n`; a result that has them is returned as it is.
+    """The result with what recorded critiques take, in `flops_2n` and tokens; one that has them is returned as it is.
 
     A recorded score costs its run nothing. facts: `splitting.critiques` says how many critiques each score is the mean
     of, `critique_cost` what one takes, in samples of the same model; n samples with k critiques each then cost
     2N·T·n·(1 + k·cost). Where exact FLOPs are unknown, `verification` has the part of the critiques in these. Without
-    the facts the scores count as free, and a note says so.
+    the facts, or without 2N·T, the scores count as free, and a note says so.
     """
     if result.facts.get(COUNTED):
         return result
@@ -96,14 +98,18 @@ def _counted(
     curve: Curve, critiques: Mapping[str, int], price: float | None, notes: dict[str, Note]
 ) -> Curve:
     verifier, flops = curve.verifier, curve.costs.get("flops_2n")
-    if curve.source != "pool" or verifier is None or curve.oracle or flops is None:
+    if curve.source != "pool" or verifier is None or curve.oracle:
         return curve
-    if np.isnan(flops).all() or (np.nan_to_num(curve.verification) > 0).any():
+    if (np.nan_to_num(curve.verification) > 0).any():
+        return curve
+    if flops is None or np.isnan(flops).all():
+        text = f"scores {verifier} of {curve.model} count as free: 2N·T is unknown; give study.sizes.{curve.model}"
+        notes[f"{verifier} of {curve.model}"] = Note(verifier, text)
         return curve
     count = critiques.get(verifier)
     if price is None or count is None:
         what = "cost_of_critique" if count is not None else "critiques and cost_of_critique"
-        text = f"scores {verifier} count as free in flops_2n; if a model wrote them, give study.splitting, with {what}"
+        text = f"scores {verifier} count as free; if a model wrote them, give study.splitting, with {what}"
         notes[verifier] = Note(verifier, text)
         return curve
     text = f"a score {verifier} counts as {count} critiques of {price:g} samples each: stated, not measured"
@@ -111,4 +117,10 @@ def _counted(
     judged = flops * count * price
     exact = curve.costs.get("flops", np.full_like(flops, np.nan))
     verification = np.where(np.isnan(exact), judged, curve.verification)
-    return replace(curve, costs={**curve.costs, "flops_2n": flops + judged}, verification=verification)
+    tokens = {
+        name: curve.costs[name] * (1 + count * price)
+        for name in ("generated", "tokens")
+        if name in curve.costs
+    }
+    total = {**curve.costs, **tokens, "flops_2n": flops + judged}
+    return replace(curve, costs=total, verification=verification)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from metagen.errors import InputError, JournalMismatch, MetagenError
+from metagen.errors import ConfigError, InputError, JournalMismatch, MetagenError
 from metagen.experiments import build, registry, runner, source
 from metagen.experiments import schema as experiments
 from metagen.experiments.directory import RunDirectory, State
 from metagen.experiments.forecast.estimate import Estimate, estimate
 from metagen.experiments.progress import Meter
+from metagen.experiments.specs import Experiment
 from metagen.experiments.tables import read
 from metagen.logs import logger
 from metagen.studies import collect, divergence, plan, schema, tune
@@ -35,19 +36,34 @@ def run(
 
     meter: counts the samples of one role after the other; begins: is told the name of each. An interrupt leaves all
     journals sound. Raises ConfigError for development problems that are test problems, InputError for a role without
-    problems, and the first error of a role that delivered nothing.
+    problems and for a directory that holds a study of other data or seeds, and the first error of a role that delivered
+    nothing.
     """
     plan.check(study)
     directory = StudyDirectory.at(root)
     _same_seed(study, directory)
+    before = directory.study.read_text(encoding="utf-8") if directory.study.exists() else None
     directory.files.write(STUDY, schema.dump(study))
-    meter, begins = meter or Meter(), begins or (lambda role: None)
+    try:
+        _every(study, directory, meter or Meter(), begins or (lambda role: None))
+    except JournalMismatch as error:
+        # What lies there stays a study that can be gone on with and reported.
+        if before is not None:
+            directory.files.write(STUDY, before)
+        raise InputError(
+            f"{str(directory.root)!r} holds a study of other data or seeds than this one, and was left as it was: give "
+            f"another directory by --out, or the old values ({error})"
+        ) from error
+    return collected(directory, study)
+
+
+def _every(study: Study, directory: StudyDirectory, meter: Meter, begins: Callable[[str], None]) -> None:
+    """Run all roles."""
     frozen = tune.frozen(study, _chosen(study, directory, meter, begins))
     for part in plan.parts(study, frozen):
         _played(part, directory, meter, begins)
         if part.role == "temperature" and study.spec.alignment is not None:
             divergence.measure(part, study, directory.role("temperature"))
-    return collected(directory, study)
 
 
 def collected(directory: StudyDirectory, study: Study) -> StudyResult:
@@ -148,6 +164,17 @@ def _played(part: Part, study: StudyDirectory, meter: Meter, begins: Callable[[s
     return state
 
 
+def _same(directory: RunDirectory, experiment: Experiment) -> bool:
+    """Whether a run is of this experiment; what neither needs may be defined in one of them."""
+    if directory.experiment.read_text(encoding="utf-8") == experiments.dump(experiment):
+        return True
+    try:
+        before = experiments.load(directory.experiment)
+    except ConfigError:
+        return False
+    return plan.needed(before) == plan.needed(experiment)
+
+
 def _complete(part: Part, directory: RunDirectory) -> State | None:
     """How the role ended, if it has been run as it is now, on the same problems and without failures."""
     if not directory.experiment.exists():
@@ -156,8 +183,12 @@ def _complete(part: Part, directory: RunDirectory) -> State | None:
         state = directory.finished()
     except InputError:
         return None
-    same = directory.experiment.read_text(encoding="utf-8") == experiments.dump(part.experiment)
-    if not same or state.status != "complete" or state.failures or not directory.table("calls").exists():
+    if (
+        not _same(directory, part.experiment)
+        or state.status != "complete"
+        or state.failures
+        or not directory.table("calls").exists()
+    ):
         return None
     task = registry.make("task", part.experiment.task.kind, part.experiment.task.options(), {})
     asked = {

@@ -17,6 +17,7 @@ import numpy as np
 
 from metagen.errors import InputError
 from metagen.experiments import source
+from metagen.studies import plan
 from metagen.studies.directory import FROZEN, StudyDirectory
 from metagen.studies.result import Curve, Tuned
 from metagen.studies.settings import words
@@ -69,37 +70,53 @@ def frozen(study: Study, chosen: Chosen) -> dict[tuple[str, str], Setting]:
 
 
 def read(directory: StudyDirectory, study: Study) -> dict[tuple[str, str], Tuned]:
-    """What was chosen before, from the same problems and settings. InputError for a file that is not one of ours."""
+    """What was chosen before, from what it would be chosen from now. InputError for a file that is not one of ours."""
+    every = _entries(directory)
+    digests = _digests(study) if every else {}
+    return {cell: tuned for cell, (tuned, digest) in every.items() if digests.get(cell) == digest}
+
+
+def write(directory: StudyDirectory, study: Study, chosen: Chosen) -> None:
+    """Keep what was chosen, each with a digest of what it was chosen from; what the study has no more stays."""
+    digests = _digests(study)
+    old = {cell: entry for cell, entry in _entries(directory).items() if cell not in digests}
+    new = {cell: (tuned, digests[cell]) for cell, tuned in chosen.items() if cell in digests}
+    entries = [{"digest": digest, "tuned": asdict(tuned)} for tuned, digest in {**old, **new}.values()]
+    directory.files.write(FROZEN, _HEAD + source.write({"strategies": entries}))
+
+
+def _entries(directory: StudyDirectory) -> dict[tuple[str, str], tuple[Tuned, str]]:
+    """By model and strategy what was chosen, and the digest. InputError for a file that is not one of ours."""
     if not directory.frozen.exists():
         return {}
     data = source.read(directory.frozen).data
     try:
-        every = [(Tuned(**entry["tuned"]), entry["digest"]) for entry in data["strategies"]]
+        every = [(Tuned(**entry["tuned"]), str(entry["digest"])) for entry in data["strategies"]]
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{str(directory.frozen)!r} holds no settings that were chosen ({error}); remove it and choose anew"
         ) from error
-    return {
-        (tuned.model, tuned.strategy): tuned
-        for tuned, digest in every
-        if digest == _digest(study, tuned.strategy)
-    }
+    return {(tuned.model, tuned.strategy): (tuned, digest) for tuned, digest in every}
 
 
-def write(directory: StudyDirectory, study: Study, chosen: Chosen) -> None:
-    """Keep what was chosen, each with a digest of what it was chosen from."""
-    entries = [{"digest": _digest(study, t.strategy), "tuned": asdict(t)} for t in chosen.values()]
-    directory.files.write(FROZEN, _HEAD + source.write({"strategies": entries}))
+def _digests(study: Study) -> dict[tuple[str, str], str]:
+    """Of each tuned cell: of the problems, the seed, and every part under every setting.
+
+    The n of the strategy are left out: more of them change no choice.
+    """
+    part, spec = plan.development(study), study.spec.development
+    if part is None or spec is None:
+        return {}
+    data = plan.plain(part.experiment)
+    common = {**{key: data.get(key) for key in ("task", "seed", "budget")}, "share": spec.share, "n": spec.n}
+    cells: dict[tuple[str, str], list[Any]] = {}
+    for name, (model, strategy, setting) in part.names.items():
+        generator, _, variant = name.partition("/")
+        parts = plan.made_of(part.experiment, ("generators", generator), ("strategies", variant))
+        parts[f"strategies.{variant}"].pop("n", None)
+        cells.setdefault((model, strategy), []).append([setting, parts])
+    return {cell: _hash({**common, "settings": tried}) for cell, tried in cells.items()}
 
 
-def _digest(study: Study, strategy: str) -> str:
-    """Of the problems, the seed and the settings of a strategy."""
-    spec = study.spec.development
-    if spec is None:
-        return ""
-    task = study.experiment.task.model_dump(mode="json", exclude_none=True)
-    what: dict[str, Any] = {
-        "task": {**task, **(spec.task or {})}, "share": spec.share, "seed": study.experiment.seed, "n": spec.n,
-        "settings": spec.settings.get(strategy, ()),
-    }  # fmt: skip
+def _hash(what: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]

@@ -191,7 +191,8 @@ def test_critiques_cost_what_the_study_states() -> None:
     stated = critiqued(replace(result, curves=free, facts=facts))
     for before, after in zip(free, stated.curves, strict=True):
         factor = 3.0 if before.verifier == "prm" and before.source == "pool" else 1.0
-        assert after.costs["flops_2n"] == pytest.approx(before.costs["flops_2n"] * factor)
+        for cost in ("flops_2n", "tokens", "generated"):
+            assert after.costs[cost] == pytest.approx(before.costs[cost] * factor)
         assert (after.costs["flops"] == before.costs["flops"]).all()
         assert (after.verification == before.verification).all(), "of the exact FLOPs, which are known"
     assert [n.text for n in stated.notes if n.about == "prm"] == [
@@ -237,6 +238,7 @@ def test_sizes_stand_in_for_counts_of_tokens(verified: RunDirectory) -> None:
     result = critiqued(collect.of_run(verified, sizes=sizes))
     majority = result.curve("llama-70b", "majority")
     assert majority.cost("flops_2n") == pytest.approx(2 * 70e9 * 900 * majority.ns)
+    assert np.isnan(majority.costs["seconds"]).all(), "what was measured is the time of looking samples up"
     assert any("study.sizes" in note.text for note in result.notes)
     found = recommend(result, {"flops_2n": 1e15})
     assert found.costs["flops_2n"] <= 1e15 and found.n <= 7
@@ -264,3 +266,25 @@ def test_the_example_is_studied_and_gives_advice(tmp_path: Path) -> None:
     (split,) = splits(result, {"splitting": StudyResult.load(root / "splitting")})
     plain, eight = (split.curves[name].cost("flops_2n") for name in ("plain vote", "k = 8"))
     assert split.cost == "flops_2n" and eight == pytest.approx(5 * plain)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_price_of_critiques_is_paid_whichever_cost_is_known(known: bool) -> None:
+    """Recorded samples with token counts alone: four critiques of half a sample each make a sample three of its own."""
+    base, curves = made(40, 8), []
+    for curve in base.curves:
+        if curve.model == "small" and curve.kind in ("majority", "weighted"):
+            tokens, unknown = curve.costs["generated"], np.full_like(curve.costs["generated"], np.nan)
+            flops = 2e5 * tokens if known else unknown
+            costs = {"generated": tokens, "tokens": tokens, "flops": unknown, "flops_2n": flops}
+            curves.append(replace(curve, costs=costs, verification=unknown))
+    facts = {"splitting": {"critiques": {"4": "prm"}, "aggregate": "weighted"}, "critique_cost": 0.5}
+    result = critiqued(replace(base, curves=tuple(curves), facts=facts, budgets={}))
+    (split,) = splits(result, {})
+    assert (split.cost, split.assumed) == (("flops_2n", None) if known else ("tokens", 0.5))
+    plain, verified = (split.curves[name].cost(split.cost) for name in ("plain vote", "k = 4"))
+    assert verified == pytest.approx(3.0 * plain)
+    free = [note.text for note in result.notes if "count as free" in note.text]
+    assert free == (
+        [] if known else ["scores prm of small count as free: 2N·T is unknown; give study.sizes.small"]
+    )

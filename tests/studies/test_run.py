@@ -1,5 +1,6 @@
 """Running a study: roles as ordinary runs, settings frozen once, and nothing paid for twice."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 
 from metagen.errors import ConfigError, InputError
 from metagen.experiments.tables import read
-from metagen.studies import collect, report, schema, tune
+from metagen.sequence import Prompt
+from metagen.studies import collect, difficulty, plan, report, schema, tune
 from metagen.studies import run as studies
 from metagen.studies.directory import StudyDirectory, find
-from metagen.studies.result import Curve, Source, StudyResult
+from metagen.studies.result import Curve, Source, StudyResult, Tuned
+from metagen.tasks.base import Problem
 
 Write = Callable[..., Path]
 Calls = Callable[[], list[str]]
@@ -93,6 +96,15 @@ def test_one_more_model_pays_for_itself_alone(study_file: Write, tmp_path: Path,
     assert {m.name for m in result.models} == {"small", "large"}
 
 
+def test_one_more_strategy_leaves_the_other_roles_as_they_are(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root)
+    began: list[str] = []
+    study = schema.load(file, sets=["strategies.second={kind: sample}"])
+    assert "large/second" in {c.name for c in studies.run(study, root, begins=began.append).curves}
+    assert began == ["test"]
+
+
 def test_settings_once_frozen_are_read(study_file: Write, tmp_path: Path) -> None:
     file, root = study_file(), tmp_path / "study"
     play(file, root)
@@ -113,6 +125,54 @@ def test_settings_once_frozen_are_read(study_file: Write, tmp_path: Path) -> Non
     assert result.curve("small", "majority").setting == "generator.skill=0.9"
 
 
+@pytest.mark.parametrize(
+    ("change", "anew"),
+    [
+        ("strategies.best.verifier=weak", {"small/best", "large/best"}),
+        ("verifiers.judge.quality=0.9", {"small/best", "large/best", "small/soft", "large/soft"}),
+        ("verifiers.weak.quality=0.9", {"small/best", "large/best"}),
+        ("generators.small.skill=0.4", {"small/majority", "small/best", "small/soft"}),
+        ("strategies.soft.beta=0.3", {"small/soft", "large/soft"}),
+        ("budget={calls: 6}", {f"{m}/{s}" for m in ("small", "large") for s in ("majority", "best", "soft")}),
+        ("strategies.soft.n=[2, 4, 8]", set()),
+        ("grid.n=[1, 2, 8, 12]", set()),
+        ("verifiers.more={kind: oracle}", set()),
+    ],
+)
+def test_settings_hold_for_what_they_were_chosen_from(
+    change: str, anew: set[str], study_file: Write, tmp_path: Path
+) -> None:
+    before, directory = schema.load(study_file()), StudyDirectory(tmp_path)
+    cells = tune.frozen(before, {})
+    tune.write(
+        directory, before, {cell: Tuned(*cell, {"as written": 0.5}, "as written", 4, None) for cell in cells}
+    )
+    assert tune.read(directory, before).keys() == cells.keys()
+    after = schema.load(study_file(), sets=[change])
+    assert {"/".join(cell) for cell in cells if cell not in tune.read(directory, after)} == anew
+
+
+def test_settings_of_another_digest_are_chosen_anew_and_nothing_is_paid_for(
+    study_file: Write, tmp_path: Path, calls: Calls
+) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root)
+    first, made = calls(), (root / "frozen.yaml").read_text()
+    (root / "frozen.yaml").write_text(re.sub(r"digest: \S+", "digest: before", made))
+    with pytest.raises(InputError, match=r"no setting of small/\w+ that was chosen .* run the study again"):
+        report.again(StudyDirectory(root))
+    play(file, root)
+    assert calls() == first and (root / "frozen.yaml").read_text() == made
+
+
+def test_settings_of_a_model_that_is_left_out_are_kept(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root)
+    kept = tune.read(StudyDirectory(root), schema.load(file))["large", "soft"]
+    play(file, root, "grid.generators=[small]", "strategies.best.verifier=weak")
+    assert tune.read(StudyDirectory(root), schema.load(file))["large", "soft"] == kept
+
+
 def test_halves_of_a_pool_are_independent_and_together_the_pool(study_file: Write, tmp_path: Path) -> None:
     root = tmp_path / "study"
     result = play(study_file(study="study: {limit: {halves: true}}"), root)
@@ -130,6 +190,8 @@ def test_halves_of_a_pool_are_independent_and_together_the_pool(study_file: Writ
         np.testing.assert_allclose(curve.accuracy[0], first.correct.mean(axis=1))
         assert set(first.scores) == {"judge", "oracle"}
     assert any("larger n are left out" in note.text for note in result.notes)
+    assert {c.source for c in result.curves} == {"pool", "run"}
+    assert {c.source for c in difficulty.comparable(result, "samples")} == {"pool"}
 
 
 def _curve(setting: str, rows: list[list[float]], source: Source = "pool") -> Curve:
@@ -198,6 +260,18 @@ def test_another_seed_is_refused_and_changes_nothing(study_file: Write, tmp_path
     assert (root / "study.yaml").read_text() == before
 
 
+def test_other_seeds_of_a_role_are_refused_and_the_study_stays_one(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(study="study: {limit: {n: 16, seed: 1}}"), tmp_path / "study"
+    first = play(file, root)
+    before = (root / "study.yaml").read_text()
+    with pytest.raises(
+        InputError, match="other data or seeds than this one, and was left as it was: give another"
+    ):
+        play(file, root, "study.limit.seed=2")
+    assert (root / "study.yaml").read_text() == before
+    assert play(file, root).curves[0].accuracy.tolist() == first.curves[0].accuracy.tolist()
+
+
 def test_limits_of_a_problem_hold_in_the_test_and_pools_of_limits_have_none(
     study_file: Write, tmp_path: Path
 ) -> None:
@@ -211,6 +285,40 @@ def test_limits_of_a_problem_hold_in_the_test_and_pools_of_limits_have_none(
 def test_problems_of_both_are_refused(study_file: Write, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="6 problems of development are test problems"):
         play(study_file(), tmp_path / "study", "study.development.task={label: dev}")
+    with pytest.raises(ConfigError, match=r"study.temperature.task: 3 problems of temperature are test prob"):
+        play(study_file(), tmp_path / "study", "study.temperature.task={label: warm, count: 3}")
+
+
+def test_a_prompt_that_is_there_twice_is_on_one_side_of_a_share() -> None:
+    held = plan.developing(0.4)
+    drawn = [
+        {held(place, Problem(Prompt(f"{name}-{place}", text=f"{place}+1=?"), "")) for name in ("a", "b")}
+        for place in range(400)
+    ]
+    assert all(len(sides) == 1 for sides in drawn)
+    # 400 draws: ± 4 standard errors.
+    assert abs(sum(True in sides for sides in drawn) / 400 - 0.4) < 4 * (0.4 * 0.6 / 400) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("sets", "apart"),
+    [
+        ((), True),
+        (("study.temperature.task=null",), True),
+        (("study.temperature.task=null", "study.development=null"), False),
+        (
+            ("study.temperature.task=null", "study.development.task=null", "study.development.share=0.5"),
+            False,
+        ),
+    ],
+)
+def test_temperatures_may_be_tried_on_the_problems_of_the_test(
+    sets: tuple[str, ...], apart: bool, study_file: Write
+) -> None:
+    study = schema.load(study_file(), sets=sets)
+    part = plan.temperature(study)
+    assert part is not None
+    assert plan.warmed_apart(study) == apart == (part.experiment.task != study.experiment.task)
 
 
 def test_splitting_and_temperature_have_results_of_their_own(study_file: Write, tmp_path: Path) -> None:
@@ -225,6 +333,7 @@ def test_splitting_and_temperature_have_results_of_their_own(study_file: Write, 
     }  # fmt: skip
     assert split.facts["splitting"] == {"critiques": {"1": "weak", "2": "judge"}, "aggregate": "weighted"}
     assert [m.temperature for m in warm.models] == [0.5, 1.0] and len(warm.problems) == 3
+    assert warm.facts["temperature_apart"] is True
     assert warm.facts["temperature"]["small.temperature-0.5"] == {
         "model": "small",
         "setting": {"temperature": 0.5},
