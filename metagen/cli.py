@@ -576,9 +576,12 @@ def _study(found: Study, root: Path, as_json: bool) -> None:
     typer.echo("report …", err=True)
     result, sections = pages.publish(directory, found, result)
     _show(pages.render(result, sections, directory), pages.data(result, sections, directory.files), as_json)
-    failed = [role for role in result.facts["roles"].values() if role["failures"]]
+    failed = {name: role for name, role in result.facts["roles"].items() if role["failures"]}
     if failed:
-        raise typer.Exit(2 if all(role["mendable"] for role in failed) else 1)
+        for role in failed:
+            typer.echo(f"{role} had failures; they are named by: metagen report {root / role}", err=True)
+        typer.echo(f"try again: metagen resume {root}", err=True)
+        raise typer.Exit(2 if all(role["mendable"] for role in failed.values()) else 1)
 
 
 def _forecast(found: Study, root: Path, as_json: bool) -> None:

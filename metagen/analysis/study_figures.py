@@ -301,11 +301,14 @@ def _y_axis(axes: Axes, frame: Frame, span: tuple[float, float]) -> float:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis: powers of 10, or with 2 and 5 times them where there are few."""
+    """Ticks of a logarithmic axis: powers of 10; with 2 and 5 times them, or even steps, where there are few."""
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     ticks = [10.0**p for p in powers if low <= 10.0**p <= high]
     if len(ticks) < 3:
         ticks = [f * 10.0**p for p in powers for f in (1.0, 2.0, 5.0) if low <= f * 10.0**p <= high]
+    if len(ticks) < 2:
+        even = MaxNLocator(nbins=4, steps=[1, 2, 5, 10]).tick_values(low, high)
+        ticks = [float(tick) for tick in even if low <= tick <= high]
     return ticks[:: ceil(len(ticks) / TICKS)] if ticks else [low, high]
 
 

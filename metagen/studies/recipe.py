@@ -22,19 +22,28 @@ def recipe(
 ) -> str:
     """YAML of an experiment with one cell: this model and strategy at n (0 for a strategy without n).
 
-    Only the parts that it needs are left, with all that was set written out; task, seed, budget and executor stay.
+    Only the parts that it needs are left, without what is default; name, task, seed, budget and executor stay.
     comments: lines at its head. name: what it is called, by default as the experiment. InputError where the experiment
     has no such cell.
     """
     made = _cell(experiment, model, strategy)
     kept = _parts(experiment, *made)
-    data: dict[str, Any] = experiment.model_dump(mode="json", exclude_none=True)
+    whole = experiment.model_dump(mode="json", exclude_none=True)
+    lean = experiment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    # In the order of the whole, with what says most even where it is the default.
+    data: dict[str, Any] = {
+        key: value if key in ("name", "seed") else lean[key]
+        for key, value in whole.items()
+        if key in ("name", "seed", *lean)
+    }
     for section, names in kept.items():
         data[section] = {name: spec for name, spec in data.get(section, {}).items() if name in names}
+    if pools := data.get("executor", {}).get("pools"):
+        data["executor"]["pools"] = {name: pool for name, pool in pools.items() if name in kept["engines"]}
     data = {key: value for key, value in data.items() if value != {}}
     data["name"] = name or experiment.name
     data["grid"] = {"generators": [made[0]], "strategies": [made[1]]}
-    if n and "n" in data["strategies"][made[1]]:
+    if n and "n" in whole["strategies"][made[1]]:
         data["strategies"][made[1]]["n"] = n
     elif n and any(cell.strategy == made[1] and cell.n for cell in build.configurations(experiment)):
         data["grid"]["n"] = [n]

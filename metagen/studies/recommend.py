@@ -16,24 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metagen.analysis.bootstrap import interval
+from metagen.analysis.comparison import Contrast, Picked, contrasts, picked, sentence
 from metagen.errors import ConfigError, InputError
 from metagen.experiments.directory import nearest
 from metagen.experiments.results import FEW
 from metagen.html import amount
 from metagen.studies import checks, recipe, words
 from metagen.studies.result import COSTS, MODELLED, Bools, Curve, Floats, Note, StudyResult
+from metagen.studies.settings import AS_WRITTEN
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from metagen.analysis.comparison import Contrast
     from metagen.experiments.specs import Experiment
 
 #: Accuracies that differ by no more are a tie.
 TIE = 0.005
-#: Random halvings of the problems.
-HALVINGS = 20
 #: Share of the problems that a configuration must have been measured on.
 ENOUGH = 0.5
 
@@ -45,7 +43,8 @@ class Recommendation:
     accuracy, low, high: cross-fitted; naive: as measured on the problems that it was picked on. Without an interval
     (few problems) accuracy is naive. costs: means for each problem, of those that are known; latency: of these, what a
     user would wait for, by accelerator (modelled). runner_up: against the best of another curve, this minus that.
-    yaml: an experiment with this one cell; None where none was given to cut it out of.
+    yaml: an experiment with this one cell; None where none was given to cut it out of. options: accuracies of all that
+    it was picked from, [configurations, problems], NaN where not measured.
     """
 
     configuration: str
@@ -62,13 +61,28 @@ class Recommendation:
     runner_up: Contrast | None
     notes: tuple[Note, ...]
     yaml: str | None
+    options: Floats
+
+    def gain(self, other: Floats) -> Picked | None:
+        """What it adds to these accuracies, [problems], on problems that had no say in the choice; None for no problem.
+
+        Fewer than `FEW` problems have no interval, and the estimate is that of the problems it was picked on.
+        """
+        both = np.isfinite(self.options).all(axis=0) & np.isfinite(other)
+        rows = self.options[:, both]
+        return _valued(rows, rows - other[both]) if both.any() else None
+
+    @property
+    def named(self) -> str:
+        """The configuration with its frozen setting: `small/rebase@16 (temperature=0.2)`."""
+        return f"{self.configuration}{_behind(self.curve)}"
 
     @property
     def sentence(self) -> str:
         """The recommendation in a line."""
         limits = words.listed([f"{words.spent(limit, cost)}" for cost, limit in self.budgets.items()])
         expected = words.rated(self.accuracy, self.low, self.high)
-        return f"For {limits} a problem: {self.configuration}, {expected} expected"
+        return f"For {limits} a problem: {self.named}, {expected} expected"
 
     def data(self) -> dict[str, Any]:
         """For JSON; what is not known is null."""
@@ -81,6 +95,15 @@ class Recommendation:
             "notes": [asdict(note) for note in self.notes], "yaml": self.yaml,
         }  # fmt: skip
         return {key: _plain(value) for key, value in found.items()}
+
+
+def frozen(curve: Curve) -> str:
+    """The setting that was frozen for a curve; empty for one that is as written."""
+    return "" if curve.setting == AS_WRITTEN else curve.setting
+
+
+def _behind(curve: Curve) -> str:
+    return f" ({setting})" if (setting := frozen(curve)) else ""
 
 
 def _plain(value: Any) -> Any:
@@ -103,12 +126,20 @@ class _Candidate:
         return self.curve.configuration(self.point)
 
     @property
+    def named(self) -> str:
+        return f"{self.name}{_behind(self.curve)}"
+
+    @property
     def accuracy(self) -> Floats:
         return np.asarray(self.curve.accuracy[self.point])
 
     def load(self, budgets: Mapping[str, float]) -> float:
         """The largest share of a budget that it takes."""
         return max(self.costs[cost] / limit for cost, limit in budgets.items())
+
+    def rank(self, budgets: Mapping[str, float]) -> tuple[float, bool, str]:
+        """Cheapest first; of equal ones, which means may tell apart by rounding, the plain sample."""
+        return float(f"{self.load(budgets):.9g}"), self.curve.kind != "sample", self.name
 
 
 def recommend(
@@ -123,27 +154,27 @@ def recommend(
     _given(result, budgets)
     candidates, notes = _candidates(result, budgets)
     affordable = sorted(
-        (c for c in candidates if c.load(budgets) <= 1.0 + 1e-9), key=lambda c: (c.load(budgets), c.name)
+        (c for c in candidates if c.load(budgets) <= 1.0 + 1e-9), key=lambda c: c.rank(budgets)
     )
     if not affordable:
         raise InputError(_too_little(candidates, budgets))
-    shared: Bools = np.asarray(np.isfinite(np.stack([c.accuracy for c in affordable])).all(axis=0))
+    options = np.stack([c.accuracy for c in affordable])
+    shared: Bools = np.asarray(np.isfinite(options).all(axis=0))
     if not shared.any():
         raise InputError(
             f"{affordable[0].name} and {affordable[-1].name} share no problem that all affordable configurations "
             "measured; resume the run, or give it as many samples of each problem"
         )
-    rows = np.stack([c.accuracy[shared] for c in affordable])
-    at = _pick(rows)
-    chosen, naive = affordable[at], float(rows[at].mean())
-    accuracy, low, high = _held_out(rows, at, seed)
+    rows = options[:, shared]
+    worth = _valued(rows, seed=seed)
+    at, chosen = worth.chosen, affordable[worth.chosen]
     notes += _notes(result, chosen, candidates, budgets, int(shared.sum()), len(shared))
     costs = {name: value for name, value in chosen.costs.items() if isfinite(value) and value > 0}
     found = Recommendation(
         chosen.name, chosen.curve, int(chosen.curve.ns[chosen.point]), dict(budgets),
-        naive if isnan(accuracy) else accuracy, low, high, naive, int(shared.sum()), costs,
+        worth.estimate, worth.low, worth.high, worth.naive, int(shared.sum()), costs,
         {name.partition(":")[2]: value for name, value in costs.items() if name.startswith("latency:")},
-        _runner_up(affordable, rows, at), tuple(dict.fromkeys(notes)), None,
+        _runner_up(affordable, rows, at), tuple(dict.fromkeys(notes)), None, options,
     )  # fmt: skip
     if experiment is None:
         return found
@@ -153,13 +184,8 @@ def recommend(
     ]
     try:
         text = recipe.recipe(
-            experiment,
-            chosen.curve.model,
-            chosen.curve.strategy,
-            found.n,
-            head,
-            name=f"{result.name}-recommended",
-        )
+            experiment, chosen.curve.model, chosen.curve.strategy, found.n, head, name=f"{result.name}-recommended"
+        )  # fmt: skip
     except InputError as error:
         return replace(found, notes=(*found.notes, Note("yaml", f"no YAML: {error}")))
     return replace(found, yaml=text)
@@ -275,31 +301,14 @@ def _pick(rows: Floats) -> int:
     return int(np.flatnonzero(means >= means.max() - TIE - 1e-12)[0])
 
 
-def _held_out(rows: Floats, at: int, seed: int) -> tuple[float, float, float]:
-    """The accuracy of what is picked, on problems that it was not picked on, with bounds; NaN for few problems.
-
-    Halves pick worse than the whole, so this is low if anything, and what the picked row has here is high: the bounds
-    reach from the lower one of that row, moved down to the held-out mean, to its upper one.
-    """
-    count = rows.shape[1]
-    if count < FEW:
-        return nan, nan, nan
-    rng = np.random.default_rng(seed)
-    held = 0.0
-    for _ in range(HALVINGS):
-        order = rng.permutation(count)
-        one, other = order[: count // 2], order[count // 2 :]
-        held += float(rows[_pick(rows[:, one]), other].sum() + rows[_pick(rows[:, other]), one].sum())
-    estimate = held / (HALVINGS * count)
-    bounds = interval(rows[at], proportion=True)
-    low = float(bounds.low) + min(estimate - float(bounds.estimate), 0.0)
-    return estimate, max(low, 0.0), max(float(bounds.high), estimate)
+def _valued(rows: Floats, judged: Floats | None = None, seed: int = 0) -> Picked:
+    """What is picked of these, and its worth on problems that it was not picked on; of few problems as measured."""
+    found = picked(rows, judged=judged, choose=_pick, proportion=judged is None, seed=seed)
+    return replace(found, estimate=found.naive, low=nan, high=nan) if rows.shape[1] < FEW else found
 
 
 def _runner_up(affordable: Ordered[_Candidate], rows: Floats, at: int) -> Contrast | None:
     """What was picked against the best of each other curve, one family; the most accurate of these is returned."""
-    from metagen.analysis.comparison import contrasts
-
     means = rows.mean(axis=1)
     best: dict[str, int] = {}
     for i, candidate in enumerate(affordable):
@@ -308,7 +317,7 @@ def _runner_up(affordable: Ordered[_Candidate], rows: Floats, at: int) -> Contra
             best[name] = i
     if not best or rows.shape[1] < 2:
         return None
-    found = contrasts({affordable[i].name: (rows[i], rows[at]) for i in best.values()})
+    found = contrasts({affordable[i].named: (rows[i], rows[at]) for i in best.values()})
     return max(found, key=lambda contrast: contrast.a)
 
 
@@ -337,7 +346,7 @@ def _notes(
         text = "how long a user waits is unknown: give study.accelerators, and engines whose models' shapes are known"
         found.append(Note("latency", text))
     if modelled := [cost for cost in budgets if ":" in cost]:
-        found.append(Note(modelled[0], f"{words.listed(modelled)}: modelled, not measured"))
+        found.append(Note(words.listed(modelled), "modelled, not measured"))
     about = {chosen.curve.name, chosen.curve.model, chosen.curve.verifier, "yaml", *budgets}
     return found + [note for note in result.notes if note.about in about]
 
@@ -372,8 +381,6 @@ def render(found: Recommendation) -> RenderableType:
         table.add_row(words.unit(cost), amount(value), "" if limit is None else f"{value / limit:.0%}")
     parts: list[RenderableType] = [Text(found.sentence, "bold"), Text(_expected(found)), table]
     if found.runner_up is not None:
-        from metagen.analysis.comparison import sentence
-
         parts.append(
             Text(f"Against {found.runner_up.name}, the best of another curve: {sentence(found.runner_up)}")
         )

@@ -15,12 +15,15 @@ from rich.text import Text
 from metagen.experiments.directory import RunDirectory
 from metagen.studies import run, schema
 from metagen.studies.directory import StudyDirectory
+from metagen.studies.frontier import ENOUGH
 from metagen.studies.result import Curve, StudyResult
 from metagen.studies.section import Finding, Section
 from metagen.studies.spec import Study
 
 #: Costs that the terminal shows, where they are known: in this order, so many.
 SHOWN = ("flops", "tokens", "samples")
+#: Notes that the terminal shows; the report has all.
+NOTES = 5
 
 
 def again(directory: StudyDirectory) -> tuple[StudyResult, list[Section]]:
@@ -61,22 +64,26 @@ def data(result: StudyResult, found: Iterable[Section], directory: RunDirectory)
             {
                 "name": curve.configuration(point), "model": curve.model, "strategy": curve.strategy,
                 "setting": curve.setting, "n": int(n), "oracle": curve.oracle,
+                "problems": int(np.isfinite(curve.accuracy[point]).sum()),
                 "accuracy": _known(_mean(curve.accuracy[point])),
-                "costs": {name: _known(_mean(values[point])) for name, values in curve.costs.items()},
+                "costs": {name: _known(_spent(curve, name, point)) for name in curve.costs},
             }
             for curve in result.curves
             for point, n in enumerate(curve.ns)
         ],
         "findings": [
-            {"question": one.question, "answer": one.sentence, "shown": one.shown} for one in _findings(found)
+            {
+                "question": one.question, "answer": one.sentence, "shown": one.shown, "details": list(one.details),
+            }
+            for one in _findings(found)
         ],
-        "notes": [f"{note.about}: {note.text}" for note in result.notes],
+        "notes": [f"{note.about}: {note.text}" for note in result.notes], "failures": failures(result),
     }  # fmt: skip
 
 
 def render(result: StudyResult, found: Iterable[Section], directory: StudyDirectory) -> RenderableType:
-    """For the terminal: every strategy at its largest n, the answers, and where the report is."""
-    known = [name for name in SHOWN if name in result.costs][:1]
+    """For the terminal: every strategy at the largest n that half of the problems have, answers and gaps."""
+    known = _costs(result)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("model", "strategy", "n", "setting"):
         table.add_column(column, justify="right" if column == "n" else "left")
@@ -86,16 +93,52 @@ def render(result: StudyResult, found: Iterable[Section], directory: StudyDirect
         table.add_row(*_row(curve, known))
     answers = [Text.assemble((f"{one.question} ", "bold"), one.sentence) for one in _findings(found)]
     head = f"{result.name}: {len(result.problems):,} problems, seed {result.seed}"
-    return Group(Text(head, style="bold"), table, *answers, Text(f"report: {directory.root / 'report.html'}"))
+    notes = [Text(f"note: {note.about}: {note.text}", style="dim") for note in result.notes[:NOTES]]
+    if (more := len(result.notes) - NOTES) > 0:
+        notes.append(Text(f"… and {more:,} more in the report", style="dim"))
+    failed = [
+        Text(f"{role}: {count:,} failure{'s' if count > 1 else ''}", style="red")
+        for role, count in failures(result).items()
+    ]
+    where = Text(f"report: {directory.root / 'report.html'}")
+    return Group(Text(head, style="bold"), table, *answers, *notes, *failed, where)
+
+
+def failures(result: StudyResult) -> dict[str, int]:
+    """How often the work on a problem failed, of each role where any did."""
+    roles = result.facts.get("roles", {})
+    return {name: role["failures"] for name, role in roles.items() if role.get("failures")}
+
+
+def _costs(result: StudyResult) -> list[str]:
+    """The cost to show: the first that most curves know, of any problem."""
+    for name in SHOWN:
+        known = [
+            curve for curve in result.curves if name in curve.costs and np.isfinite(curve.costs[name]).any()
+        ]
+        if len(known) * 2 > len(result.curves):
+            return [name]
+    return []
 
 
 def _row(curve: Curve, costs: Iterable[str]) -> list[str]:
-    """A curve where it ends."""
+    """A curve at the last point that half of the problems have; where none has, at the first."""
     strategy = f"{curve.strategy} (oracle)" if curve.oracle else curve.strategy
-    n, solved = int(curve.ns[-1]), _mean(curve.accuracy[-1])
-    spent = [f"{_mean(curve.costs[name][-1]):.3g}" for name in costs]
+    counts, every = np.isfinite(curve.accuracy).sum(axis=1), curve.accuracy.shape[1]
+    point = int(np.flatnonzero(counts >= ENOUGH * every).max(initial=0))
+    n, solved, count = int(curve.ns[point]), _mean(curve.accuracy[point]), int(counts[point])
+    spent = [_spent(curve, name, point) for name in costs]
     share = "–" if math.isnan(solved) else f"{100 * solved:.1f}%"
-    return [curve.model, strategy, str(n) if n else "", curve.setting, share, *spent]
+    share += "" if count == every else f" ({count:,} of {every:,})"
+    amounts = ["–" if math.isnan(value) else f"{value:.3g}" for value in spent]
+    return [curve.model, strategy, str(n) if n else "", curve.setting, share, *amounts]
+
+
+def _spent(curve: Curve, cost: str, point: int) -> float:
+    """The mean over the problems that have the result, and whose cost is known."""
+    if cost not in curve.costs:
+        return math.nan
+    return _mean(curve.costs[cost][point, np.isfinite(curve.accuracy[point])])
 
 
 def _findings(found: Iterable[Section]) -> list[Finding]:

@@ -75,6 +75,18 @@ def test_axes_are_written_for_people() -> None:
     assert ticks(narrow, "x") == ["10⁸", "2×10⁸"]
 
 
+@pytest.mark.parametrize(("least", "most"), [(0.35, 0.45), (0.3, 0.39), (0.61, 0.62), (0.011, 0.014)])
+def test_errors_within_a_decade_have_more_than_one_tick(
+    least: float, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = {"": Panel([Line("a", [least * 1e8, most * 1e8], [least, most])])}
+    figure = panels_figure(lines, Frame("FLOPs", "error", y_log=True))
+    for axis in "xy":
+        seen = ticks(figure, axis)
+        assert 2 <= len(seen) == len(set(seen)) <= 9, seen
+    assert overlaps(drawn(figure, monkeypatch)) == []
+
+
 def test_what_has_no_place_is_counted_and_left_out() -> None:
     given = {
         "a": Panel([Line("x", [0.0, 1e8, 1e9], [0.5, nan, 0.1])], {"at zero": (1e8, 0.0)}),

@@ -43,7 +43,7 @@ def every(hostile: str = "") -> list[Section]:
     """Two sections, which have everything between them."""
     found = (
         Finding(f"Does it pay{hostile}?", "Yes: +3.9 points [+1.2, +6.9].", 3.9, 1.2, 6.9, "points", 0.047, NAN,
-                "It is said to.", f"Nobody 2024{hostile}"),
+                "It is said to.", f"Nobody 2024{hostile}", details=(f"At 1G{hostile}: no.", "At 2G: yes. " * 20)),
         Finding("Does nothing pay?", "There is no such strategy here.", shown=False),
     )  # fmt: skip
     heat = Heat(f"heat{hostile}", "Map", "By n.", (f"small{hostile}", "large"), ("1", "2"),

@@ -196,6 +196,37 @@ def test_words_and_json() -> None:
             parsed(wrong)
 
 
+def test_a_frozen_setting_is_part_of_what_to_run() -> None:
+    first, second = study(
+        np.tile([[0.0] * 4 + [1.0] * 12, [1.0] * 8 + [0.0] * 8], 2), np.array([1.0, 2.0])
+    ).curves
+    tuned = (replace(first, setting="temperature=0.2"), replace(second, setting="step.tokens=8"))
+    found = recommend(replace(study(np.eye(2, 32), np.array([1.0, 2.0])), curves=tuned), {"flops": 9})
+    assert found.configuration == "m/s0@4" and found.named == "m/s0@4 (temperature=0.2)"
+    assert found.named in found.sentence and found.data()["setting"] == "temperature=0.2"
+    assert found.runner_up is not None and found.runner_up.name == "m/s1@4 (step.tokens=8)"
+    written = recommend(
+        replace(study(np.eye(1, 32), np.array([1.0])), curves=(replace(first, setting="as written"),)),
+        {"flops": 9},
+    )
+    assert written.named == "m/s0@4"
+
+
+def test_of_equals_the_plain_sample_is_taken() -> None:
+    same = study(np.ones((2, 16)), np.array([1.0, 1.0 + 1e-15]))
+    pool, drawn = same.curves
+    pool = replace(pool, strategy="majority", ns=np.array([1]))
+    drawn = replace(drawn, strategy="single", kind="sample", ns=np.array([0]))
+    assert recommend(replace(same, curves=(pool, drawn)), {"flops": 2}).configuration == "m/single"
+
+
+def test_a_modelled_cost_is_named_once() -> None:
+    found = recommend(MADE, {"flops": 1e9, "latency:h200": 0.01})
+    assert [f"{n.about}: {n.text}" for n in found.notes if "modelled" in n.text] == [
+        "latency:h200: modelled, not measured"
+    ]
+
+
 # ------------------------------------------------------------------------------------------------ what to run
 
 
@@ -218,6 +249,9 @@ def test_the_experiment_of_a_recommendation_runs_its_one_cell(experiment_file: W
     assert set(experiment.generators) == {cell.generator} and set(experiment.strategies) == {cell.strategy}
     assert set(experiment.verifiers) == {cell.verifier} - {None}
     assert data["configuration"] in best.read_text().splitlines()[0] and experiment.seed == 3
+    assert not any(
+        word in best.read_text() for word in ("replicas", "resources", "bundles", "pools", "replacements")
+    )
     again = ran(best, tmp_path / "again")
     (measured,) = derive(again, again.finished().lines).configurations
     assert measured.problems == 12 and measured.n == cell.n
@@ -241,6 +275,17 @@ def test_a_ladder_becomes_one_number_and_what_it_stands_over_stays(
     single.write_text(recipe(experiment, "large", "single", 1))
     (cell,) = build.configurations(schema.load(single))
     assert (cell.name, cell.n, schema.load(single).verifiers) == ("large/single", None, {})
+
+
+def test_pools_of_engines_that_are_not_needed_are_left_out(tmp_path: Path) -> None:
+    from metagen.studies.recipe import recipe
+
+    experiment = schema.load(Path(__file__).parents[2] / "examples" / "ray.yaml")
+    path = tmp_path / "one.yaml"
+    path.write_text(recipe(experiment, "tiny-0.5m", "majority", 4))
+    made = schema.load(path)
+    assert set(experiment.executor.pools) == {"reward"} and set(made.engines) == {"tiny-0.5m"}
+    assert made.executor == experiment.executor.model_copy(update={"pools": {}})
 
 
 def test_frozen_variants_are_found_by_the_names_of_the_study(experiment_file: Write) -> None:

@@ -26,8 +26,8 @@ from metagen.experiments.problem import Examined, Pool
 from metagen.studies import frontier, page
 from metagen.studies.page import chosen, draw, markdown, measured
 from metagen.studies.page.headline import headline
-from metagen.studies.result import StudyResult
-from metagen.studies.section import Heat, Section
+from metagen.studies.result import Curve, Model, StudyResult
+from metagen.studies.section import Finding, Heat, Section
 from tests.experiments.test_page import CHROMIUM, CONTRAST, FLAGS, TOY
 from tests.studies.made import made
 from tests.studies.sections import HOSTILE, every, plots
@@ -179,6 +179,105 @@ def test_the_headline_names_a_configuration_an_interval_and_one_sample() -> None
     assert "times what one sample does" in more[1]
     few = headline(made(1, 4))
     assert "interval" not in few[0]
+
+
+def _first(curve: Curve) -> Curve:
+    """The curve with its first point alone."""
+    costs = {name: values[:1] for name, values in curve.costs.items()}
+    return replace(
+        curve, ns=curve.ns[:1], accuracy=curve.accuracy[:1], error=curve.error[:1], costs=costs,
+        verification=curve.verification[:1],
+    )  # fmt: skip
+
+
+def test_the_headline_names_settings_and_compares_nothing_with_itself() -> None:
+    tuned = replace(made(), budgets={"flops": (1e9,)})
+    every = tuple(replace(c, setting="temperature=0.2") for c in tuned.curves if c.strategy == "rebase")
+    pool = tuple(c for c in tuned.curves if c.strategy == "majority")
+    ones = tuple(_first(c) for c in pool)
+    first, second, *_ = headline(replace(tuned, curves=(*every, *ones)))
+    assert re.search(r"run large/rebase@\d+ \(temperature=0.2\): expect", first)
+    assert second.startswith("One sample of the same model (as written) is right")
+    alone = next(c for c in ones if c.model == "large")
+    dearer = {k: 2 * v for k, v in alone.costs.items()}
+    drawn = replace(alone, strategy="single", kind="sample", costs=dearer)
+    assert len(headline(replace(tuned, curves=(alone, drawn)))) == 1
+
+
+def test_what_is_no_difference_is_called_the_same() -> None:
+    tuned = replace(made(), budgets={"flops": (1e9,)})
+    pool = _first(tuned.curve("large", "majority"))
+    costs = {k: (1 + 1e-4) * v for k, v in pool.costs.items()}
+    drawn = replace(pool, strategy="single", kind="sample", costs=costs)
+    better = replace(pool, strategy="other", accuracy=pool.accuracy + 1e-6)
+    said = " ".join(headline(replace(tuned, curves=(drawn, better))))
+    assert "other@1" in said and "the same, to a tenth of a point" in said and "by chance" not in said
+    assert "as much as one sample does" in said and "−0.0" not in said
+
+
+def test_few_problems_claim_no_cross_fitting(tmp_path: Path) -> None:
+    for count, cross in ((5, False), (60, True)):
+        page.publish(tmp_path / str(count), made(count, 4), [])
+        text = (tmp_path / str(count) / page.MARKDOWN).read_text()
+        assert ("problems that had no part in the choice" in text) == cross
+        assert ("the problems that it was picked on: expect less of others" in text) == (not cross)
+
+
+def test_the_headline_claims_no_gain_that_is_luck() -> None:
+    """Thirty-six configurations that are all as good as one sample; the best of them seems ten points better.
+
+    Of twelve such studies each claims a gain with probability 0.025, more than two with 0.003; two standard errors of
+    the mean difference are four points.
+    """
+    rng, claims, differences = np.random.default_rng(0), 0, []
+    for _ in range(12):
+        skill = rng.beta(2, 2, 80)
+        curves = []
+        for i in range(13):
+            ns = np.array([4, 16, 64] if i else [1])
+            right = (rng.random((len(ns), 80)) < skill).astype(float)
+            costs = {"flops": np.repeat(ns[:, None] * (1 + i / 50), 80, axis=1)}
+            name, kind = (f"s{i}", "rebase") if i else ("single", "sample")
+            zero = np.zeros_like(right)
+            curves.append(Curve("m", name, kind, ns, right, zero, costs, zero, source="run"))
+        ids = tuple(map(str, range(80)))
+        study = StudyResult("luck", 0, ids, np.full(80, -1), (Model("m"),), tuple(curves))
+        said = headline(replace(study, budgets={"flops": (100.0,)}))
+        stated = re.search(r"One sample of the same model .* difference of (\S+)", said[1])
+        assert stated is not None
+        differences.append(float(stated[1].replace("−", "-")))
+        claims += "may be chance" not in said[1]
+    assert claims <= 2 and abs(np.mean(differences)) < 4
+
+
+def test_comparisons_beside_the_one_that_answers_are_a_list(tmp_path: Path) -> None:
+    lines = tuple(f"at {i}: <b> +{i} points" for i in range(3))
+    found = Finding("Does it pay?", "Yes.", details=lines, claim="It does.")
+    page.publish(tmp_path, replace(little(), curves=()), [Section("answers", "Answers", findings=(found,))])
+    text = text_of(tmp_path)
+    listed = "".join(f"<li>at {i}: &lt;b&gt; +{i} points</li>" for i in range(3))
+    assert f"one by one (3)</summary>\n<ul>{listed}</ul>" in text
+    written = (tmp_path / page.MARKDOWN).read_text(encoding="utf-8")
+    assert "Yes.\n\n- at 0: \\<b\\> +0 points\n- at 1" in written
+    assert json.loads((tmp_path / page.FINDINGS).read_text())[0]["details"] == list(lines)
+
+
+def test_what_is_no_longer_part_of_a_report_is_removed(tmp_path: Path) -> None:
+    result, (_, answers) = replace(little(), curves=()), every()
+    own = tmp_path / "figures" / "own.svg"
+    page.publish(tmp_path, result, [Section("a", "A", pictures=plots()[3:4]), answers])
+    own.write_text("a reader's")
+    outside = tmp_path / "curves.csv"
+    with (tmp_path / page.WRITTEN).open("a") as record:
+        record.write("curves.csv\nfigures/../curves.csv\n")
+    assert (tmp_path / "figures" / "reward.pdf").exists() and (
+        tmp_path / "tables" / "figure-reward.csv"
+    ).exists()
+    page.publish(tmp_path, result, [answers])
+    assert [f.name for f in (tmp_path / "figures").iterdir()] == ["own.svg"] and outside.exists()
+    left = {f"tables/{f.name}" for f in (tmp_path / "tables").iterdir()}
+    assert "tables/findings-answers.csv" in left and "tables/figure-reward.csv" not in left
+    assert set((tmp_path / page.WRITTEN).read_text().split()) == left
 
 
 def test_equal_data_give_equal_files(tmp_path: Path) -> None:

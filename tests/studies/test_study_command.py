@@ -1,6 +1,7 @@
 """`metagen study`: a file in, runs and a report out; and the flagship on a few problems."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def test_a_dry_run_says_what_each_role_would_take(study_file: Write, tmp_path: P
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 0, result.output
     assert all(role in result.stdout for role in ("development", "test", "limit", "splitting", "temperature"))
+    assert "Settings are not chosen yet: the other roles are counted as written" in result.stdout
     data = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
     assert data["total"]["calls"] == sum(role["total"]["calls"] for role in data["roles"].values())
     assert not (tmp_path / "study").exists()
@@ -61,6 +63,14 @@ def test_a_problem_that_fails_is_told_by_the_exit_code(study_file: Write, tmp_pa
     asked = ["study", str(study_file(study="", n="[1, 2]")), "--out", str(tmp_path / "study")]
     result = CliRunner().invoke(app, [*asked, "--set", "generators.small.fails_on=sum-2"])
     assert result.exit_code == 2, result.output
+    assert re.search(r"test: \d+ failures?\b", result.output)
+    root = tmp_path / "study"
+    assert f"metagen report {root / 'test'}\ntry again: metagen resume {root}\n" in result.output
+    again = CliRunner().invoke(app, [*asked, "--set", "generators.small.fails_on=sum-2", "--json"])
+    said = json.loads(again.stdout)
+    assert set(said["failures"]) == {"test"}
+    counts = {(c["model"], c["problems"]) for c in said["configurations"]}
+    assert counts == {("small", 5), ("large", 6)}
 
 
 def test_the_flagship_loads_and_tunes_every_strategy_alike() -> None:
@@ -78,7 +88,7 @@ def test_the_flagship_loads_and_tunes_every_strategy_alike() -> None:
 def test_the_flagship_runs_on_a_few_problems(tmp_path: Path) -> None:
     study = schema.load(EXAMPLES / "frontier.yaml", sets=SMALL)
     result = run.run(study, tmp_path / "study")
-    assert len(result.curves) == 3 * 11 and len(result.tuned) == 3 * 8
+    assert len(result.curves) == 3 * 13 and len(result.tuned) == 3 * 8
     assert {"flops", "tokens", "roofline:h200", "latency:laptop"} <= set(result.costs)
     assert not any(role["failures"] for role in result.facts["roles"].values())
     assert {one["policy"] for one in result.facts["ratios"]} >= {"temperature=0.4", "top_p=0.9"}

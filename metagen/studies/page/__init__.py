@@ -10,7 +10,8 @@ import base64
 import csv
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from io import StringIO
@@ -38,6 +39,8 @@ from metagen.studies.section import Finding, Section, Table
 
 HTML, MARKDOWN = "report.html", "report.md"
 FINDINGS, CURVES = "findings.json", "curves.csv"
+#: The figures and tables that a report is made of, a path on each line.
+WRITTEN = "files.txt"
 #: The figure of what each budget buys.
 BEST = "best"
 #: Where sections of these names stand; one of another name follows what it was given behind.
@@ -71,7 +74,8 @@ class View:
 def publish(root: Path, result: StudyResult, sections: Iterable[Section]) -> None:
     """Write `report.html`, `report.md`, `figures/`, `tables/`, `findings.json` and `curves.csv` into `root`.
 
-    sections: any of them, in any order; those that curves alone can give are added. Raises DataError if the page
+    sections: any of them, in any order; those that curves alone can give are added. `files.txt` lists the figures and
+    tables, so that those of an earlier report which are no longer part of it are removed. Raises DataError if the page
     would be too large even without figures.
     """
     ordered = arrange([*sections, *measured.sections(result), _notes(result)])
@@ -80,22 +84,34 @@ def publish(root: Path, result: StudyResult, sections: Iterable[Section]) -> Non
     with writing(root, "the figures and tables of the report"):
         for folder in ("figures", "tables"):
             (root / folder).mkdir(exist_ok=True)
-        draw.write(pictures, root / "figures")
+        files = draw.write(pictures, root / "figures")
         if (best := draw.best_figure(result)) is not None:
-            study_figures.save(best, root / "figures" / BEST)
+            files += study_figures.save(best, root / "figures" / BEST)
         for section in ordered:
             named = [(table.name, table) for table in (*section.tables, *_answers(section))]
             named += [(f"figure-{one.name}", draw.numbers(one)) for one in section.pictures]
             for name, table in named:
                 file = root / "tables" / f"{draw.file_name(name)}.csv"
                 file.write_text(_csv(table), encoding="utf-8", errors="backslashreplace", newline="")
+                files.append(file)
+        _renew(root, {file.relative_to(root).as_posix() for file in files})
     directory.write(CURVES, measured.tidy(result))
     directory.write(FINDINGS, json.dumps(_findings(ordered), indent=1, ensure_ascii=False) + "\n")
-    said, files = headline(result), _files(root)
+    said, inputs = headline(result), _files(root)
     tables = [table for table in (_roles(result), _versions(root, result)) if table]
-    written = markdown.report(result.name, said, _facts(result), ordered, _methods(result), tables, files)
+    written = markdown.report(result.name, said, _facts(result), ordered, _methods(result), tables, inputs)
     directory.write(MARKDOWN, written)
-    directory.write(HTML, _page(root, result, ordered, said, files))
+    directory.write(HTML, _page(root, result, ordered, said, inputs))
+
+
+def _renew(root: Path, files: Set[str]) -> None:
+    """Record what a report has written; remove what an earlier one did and this one does not."""
+    record = root / WRITTEN
+    before = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
+    for name in sorted(set(before) - files):
+        if re.fullmatch(r"(figures|tables)/[\w.-]+", name):  # nothing else is a report's
+            (root / name).unlink(missing_ok=True)
+    record.write_text("".join(f"{name}\n" for name in sorted(files)), encoding="utf-8", newline="")
 
 
 def arrange(sections: Iterable[Section]) -> list[Section]:
@@ -210,11 +226,15 @@ def _facts(result: StudyResult) -> str:
     count = len(result.problems)
     models = words.listed([m.name for m in result.models])
     points = sum(len(c.ns) for c in result.curves)
-    few = f" Of fewer than {FEW} problems there are no intervals." if count < FEW else ""
+    elsewhere = "What to expect is measured on problems that had no part in the choice."
+    if count < FEW:
+        elsewhere = (
+            f"Of fewer than {FEW} problems there are no intervals, and what to expect is the mean of the problems that "
+            "it was picked on: expect less of others."
+        )
     return (
         f"{count:,} problems; {models}; {points:,} configurations; seed {result.seed}. Intervals are 95%, by bootstrap "
-        f"over problems.{few} What to expect is cross-fitted; the difference to one sample is as measured on the very "
-        "problems that the configuration was picked on, which flatters a little."
+        f"over problems. {elsewhere}"
     )
 
 
@@ -228,8 +248,7 @@ def _methods(result: StudyResult) -> list[str]:
         "over the same problems and tested by randomisation, and p-values of one section are corrected together "
         "(Holm 1979). Where no difference is shown, the least that would have been found with probability 0.8 stands "
         "beside.",
-        "What is picked as the best on these problems is measured by cross-fitting, on problems that had no part in "
-        "the choice, wherever a recommendation is made. Frontiers are drawn as measured, which flatters a little.",
+        f"{_picked(len(result.problems))} Frontiers are drawn as measured, which flatters a little.",
         "Costs in samples, tokens, FLOPs and money are accounted: what a configuration would spend by itself, its "
         "verifiers included. Seconds are measured; roofline seconds and latencies are modelled, and say so. Equal cost "
         "mixes two neighbouring n by a coin, so that the mean cost is the budget.",
@@ -239,6 +258,19 @@ def _methods(result: StudyResult) -> list[str]:
             "Settings were tuned on development problems, as many settings and problems for each strategy, and frozen."
         )
     return [*said, f"Random numbers descend from seed {result.seed}; the same files give the same report."]
+
+
+def _picked(problems: int) -> str:
+    """How the worth of what is picked is measured."""
+    if problems < FEW:
+        return (
+            "What is picked as the best on these problems has the mean that it has on them: fewer than "
+            f"{FEW} are too few for cross-fitting."
+        )
+    return (
+        "What is picked as the best on these problems is measured by cross-fitting, on problems that had no part in "
+        "the choice, wherever a recommendation is made."
+    )
 
 
 def _roles(result: StudyResult) -> Table | None:

@@ -7,11 +7,11 @@ from math import isfinite, isnan, sqrt
 
 import numpy as np
 
-from metagen.analysis.bootstrap import paired_difference
+from metagen.analysis.comparison import Picked
 from metagen.errors import InputError
 from metagen.studies import frontier, words
 from metagen.studies.page.measured import Row, rows
-from metagen.studies.recommend import Recommendation, recommend
+from metagen.studies.recommend import Recommendation, frozen, recommend
 from metagen.studies.result import StudyResult
 
 
@@ -43,27 +43,49 @@ def _budgets(result: StudyResult) -> Iterator[tuple[str, float]]:
 def _sentences(result: StudyResult, found: Recommendation, cost: str, budget: float) -> Iterator[str]:
     bounds = words.bounds(found.low, found.high)
     interval = f", 95% interval {bounds[1:-1].replace(', ', '–')}%" if bounds else ""
+    naive = ""
+    if isnan(found.low):
+        naive = f", as measured on the {found.problems:,} problems that it was picked on"
     yield (
-        f"For {words.spent(budget, cost)} a problem, run {found.configuration}: expect {words.share(found.accuracy)} "
-        f"to be right{interval}."
+        f"For {words.spent(budget, cost)} a problem, run {found.named}: expect {words.share(found.accuracy)} "
+        f"to be right{interval}{naive}."
     )
     single = _single(result, found.curve.model)
-    if single is None or single.curve.configuration(single.point) == found.configuration:
+    if single is None or _itself(single, found):
         return
-    point = int(np.flatnonzero(found.curve.ns == found.n)[0])
-    many, one = found.curve.accuracy[point], single.curve.accuracy[single.point]
-    both = np.isfinite(many) & np.isfinite(one)
-    if both.any():
-        gain = paired_difference(many[both], one[both])
-        sure = "" if gain.low > 0 or isnan(gain.low) else ", which may be chance"
+    one = single.curve.accuracy[single.point]
+    gain = found.gain(one)
+    if gain is not None:
+        both = np.isfinite(found.options).all(axis=0) & np.isfinite(one)
+        before, after = frozen(single.curve), frozen(found.curve)
+        other = "" if before == after else f" ({before or 'as written'})"
         yield (
-            f"One sample of the same model is right on {words.share(float(one[both].mean()))} of the same "
-            f"{both.sum():,} problems: a difference of {words.difference(gain.estimate, gain.low, gain.high)} points"
-            f"{sure}."
+            f"One sample of the same model{other} is right on {words.share(float(one[both].mean()))} of the same "
+            f"{both.sum():,} problems: expect {_gained(gain)}."
         )
-    before, after = single.costs.get(cost, 0.0), found.costs.get(cost, 0.0)
-    if before > 0 and after > 0:
-        yield f"It spends {words.spent(after, cost)} a problem, {after / before:.3g} times what one sample does."
+    base, spent = single.costs.get(cost, 0.0), found.costs.get(cost, 0.0)
+    if base > 0 and spent > 0:
+        times = f"{spent / base:.3g}"
+        compared = "as much as" if times == "1" else f"{times} times what"
+        yield f"It spends {words.spent(spent, cost)} a problem, {compared} one sample does."
+
+
+def _itself(single: Row, found: Recommendation) -> bool:
+    """Whether what is recommended is one sample, by this name or another."""
+    same = single.curve.configuration(single.point) == found.configuration
+    point = found.curve.ns.tolist().index(found.n)
+    measured = np.array_equal(
+        single.curve.accuracy[single.point], found.curve.accuracy[point], equal_nan=True
+    )
+    return same or (measured and found.n <= 1)
+
+
+def _gained(gain: Picked) -> str:
+    """A difference in points; what no digit of it tells apart is the same."""
+    if all(isnan(v) or abs(v) < 0.0005 for v in (gain.estimate, gain.low, gain.high)):
+        return "the same, to a tenth of a point"
+    chance = "" if gain.low > 0 or gain.high < 0 else ", which may be chance"
+    return f"a difference of {words.difference(gain.estimate, gain.low, gain.high)} points{chance}"
 
 
 def _single(result: StudyResult, model: str) -> Row | None:

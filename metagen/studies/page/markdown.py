@@ -58,6 +58,7 @@ def _section(section: Section) -> Iterator[str]:
 def _finding(finding: Finding) -> Iterator[str]:
     yield f"### {escape(finding.question)}"
     yield f"{'' if finding.shown else '**Not settled here.** '}{escape(finding.sentence)}"
+    yield "\n".join(f"- {escape(line)}" for line in finding.details)
     if finding.claim or finding.source:
         source = f" ({escape(finding.source)})" if finding.source else ""
         yield f"Published: {escape(finding.claim)}{source}"
