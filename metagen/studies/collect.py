@@ -11,10 +11,10 @@ from metagen.experiments.directory import RunDirectory
 from metagen.experiments.specs import ReplaySpec
 from metagen.studies import divergence, plan, tune
 from metagen.studies.directory import STUDY, Role, StudyDirectory
+from metagen.studies.findings.temperature import APART
 from metagen.studies.reading import Names, Run
 from metagen.studies.result import StudyResult, Votes
 from metagen.studies.spec import Study
-from metagen.studies.temperature import APART
 
 if TYPE_CHECKING:
     from metagen.studies.costs import Accelerator
@@ -106,7 +106,7 @@ def _aligned(run: Run, result: StudyResult) -> tuple[Votes, ...]:
 def _efficiency(run: Run, result: StudyResult) -> dict[str, Any]:
     """What hardware makes of the configurations on the frontier; nothing for a study without accelerators."""
     from metagen.studies.efficiency.measure import measure
-    from metagen.studies.frontier import main_cost, pareto
+    from metagen.studies.findings.frontier import main_cost, pareto
 
     if not run.accelerators or (cost := main_cost(result)) is None:
         return {}

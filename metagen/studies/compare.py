@@ -20,9 +20,9 @@ from metagen.experiments import compare as runs
 from metagen.experiments.directory import RunDirectory, nearest
 from metagen.experiments.tables import read
 from metagen.studies import directory, words
+from metagen.studies.findings.frontier import even, ladder, main_cost
+from metagen.studies.findings.question import resamples
 from metagen.studies.found import Found, find
-from metagen.studies.frontier import even, ladder, main_cost
-from metagen.studies.question import resamples
 from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from rich.text import Text
 from metagen.experiments.directory import RunDirectory
 from metagen.studies import run, schema
 from metagen.studies.directory import StudyDirectory
-from metagen.studies.frontier import ENOUGH
+from metagen.studies.findings.frontier import ENOUGH
 from metagen.studies.result import Curve, StudyResult
 from metagen.studies.section import Finding, Section
 from metagen.studies.spec import Study
@@ -45,9 +45,9 @@ def publish(
 
 def sections(result: StudyResult, study: Study, directory: StudyDirectory) -> list[Section]:
     """Every section of the report that these results can fill."""
-    from metagen.studies import questions
     from metagen.studies.alignment import section as alignment
     from metagen.studies.efficiency import section as efficiency
+    from metagen.studies.findings import questions
 
     found = list(questions.sections(result, run.extras(directory, study), study.spec.alignment))
     if study.spec.alignment is not None:

@@ -284,7 +284,9 @@ def test_what_masks_leave_weighs_particles_and_votes(file: Path, tmp_path: Path)
     dry = CliRunner().invoke(app, ["run", str(file), "--dry-run", *asked])
     assert dry.exit_code == 0, dry.output
     unkept = [*sets, "generators.small.log_mass=false"]
-    with pytest.raises(ConfigError, match=r"weighs by what masks left, .* does not keep; set log_mass: true there"):
+    with pytest.raises(
+        ConfigError, match=r"weighs by what masks left, .* does not keep; set log_mass: true there"
+    ):
         made(file, *unkept)
     with pytest.raises(InputError, match="nothing weighs the particles"):
         made(file, *unkept, "grid.strategies=[filtered]")

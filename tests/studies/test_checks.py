@@ -17,7 +17,7 @@ from metagen.errors import DataError, InputError
 from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import RunDirectory
 from metagen.studies import checks, collect
-from metagen.studies.frontier import at_cost, cells, left_out, shared
+from metagen.studies.findings.frontier import at_cost, cells, left_out, shared
 from metagen.studies.result import Note, StudyResult
 from tests.studies.made import made
 

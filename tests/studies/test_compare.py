@@ -17,8 +17,8 @@ from metagen.errors import InputError
 from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import RunDirectory
 from metagen.studies.compare import compare, curves
+from metagen.studies.findings.frontier import at_cost
 from metagen.studies.found import find
-from metagen.studies.frontier import at_cost
 from metagen.studies.result import StudyResult
 from tests.studies.made import made
 

@@ -12,9 +12,10 @@ import pytest
 
 from metagen.errors import InputError
 from metagen.experiments.results import FEW
-from metagen.studies import checks, questions
+from metagen.studies import checks
 from metagen.studies.alignment import section as alignment
 from metagen.studies.efficiency import section as efficiency
+from metagen.studies.findings import questions
 from metagen.studies.recommend import recommend
 from metagen.studies.result import Curve, StudyResult, Votes
 from metagen.studies.section import Section

@@ -17,10 +17,10 @@ from metagen.experiments.directory import RunDirectory
 from metagen.experiments.results import Pool
 from metagen.generators.pool import read_pool
 from metagen.studies import collect
+from metagen.studies.findings.splitting import splits
 from metagen.studies.recommend import recommend
 from metagen.studies.recorded import critiqued, halves
 from metagen.studies.result import StudyResult
-from metagen.studies.splitting import splits
 from tests.studies.made import made
 
 DATA = Path(__file__).parents[1] / "data" / "pools"

@@ -23,7 +23,8 @@ from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.page import LIMIT
 from metagen.experiments.problem import Examined, Pool
-from metagen.studies import frontier, page
+from metagen.studies import page
+from metagen.studies.findings import frontier
 from metagen.studies.page import chosen, draw, markdown, measured
 from metagen.studies.page.headline import headline
 from metagen.studies.result import Curve, Model, StudyResult

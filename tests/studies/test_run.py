@@ -10,9 +10,10 @@ import pytest
 from metagen.errors import ConfigError, InputError
 from metagen.experiments.tables import read
 from metagen.sequence import Prompt
-from metagen.studies import collect, difficulty, plan, report, schema, tune
+from metagen.studies import collect, plan, report, schema, tune
 from metagen.studies import run as studies
 from metagen.studies.directory import StudyDirectory, find
+from metagen.studies.findings import difficulty
 from metagen.studies.result import Curve, Source, StudyResult, Tuned
 from metagen.tasks.base import Problem
 

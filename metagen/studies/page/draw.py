@@ -17,7 +17,7 @@ from metagen.analysis import figures, study_figures
 from metagen.analysis.figures import Axis, Line, Point
 from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import Frame, Panel
-from metagen.studies import frontier
+from metagen.studies.findings import frontier
 from metagen.studies.result import StudyResult
 from metagen.studies.section import Heat, Plot, Table
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from metagen.analysis.comparison import Picked
 from metagen.errors import InputError
-from metagen.studies import frontier, words
+from metagen.studies import words
+from metagen.studies.findings import frontier
 from metagen.studies.page.measured import Row, rows
 from metagen.studies.recommend import Recommendation, frozen, recommend
 from metagen.studies.result import StudyResult

@@ -20,11 +20,11 @@ from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.figures import Line
 from metagen.analysis.limits import Limit, vote_limit
 from metagen.experiments.results import FEW
-from metagen.studies import laws
-from metagen.studies.frontier import resampled, shared
-from metagen.studies.pools import limit_pool, sampled
-from metagen.studies.question import Question, numbers, unanswered
-from metagen.studies.question import words as said
+from metagen.studies.findings import laws
+from metagen.studies.findings.frontier import resampled, shared
+from metagen.studies.findings.pools import limit_pool, sampled
+from metagen.studies.findings.question import Question, numbers, unanswered
+from metagen.studies.findings.question import words as said
 from metagen.studies.result import Bools, Curve, Floats, Note, StudyResult
 from metagen.studies.section import Finding, Plot, Section, Table
 from metagen.studies.words import rated, share, within

@@ -13,9 +13,9 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.figures import Line
-from metagen.studies.equal_compute import between
-from metagen.studies.frontier import AtCost, at_cost, ladder, shared, wins
-from metagen.studies.question import Pairs, Question, numbers, unanswered, words
+from metagen.studies.findings.equal_compute import between
+from metagen.studies.findings.frontier import AtCost, at_cost, ladder, shared, wins
+from metagen.studies.findings.question import Pairs, Question, numbers, unanswered, words
 from metagen.studies.recorded import COUNTED
 from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.section import Finding, Heat, Plot, Section, Table

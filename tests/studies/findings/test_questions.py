@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metagen.studies import frontier_section, laws, questions, run, schema
+from metagen.studies import run, schema
 from metagen.studies.directory import StudyDirectory, find
-from metagen.studies.equal_compute import budgets, middle, rivals, table
-from metagen.studies.frontier import at_cost
-from metagen.studies.question import Question, answer, answers, compared
+from metagen.studies.findings import frontier_section, laws, questions
+from metagen.studies.findings.equal_compute import budgets, middle, rivals, table
+from metagen.studies.findings.frontier import at_cost
+from metagen.studies.findings.question import Question, answer, answers, compared
 from metagen.studies.result import Curve, StudyResult
 from metagen.studies.section import Finding, Heat, Plot
 from tests.studies.made import made

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from metagen.analysis.estimators import majority_at_k, weighted_at_k
-from metagen.studies import laws, saturation
-from metagen.studies.pools import dense, limit_pool, own_pool, sampled
-from metagen.studies.question import answer
+from metagen.studies.findings import laws, saturation
+from metagen.studies.findings.pools import dense, limit_pool, own_pool, sampled
+from metagen.studies.findings.question import answer
 from metagen.studies.result import Curve, Floats, StudyResult, Votes
 from metagen.studies.section import Plot
 from tests.studies.made import made

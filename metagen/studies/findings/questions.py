@@ -14,18 +14,34 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.errors import InputError
-from metagen.studies import adaptive, difficulty, frontier_section, saturation, splitting, temperature
-from metagen.studies.adaptive import adaptive_pays
 from metagen.studies.alignment import section as alignment
-from metagen.studies.crossings import crossing
-from metagen.studies.equal_compute import between, budgets
-from metagen.studies.frontier import SLACK, AtCost, even, known, ladder, main_cost, optimal_size, shared
-from metagen.studies.question import Question, answers, numbers, unanswered, words
+from metagen.studies.findings import (
+    adaptive,
+    difficulty,
+    frontier_section,
+    saturation,
+    splitting,
+    temperature,
+)
+from metagen.studies.findings.adaptive import adaptive_pays
+from metagen.studies.findings.crossings import crossing
+from metagen.studies.findings.equal_compute import between, budgets
+from metagen.studies.findings.frontier import (
+    SLACK,
+    AtCost,
+    even,
+    known,
+    ladder,
+    main_cost,
+    optimal_size,
+    shared,
+)
+from metagen.studies.findings.question import Question, answers, numbers, unanswered, words
+from metagen.studies.findings.saturation import voting_saturates, weighted_against_limit
+from metagen.studies.findings.splitting import verify_or_generate
 from metagen.studies.result import Bools, Curve, Note, StudyResult
-from metagen.studies.saturation import voting_saturates, weighted_against_limit
 from metagen.studies.section import Finding, Section
 from metagen.studies.spec import AlignmentSpec
-from metagen.studies.splitting import verify_or_generate
 from metagen.studies.words import lines, listed, sentences, share, spent, within
 
 SIZES = "A small model with many samples, or a large one with few?"

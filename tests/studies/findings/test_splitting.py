@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metagen.studies import splitting
-from metagen.studies.question import answer
+from metagen.studies.findings import splitting
+from metagen.studies.findings.question import answer
 from metagen.studies.result import Curve, StudyResult
 from metagen.studies.section import Heat, Plot
 from tests.studies.made import made

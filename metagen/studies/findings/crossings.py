@@ -16,7 +16,7 @@ import numpy as np
 from scipy.integrate import trapezoid
 
 from metagen.experiments.results import FEW
-from metagen.studies.frontier import ladder, resampled, shared
+from metagen.studies.findings.frontier import ladder, resampled, shared
 from metagen.studies.result import Curve, Floats
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metagen.analysis.estimators import majority_at_k
-from metagen.studies import temperature
+from metagen.studies.findings import temperature
 from metagen.studies.result import Curve, Model, StudyResult, Votes
 from metagen.studies.section import Plot
 from tests.studies.made import made

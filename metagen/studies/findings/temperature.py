@@ -17,8 +17,8 @@ from metagen.analysis.comparison import picked
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.analysis.figures import Line
 from metagen.experiments.results import FEW
-from metagen.studies.frontier import resampled, shared
-from metagen.studies.pools import dense, own_pool, sampled
+from metagen.studies.findings.frontier import resampled, shared
+from metagen.studies.findings.pools import dense, own_pool, sampled
 from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult, Votes
 from metagen.studies.section import Heat, Plot, Section, Table
 from metagen.studies.words import rated

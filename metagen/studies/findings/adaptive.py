@@ -20,9 +20,9 @@ from metagen.analysis.stopping import Replayed, replay, running_vote
 from metagen.experiments.allocation.allocate import Difficulty, Plan, accuracy_at
 from metagen.experiments.results import FEW
 from metagen.strategies.adaptive.consistency import Beta
-from metagen.studies.frontier import SLACK, AtCost, at_cost, known, ladder, main_cost, resampled
-from metagen.studies.pools import dense, own_pool, sampled
-from metagen.studies.question import Question, numbers, unanswered, words
+from metagen.studies.findings.frontier import SLACK, AtCost, at_cost, known, ladder, main_cost, resampled
+from metagen.studies.findings.pools import dense, own_pool, sampled
+from metagen.studies.findings.question import Question, numbers, unanswered, words
 from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
 from metagen.studies.section import Finding, Section, Table
 from metagen.studies.words import difference, rated, share, spent

@@ -18,9 +18,9 @@ from metagen.analysis.figures import Line
 from metagen.errors import InputError
 from metagen.experiments.allocation.allocate import quantiles
 from metagen.experiments.results import FEW
-from metagen.studies.equal_compute import budgets, middle
-from metagen.studies.frontier import at_cost, known, ladder, main_cost, shared, wins
-from metagen.studies.frontier_section import BANDS
+from metagen.studies.findings.equal_compute import budgets, middle
+from metagen.studies.findings.frontier import at_cost, known, ladder, main_cost, shared, wins
+from metagen.studies.findings.frontier_section import BANDS
 from metagen.studies.recorded import HALVES
 from metagen.studies.result import Curve, Floats, Ints, Note, StudyResult, Votes
 from metagen.studies.section import Plot, Section, Table

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metagen.studies import adaptive
-from metagen.studies.frontier import at_cost
-from metagen.studies.question import answer
+from metagen.studies.findings import adaptive
+from metagen.studies.findings.frontier import at_cost
+from metagen.studies.findings.question import answer
 from metagen.studies.result import Curve, StudyResult
 from tests.studies.made import made
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from metagen.analysis.comparison import Contrast
-from metagen.studies.frontier import SLACK, AtCost, even, known, ladder, main_cost, shared
-from metagen.studies.question import compared
+from metagen.studies.findings.frontier import SLACK, AtCost, even, known, ladder, main_cost, shared
+from metagen.studies.findings.question import compared
 from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.section import Table
 from metagen.studies.words import difference, share, spent

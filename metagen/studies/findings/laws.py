@@ -18,8 +18,8 @@ from metagen.analysis.figures import Line
 from metagen.analysis.scaling import Fit, Law, fit, predict, refits
 from metagen.errors import InputError
 from metagen.experiments.results import FEW
-from metagen.studies.frontier import known, ladder, main_cost, shared
-from metagen.studies.pools import own_pool, sampled
+from metagen.studies.findings.frontier import known, ladder, main_cost, shared
+from metagen.studies.findings.pools import own_pool, sampled
 from metagen.studies.result import Curve, Floats, Note, StudyResult
 from metagen.studies.section import Plot, Table
 from metagen.studies.words import axis, listed

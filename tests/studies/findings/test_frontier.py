@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from metagen.errors import InputError
-from metagen.studies.crossings import common, crossing
-from metagen.studies.frontier import (
+from metagen.studies.findings.crossings import common, crossing
+from metagen.studies.findings.frontier import (
     at_cost,
     cells,
     even,

@@ -9,9 +9,9 @@ import numpy as np
 from metagen.analysis.figures import Line, Point
 from metagen.analysis.figures import frontier as best_of
 from metagen.errors import InputError
-from metagen.studies import equal_compute
-from metagen.studies.crossings import common, crossing
-from metagen.studies.frontier import (
+from metagen.studies.findings import equal_compute
+from metagen.studies.findings.crossings import common, crossing
+from metagen.studies.findings.frontier import (
     Cell,
     cells,
     known,

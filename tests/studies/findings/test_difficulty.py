@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metagen.errors import InputError
-from metagen.studies import difficulty
+from metagen.studies.findings import difficulty
 from metagen.studies.recorded import HALVES
 from tests.studies.made import made
 

@@ -1,0 +1,1 @@
+"""What is concluded from a result: frontiers, limits, laws, difficulty, and the answers to a study's questions."""
