@@ -244,15 +244,15 @@ def test_what_was_wasted_is_told_as_far_as_it_is_known() -> None:
             "generate: g", 1, "complete", Usage(prefilled=used), Usage(prefilled=real, generated=0)
         )
 
-    (known,) = page._parts([leaf(10, 12), leaf(10, 11)])
+    (known,) = page.parts([leaf(10, 12), leaf(10, 11)])
     assert (known.wasted, known.partly, known.usage.prefilled) == (3, False, 20)
-    (partly,) = page._parts([leaf(10, 12), leaf(10, None)])
+    (partly,) = page.parts([leaf(10, 12), leaf(10, None)])
     assert (partly.wasted, partly.partly, partly.usage.prefilled) == (2, True, 20)
-    (unknown,) = page._parts([leaf(10, None)])
+    (unknown,) = page.parts([leaf(10, None)])
     assert unknown.wasted is None
     # Samples that begin alike were computed once: that hides no prompt which was read twice.
     usage, real = Usage(prefilled=10, generated=100), Usage(prefilled=20, generated=30)
-    (shared,) = page._parts([spans.Span("generate: g", 1, "complete", usage, real)])
+    (shared,) = page.parts([spans.Span("generate: g", 1, "complete", usage, real)])
     assert shared.wasted == 10
 
 
