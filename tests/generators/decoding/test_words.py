@@ -30,7 +30,7 @@ def decode(ids: list[int]) -> str:
 
 
 def words(**params: object) -> Words:
-    return Words.of(SamplingParams(**params), encode, decode, len(TEXTS), [5])  # type: ignore[arg-type]
+    return Words.of(SamplingParams(**params), encode, decode, len(TEXTS), [5])  # type: ignore[arg-type]  # some of its fields
 
 
 def test_texts_are_banned_as_they_are_written_alone_and_behind_a_space() -> None:
@@ -44,7 +44,7 @@ def test_what_stands_for_text_that_has_no_token_is_no_spelling_of_it() -> None:
 
     def with_unknown(**params: object) -> Words:
         return Words.of(
-            SamplingParams(**params),  # type: ignore[arg-type]
+            SamplingParams(**params),  # type: ignore[arg-type]  # some of its fields
             lambda text: [int(c == "b") for c in text],
             lambda ids: "".join(("<unk>", "b")[i] for i in ids),
             2,

@@ -210,11 +210,11 @@ def test_what_has_no_weight_is_refused() -> None:
         with pytest.raises(
             InputError, match=rf"{next(iter(cut))}=.* cuts by what masks leave.*leave one out"
         ):
-            SamplingParams(log_mass=True, **cut)  # type: ignore[arg-type]
+            SamplingParams(log_mass=True, **cut)  # type: ignore[arg-type]  # some of its fields
     with pytest.raises(InputError, match="log_mass=True: a search draws nothing"):
         SamplingParams(log_mass=True, search=BeamSearch(2))
     with pytest.raises(InputError, match="log_mass='yes': expected True or False"):
-        SamplingParams(log_mass="yes")  # type: ignore[arg-type]
+        SamplingParams(log_mass="yes")  # type: ignore[arg-type]  # what is refused
     plain = type("Plain", (EnumerableEngine,), {"supports": frozenset({"grammar", "closing"})})(
         TOKENS, {}, name="x"
     )

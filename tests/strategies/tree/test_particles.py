@@ -79,7 +79,7 @@ def words() -> Iterator[EnumerableEngine]:
 def make(engine: EnumerableEngine, n: int, **options: object) -> ParticleFilter:
     generator = engine.generator(max_tokens=8)
     given: dict[str, object] = {"verifier": VALUES, "until": Tokens(1), "answer": WORDS, **options}
-    return ParticleFilter(generator, n, **given)  # type: ignore[arg-type]
+    return ParticleFilter(generator, n, **given)  # type: ignore[arg-type]  # its options
 
 
 def odds(text: str, temperature: float = 1.0) -> float:
@@ -196,7 +196,7 @@ def allowed(engine: EnumerableEngine) -> dict[tuple[str, ...], float]:
 def weighing(engine: EnumerableEngine, n: int, **options: object) -> ParticleFilter:
     generator = engine.generator(grammar=SPELLED, log_mass=True, max_tokens=8)
     given: dict[str, object] = {"until": Tokens(1), "answer": WORDS, **options}
-    return ParticleFilter(generator, n, **given)  # type: ignore[arg-type]
+    return ParticleFilter(generator, n, **given)  # type: ignore[arg-type]  # its options
 
 
 @pytest.mark.parametrize(("n", "block"), [(10, 1), (5, 2)])
@@ -298,7 +298,7 @@ def test_something_has_to_weigh(letters: EnumerableEngine) -> None:
         with pytest.raises(
             InputError, match=r"nothing weighs the particles; give a verifier .* log_mass=True"
         ):
-            ParticleFilter(letters.generator(**params), 3, answer=WORDS)  # type: ignore[arg-type]
+            ParticleFilter(letters.generator(**params), 3, answer=WORDS)  # type: ignore[arg-type]  # some fields
     best = weighing(letters, 40, answer=None).solve(PROMPT, seed=1)
     assert re.fullmatch("[ab]{3}b?", best.text) and best.sequence.log_mass is not None
 
