@@ -94,7 +94,7 @@ class Scope:
         """
         if budget:
             account = Account(budget, account, label or "the problem")
-        shared = _Problem(problem, seed, journal or MemoryJournal(), label, order, emit)
+        shared = _Problem(problem, seed, MemoryJournal() if journal is None else journal, label, order, emit)
         return cls(shared, "", account, None)
 
     # -- place -----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from setting import Setting
 PROBLEMS, SAMPLES = 6000, 4
 CHUNK = 500
 """Problems of one part, which one process makes at once."""
-EXPLORED, EXPLORED_CHUNK = 6000, 1500
+EXPLORED_CHUNK = 1500
 FLAT = 2.0
 """Temperature of the token by which a sample departs from another."""
 
@@ -65,10 +65,13 @@ def _returns(run: Setting, generator: str, index: int, count: int) -> list[Retur
     ]
 
 
-def explored(run: Setting, generator: str) -> list[Return]:
-    """Returns that depart from others, once each, at a place drawn evenly: what else could have been written there."""
+def explored(run: Setting, generator: str, count: int) -> list[Return]:
+    """So many returns that depart from others at a place drawn evenly, by what else could have been written there.
+
+    count: at most one for each of `returns`.
+    """
     part = partial(_explored, run, generator)
-    count, folder = run.share(EXPLORED), run.solutions / f"explored-{generator}"
+    count, folder = run.share(count), run.solutions / f"explored-{generator}"
     found: list[Return] = parts.made_for(count, EXPLORED_CHUNK, folder, part, run.workers)
     return found
 

@@ -49,8 +49,8 @@ class Plan:
     """The generator that it starts from."""
     extra: int = 1
     """Layers on top of the base's."""
-    explores: bool = False
-    """Whether it learns as well what tokens are worth that the generator hardly draws (`returns.explored`)."""
+    explored: int = 0
+    """Samples that say what tokens are worth that the generator hardly draws (`returns.explored`)."""
     prior: float = 0.0
     """Weight of what draws a token that is hardly ever drawn to the value of the prefix, where it changes nothing."""
 
@@ -59,7 +59,7 @@ PLANS = {
     "value-fudge": Plan("tiny-0.5m", Target.FUDGE, Recipe(500, rate=2e-3, tokens=6144), "tiny-0.5m"),
     "value-q": Plan("tiny-0.5m", Target.Q, Recipe(500, rate=2e-3, tokens=6144), "tiny-0.5m"),
     "tiny-value": Plan(
-        "tiny-0.5m", Target.STEP, Recipe(1000, rate=1.5e-3, tokens=6144), "tiny-2m", explores=True
+        "tiny-0.5m", Target.STEP, Recipe(2500, rate=1.5e-3, tokens=6144), "tiny-2m", explored=24_000
     ),
 }
 COOL = 0.25
@@ -75,8 +75,8 @@ def value(name: str, plan: Plan, run: Setting) -> None:
     torch.manual_seed(recipe.seed)  # the layers on top begin at random
     model = begun(load(run.trained(plan.base)), plan.extra)
     found = returns.returns(run, plan.generator)
-    if plan.explores:
-        found = found + returns.explored(run, plan.generator)
+    if plan.explored:
+        found = found + returns.explored(run, plan.generator, plan.explored)
     rows = returns.rows(found, tokenizer)
 
     def loss(batch: np.ndarray) -> Tensor:
@@ -172,7 +172,7 @@ def card(folder: Path, plan: Plan, figures: str = "") -> str:
         tokens=plan.recipe.tokens,
         rate=plan.recipe.rate,
         samples=returns.PROBLEMS * returns.SAMPLES,
-        more=MORE.format(returns.EXPLORED) if plan.explores else "",
+        more=MORE.format(plan.explored) if plan.explored else "",
         besides=BESIDES.format(plan.prior) if plan.prior else "",
     )
     return text + recipe + (f"\n## Figures\n{figures}" if figures else "") + LIMITS.format(**told)

@@ -152,7 +152,7 @@ def test_returns_are_of_training_problems_and_rewarded_for_the_answer(train: Any
         assert split_of(read_prompt(one.prompt)[0]) is Split.TRAIN
         assert one.reward == judged(one)
     assert returns.returns(run, GENERATOR) == found
-    departed = returns.explored(run, GENERATOR)
+    departed = returns.explored(run, GENERATOR, 6000)
     assert len(departed) == 60 and len({one.kept for one in departed}) > 10
     for one, whole in zip(departed, found, strict=False):
         assert one.prompt == whole.prompt and one.text[: one.kept] == whole.text[: one.kept]

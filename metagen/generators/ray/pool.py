@@ -68,7 +68,7 @@ class RayPool:
         self._make, self._options, self._replicas = make, dict(options or {}), replicas
         self._address, self._codec = address, codec
         self._placement, self._policy = placement or Placement(), policy or Policy()
-        self._router = router or Router()
+        self._router = Router() if router is None else router  # one without replicas is empty, and false
         self._facts: Facts | None = None
         self._fleet: Fleet | None = None
         self._ray: Any = None

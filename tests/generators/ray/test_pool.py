@@ -86,8 +86,9 @@ def plain(alone: Callable[..., EnumerableEngine]) -> tuple[list[tuple[str, ...]]
 def test_a_pool_gives_what_its_engine_gives(make: Make, alone: Callable[..., EnumerableEngine]) -> None:
     with alone() as engine:
         plain = work(engine)
-    with make(router=Router(absolute=1000)) as pool:
-        assert set(pool.replicas) == {"replica-0", "replica-1"}
+    router = Router(absolute=1000)
+    with make(router=router) as pool:
+        assert set(pool.replicas) == set(router) == {"replica-0", "replica-1"}
         assert work(pool) == plain
         stats = pool.stats
         assert stats.extra["failed_attempts"] == 0
