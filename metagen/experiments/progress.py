@@ -15,6 +15,8 @@ MARKS = 1000
 class Meter:
     """Counts samples. What comes from the journal advances the count and never the rate.
 
+    Where most comes from the journal, nothing can be said of how fast the rest will be made.
+
     One thread writes it; any other may read.
     """
 
@@ -22,14 +24,15 @@ class Meter:
         self._clock, self._window = clock, window
         self.total = self.done = self.fresh = self.problems = self.problems_total = self.failures = 0
         self._began = clock()
-        #: Moments of the recent past, each with the fresh samples until then: the start, then every delivery.
-        self._marks: deque[tuple[float, int]] = deque([(self._began, 0)])
+        #: Moments of the recent past, each with the fresh and the other samples until then: the start, then every
+        #: delivery of fresh ones.
+        self._marks: deque[tuple[float, int, int]] = deque([(self._began, 0, 0)])
 
     def begin(self, total: int, problems: int) -> None:
         """Work starts on `total` samples of `problems` problems."""
         self.total, self.problems_total = total, problems
         self._began = self._clock()
-        self._marks = deque([(self._began, 0)])
+        self._marks = deque([(self._began, 0, 0)])
 
     def advance(self, done: int, fresh: int) -> None:
         """`done` more samples are finished; `fresh` of them were made now."""
@@ -39,9 +42,9 @@ class Meter:
         if fresh:
             if len(self._marks) > 2 and now - self._marks[-2][0] < self._window / MARKS:
                 self._marks.pop()  # so close together that one of them says it all
-            self._marks.append((now, self.fresh))
+            self._marks.append((now, self.fresh, self.done - self.fresh))
         elif not self.fresh:
-            self._marks[0] = (now, 0)
+            self._marks[0] = (now, 0, self.done)
         while len(self._marks) > 2 and self._marks[1][0] <= now - self._window:
             self._marks.popleft()
 
@@ -51,7 +54,7 @@ class Meter:
 
     @property
     def rate(self) -> float | None:
-        """Fresh samples a second; None where there were none.
+        """Fresh samples a second; None where there were none, or more came from the journal.
 
         Taken since the last delivery before the window, or since the start: whole gaps between deliveries
         count, so that samples that come in bursts, or less than once a window, are not taken for a fast run.
@@ -59,8 +62,9 @@ class Meter:
         now, marks = self._clock(), tuple(self._marks)
         latest = marks[-1][1]
         before = [mark for mark in marks[:-1] if mark[0] <= now - self._window] or list(marks[:1])
-        at, made = before[-1]
-        return (latest - made) / (now - at) if latest > made and now > at else None
+        at, made, found = before[-1]
+        fresh, reused = latest - made, self.done - self.fresh - found
+        return fresh / (now - at) if fresh and fresh >= reused and now > at else None
 
     @property
     def left(self) -> float | None:

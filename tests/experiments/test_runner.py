@@ -338,6 +338,17 @@ class TestMeter:
         assert meter.rate == pytest.approx(10.0)
         assert meter.left == pytest.approx(40.0)
 
+    def test_while_most_comes_from_the_journal_nobody_knows_the_end(self) -> None:
+        now = [0.0]
+        meter = Meter(lambda: now[0], window=10.0)
+        meter.begin(10_000, 10)
+        for second in range(1, 61):
+            now[0] = float(second)
+            meter.advance(*((105, 5) if second <= 30 else (20, 20)))
+            assert (meter.rate is None) == (second < 39)
+        assert meter.rate == pytest.approx(20.0)
+        assert meter.left == pytest.approx((10_000 - meter.done) / 20)
+
     def test_the_rate_is_of_the_recent_past(self) -> None:
         now = [0.0]
         meter = Meter(lambda: now[0], window=10.0)
