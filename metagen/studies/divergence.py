@@ -1,4 +1,5 @@
-"""How far decoding at another temperature, or with adapters, goes from the model as written: KL, where it is known.
+"""How far decoding at another temperature, with adapters or by a tilt goes from the model as written: KL, where it is
+known.
 
 The policies of the role `temperature` have probabilities token by token, so that KL(π ‖ p) is the mean of
 log π(y) − log p(y) over their own samples, which lie in the journal. Engines must be open.
@@ -73,7 +74,8 @@ def _measured(
         return None
     known: dict[str, Any] = {"model": model, "policy": words(setting)}
     try:
-        kl = kl_by_problem(Law(policy.engine, policy.params), Law(policy.engine, written.params), drawn)
+        base = Law(setup.engines[written.engine], written.params)
+        kl = kl_by_problem(Law(policy.engine, policy.params), base, drawn)
     except UnsupportedError as error:
         return {**known, "why": str(error)}
     return {**known, "kl": kl.tolist(), "gold": [gold[problem.id] for problem in problems[:PROBLEMS]]}

@@ -131,7 +131,10 @@ class LimitSpec(Spec):
 
 
 class TemperatureSpec(Spec):
-    """Decoding against coverage, vote and diversity: at these temperatures, and with these adapters as written."""
+    """Decoding against coverage, vote and diversity: at these temperatures, and with these adapters as written.
+
+    adapters: what each changes in the generator, `{top_p: 0.9}`, or `{engine: tilted}` for a model made of this one.
+    """
 
     models: Models
     values: Annotated[tuple[Quantity, ...], AfterValidator(some), AfterValidator(distinct)]
