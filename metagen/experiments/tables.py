@@ -14,12 +14,15 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from metagen.cost import Usage
 from metagen.experiments.costs import USAGE, Part, is_scoring, usage_columns
@@ -277,3 +280,31 @@ def read(path: Path, columns: list[str] | None = None, **equal: str) -> pa.Table
     """A table of a run, or the rows of it in which columns have these values."""
     filters = [(column, "=", value) for column, value in equal.items()] or None
     return pq.read_table(path, columns=columns, filters=filters)
+
+
+def read_calls(path: Path, configuration: str) -> pa.Table:
+    """The calls of a configuration in the order of a run, place by place; words are dictionary-encoded.
+
+    A run has millions of calls, and whoever reads those of one configuration will read those of all: the table stays
+    in memory until another one is asked for.
+    """
+    table, order, bounds = _calls(path, path.stat().st_mtime_ns)
+    return table.take(order[bounds.get(configuration, slice(0))]).combine_chunks()
+
+
+@lru_cache(maxsize=1)
+def _calls(path: Path, changed: int) -> tuple[pa.Table, NDArray[np.int64], dict[str, slice]]:
+    """A table of calls, its rows by configuration, place and index, and where those of each configuration lie."""
+    words = [f.name for f in pq.read_schema(path) if pa.types.is_string(f.type)]
+    table = pq.read_table(path, read_dictionary=words).unify_dictionaries().combine_chunks()
+    if not len(table):
+        return table, np.zeros(0, np.int64), {}
+    named = table["configuration"].chunk(0)
+    codes = named.indices.to_numpy()
+    order = np.lexsort((table["index"].to_numpy(), table["place"].to_numpy(), codes))
+    starts = np.searchsorted(codes[order], np.arange(len(named.dictionary) + 1)).tolist()
+    bounds = {
+        name: slice(low, high)
+        for name, low, high in zip(named.dictionary.to_pylist(), starts, starts[1:], strict=False)
+    }
+    return table, order, bounds

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from metagen.experiments import build, registry, runner, schema
 from metagen.experiments.calls import AT_LEAST, LEVELS, ONE_BY_ONE, Known, beside
 from metagen.experiments.directory import RunDirectory
-from metagen.experiments.tables import read
+from metagen.experiments.tables import read, read_calls
 from metagen.journal import Row
 from metagen.sequence import Prompt, Sequence, Step, digest
 
@@ -163,6 +164,20 @@ def test_calls_of_a_run_add_up_to_what_it_spent(ran: Callable[..., RunDirectory]
         # Draft, critique, revision: each waits for the one before.
         assert [bool(one["parents"]) for one in ours] == [i > 0 for i in range(len(ours))]
         assert all(one["assumed"] for one in ours[1:])
+
+
+def test_calls_of_one_configuration_come_in_the_order_of_the_run(ran: Callable[..., RunDirectory]) -> None:
+    path = ran().table("calls")
+    every = read(path).to_pylist()
+    names = {one["configuration"] for one in every}
+    assert len(names) > 1
+    for name in names:
+        ours = sorted((one for one in every if one["configuration"] == name), key=lambda r: (r["place"], r["index"]))
+        assert read_calls(path, name).to_pylist() == ours
+    assert len(read_calls(path, "nobody")) == 0
+    # Another file under that name is another table.
+    pq.write_table(read(path).slice(0, 0), path)
+    assert len(read_calls(path, names.pop())) == 0
 
 
 def test_a_run_has_the_table_only_if_it_is_asked_for(ran: Callable[..., RunDirectory]) -> None:

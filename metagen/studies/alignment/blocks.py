@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from metagen.experiments.directory import Line, RunDirectory
-from metagen.experiments.tables import read
+from metagen.experiments.tables import read_calls
 
 _BLOCK = re.compile(r"(?:^|/)block/(\d+)(?:/|$)")
 
@@ -23,7 +23,7 @@ def expected_blocks(directory: RunDirectory, lines: Iterable[Line]) -> dict[str,
     for line in lines:
         if line.kind != "blockwise":
             continue
-        table = read(path, ["place", "path"], configuration=line.name)
+        table = read_calls(path, line.name)
         last: dict[int, int] = {}
         for place, where in zip(table["place"].to_pylist(), table["path"].to_pylist(), strict=True):
             block = _BLOCK.search(where)

@@ -16,7 +16,7 @@ from metagen.cost import Hardware, ModelShape
 from metagen.errors import InputError
 from metagen.experiments.calls import GENERATION
 from metagen.experiments.directory import RunDirectory
-from metagen.experiments.tables import read
+from metagen.experiments.tables import read, read_calls
 from metagen.studies.efficiency.critical import Graph
 from metagen.studies.efficiency.roofline import seconds
 
@@ -74,8 +74,7 @@ class Called:
         path = directory.table("calls")
         if not path.exists():
             return None
-        order = [("place", "ascending"), ("index", "ascending")]
-        rows = read(path, configuration=configuration).sort_by(order).combine_chunks()
+        rows = read_calls(path, configuration)
         lengths = pc.fill_null(pc.list_value_length(rows["parents"]), 0).to_numpy()
 
         def words(name: str) -> NDArray[Any]:
@@ -185,10 +184,11 @@ class Called:
         for words in (self.part, self.maker, self.path, self.kind):
             known = {word: i for i, word in enumerate(dict.fromkeys(words))}
             keys.append(np.array([known[word] for word in words], dtype=np.int64))
-        _, group = np.unique(np.stack(keys), axis=1, return_inverse=True)
+        sizes = [int(key.max(initial=0)) + 1 for key in keys]
+        _, group = np.unique(np.ravel_multi_index(keys, sizes), return_inverse=True)
         least = np.full(int(group.max(initial=-1)) + 1, np.inf)
-        np.minimum.at(least, group.reshape(-1), self.cached)
-        new = self.context - least[group.reshape(-1)]
+        np.minimum.at(least, group, self.cached)
+        new = self.context - least[group]
         return self._seconds(accelerator.hardware, 1, shapes, new)
 
     def heads(self, accelerator: Accelerator, shapes: Shapes) -> Floats:
