@@ -45,6 +45,7 @@ _VARIABLES = {
     "#333333": "--ink",
     "#ffffff": "--paper",
 }
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LABELS: dict[Axis, str] = {
     "samples": "samples n",
     "tokens": "tokens generated per problem",
@@ -361,11 +362,9 @@ def _cost_axis(axes: Axes, x: Axis, values: Sequence[float]) -> None:
     else:
         axes.set_xscale("log")
         margin = max(1.6, (most / least) ** 0.06)  # wide enough to hold one of 1, 2, 5 times a power of 10
-        if most / least < 30:
-            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
-        else:
-            axes.xaxis.set_major_locator(LogLocator(numticks=7))
+        near = most / least < 30
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if near else LogLocator(numticks=7))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: power(v)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(least / margin, most * margin)
 
@@ -455,4 +454,9 @@ def short(value: float) -> str:
     if 0.01 <= value < 1e5:
         return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
     mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}×10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+    return f"{mantissa}×10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def power(value: float) -> str:
+    """`short` for the ticks of an axis: 10⁸ and 2×10⁸, without digits that say nothing."""
+    return re.sub(r"^1×", "", short(value).replace(".0×", "×"))

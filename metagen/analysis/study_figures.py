@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from metagen.analysis import figures
-from metagen.analysis.figures import Line, legend, looks, short, small_multiples
+from metagen.analysis.figures import Line, legend, looks, power, small_multiples
 from metagen.errors import InputError
 
 Scale = Literal["log", "log2", "linear"]
@@ -31,7 +31,6 @@ SHARES = ("accuracy", "error", "coverage", "share", "probability", "win rate", "
 MARKERS = 16
 #: Ticks of an axis at most.
 TICKS = 7
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +262,7 @@ def _x_axis(axes: Axes, scale: Scale, span: _Span) -> tuple[float, float]:
         margin = max(1.6, (most / least) ** 0.06)  # wide enough to hold one of 1, 2, 5 times a power of 10
         bounds = (least / margin, most * margin)
         axes.xaxis.set_major_locator(FixedLocator(_decades(*bounds)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _power(v)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: power(v)))
     if scale != "linear":
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -312,17 +311,8 @@ def _decades(low: float, high: float) -> list[float]:
     return ticks[:: ceil(len(ticks) / TICKS)] if ticks else [low, high]
 
 
-def _power(value: float) -> str:
-    """10⁸ and 2×10⁸ beyond what is written out."""
-    if value <= 0 or 0.01 <= value < 1e5:
-        return short(value)
-    factor, power = f"{value:.1e}".split("e")
-    factor = factor.removesuffix(".0")
-    return ("" if factor == "1" else f"{factor}×") + "10" + str(int(power)).translate(_SUPERSCRIPTS)
-
-
 def _number(value: float) -> str:
     """Of either sign."""
     if value == 0:
         return "0"
-    return f"−{_number(-value)}" if value < 0 else (f"{value:g}" if 0.001 <= value < 1e5 else _power(value))
+    return f"−{_number(-value)}" if value < 0 else (f"{value:g}" if 0.001 <= value < 1e5 else power(value))
