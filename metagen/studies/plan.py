@@ -216,11 +216,10 @@ def variants(study: Study) -> dict[str, dict[str, Any]]:
     spec = study.spec.temperature
     if spec is None:
         return {}
-    tried: list[Setting] = [{"temperature": value} for value in spec.values] + list(spec.adapters)
     return {
         variant(model, setting): {"model": model, "setting": dict(setting)}
         for model in spec.models
-        for setting in tried
+        for _, setting in spec.tried(model)
     }
 
 

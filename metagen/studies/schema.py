@@ -117,13 +117,14 @@ class _Checks:
                         value=model,
                     )
         if (part := self.spec.temperature) is not None:
-            tried = [{"temperature": value} for value in part.values] + list(part.adapters)
             for model in part.models:
-                for at, setting in enumerate(tried):
-                    where: Place = (
-                        ("values", at) if at < len(part.values) else ("adapters", at - len(part.values))
-                    )
+                for where, setting in part.tried(model):
                     yield from self._fits("generators", model, setting, ("temperature", *where))
+            for model in part.engines:
+                if model not in part.models:
+                    known = f"{', '.join(part.models)}{nearest(model, part.models)}"
+                    reason = f"expected one of study.temperature.models, {known}"
+                    yield self._fault(("temperature", "engines", model), reason)
 
     def _development(self) -> Iterator[Fault]:
         if (part := self.spec.development) is None:

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from metagen.cost import HARDWARE, Hardware
+from metagen.experiments.source import Path as Place
 from metagen.experiments.source import nearest
 from metagen.experiments.specs import Expects, Experiment, Spec
 from metagen.experiments.specs.fields import (
     Count,
+    EngineName,
     GeneratorName,
     Integer,
     Name,
@@ -133,14 +135,24 @@ class LimitSpec(Spec):
 class TemperatureSpec(Spec):
     """Decoding against coverage, vote and diversity: at these temperatures, and with these adapters as written.
 
-    adapters: what each changes in the generator, `{top_p: 0.9}`, or `{engine: tilted}` for a model made of this one.
+    adapters: what each changes in the generator, such as `{top_p: 0.9}`. engines: of a model, others that run in the
+    place of its own, such as one tilted token by token; how far each goes from it is measured.
     """
 
     models: Models
     values: Annotated[tuple[Quantity, ...], AfterValidator(some), AfterValidator(distinct)]
     adapters: tuple[Setting, ...] = ()
+    engines: dict[GeneratorName, Annotated[tuple[EngineName, ...], AfterValidator(some)]] = Field(default={})
     n: Count
     task: Data | None = None
+
+    def tried(self, model: str) -> list[tuple[Place, Setting]]:
+        """What is set of a model, with the place of each in this section."""
+        return [
+            *((("values", at), {"temperature": value}) for at, value in enumerate(self.values)),
+            *((("adapters", at), setting) for at, setting in enumerate(self.adapters)),
+            *((("engines", model, at), {"engine": one}) for at, one in enumerate(self.engines.get(model, ()))),
+        ]
 
 
 class SplittingSpec(Spec):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from metagen.errors import ConfigError
 from metagen.studies import divergence, run, schema
 from metagen.studies.directory import StudyDirectory
 
@@ -16,14 +19,15 @@ engines:
   base: {kind: torch, model: tiny-0.1m}
   none: {kind: torch, model: {tilted: {base: tiny-0.1m, values: [tiny-0.1m], weights: [0.0]}}}
   twice: {kind: torch, model: {tilted: {base: tiny-0.1m, values: [tiny-0.1m], weights: [1.0]}}}
-generators: {small: {engine: base, max_tokens: 60}}
+generators: {small: {engine: base, max_tokens: 60}, other: {engine: base, max_tokens: 50}}
 strategies: {majority: {kind: majority}}
-grid: {n: [4]}
+grid: {generators: [small], n: [4]}
 study:
   temperature:
     models: [small]
     values: [1.0, 0.5]
-    adapters: [{top_k: 1}, {engine: none}, {engine: twice}]
+    adapters: [{top_k: 1}]
+    engines: {small: [none, twice]}
     n: 4
     task: {seed: 9}
   alignment: {models: [small]}
@@ -57,3 +61,20 @@ def test_a_tilt_by_the_models_own_logits_is_half_its_temperature(
     np.testing.assert_allclose(ratios["engine=twice"]["kl"], ratios["temperature=0.5"]["kl"], rtol=1e-3)
     assert np.abs(ratios["engine=twice"]["kl"]).min() > 0.1  # of few samples the estimate may be below 0
     assert min(ratios["top_k=1"]["kl"]) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("engines", "expected"),
+    [
+        ("{small: [nine]}", "did you mean 'none'?"),
+        ("{small: []}", "study.temperature.engines.small"),
+        ("{other: [none]}", "study.temperature.engines.other: expected one of study.temperature.models, small"),
+        ("{smal: [none]}", "did you mean 'small'?"),
+    ],
+)
+def test_engines_stand_in_for_models_that_are_tried(engines: str, expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "tilts.yaml"
+    file.write_text(STUDY)
+    with pytest.raises(ConfigError) as caught:
+        schema.load(file, sets=[f"study.temperature.engines={engines}"])
+    assert expected in str(caught.value)
