@@ -308,7 +308,7 @@ def test_version_and_help(place: Path) -> None:
 
 
 def test_without_a_terminal_progress_is_plain_lines(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metagen.cli.PAUSE", 0.05)
+    monkeypatch.setattr("metagen.cli.progress.PAUSE", 0.05)
     monkeypatch.setenv("TOY_DELAY", "0.01")
     _, _, err = invoke("run", "sums.yaml")
     lines = err.splitlines()

@@ -17,7 +17,7 @@ from metagen.experiments.allocation.held_out import learned
 from metagen.experiments.allocation.shares import Shares
 from metagen.experiments.allocation.tabulate import tabulated
 from metagen.experiments.asked import Asked
-from metagen.experiments.registry import Section
+from metagen.experiments.parts import made_of, of_cells
 from metagen.experiments.specs import (
     ByDifficultySpec,
     ExecutorSpec,
@@ -151,29 +151,18 @@ class Needed:
     @classmethod
     def of(cls, experiment: Experiment, cells: Iterable[Configuration]) -> Self:
         """Whatever a cell names, and whatever that is made of."""
-        found: dict[Section, list[str]] = {"strategies": [], "generators": [], "verifiers": [], "engines": []}
-        parts: Mapping[Section, Mapping[str, PartSpec]] = {
-            "strategies": experiment.strategies, "generators": experiment.generators,
-            "verifiers": experiment.verifiers, "engines": experiment.engines,
-        }  # fmt: skip
-
-        def need(section: Section, name: str) -> None:
-            if name in found[section]:
-                return
-            for below in found:
-                for part in parts[section][name].named(below):
-                    need(below, part)
-            found[section].append(name)
-
-        for cell in cells:
-            need("generators", cell.generator)
-            need("strategies", cell.strategy)
-
-        def ordered(section: Section) -> tuple[str, ...]:
-            return tuple(name for name in parts[section] if name in found[section])
-
-        judging = {v for s in found["strategies"] for v in experiment.strategies[s].named("verifiers")}
-        return cls(ordered("engines"), ordered("generators"), tuple(found["verifiers"]), frozenset(judging))
+        needed = made_of(experiment, *of_cells((cell.generator, cell.strategy) for cell in cells))
+        return cls(
+            tuple(name for name in experiment.engines if ("engines", name) in needed),
+            tuple(name for name in experiment.generators if ("generators", name) in needed),
+            tuple(name for section, name in needed if section == "verifiers"),
+            frozenset(
+                verifier
+                for (section, _), spec in needed.items()
+                if section == "strategies"
+                for verifier in spec.named("verifiers")
+            ),
+        )
 
 
 def tabled(experiment: Experiment) -> Experiment:

@@ -302,5 +302,5 @@ def _notes(compared: Ordered[Compared]) -> Text:
 
 
 def signed(share: float) -> str:
-    """A difference in points, with its sign."""
-    return f"{100 * share:+.1f}".replace("-", "−")
+    """A difference in points, with its sign; what rounds to 0 is +0.0."""
+    return f"{100 * share:+z.1f}".replace("-", "−")

@@ -13,6 +13,7 @@ from typing import Any
 
 from metagen.errors import ConfigError
 from metagen.experiments import build, registry
+from metagen.experiments import parts as definitions
 from metagen.experiments import schema as experiments
 from metagen.experiments.source import Source
 from metagen.experiments.specs import SECTIONS, Experiment, Spec
@@ -269,26 +270,17 @@ def developing(share: float) -> Callable[[int, Problem], bool]:
 def needed(experiment: Experiment) -> dict[str, Any]:
     """The experiment as plain data, without the definitions that no cell of it needs."""
     data = plain(experiment)
-    kept: set[str] = set()
-    for model, strategy in experiment.grid.cells:
-        kept |= made_of(experiment, ("generators", model), ("strategies", strategy)).keys()
+    kept = definitions.made_of(experiment, *definitions.of_cells(experiment.grid.cells))
     for section in SECTIONS:
         of = data.get(section, {})
-        data[section] = {name: part for name, part in of.items() if f"{section}.{name}" in kept}
+        data[section] = {name: part for name, part in of.items() if (section, name) in kept}
     return data
 
 
-def made_of(experiment: Experiment, *roots: tuple[registry.Section, str]) -> dict[str, dict[str, Any]]:
-    """The definitions of these parts, as `section.name`, and of all that they name."""
-    found: dict[str, dict[str, Any]] = {}
-    waiting = list(roots)
-    while waiting:
-        section, name = waiting.pop()
-        if (key := f"{section}.{name}") not in found:
-            spec = getattr(experiment, section)[name]
-            found[key] = plain(spec)
-            waiting += [(below, one) for below in SECTIONS for one in spec.named(below)]
-    return found
+def made_of(experiment: Experiment, *roots: definitions.Part) -> dict[str, dict[str, Any]]:
+    """The definitions of these parts, as `section.name`, and of all that they name: plain data."""
+    found = definitions.made_of(experiment, *roots)
+    return {f"{section}.{name}": plain(spec) for (section, name), spec in found.items()}
 
 
 def plain(spec: Spec) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence as Ordered
 from typing import Any
 
 from metagen.errors import InputError
-from metagen.experiments import build, source
-from metagen.experiments.build import Needed
-from metagen.experiments.specs import Experiment
+from metagen.experiments import build, parts, source
+from metagen.experiments.specs import SECTIONS, Experiment
 
 
 def recipe(
@@ -27,7 +26,7 @@ def recipe(
     has no such cell.
     """
     made = _cell(experiment, model, strategy)
-    kept = _parts(experiment, *made)
+    kept = parts.made_of(experiment, *parts.of_cells([made]))
     whole = experiment.model_dump(mode="json", exclude_none=True)
     lean = experiment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     # In the order of the whole, with what says most even where it is the default.
@@ -36,10 +35,12 @@ def recipe(
         for key, value in whole.items()
         if key in ("name", "seed", *lean)
     }
-    for section, names in kept.items():
-        data[section] = {name: spec for name, spec in data.get(section, {}).items() if name in names}
+    for section in SECTIONS:
+        data[section] = {
+            name: spec for name, spec in data.get(section, {}).items() if (section, name) in kept
+        }
     if pools := data.get("executor", {}).get("pools"):
-        data["executor"]["pools"] = {name: pool for name, pool in pools.items() if name in kept["engines"]}
+        data["executor"]["pools"] = {name: pool for name, pool in pools.items() if ("engines", name) in kept}
     data = {key: value for key, value in data.items() if value != {}}
     data["name"] = name or experiment.name
     data["grid"] = {"generators": [made[0]], "strategies": [made[1]]}
@@ -74,24 +75,3 @@ def _cell(experiment: Experiment, model: str, strategy: str) -> tuple[str, str]:
         f"the experiment {experiment.name!r} has {what} for {model}/{strategy} (it has {shown}); give the one that "
         "was measured"
     )
-
-
-def _parts(experiment: Experiment, generator: str, strategy: str) -> dict[str, set[str]]:
-    """What one cell needs, by section."""
-    cells = [
-        cell
-        for cell in build.configurations(experiment)
-        if (cell.generator, cell.strategy) == (generator, strategy)
-    ]
-    needed = Needed.of(experiment, cells)
-    strategies, waiting = set[str](), [strategy]
-    while waiting:
-        if (name := waiting.pop()) not in strategies:
-            strategies.add(name)
-            waiting += experiment.strategies[name].named("strategies")
-    return {
-        "engines": set(needed.engines),
-        "generators": set(needed.generators),
-        "verifiers": set(needed.verifiers),
-        "strategies": strategies,
-    }

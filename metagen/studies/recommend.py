@@ -22,8 +22,9 @@ from metagen.experiments.directory import nearest
 from metagen.experiments.results import FEW
 from metagen.html import amount
 from metagen.studies import checks, recipe, words
+from metagen.studies.findings.frontier import ENOUGH
+from metagen.studies.names import named
 from metagen.studies.result import COSTS, MODELLED, Bools, Curve, Floats, Note, StudyResult
-from metagen.studies.settings import AS_WRITTEN
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Accuracies that differ by no more are a tie.
 TIE = 0.005
-#: Share of the problems that a configuration must have been measured on.
-ENOUGH = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +74,7 @@ class Recommendation:
     @property
     def named(self) -> str:
         """The configuration with its frozen setting: `small/rebase@16 (temperature=0.2)`."""
-        return f"{self.configuration}{_behind(self.curve)}"
+        return named(self.curve, self.curve.ns.tolist().index(self.n))
 
     @property
     def sentence(self) -> str:
@@ -95,15 +94,6 @@ class Recommendation:
             "notes": [asdict(note) for note in self.notes], "yaml": self.yaml,
         }  # fmt: skip
         return {key: _plain(value) for key, value in found.items()}
-
-
-def frozen(curve: Curve) -> str:
-    """The setting that was frozen for a curve; empty for one that is as written."""
-    return "" if curve.setting == AS_WRITTEN else curve.setting
-
-
-def _behind(curve: Curve) -> str:
-    return f" ({setting})" if (setting := frozen(curve)) else ""
 
 
 def _plain(value: Any) -> Any:
@@ -127,7 +117,7 @@ class _Candidate:
 
     @property
     def named(self) -> str:
-        return f"{self.name}{_behind(self.curve)}"
+        return named(self.curve, self.point)
 
     @property
     def accuracy(self) -> Floats:

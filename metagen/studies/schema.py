@@ -122,8 +122,8 @@ class _Checks:
                     yield from self._fits("generators", model, setting, ("temperature", *where))
             for model in part.engines:
                 if model not in part.models:
-                    known = f"{', '.join(part.models)}{nearest(model, part.models)}"
-                    reason = f"expected one of study.temperature.models, {known}"
+                    named = f"{', '.join(part.models)}{nearest(model, part.models)}"
+                    reason = f"expected one of study.temperature.models, {named}"
                     yield self._fault(("temperature", "engines", model), reason)
 
     def _development(self) -> Iterator[Fault]:

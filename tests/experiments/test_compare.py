@@ -79,6 +79,11 @@ def test_what_cannot_be_told_apart_says_what_could_be(tmp_path: Path) -> None:
     assert f"{100 * found.difference.detectable:.1f}" in text_of(a, b)
 
 
+def test_what_rounds_to_nothing_has_no_minus() -> None:
+    assert [compare.signed(share) for share in (-0.0004, -0.0, 0.0004)] == ["+0.0"] * 3
+    assert [compare.signed(share) for share in (-0.0006, 0.0006)] == ["−0.1", "+0.1"]
+
+
 def test_pools_are_compared_by_their_expected_accuracy(
     experiment_file: Callable[..., Path], tmp_path: Path
 ) -> None:

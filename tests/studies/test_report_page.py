@@ -24,7 +24,7 @@ from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.page import LIMIT
 from metagen.experiments.problem import Examined, Pool
 from metagen.studies import page
-from metagen.studies.findings import frontier
+from metagen.studies.findings import frontier_section
 from metagen.studies.page import chosen, draw, markdown, measured
 from metagen.studies.page.headline import headline
 from metagen.studies.result import Curve, Model, StudyResult
@@ -358,10 +358,17 @@ def test_numbers_of_a_picture_are_all_its_points() -> None:
 
 
 def test_the_figure_of_winners_names_them(published: Path) -> None:
-    figure = draw.best_figure(made(24, 8))
+    tuned = {"majority": "as written", "best": "verifier=prm, temperature=0.2"}
+    whole = made(24, 8)
+    curves = tuple(replace(c, setting=tuned.get(c.strategy, c.setting)) for c in whole.curves)
+    result = replace(whole, curves=curves)
+    figure = draw.best_figure(result)
     assert figure is not None
     names = {t.get_text() for axes in figure.axes for t in axes.texts}
-    assert {cell.name for cell in frontier.pareto(made(24, 8), "flops")} <= names
+    (table,) = (one for one in frontier_section.section(result).tables if one.name == "frontier")
+    won = [row for row in table.rows if row[4] == "yes"]
+    assert {name if set == "as written" else f"{name} ({set})" for name, set, *_ in won} <= names
+    assert {"small/majority@4", "large/best@4 (verifier=prm, temperature=0.2)"} <= names
     assert (published / "figures" / "best.pdf").stat().st_size > 5000
     assert draw.best_figure(replace(made(8, 2), curves=())) is None
 

@@ -14,14 +14,12 @@ from metagen.experiments.allocation.choose import Table
 from metagen.experiments.allocation.held_out import apart
 from metagen.experiments.allocation.options import Options
 from metagen.experiments.directory import Line, RunDirectory
-from metagen.experiments.registry import Section
+from metagen.experiments.parts import Part, made_of, of_cells
 from metagen.experiments.schema import load
-from metagen.experiments.specs import SECTIONS, ByDifficultySpec, Experiment, OptionSpec
-from metagen.experiments.specs.parts import PartSpec
+from metagen.experiments.specs import ByDifficultySpec, Experiment, OptionSpec
 from metagen.logs import logger
 from metagen.tasks.base import Task
 
-Part = tuple[Section, str]
 _LOG = logger(__name__)
 
 
@@ -33,7 +31,7 @@ def tabulated(experiment: Experiment, task: Task) -> Experiment:
     stands below another strategy.
     """
     for top in experiment.grid.strategies:
-        for (section, name), spec in _made_of(experiment, ("strategies", top)).items():
+        for (section, name), spec in made_of(experiment, ("strategies", top)).items():
             below = section == "strategies" and name not in experiment.grid.strategies
             if below and isinstance(spec, ByDifficultySpec) and spec.held_out:
                 raise InputError(
@@ -101,7 +99,7 @@ def _able(line: Line, experiment: Experiment) -> bool:
     named = line.generator in experiment.generators and line.strategy in experiment.strategies
     if line.oracle or not named:
         return False
-    parts = _made_of(experiment, ("strategies", line.strategy))
+    parts = made_of(experiment, ("strategies", line.strategy))
     return not any(isinstance(spec, ByDifficultySpec) for spec in parts.values())
 
 
@@ -111,9 +109,8 @@ def _alike(
     """Whatever the options and the first samples are made of is defined in both alike."""
     roots: list[Part] = [("generators", generator)]
     roots += [("verifiers", verifier)] if verifier else []
-    for line in lines:
-        roots += [("generators", line.generator), ("strategies", line.strategy)]
-    for (section, name), spec in _made_of(experiment, *roots).items():
+    roots += of_cells((line.generator, line.strategy) for line in lines)
+    for (section, name), spec in made_of(experiment, *roots).items():
         other = getattr(there, section).get(name)
         # How an engine computes may differ, its model may not.
         ours, theirs = (getattr(one, "model", one) if section == "engines" else one for one in (spec, other))
@@ -122,15 +119,3 @@ def _alike(
                 f"{section}.{name} is defined otherwise in that run ({theirs}, here {ours}); define it as there, or "
                 "give it another name"
             )
-
-
-def _made_of(experiment: Experiment, *roots: Part) -> dict[Part, PartSpec]:
-    """The parts of these names, and all that they name."""
-    found: dict[Part, PartSpec] = {}
-    waiting = list(roots)
-    while waiting:
-        section, name = part = waiting.pop()
-        if part not in found:
-            found[part] = getattr(experiment, section)[name]
-            waiting += [(below, one) for below in SECTIONS for one in found[part].named(below)]
-    return found

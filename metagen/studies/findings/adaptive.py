@@ -139,7 +139,7 @@ def adaptive_pays(result: StudyResult) -> Question:
     source = "Aggarwal et al. 2023; Snell et al. 2024"
     runs, pools, given = ran(result), replayed(result), dealt(result)
     if not runs and not pools and not given:
-        why = "no adaptive strategy ran, and there are no samples to replay one on"
+        why = "no adaptive strategy has a plain vote at its cost, and there are no samples to replay one on"
         return unanswered(asked, why, claim=claim, source=source)
     pairs = {f"ran {one.name}": (one.beside.accuracy, one.accuracy) for one in runs}
     pairs |= {f"dealt {one.model} {one.mean:g}": (one.uniform, one.dealt) for one in given}

@@ -22,8 +22,10 @@ from metagen.studies.findings.frontier import (
     optimal_size,
     pareto,
 )
+from metagen.studies.names import frozen
 from metagen.studies.result import Curve, Floats, Note, StudyResult
 from metagen.studies.section import Heat, Plot, Section, Table
+from metagen.studies.settings import AS_WRITTEN
 from metagen.studies.words import axis, rated, share, spent, within
 
 #: Configurations that are on the frontier less often are not worth a row of their own.
@@ -159,7 +161,7 @@ def _members(result: StudyResult, cost: str) -> Table:
     best = {cell.name for cell in pareto(result, cost)}
     rows = [
         (
-            cell.name, cell.curve.setting or "as written", spent(cell.cost, cost),
+            cell.name, frozen(cell.curve) or AS_WRITTEN, spent(cell.cost, cost),
             rated(cell.accuracy, cell.low, cell.high), "yes" if cell.name in best else "",
             share(sure[cell.name]) if cell.name in sure else "–",
         )

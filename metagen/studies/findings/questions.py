@@ -1,7 +1,8 @@
 """The questions of the inference-scaling literature, each asked of a study and answered with a number and an interval.
 
-Every question is a function of its result that says what it compares; `answers` asks all of them, corrects their tests
-as one family, and hears what they say. What a study has not measured stays unanswered, and says so.
+Every question is a function of its result that says what it compares; `asked` asks those that the study has the parts
+for, corrects their tests as one family, and hears what they say. What was asked and not measured stays unanswered, and
+says so; a note names what was not asked.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from metagen.studies.findings import (
     saturation,
     splitting,
     temperature,
+    unasked,
 )
 from metagen.studies.findings.adaptive import adaptive_pays
 from metagen.studies.findings.crossings import crossing
@@ -39,16 +41,12 @@ from metagen.studies.findings.frontier import (
 from metagen.studies.findings.question import Question, answers, numbers, unanswered, words
 from metagen.studies.findings.saturation import voting_saturates, weighted_against_limit
 from metagen.studies.findings.splitting import verify_or_generate
+from metagen.studies.findings.unasked import LONGER, REBASE, SIZES, THINKING, TREES, VOTES
 from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.section import Finding, Section
 from metagen.studies.spec import AlignmentSpec
 from metagen.studies.words import lines, listed, sentences, share, spent, within
 
-SIZES = "A small model with many samples, or a large one with few?"
-REBASE = "Does REBASE dominate voting at equal compute?"
-LONGER = "More samples, or longer thought?"
-#: Strategies that think longer instead of sampling more.
-THINKING = ("budget_forcing", "length_control")
 #: By name: two curves, and both at the same cost.
 Rows = dict[str, tuple[Curve, Curve, AtCost, AtCost]]
 
@@ -85,21 +83,22 @@ def sections(
 def asked(
     result: StudyResult, extras: Mapping[str, StudyResult], aligned: AlignmentSpec | None = None
 ) -> Section:
-    """All questions with their answers; one family of tests."""
+    """The questions that the study has the parts for with their answers, one family of tests; the others in a note."""
+    lacking = unasked.unasked(result, extras, aligned)
     made: dict[str, Callable[[], Question]] = {
         SIZES: lambda: small_many_or_large_few(result),
         REBASE: lambda: rebase_dominates_voting(result),
-        "Where does voting saturate?": lambda: voting_saturates(result),
-        "Does weighting votes raise the limit of voting?": lambda: weighted_against_limit(result),
-        "How far from the optimal trade-off of reward and KL is best-of-n?": lambda: best_of_n_to_optimal_kl(
-            result, aligned
-        ),
-        "Does adaptive allocation pay?": lambda: adaptive_pays(result),
+        unasked.SATURATES: lambda: voting_saturates(result),
+        unasked.WEIGHTS: lambda: weighted_against_limit(result),
+        unasked.OPTIMAL: lambda: best_of_n_to_optimal_kl(result, aligned),
+        unasked.ADAPTIVE: lambda: adaptive_pays(result),
         LONGER: lambda: samples_or_longer(result),
-        "Spend on more samples, or on verifying?": lambda: verify_or_generate(result, extras),
+        unasked.VERIFY: lambda: verify_or_generate(result, extras),
     }
     questions = []
     for text, make in made.items():
+        if text in lacking:
+            continue
         try:
             questions.append(make())
         except InputError as error:
@@ -112,6 +111,7 @@ def asked(
         "the least that would have been found with probability 0.8 is said. Beside each answer stands what was "
         "published, for other models and tasks.",
         findings=tuple(answers(questions)),
+        notes=unasked.note(lacking),
     )
 
 
@@ -122,7 +122,7 @@ def small_many_or_large_few(result: StudyResult) -> Question:
     cost = main_cost(result)
     pairs, said, ends = {}, {}, {}
     apart: list[str] = []
-    for kind in ("majority", "weighted"):
+    for kind in VOTES:
         ordered = _by_size(result, cost, kind) if cost else []
         if cost is None or len(ordered) < 2:
             continue
@@ -169,8 +169,8 @@ def rebase_dominates_voting(result: StudyResult) -> Question:
     curves = known(result, cost) if cost else []
     rows: Rows = {}
     apart: list[str] = []
-    for tree in (c for c in curves if c.kind in ("rebase", "async_rebase")):
-        for vote in (c for c in curves if c.model == tree.model and c.kind in ("majority", "weighted")):
+    for tree in (c for c in curves if c.kind in TREES):
+        for vote in (c for c in curves if c.model == tree.model and c.kind in VOTES):
             over = shared([tree, vote])
             before = 0.0
             for budget in ladder(tree, str(cost), over)[1]:
@@ -231,10 +231,8 @@ def samples_or_longer(result: StudyResult) -> Question:
         else:
             apart.append(_apart(curve, vote, str(cost), over))
     if not rows:
-        lacking = (
-            f"not in this study: it has none of {', '.join(THINKING)} beside a plain vote of the same model"
-        )
-        return unanswered(LONGER, "; ".join(apart) or lacking, claim=claim, source=source)
+        why = "; ".join(apart) or "no model has both longer thought and a plain vote whose costs are known"
+        return unanswered(LONGER, why, claim=claim, source=source)
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
         *rest, main = (_beside(row, str(cost), tested.get(name)) for name, row in rows.items())

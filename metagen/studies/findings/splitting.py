@@ -127,7 +127,7 @@ def verify_or_generate(result: StudyResult, extras: Mapping[str, StudyResult]) -
     source = "Singhi et al. 2025, When To Solve, When To Verify"
     every = splits(result, extras)
     if not every:
-        why = "this study has no split of compute between samples and critiques"
+        why = "no split to compare: no model has curves of known cost for two numbers of critiques"
         return unanswered(asked, why, claim=claim, source=source)
     found = {split.model: best(split, spendable(split, result)) for split in every}
     pairs = {}

@@ -18,6 +18,7 @@ from metagen.analysis.figures import Axis, Line, Point
 from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import Frame, Panel
 from metagen.studies.findings import frontier
+from metagen.studies.names import named
 from metagen.studies.result import StudyResult
 from metagen.studies.section import Heat, Plot, Table
 
@@ -199,13 +200,15 @@ def whole(picture: Plot | Heat) -> Figure:
 
 
 def best_figure(result: StudyResult) -> Figure | None:
-    """What each budget of the main cost buys, with the names of the winners; None where no cost is known."""
+    """What each budget of the main cost buys, with winners named as in tables; None where no cost is known."""
     cost = frontier.main_cost(result)
     axis = MAIN.get(cost or "")
     cells = frontier.cells(result, cost) if cost and axis else []
     if not cells or axis is None:
         return None
-    points = [Point(cell.name, cell.cost, cell.accuracy, cell.low, cell.high) for cell in cells]
+    points = [
+        Point(named(cell.curve, cell.point), cell.cost, cell.accuracy, cell.low, cell.high) for cell in cells
+    ]
     with study_figures.style():
         return figures.best_under_budget(points, x=axis, title=f"{result.name}: the best that a budget buys")
 

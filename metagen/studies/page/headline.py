@@ -11,8 +11,9 @@ from metagen.analysis.comparison import Picked
 from metagen.errors import InputError
 from metagen.studies import words
 from metagen.studies.findings import frontier
+from metagen.studies.names import frozen
 from metagen.studies.page.measured import Row, rows
-from metagen.studies.recommend import Recommendation, frozen, recommend
+from metagen.studies.recommend import Recommendation, recommend
 from metagen.studies.result import StudyResult
 
 

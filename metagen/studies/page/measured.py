@@ -21,6 +21,7 @@ from metagen.html import amount
 from metagen.studies import words
 from metagen.studies.result import COSTS, Curve, Floats, StudyResult
 from metagen.studies.section import Plot, Section, Table
+from metagen.studies.settings import AS_WRITTEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def tuned(result: StudyResult) -> Section:
         (
             t.model,
             t.strategy,
-            setting or "as written",
+            setting or AS_WRITTEN,
             words.share(accuracy),
             "frozen" if setting == t.chosen else "",
             f"{t.problems:,}",

@@ -103,4 +103,4 @@ def test_few_problems_or_no_samples_say_so() -> None:
     bare = replace(RESULT, votes=())
     assert adaptive.section(bare) is None
     found = answer(adaptive.adaptive_pays(bare))
-    assert not found.shown and "no adaptive strategy ran" in found.sentence
+    assert not found.shown and "no adaptive strategy has a plain vote at its cost" in found.sentence

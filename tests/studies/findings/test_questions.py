@@ -11,7 +11,7 @@ import pytest
 
 from metagen.studies import run, schema
 from metagen.studies.directory import StudyDirectory, find
-from metagen.studies.findings import frontier_section, laws, questions
+from metagen.studies.findings import frontier_section, laws, questions, unasked
 from metagen.studies.findings.equal_compute import budgets, middle, rivals, table
 from metagen.studies.findings.frontier import at_cost
 from metagen.studies.findings.question import Question, answer, answers, compared
@@ -129,15 +129,45 @@ def test_no_strategy_is_compared_with_a_vote_that_spends_less() -> None:
     )
 
 
-def test_longer_thought_is_not_in_a_study_without_it() -> None:
+def test_longer_thought_is_compared_with_votes() -> None:
     vote = curve("small", "majority", [1, 2, 4], [0.2, 0.25, 0.25])
-    assert answer(questions.samples_or_longer(study(vote))).sentence.startswith("not in this study")
     longer = curve("small", "budget_forcing", [2], [0.9])
     found = answer(questions.samples_or_longer(study(vote, longer)))
     assert (
         found.shown
         and found.estimate > 50.0
         and "small/budget_forcing with n = 1 is at 89.6%" in found.sentence
+    )
+
+
+def test_what_a_study_has_no_parts_for_is_named_in_one_note_with_what_asks_it() -> None:
+    vote = curve("small", "majority", [1, 2, 4], [0.2, 0.25, 0.25])
+    bare = questions.asked(study(vote), {})
+    assert bare.findings == ()
+    (note,) = bare.notes
+    assert (
+        note.about == "not asked"
+        and "Spend on more samples, or on verifying? (give study.splitting)" in note.text
+    )
+    assert note.text.endswith("Which temperature is best for how many samples? (give study.temperature)")
+    tree = curve("small", "rebase", [2, 4], [0.3, 0.4])
+    more = questions.asked(study(vote, tree), {"temperature": RESULT})
+    assert [finding.question for finding in more.findings] == [unasked.REBASE]
+    assert (
+        not {unasked.REBASE, unasked.WARMTH}
+        & unasked.unasked(study(vote, tree), {"temperature": RESULT}).keys()
+    )
+    assert "REBASE" not in more.notes[0].text and "temperature" not in more.notes[0].text
+
+
+def test_what_was_asked_and_not_measured_is_a_question_without_an_answer() -> None:
+    vote, tree = curve("small", "majority", [1, 2], [0.2, 0.3]), curve("small", "rebase", [1, 2], [0.2, 0.3])
+    blind = replace(tree, costs={"flops": tree.costs["flops"] * np.nan})
+    (found,) = questions.asked(study(vote, blind), {}).findings
+    assert found.question == unasked.REBASE and not found.shown
+    assert (
+        questions.asked(replace(RESULT, facts={"splitting": {"critiques": {}}}), {}).findings[-1].shown
+        is False
     )
 
 
@@ -225,7 +255,8 @@ def test_budgets_of_a_study_that_names_none_span_its_curves() -> None:
 def test_sections_of_a_study_are_answers_and_what_they_rest_on() -> None:
     found = {section.name: section for section in questions.sections(RESULT, {})}
     assert list(found) == ["answers", "frontier", "equal-compute", "difficulty", "adaptive", "saturation"]
-    assert len(found["answers"].findings) == 8
+    assert len(found["answers"].findings) == 6
+    assert [note.about for note in found["answers"].notes] == ["not asked"]
     for finding in found["answers"].findings:
         assert finding.sentence and finding.claim and finding.source
     for section in found.values():
@@ -256,8 +287,8 @@ def test_curves_without_common_problems_are_one_note_for_each_section() -> None:
     a.accuracy[:, :24], b.accuracy[:, 24:] = np.nan, np.nan
     found = {section.name: section for section in questions.sections(study(a, b), {})}
     assert "no problem in common" in found["frontier"].notes[0].text
-    assert found["frontier"].tables == () and len(found["answers"].findings) == 8
-    assert "no problem in common" in found["answers"].findings[1].sentence
+    assert found["frontier"].tables == () and len(found["answers"].findings) == 1
+    assert "no problem in common" in found["answers"].findings[0].sentence
 
 
 def test_a_study_of_unknown_costs_says_so() -> None:
@@ -277,5 +308,7 @@ def test_a_study_that_ran_has_all_its_sections(study_file: Callable[..., Path], 
     assert isinstance(directory, StudyDirectory)
     found = {section.name: section for section in questions.sections(result, run.extras(directory, study_))}
     assert {"answers", "frontier", "splitting", "temperature", "saturation", "difficulty"} <= set(found)
+    (note,) = found["answers"].notes
+    assert "study." not in note.text  # all of its sections are in the file
     for name in ("splitting", "temperature", "saturation"):
         assert found[name].pictures and found[name].tables, name

@@ -1,0 +1,126 @@
+"""The command line. It formats and nothing else; what takes time to import is imported by the command that needs it.
+
+Exit codes: 0 all is well; 1 a fault of ours or of the machine; 2 something that the user can mend;
+130 interrupted, and ready to be resumed.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from metagen import __version__
+from metagen.cli import results, runs, tools
+from metagen.errors import InputError, MetagenError
+
+__all__ = ["app"]
+
+INTERRUPTED = 130
+REPORT_IT = (
+    "This is a fault of metagen, not yours; nothing that was recorded is lost. "
+    "Please report it with the lines above, the command, and `metagen --version`."
+)
+
+
+class _Policy(TyperGroup):
+    """What becomes of errors, for all commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MetagenError as error:
+            typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+            typer.echo(str(error), err=True)
+            raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            error.add_note(REPORT_IT)
+            raise
+
+
+app = typer.Typer(
+    cls=_Policy,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: rich's takes longer to import than the rest of the command line
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Inference-time scaling: which model, which strategy, how many samples give the most for the compute.",
+)
+
+
+class Level(StrEnum):
+    """How much is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+class Format(StrEnum):
+    """How a log is written."""
+
+    text = "text"
+    json = "json"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"metagen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
+    ] = False,
+    log_level: Annotated[
+        Level | None,
+        typer.Option(envvar="METAGEN_LOG", case_sensitive=False, help="Write a log.", show_default=False),
+    ] = None,
+    log_format: Annotated[
+        Format | None,
+        typer.Option(
+            envvar="METAGEN_LOG_FORMAT",
+            case_sensitive=False,
+            help="One JSON object a line, or text.",
+            show_default=False,
+        ),
+    ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="METAGEN_LOG_FILE", help="Append the log here, not to stderr.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    if log_level or log_format or log_file:
+        from metagen import logs
+
+        level, format = log_level or Level.info, log_format or Format.text
+        logs.configure(level.value, format.value, log_file)
+
+
+# In the order of the help.
+app.command()(runs.run)
+app.command()(runs.study)
+app.command()(runs.resume)
+app.command()(runs.report)
+app.command()(runs.grade)
+app.command()(results.compare)
+app.command()(results.recommend)
+app.command()(results.quality)
+app.command()(results.show)
+app.command("ls")(results.list_runs)
+app.command()(tools.new)
+app.command()(tools.doctor)
+app.command()(tools.explain)
+app.command()(tools.models)

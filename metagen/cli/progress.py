@@ -1,0 +1,77 @@
+"""The progress of a run on stderr: a bar on a terminal, else lines."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from metagen.experiments.progress import Meter
+
+#: Seconds between lines of progress where there is no terminal.
+PAUSE = 10.0
+
+
+@contextlib.contextmanager
+def watched(meter: Meter, name: str) -> Iterator[None]:
+    """Progress on stderr while the block runs: a bar on a terminal, else a line now and then."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        with Live(
+            get_renderable=lambda: _bar(meter, name), console=console, refresh_per_second=4, transient=True
+        ):
+            yield
+        return
+    done = threading.Event()
+
+    def lines() -> None:
+        while not done.wait(PAUSE):
+            typer.echo(f"{name}: {_counts(meter)}", err=True)
+
+    thread = threading.Thread(target=lines, name="metagen-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _bar(meter: Meter, name: str) -> RenderableType:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column()
+    grid.add_column(no_wrap=True)
+    bar = ProgressBar(total=meter.total or None, completed=meter.done, width=24, pulse=not meter.total)
+    grid.add_row(name, bar, _counts(meter))
+    return grid
+
+
+def _counts(meter: Meter) -> str:
+    """Samples, rate, and how long it will take if the rate stays."""
+    from metagen.experiments.report import duration
+
+    if not meter.total:
+        return "starting"
+    words = [f"{meter.done:,} of {meter.total:,} samples"]
+    if meter.rate:
+        words.append(f"{meter.rate:,.0f} samples/s" if meter.rate >= 10 else f"{meter.rate:.2g} samples/s")
+    if meter.left:
+        words.append(f"about {duration(meter.left)} left")
+    if reused := meter.done - meter.fresh:
+        words.append(f"{reused:,} from the journal")
+    if meter.failures:
+        words.append(f"{meter.failures:,} failed")
+    return ", ".join(words)

@@ -1,0 +1,281 @@
+"""Commands that run something and report it: experiments, studies, recorded samples."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metagen.cli import output
+from metagen.cli.options import Json, Run, Sets, experiments
+from metagen.cli.progress import watched
+from metagen.errors import InputError
+
+if TYPE_CHECKING:
+    from metagen.experiments.directory import RunDirectory
+    from metagen.experiments.specs import Experiment
+    from metagen.studies.spec import Study
+
+
+class Answers(StrEnum):
+    """How `grade` reads answers."""
+
+    math = "math"
+    number = "number"
+
+
+def run(
+    file: Annotated[
+        Path,
+        typer.Argument(help="The experiment, a YAML file.", show_default=False, autocompletion=experiments),
+    ],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first so many problems.", show_default=False)
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override one value, such as grid.n=[1,4].", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run's directory; by default a new one in runs/.", show_default=False),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Estimate what it would take; run nothing.")] = False,
+    hardware: Annotated[
+        str | None,
+        typer.Option(help="With --dry-run: the least time on such hardware (h200, …).", show_default=False),
+    ] = None,
+    probe: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --dry-run: run so many problems to measure by.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON, for programs.")] = False,
+) -> None:
+    """Run an experiment and report it."""
+    from metagen.experiments import schema
+
+    if not dry and (hardware or probe or as_json):
+        raise InputError(
+            "--hardware, --probe and --json belong to an estimate; add --dry-run, or leave them out"
+        )
+    experiment = schema.load(file, sets=sets or (), limit=limit)
+    if dry:
+        _estimate(experiment, out, hardware, probe, as_json)
+    else:
+        _run(experiment, out)
+
+
+def study(
+    file: Annotated[
+        Path,
+        typer.Argument(help="A study file: an experiment with a section study.", autocompletion=experiments),
+    ],
+    sets: Sets = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first problems.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The study's directory; by default runs/NAME, which is gone on with.", show_default=False
+        ),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a study, or go on with it: what is recorded is not paid for again; report it."""
+    from metagen.experiments.directory import RUNS
+    from metagen.studies import schema
+
+    found = schema.load(file, sets=sets or (), limit=limit)
+    root = out or RUNS / found.experiment.name
+    if dry:
+        _forecast(found, root, as_json)
+    else:
+        _study(found, root, as_json)
+
+
+def resume(directory: Run) -> None:
+    """Go on with a run or study; what is recorded is not paid for again."""
+    from metagen.experiments import schema
+    from metagen.studies import schema as studies
+    from metagen.studies.directory import StudyDirectory, find
+
+    found = find(directory)
+    if isinstance(found, StudyDirectory):
+        _study(studies.load(found.study), found.root, as_json=False)
+    else:
+        _run(schema.load(found.experiment), found.root)
+
+
+def report(directory: Run) -> None:
+    """Show the results of a run or study; make its tables, figures and page (report.html) anew."""
+    from metagen.studies.directory import StudyDirectory, find
+
+    found = find(directory)
+    if isinstance(found, StudyDirectory):
+        from metagen.studies import report as pages
+
+        result, sections = pages.again(found)
+        output.write(pages.render(result, sections, found))
+    else:
+        _report(found)
+
+
+def grade(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Recorded samples, a JSONL file with one problem a line.", show_default=False),
+    ],
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="An experiment whose task, engines and verifiers are used; "
+            "by default questions and references stand in the file.",
+            show_default=False,
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TASK",
+            help="The problems: a task's name (gsm8k, …), or its definition in YAML, {kind: gsm8k, path: …}.",
+            show_default=False,
+        ),
+    ] = None,
+    id: Annotated[str | None, typer.Option(help="The field of the problem's id.", show_default=False)] = None,
+    samples: Annotated[
+        str | None, typer.Option(help="The field of the list of samples.", show_default=False)
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option(help="The field of the question.", show_default=False)
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="The field of the right answer.", show_default=False)
+    ] = None,
+    answer: Annotated[
+        Answers | None,
+        typer.Option(
+            help="How answers are read and told apart: as mathematics (by default), or as numbers.",
+            show_default=False,
+        ),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="Where in a sample its answer stands: a regular expression.", show_default=False),
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A field with a number for each sample, to select by; may be repeated.", show_default=False
+        ),
+    ] = None,
+    correct: Annotated[
+        str | None,
+        typer.Option(
+            help="The field that says of each sample whether it is right: the grader then.",
+            show_default=False,
+        ),
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Grade the problems that the file and the task both have.")
+    ] = False,
+    n: Annotated[
+        list[int] | None,
+        typer.Option(
+            "-n", min=1, help="Numbers of candidates, besides all; may be repeated.", show_default=False
+        ),
+    ] = None,
+    sets: Sets = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run's directory; by default a new one in runs/.", show_default=False),
+    ] = None,
+) -> None:
+    """Grade samples that somebody recorded: accuracy, pass@k and votes, with intervals."""
+    from metagen.experiments import grade as grading
+
+    named = grading.Fields(id, samples, question, reference)
+    read = ({"answer": answer.value} if answer else {}) | ({"pattern": pattern} if pattern else {})
+    found = grading.grading(
+        file, like=like, task=task, named=named, answer=read, scores=score or (), correct=correct,
+        partial=partial, n=n or (), sets=sets or (),
+    )  # fmt: skip
+    for note in found.notes:
+        typer.secho("note: ", bold=True, err=True, nl=False)
+        typer.echo(note, err=True)
+    _run(found.experiment, out)
+
+
+def _run(experiment: Experiment, out: Path | None) -> None:
+    """Run in `out`, or in a new directory; report; exit with a code if problems failed."""
+    from metagen.experiments import build, runner
+    from metagen.experiments.directory import RunDirectory
+    from metagen.experiments.progress import Meter
+
+    meter, directory = Meter(), None
+    try:
+        with build.opened(experiment) as setup:
+            directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
+            with watched(meter, experiment.name):
+                state = runner.run(setup, directory, meter)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; {directory.resume_hint}" if directory else "interrupted", err=True)
+        raise
+    _report(directory)
+    if state.failures:
+        raise typer.Exit(2 if all(failure.mendable for failure in state.failures) else 1)
+
+
+def _study(found: Study, root: Path, as_json: bool) -> None:
+    """Run a study in `root`; report; exit with a code if problems failed."""
+    from metagen.experiments.progress import Meter
+    from metagen.studies import report as pages
+    from metagen.studies import run as studies
+    from metagen.studies.directory import StudyDirectory
+
+    meter, directory = Meter(), StudyDirectory(root)
+    try:
+        with watched(meter, found.experiment.name):
+            result = studies.run(found, root, meter, begins=lambda role: typer.echo(f"{role} …", err=True))
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; go on with: metagen resume {root}", err=True)
+        raise
+    typer.echo("report …", err=True)
+    result, sections = pages.publish(directory, found, result)
+    output.show(
+        pages.render(result, sections, directory), pages.data(result, sections, directory.files), as_json
+    )
+    failed = {name: role for name, role in result.facts["roles"].items() if role["failures"]}
+    if failed:
+        for role in failed:
+            typer.echo(f"{role} had failures; they are named by: metagen report {root / role}", err=True)
+        typer.echo(f"try again: metagen resume {root}", err=True)
+        raise typer.Exit(2 if all(role["mendable"] for role in failed.values()) else 1)
+
+
+def _forecast(found: Study, root: Path, as_json: bool) -> None:
+    from metagen.studies import forecast
+    from metagen.studies import run as studies
+
+    every = dict(studies.estimates(found, root))
+    output.show(forecast.render(every), forecast.data(every), as_json)
+
+
+def _estimate(
+    experiment: Experiment, out: Path | None, hardware: str | None, probe: int | None, as_json: bool
+) -> None:
+    from metagen.experiments.forecast import estimate as estimates
+
+    found = estimates.estimate(experiment, out, hardware=hardware, probe=probe)
+    output.show(estimates.render(found), found.to_dict(), as_json)
+
+
+def _report(directory: RunDirectory) -> None:
+    from metagen.experiments import report as pages
+
+    output.write(pages.publish(directory))

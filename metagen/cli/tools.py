@@ -1,0 +1,107 @@
+"""Commands for what is around runs: a first experiment, this machine, the models and what they say next."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metagen.cli import output
+from metagen.cli.options import Json
+
+
+class Kind(StrEnum):
+    """Tasks that `new` writes experiments for."""
+
+    arithmetic = "arithmetic"
+    jsonl = "jsonl"
+
+
+def new(
+    file: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("experiment.yaml"),
+    task: Annotated[
+        Kind, typer.Option(help="What is asked: the embedded task, or problems from a file.")
+    ] = Kind.arithmetic,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="For jsonl: the problems; by default a few examples.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model directory, or an embedded model.", show_default=False)
+    ] = None,
+) -> None:
+    """Write an experiment file with a comment on everything in it."""
+    from metagen.experiments import new as templates
+
+    for path in templates.write(file, task.value, model=model or templates.MODEL, data=data):
+        typer.echo(f"wrote {path}")
+    typer.echo(f"next: metagen run {file} --dry-run")
+
+
+def doctor(
+    attempt: Annotated[bool, typer.Option("--try", help="Run a model as well, which takes seconds.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what is installed, what is missing and how to get it, and what this machine can do."""
+    from metagen.experiments import doctor as examiner
+
+    found = examiner.examine(attempt=attempt)
+    output.show(examiner.render(found), found.to_dict(), as_json)
+    if not found.ready:
+        raise typer.Exit(1)
+
+
+def explain(
+    prompt: Annotated[
+        str, typer.Argument(help="What the model reads; \\n is a new line.", show_default=False)
+    ],
+    model: Annotated[
+        str, typer.Option(help="A model directory, an embedded model, or a recipe in YAML.")
+    ] = "tiny-2m",
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A sampling adapter, such as top_p=0.9; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="The adapters of a preset (code, chat, …).", show_default=False)
+    ] = None,
+    completion: Annotated[
+        str, typer.Option(help="What the model has written so far; \\n is a new line.", show_default=False)
+    ] = "",
+    top: Annotated[int, typer.Option(min=1, help="Tokens that are shown.")] = 12,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the picture: a page (.html), .png or .svg.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the next-token distribution of a model, before and after each sampling adapter."""
+    from metagen.experiments import adapters as views
+
+    if out is not None:
+        views.check_file(out)
+    params = views.params_of(adapter or (), preset)
+    prompt, completion = (text.replace("\\n", "\n") for text in (prompt, completion))
+    found = views.explain(model, prompt, completion, params)
+    output.show(views.render(found, most=top), views.data(found, most=top), as_json)
+    if out is not None:
+        views.write(found, out, most=top, title=f"{model} behind {'…' + (prompt + completion)[-40:]!r}")
+        typer.echo(f"wrote {out}", err=True)
+
+
+def models() -> None:
+    """List the models that ship in the package."""
+    from metagen.cost import ModelShape
+    from metagen.generators import tiny
+
+    for name in tiny.names():
+        card = tiny.resolve(name)
+        shape = ModelShape.from_config(card)
+        size = sum(file.stat().st_size for file in card.iterdir()) / 1e6
+        typer.echo(f"{name:<20} {shape.parameters_total / 1e6:5.2f}M parameters  {size:5.1f} MB  {card}")
