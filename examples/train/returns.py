@@ -16,8 +16,8 @@ import parts
 import tokenizer as tokenizers_
 from llama import load
 from loop import WIDTH
-from metagen.tasks.arithmetic import check, prompt, read_prompt, steps_of
-from pools import LONGEST, problems_for
+from metagen.tasks.arithmetic import check, prompt, read_prompt
+from pools import LONGEST, first_wrong, judge, problems_for
 from sample import sample
 from setting import Setting
 
@@ -99,13 +99,14 @@ def _explored(run: Setting, generator: str, index: int, count: int) -> list[Retu
 class Row:
     """A return in tokens. start: the position behind which the first token to learn from was drawn.
 
-    right: of the tokens behind the prompt, whether the step that each stands in, and all before it, are right.
+    sound: of the tokens behind the prompt, 1 up to the first that no right step could have there, which has 0; NaN
+    behind it.
     """
 
     ids: np.ndarray
     start: int
     reward: float
-    right: np.ndarray
+    sound: np.ndarray
 
 
 def rows(found: list[Return], tokenizer: Tokenizer) -> list[Row]:
@@ -115,18 +116,23 @@ def rows(found: list[Return], tokenizer: Tokenizer) -> list[Row]:
     made = []
     for h, t, r in zip(heads, tails, found, strict=True):
         ids = np.array([tokenizers_.BOS, *h, *t, *[tokenizers_.EOS] * r.ended], np.uint16)
-        made.append(Row(ids, len(h) + r.kept, r.reward, right(r, len(t))))  # a character is a token
+        made.append(Row(ids, len(h) + r.kept, r.reward, sound(r, len(t))))  # a character is a token
     return made
 
 
-def right(found: Return, tokens: int) -> np.ndarray:
-    """Of each token of a completion, and of its end, whether the step that it stands in and all before are right."""
+def sound(found: Return, tokens: int) -> np.ndarray:
+    """Of each token of a completion, and of its end, whether all is right up to there; see `Row`."""
     problem, form = read_prompt(found.prompt)
-    steps = check(problem, found.text, form, finished=found.ended).steps
-    each = [step for line, step in zip(steps_of(found.text), steps, strict=True) for _ in line]
-    if len(each) != tokens:  # special tokens were written, and nothing behind them can be right
-        each = [False] * tokens
-    return np.array([*each, *[found.reward > 0] * found.ended])
+    judged = judge(problem, form, found.text, finished=found.ended)
+    if sum(map(len, judged.steps)) != tokens:  # special tokens were written
+        return np.full(tokens + found.ended, np.nan, np.float32)
+    slip, every = first_wrong(judged), np.ones(tokens + found.ended, np.float32)
+    if slip is not None:
+        at = sum(map(len, judged.steps[: judged.labels.index(False)])) + slip
+        every[at], every[at + 1 :] = 0.0, np.nan
+    elif found.ended:
+        every[-1] = found.reward
+    return every
 
 
 @dataclass(frozen=True)
@@ -134,14 +140,14 @@ class Table:
     """Rows side by side, padded on the right, and the transitions in them: of position t, that y_{t+1} was drawn.
 
     ids: [rows, width]. drawn: [rows, width − 1], whether the token behind is of the completion. last: whether it is
-    the completion's last. rewards: [rows]. right: [rows, width − 1], of the step that the token behind stands in.
+    the completion's last. rewards: [rows]. sound: [rows, width − 1], of the token behind; NaN where nothing is known.
     """
 
     ids: np.ndarray
     drawn: np.ndarray
     last: np.ndarray
     rewards: np.ndarray
-    right: np.ndarray
+    sound: np.ndarray
 
 
 def table(chosen: list[Row]) -> Table:
@@ -155,7 +161,7 @@ def table(chosen: list[Row]) -> Table:
     starts = np.array([row.start for row in chosen])
     drawn = (behind > starts[:, None]) & (behind < lengths[:, None])
     last = behind == lengths[:, None] - 1
-    right = np.zeros((len(chosen), width - 1), np.float32)
-    for line, row in zip(right, chosen, strict=True):
-        line[len(row.ids) - len(row.right) - 1 : len(row.ids) - 1] = row.right
-    return Table(ids, drawn, last & drawn, np.array([row.reward for row in chosen], np.float32), right)
+    sound = np.full((len(chosen), width - 1), np.nan, np.float32)
+    for line, row in zip(sound, chosen, strict=True):
+        line[len(row.ids) - len(row.sound) - 1 : len(row.ids) - 1] = row.sound
+    return Table(ids, drawn, last & drawn, np.array([row.reward for row in chosen], np.float32), sound)

@@ -4,7 +4,7 @@ V(x, y, z) foresees the reward of what a generator p goes on with once it has wr
 generator, or from a larger one, with layers on top; its V outputs after a prefix are read, by sigmoid, as the values
 of the next tokens, so that `Tilted(p, (value,), (λ,), reading="sigmoid")` draws from p · e^(λV) / Z. It learns from
 the generator's own samples and their rewards, by one of two targets (Mudgal et al. 2024, §3), or from which of their
-steps are right.
+characters is the first that no right step could have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Target(StrEnum):
     """What the value of a token that was drawn is drawn to."""
 
     FUDGE = "the reward of the sample (FUDGE)"
-    STEP = "whether the step that it stands in, and all before, are right (FUDGE, with a process reward)"
+    SOUND = "whether a right step could have it there, all before being right (FUDGE, with a process reward)"
     Q = "what its next token is expected to be worth; at the end, the reward (Q)"
 
 
@@ -59,7 +59,7 @@ PLANS = {
     "value-fudge": Plan("tiny-0.5m", Target.FUDGE, Recipe(500, rate=2e-3, tokens=6144), "tiny-0.5m"),
     "value-q": Plan("tiny-0.5m", Target.Q, Recipe(500, rate=2e-3, tokens=6144), "tiny-0.5m"),
     "tiny-value": Plan(
-        "tiny-0.5m", Target.STEP, Recipe(2500, rate=1.5e-3, tokens=6144), "tiny-2m", explored=24_000
+        "tiny-0.5m", Target.SOUND, Recipe(1000, rate=1.5e-3, tokens=6144), "tiny-2m", explored=24_000
     ),
 }
 COOL = 0.25
@@ -104,14 +104,15 @@ def loss_of(model: Llama, base: Llama, target: Target, table: Table, prior: floa
     """
     ids = torch.from_numpy(table.ids)
     values = torch.sigmoid(model(ids).float())
-    if target is Target.STEP:
-        goals = torch.from_numpy(table.right)
+    drawn = torch.from_numpy(table.drawn)
+    if target is Target.SOUND:
+        goals = torch.from_numpy(table.sound)
+        drawn = drawn & goals.isfinite()
     elif target is Target.FUDGE:
         goals = torch.from_numpy(table.rewards)[:, None].expand(table.drawn.shape)
     else:
         with torch.no_grad():
             goals = bootstrapped(values, torch.softmax(base(ids).float(), -1), table)
-    drawn = torch.from_numpy(table.drawn)
     goals, values = goals[drawn], values[:, :-1][drawn]
     taken = values.gather(-1, ids[:, 1:][drawn][:, None])[:, 0]
     loss = 0.5 * (taken - goals).square().mean()
@@ -133,7 +134,9 @@ Part of metagen's embedded family: small Llama-architecture models for the arith
 `metagen.tasks.arithmetic`. It is for experiments with token-wise control and for tests, and good for nothing else."""
 
 WHAT = """\
-A value function: of every next token, the probability that `{of}` comes to the right answer behind it."""
+A value function: of every next token, the probability that {event}."""
+RIGHT = "`{of}` comes to the right answer behind it"
+EVENTS = {Target.FUDGE: RIGHT, Target.Q: RIGHT, Target.SOUND: "a right step could have it there"}
 
 RECIPE = """
 ## Recipe
@@ -153,10 +156,13 @@ BESIDES = (
 
 LIMITS = """
 ## Limits
-- It foresees what `{of}` does at temperature 1, of problems like those of training; a token that generator hardly ever
+- {foresees}, of problems like those of training; a token that generator hardly ever
   writes has a value that was hardly trained.
 - Figures are on validation problems. Problems of the test split were not used in training or tuning.
 """
+
+FORESEES = "It foresees what `{of}` does at temperature 1"
+BEHIND = "It knows what may follow a right beginning of `{of}`, and nothing of what stands behind a mistake"
 
 
 def card(folder: Path, plan: Plan, figures: str = "") -> str:
@@ -164,7 +170,7 @@ def card(folder: Path, plan: Plan, figures: str = "") -> str:
     name = folder.name
     above = f"`{plan.base}` with {plan.extra} layer on top"
     told = {"name": name, "of": plan.generator, "start": f"the weights of {above}", "target": plan.target}
-    about = WHAT.format(of=plan.generator)
+    about = WHAT.format(event=EVENTS[plan.target].format(of=plan.generator))
     text = head(folder, topic="arithmetic", what=about, family=FAMILY, tokenizer="one token a character")
     recipe = RECIPE.format(
         **told,
@@ -175,7 +181,14 @@ def card(folder: Path, plan: Plan, figures: str = "") -> str:
         more=MORE.format(plan.explored) if plan.explored else "",
         besides=BESIDES.format(plan.prior) if plan.prior else "",
     )
-    return text + recipe + (f"\n## Figures\n{figures}" if figures else "") + LIMITS.format(**told)
+    return (
+        text
+        + recipe
+        + (f"\n## Figures\n{figures}" if figures else "")
+        + LIMITS.format(
+            foresees=(BEHIND if plan.target is Target.SOUND else FORESEES).format(of=plan.generator)
+        )
+    )
 
 
 if __name__ == "__main__":

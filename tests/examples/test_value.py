@@ -72,7 +72,7 @@ def corpus(train: Any) -> Any:
     rows = []
     for word, reward in REWARDS.items():
         row = returns.Row(
-            np.array([BOS, *word, EOS], np.uint16), 0, reward, np.full(len(word) + 1, reward > 0)
+            np.array([BOS, *word, EOS], np.uint16), 0, reward, np.full(len(word) + 1, reward, np.float32)
         )
         rows += [row] * (2 if len(word) == 1 else 1)
     return returns.table(rows)
@@ -121,15 +121,15 @@ def test_a_token_that_is_never_drawn_comes_to_the_value_of_its_prefix(train: Any
 def test_the_loss_is_half_the_square_over_the_tokens_of_completions(train: Any) -> None:
     script, returns = train("train_value"), train("returns")
     rows = [
-        returns.Row(np.array([BOS, A, B, EOS]), 1, 0.5, np.array([True, False])),  # A is of the prompt
-        returns.Row(np.array([BOS, B]), 0, 0.0, np.array([False])),  # cut off
+        returns.Row(np.array([BOS, A, B, EOS]), 1, 0.5, np.array([0.0, np.nan])),  # A is of the prompt
+        returns.Row(np.array([BOS, B]), 0, 0.0, np.array([1.0])),  # cut off
     ]
     flat = Tabular(lambda done, z: 0.0)
     value = script.loss_of(flat, language_model(), script.Target.FUDGE, returns.table(rows))
     assert value.item() == pytest.approx(0.5 * (0 + 0 + 0.25) / 3)
-    # By steps, a token of a right one is worth 1: of B, the end, and B that was cut off.
-    value = script.loss_of(flat, language_model(), script.Target.STEP, returns.table(rows))
-    assert value.item() == pytest.approx(0.5 * (0.25 + 0.25 + 0.25) / 3)
+    # Behind the first token that is wrong there is nothing to learn.
+    value = script.loss_of(flat, language_model(), script.Target.SOUND, returns.table(rows))
+    assert value.item() == pytest.approx(0.5 * (0.25 + 0.25) / 2)
     # Bootstrapped, the last token of a row has its reward, ended or cut, and all others what is expected.
     value = script.loss_of(flat, language_model(), script.Target.Q, returns.table(rows))
     assert value.item() == pytest.approx(0.5 * (0 + 0 + 0.25) / 3)
@@ -169,6 +169,22 @@ def test_returns_are_of_training_problems_and_rewarded_for_the_answer(train: Any
         assert table.last.sum() == 1 and table.ids[0, 1:][table.last[0]].tolist() == behind[-1:]
 
 
+def test_a_token_is_sound_up_to_the_first_that_no_right_step_could_have(train: Any) -> None:
+    returns = train("returns")
+
+    def sound(text: str, *, ended: bool = True, reward: float = 0.0) -> list[float]:
+        found = returns.Return("Q:a=12+7;b=a*3;b?\nS:\n", text, ended, reward)
+        return [-1.0 if np.isnan(v) else float(v) for v in returns.sound(found, len(text))]
+
+    whole = "a=12+7=19\nb=19*3=57\nA:57\n"
+    assert sound(whole, reward=1.0) == [1.0] * (len(whole) + 1)
+    assert sound("a=12+7=19\n", ended=False) == [1.0] * 10
+    assert sound("a=12+7=19\n") == [1.0] * 10 + [0.0], "it ended without an answer"
+    # 18 begins as 19 does.
+    assert sound("a=12+7=18\nA:54\n") == [1.0] * 8 + [0.0] + [-1.0] * 7
+    assert sound("b=19*3=57\n", ended=False) == [0.0] + [-1.0] * 9, "a comes first"
+
+
 def test_a_value_function_begins_with_what_the_generator_knows(train: Any) -> None:
     script, llama = train("train_value"), train("llama")
     base = llama.load(tiny.resolve(GENERATOR))
@@ -200,7 +216,7 @@ def test_an_interrupted_training_comes_to_the_same_weights(
     script.value("made", plan, stopped)
     script.value("made", plan, stopped)  # there is nothing left to do
     assert scripts.files(stopped.into) == scripts.files(whole.into)
-    assert f"of every next token, the probability that `{GENERATOR}`" in (
+    assert f"of every next token, the probability that `{GENERATOR}` comes to the right answer" in (
         whole.models / "made" / "README.md"
     ).read_text("utf-8")
 
