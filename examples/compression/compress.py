@@ -14,8 +14,11 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import weights
@@ -29,6 +32,8 @@ from metagen.cost import ModelShape
 LEVELS = (2, 3, 4)
 #: Bytes of a weight as it ships.
 DENSE = 2
+#: Of the speed: texts that are written at once, tokens of each, and turns.
+ROWS, TOKENS, ROUNDS = (1, 16), 100, 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +77,7 @@ def measured(variant: Variant, folder: Path, per_level: int, samples: int) -> di
 
 
 def measure(variant: Variant, per_level: int, samples: int) -> dict[str, Any]:
-    """Whether each problem is solved, greedily and by a vote, and tokens per second of processor time, greedily."""
+    """Whether each problem is solved, greedily and by a vote."""
     task = mg.ArithmeticTask("validation", levels=LEVELS, per_level=per_level, seed=7)
     problems = list(task.problems())
     with mg.TorchEngine(variant.directory, threads=1, device="cpu", **variant.options) as engine:
@@ -87,17 +92,47 @@ def measure(variant: Variant, per_level: int, samples: int) -> dict[str, Any]:
             ]
 
         greedy = mg.Sample(engine.generator(max_tokens=200, temperature=0), answer=task.answer)
-        start = time.process_time()
-        right = asyncio.run(solved(greedy))
-        seconds = time.process_time() - start
-        speed = engine.stats.extra["decoded"] / seconds
-        found = {"greedy": right, "tokens_per_second": speed}
+        found = {"greedy": asyncio.run(solved(greedy))}
         if samples:
             vote = mg.MajorityVote(engine.generator(max_tokens=200), samples, answer=task.answer)
             found["vote"] = asyncio.run(solved(vote))
         shape = engine.shape
     assert shape is not None
     return {**found, "bytes": size(shape, variant.bytes)}
+
+
+def speeds(model: str, folder: Path) -> dict[str, list[float]]:
+    """Tokens per second of processor time for each of ROWS, of the model as it runs: by turns, medians of ROUNDS."""
+    path = folder / "speed.json"
+    if not path.exists():
+        kinds = [variant for variant in variants(model, folder) if variant.directory == model]
+        with ExitStack() as stack:
+            engines = {
+                kind.name: stack.enter_context(mg.TorchEngine(model, threads=1, device="cpu", **kind.options))
+                for kind in kinds
+            }
+            found: dict[str, list[float]] = {name: [] for name in engines}
+            for rows in ROWS:
+                # The first turn fills the caches, and is not counted.
+                turns = [{name: pace(one, rows) for name, one in engines.items()} for _ in range(ROUNDS + 1)]
+                for name in engines:
+                    found[name].append(median(turn[name] for turn in turns[1:]))
+        path.write_text(json.dumps(found), "utf-8")
+    known: dict[str, list[float]] = json.loads(path.read_text("utf-8"))
+    return known
+
+
+def pace(engine: mg.TorchEngine, rows: int) -> float:
+    """Tokens per second of processor time, of `rows` texts of TOKENS tokens that are written at once."""
+    problems = mg.ArithmeticTask("validation", levels=LEVELS, per_level=rows, seed=7).problems()
+    writer = mg.Sample(engine.generator(max_tokens=TOKENS, temperature=0, ignore_eos=True))
+
+    async def written() -> None:
+        await asyncio.gather(*(writer.asolve(problem.prompt) for problem in islice(problems, rows)))
+
+    start = time.process_time()
+    asyncio.run(written())
+    return rows * TOKENS / (time.process_time() - start)
 
 
 def size(shape: ModelShape, weight_bytes: float | None) -> float:
@@ -121,18 +156,23 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         weights.make(model, folder)
         lines = {v: measured(v, folder, given.per_level, given.samples) for v in variants(model, folder)}
-        print("\n".join(table(model, lines, given.per_level, given.samples)), end="\n\n", flush=True)
+        paces = speeds(model, folder)
+        print("\n".join(table(model, lines, paces, given.per_level, given.samples)), end="\n\n", flush=True)
         picture(model, lines, folder / "accuracy.png")
 
 
-def table(model: str, lines: Lines, per_level: int, samples: int) -> Iterator[str]:
+def table(
+    model: str, lines: Lines, paces: dict[str, list[float]], per_level: int, samples: int
+) -> Iterator[str]:
+    """Copies of the model are dense, and run as it does in float32."""
     yield f"{model}, {per_level * len(LEVELS)} validation problems of levels {LEVELS[0]} to {LEVELS[-1]}\n"
-    yield f"| weights | size, kB | greedy, % | vote of {samples}, % | tokens per CPU second |"
+    rows = " or ".join(map(str, ROWS))
+    yield f"| weights | size, kB | greedy, % | vote of {samples}, % | tokens per CPU second, {rows} rows at once |"
     yield "|---|---|---|---|---|"
     for variant, found in lines.items():
         cells = [share(found[name]) if name in found else "–" for name in ("greedy", "vote")]
-        kilobytes, speed = found["bytes"] / 1e3, found["tokens_per_second"]
-        yield f"| {variant.name} | {kilobytes:,.0f} | {' | '.join(cells)} | {speed:,.0f} |"
+        cells.append(" / ".join(f"{pace:,.0f}" for pace in paces.get(variant.name, paces["float32"])))
+        yield f"| {variant.name} | {found['bytes'] / 1e3:,.0f} | {' | '.join(cells)} |"
 
 
 def picture(model: str, lines: Lines, path: Path) -> None:

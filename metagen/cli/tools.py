@@ -88,6 +88,8 @@ def explain(
         views.check_file(out)
     params = views.params_of(adapter or (), preset)
     prompt, completion = (text.replace("\\n", "\n") for text in (prompt, completion))
+    for caution in views.cautions(model, prompt, completion):
+        typer.echo(f"warning: {caution}", err=True)
     found = views.explain(model, prompt, completion, params)
     output.show(views.render(found, most=top), views.data(found, most=top), as_json)
     if out is not None:

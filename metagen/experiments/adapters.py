@@ -18,15 +18,20 @@ from rich.text import Text
 from metagen import html
 from metagen.analysis.distributions import stage_bars, token_name
 from metagen.analysis.figures import inline, style
-from metagen.errors import InputError
+from metagen.errors import InputError, ModelError
 from metagen.experiments.specs.generators import GrammarSpec
 from metagen.experiments.specs.models import MODEL, RecipeSpec
 from metagen.generators.decoding.adapters import Mirostat, whole
 from metagen.generators.decoding.stages import Pipeline, checked, pipeline
+from metagen.generators.decoding.words import spelt
 from metagen.generators.engine import SamplingParams
-from metagen.generators.models.recipes import Model
+from metagen.generators.models.describe import tokenizer_of
+from metagen.generators.models.recipes import Model, Recipe
+from metagen.generators.tiny import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Sequence
+from metagen.verifiers.layouts import TaggedSteps
+from metagen.verifiers.published import layout_of
 
 #: Tokens that are shown.
 MOST = 12
@@ -42,6 +47,39 @@ def explain(model: str, prompt: str, completion: str, params: SamplingParams) ->
     with TorchEngine(_model(model)) as engine:
         start = Sequence.of(prompt)
         return pipeline(engine, start.extend(completion) if completion else start, params)
+
+
+def cautions(model: str, prompt: str, completion: str) -> list[str]:
+    """What makes the next token of this model, behind these texts, mean less than it seems. Arguments: of `explain`."""
+    found, made = [], _model(model)
+    if tags := _tags(made):
+        found.append(
+            f"{model!r} is a reward model: it scores by {tags.positive!r} and {tags.negative!r} behind {tags.tag!r}, "
+            "and what follows elsewhere is no text that it was trained to write"
+        )
+    tokens = tokenizer_of(made)
+
+    def lost(text: str) -> bool:
+        return bool(text) and spelt(text, tokens.encode, tokens.decode, tokens.vocab_size) is None
+
+    for name, text in (("prompt", prompt), ("completion", completion)):
+        if lost(text) and (unknown := [one for one in dict.fromkeys(text) if lost(one)]):
+            found.append(
+                f"the {name} has characters that the tokens cannot write, so that the model reads something else in "
+                f"their place: {', '.join(map(repr, unknown[:MOST]))}"
+            )
+    return found
+
+
+def _tags(model: Model) -> TaggedSteps | None:
+    """Of a language model that speaks as a reward model."""
+    if isinstance(model, Recipe):
+        return None
+    try:
+        layout = layout_of(resolve(model))
+    except ModelError:  # most models are no reward models
+        return None
+    return layout if isinstance(layout, TaggedSteps) else None
 
 
 def _model(text: str) -> Model:
@@ -97,9 +135,18 @@ def _value(name: str, text: str) -> Any:
             raise InputError(
                 f"--adapter {name}={text!r}: expected a mapping such as {shapes[name]}"
             ) from None
+    if name == "banned" and isinstance(value, list) and (ids := [one for one in value if whole(one)]):
+        raise InputError(
+            f"--adapter {name}={text!r}: {ids[0]!r} is neither a text nor a list of token ids; expected a list of "
+            f"these, such as {_yaml([[one] if whole(one) else one for one in value])}, or ['a', [1, 2]]"
+        )
     if name in ("banned", "forced") and not isinstance(value, list):
         return (text,) if name == "banned" else text
     return _frozen(value)
+
+
+def _yaml(value: list[Any]) -> str:
+    return str(yaml.safe_dump(value, default_flow_style=True, width=1000)).strip()
 
 
 def _frozen(value: Any) -> Any:

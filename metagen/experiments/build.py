@@ -256,7 +256,10 @@ def _generator(experiment: Experiment, name: str, engines: Mapping[str, Engine])
     spec = experiment.generators[name]
     engine = getattr(spec, "engine", None)
     parts = {} if engine is None else {"engine": engines[engine]}
-    generator: Generator = registry.make("generators", spec.kind, spec.options(), parts)
+    try:
+        generator: Generator = registry.make("generators", spec.kind, spec.options(), parts)
+    except InputError as error:
+        raise type(error)(f"generators.{name}: {error}") from None
     return generator
 
 
@@ -319,9 +322,12 @@ def _enough(
             continue
         ours = [cell for cell in cells if cell.generator == name]
         sizes = {problem.id: generator.size(problem.id) for problem in task.problems()}
-        least, most = (pick(sizes, key=sizes.__getitem__) for pick in (min, max))
         # What no configuration names by itself, a strategy asks for one sample.
         strict = [cell.n or 1 for cell in ours if alone or cell.kind not in POOLABLE]
+        if generator.scored is not None and not strict:
+            # Problems without a scored sample are left out.
+            sizes = {problem: size for problem, size in sizes.items() if size} or sizes
+        least, most = (pick(sizes, key=sizes.__getitem__) for pick in (min, max))
         for problem, n in (
             (least, max([1, *strict])),
             (most, max((cell.n or 1 for cell in ours), default=1)),

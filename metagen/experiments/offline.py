@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -29,13 +28,14 @@ from metagen.experiments.specs.models import RecipeSpec
 from metagen.generators import tiny
 from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.decoding.draft import Draft
-from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest
+from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.models.recipes import Recipe
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Verifier
 
 if TYPE_CHECKING:
+    from metagen.generators.decoding.constraint import Constraints
     from metagen.generators.tokenizer import Tokenizer
 
 ENGINE = f"{__name__}:ClosedEngine"
@@ -90,9 +90,12 @@ def _model(spec: PartSpec) -> str | Recipe | None:
     if isinstance(model, RecipeSpec):
         return model.recipe
     try:
-        return str(tiny.resolve(model)) if isinstance(model, str) else None
+        if isinstance(model, str):
+            tiny.resolve(model)
+            return model
     except ModelError:
         return None
+    return None
 
 
 def _is_remote(spec: PartSpec, experiment: Experiment) -> bool:
@@ -107,7 +110,7 @@ class ClosedEngine:
     """Stands for an engine that is not opened.
 
     model: its directory or recipe, if there is one here. needed: a fault of it is an error, as it is for the engine.
-    noted: its fingerprint, if a run has noted it.
+    noted: its fingerprint, if a run has noted it; what ran is not checked again.
     """
 
     def __init__(
@@ -121,12 +124,17 @@ class ClosedEngine:
         noted: str | None = None,
     ) -> None:
         self.name, self._options = name, options
+        self.draft: Draft | None = options.get("draft")
+        self._checks = needed and noted is None
+        self._constraints: Constraints | None = None
         self._tokenizer = None if model is None else _tokenizer(model, needed)
-        self.directory = Path(model) if isinstance(model, str) else None
+        self.directory = tiny.resolve(model) if isinstance(model, str) else None
         if self._tokenizer is not None:
             self.directory = self._tokenizer.directory
         self.tokenizer_fingerprint = self._tokenizer.fingerprint if self._tokenizer else None
-        self.shape = None if model is None else _shape(model, options.get("draft"), needed)
+        if self._checks and model is not None and self._tokenizer is not None:
+            _check_vocabularies(name, model, self.draft)
+        self.shape = None if model is None else _shape(model, self.draft, needed)
         if options.get("shape") is not None:
             self.shape = ModelShape.from_config(options["shape"])
         self.max_context: int | None = options.get("max_context")
@@ -143,8 +151,21 @@ class ClosedEngine:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Whatever is asked of it: nothing is done."""
-        return BEYOND
+        """Whatever is asked of it: nothing is done. But mirostat goes with no draft, on any engine."""
+        return BEYOND if self.draft is None else BEYOND - {"mirostat"}
+
+    def check(self, params: SamplingParams) -> None:
+        """InputError for what the engine would refuse as well, whatever the prompt."""
+        if self._checks and self._tokenizer is not None:
+            from metagen.generators.decoding.parameters import check_parameters
+
+            check_parameters(params, self._tokenizer, self._constrained)
+
+    def _constrained(self) -> Constraints:
+        if self._constraints is None:
+            assert self._tokenizer is not None
+            self._constraints = self._tokenizer.constraints()
+        return self._constraints
 
     def render(self, prefix: Sequence) -> tuple[int, ...] | None:
         return self._tokenizer.render(prefix)[0] if self._tokenizer else None
@@ -211,6 +232,15 @@ def _tokenizer(model: str | Recipe, needed: bool) -> Tokenizer | None:
         if needed:
             raise
         return None
+
+
+def _check_vocabularies(name: str, model: str | Recipe, draft: Draft | None) -> None:
+    from metagen.generators.models.drafted import check_drafted
+
+    try:
+        check_drafted(model, draft)
+    except InputError as error:
+        raise type(error)(f"engines.{name}: {error}") from None
 
 
 def _shape(model: str | Recipe, draft: Draft | None, needed: bool) -> ModelShape | None:

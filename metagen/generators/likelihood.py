@@ -14,6 +14,7 @@ from typing import Any
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import PromptError, UnsupportedError
+from metagen.generators.decoding.words import spelt
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest, SamplingParams
 from metagen.generators.waiting import waited
 from metagen.journal import Row
@@ -90,8 +91,9 @@ async def alikelihoods(
     behind all adapters; None: the raw model's. scope: what it is recorded and charged under; with none, nothing is.
     price: of the engine's tokens, for its limits. If a budget ends, the first that fit, in order.
 
-    Raises PromptError for what does not fit the model's context, or merges with the whole prompt into one token,
-    UnsupportedError for an engine that has no token ids, or cannot read what is asked.
+    Raises PromptError for what does not fit the model's context, and for a completion without ids that the tokens
+    cannot write, or that merges with the whole prompt into one token; UnsupportedError for an engine that has no token
+    ids, or cannot read what is asked.
     """
     each = [_asked(engine, sequence, entropies, params) for sequence in sequences]
     # By ids, too: a text can be written in several ways.
@@ -114,6 +116,7 @@ def _asked(engine: Engine, sequence: Sequence, entropies: bool, params: Sampling
         raise UnsupportedError(
             f"{engine!r} has no token ids, so it cannot read a given text; use an engine that has, such as TorchEngine"
         )
+    _check_written(engine, sequence)
     pairs = enumerate(zip(ids, head, strict=False))
     first = next((i for i, (a, b) in pairs if a != b), min(len(ids), len(head)))
     if not first:
@@ -128,6 +131,20 @@ def _asked(engine: Engine, sequence: Sequence, entropies: bool, params: Sampling
     if ends:
         requests.append(EvaluateRequest(ids, (len(ids) - 1,), ends, params=params, start=first))
     return _Asked(ids, first, tuple(requests))
+
+
+def _check_written(engine: Engine, sequence: Sequence) -> None:
+    """A completion without ids is what its tokens write: an unknown token has a likelihood of its own."""
+    own = sequence.tokens
+    size, decode = getattr(engine, "vocabulary", None), getattr(engine, "decode", None)
+    read = own is not None and own.tokenizer == engine.tokenizer_fingerprint
+    if read or not sequence.text or size is None or decode is None:
+        return
+    if spelt(sequence.text, engine.encode, decode, size) is None:
+        raise PromptError(
+            f"the tokens cannot write the completion {sequence.text!r:.80}: {engine!r} has no likelihood of it; leave "
+            "it out, or give ids"
+        )
 
 
 @dataclass(frozen=True, slots=True)

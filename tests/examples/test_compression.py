@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from metagen.generators.torch import TorchEngine
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "compression" / "compress.py"
-ROW = re.compile(r"^\| (\S+) \| ([\d,]+) \| (\d+) \[.*?\] \| – \| ([\d,]+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (\S+) \| ([\d,]+) \| (\d+) \[.*?\] \| – \| ([\d,]+ / [\d,]+) \|$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,9 @@ def test_the_table_has_every_way_and_its_models_load(scripts: Any, folder: Path)
     said = scripts.here(command)
     sizes = {name: int(size.replace(",", "")) for name, size, *_ in ROW.findall(said)}
     assert len(sizes) == 16
+    paces = {name: pace for name, *_, pace in ROW.findall(said)}
+    assert paces["obc-50"] == paces["float32"] == paces["magnitude-75"], "copies are dense"
+    assert len({paces[name] for name in ("float32", "bfloat16", "int8", "int4")}) == 4
     assert sizes["float32"] > sizes["bfloat16"] > sizes["int8"] > sizes["int4"] == sizes["nearest-4bit"]
     assert sizes["obc-25"] > sizes["obc-50"] > sizes["obc-75"] and sizes["obc-3bit"] > sizes["obc-2bit"]
     copies = folder / "tiny-0.1m"

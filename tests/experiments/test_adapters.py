@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from metagen.cli import app
 from metagen.errors import InputError
-from metagen.experiments.adapters import data, params_of, picture, render, write
+from metagen.experiments.adapters import cautions, data, params_of, picture, render, write
 from metagen.generators.decoding.adapters import Mirostat
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.stages import Pipeline, pipeline
@@ -55,6 +56,8 @@ def test_a_preset_and_what_stands_beside_it() -> None:
     [
         (["top_p"], "expected NAME=VALUE"),
         (["max_tokens=3"], "'max_tokens' is no adapter"),
+        (["topp=0.5"], "did you mean 'top_p'"),
+        (["banned=[1, a, [9]]"], r"1 is neither a text nor a list .* such as \[\[1\], a, \[9\]\]"),
         (["top_p=0.9", "top_p=0.8"], "given twice"),
         (["banned=[a"], "no YAML"),
         (["mirostat=3"], "such as {tau: 3}"),
@@ -114,6 +117,35 @@ def test_the_command_reads_an_embedded_model(tmp_path: Path) -> None:
     assert (raw["tokens_left"], cut["tokens_left"]) == (104, 3)
     assert cut["probabilities"][0][0] == "1", "5 + 7 is 12"
     assert CliRunner().invoke(app, ["explain", "Q", "--adapter", "top_q=3"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "completion", "says"),
+    [
+        ("tiny-0.1m", "Q:é=ü", "", ["the prompt has characters that the tokens cannot write.*: 'é', 'ü'$"]),
+        ("tiny-0.1m", "Q:a=", "é", ["the completion has characters .*: 'é'$"]),
+        ("tiny-bpe", "Q:a=1;", "b", []),
+        (
+            "tiny-prm",
+            "Q:a=1;",
+            "",
+            ["'tiny-prm' is a reward model: it scores by '<\\+>' and '<->' behind '<step>'"],
+        ),
+        ("{ensemble: {models: [tiny-0.1m]}}", "Q:a=\n", "", []),
+    ],
+)
+def test_what_makes_a_distribution_mean_less_is_said(
+    model: str, prompt: str, completion: str, says: list[str]
+) -> None:
+    found = cautions(model, prompt, completion)
+    assert len(found) == len(says)
+    assert all(re.search(wanted, said) for wanted, said in zip(says, found, strict=True)), found
+
+
+def test_the_command_warns_beside_its_output() -> None:
+    done = CliRunner().invoke(app, ["explain", "é", "--model", "tiny-0.1m", "--json"])
+    assert done.exit_code == 0 and json.loads(done.stdout)
+    assert done.stderr.startswith("warning: the prompt has characters") and "'é'" in done.stderr
 
 
 def test_a_file_that_is_no_picture_is_refused_before_a_model_is_read(tmp_path: Path) -> None:

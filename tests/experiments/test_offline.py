@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from typer.testing import CliRunner
 
 from metagen.cli import app
 from metagen.cost import ModelShape
-from metagen.errors import InputError, ModelError
+from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.experiments import build, offline, runner, schema, unfinished
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.makers import Makers
@@ -92,6 +94,83 @@ def test_a_served_model_has_the_shape_that_the_file_gives(tmp_path: Path) -> Non
     )
     with build.opened(offline.closed(schema.load(file), fingerprints=False)) as setup:
         assert setup.engines["far"].shape == ModelShape.from_config(shape)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (
+            "engines.writer.model={contrastive: {expert: tiny-0.5m, amateur: tiny-bpe}}",
+            "engines.writer: 'tiny-0.5m' and 'tiny-bpe' have different vocabularies",
+        ),
+        (
+            "engines.writer.model={ensemble: {models: [tiny-0.5m, {ensemble: {models: [tiny-0.1m, tiny-bpe]}}]}}",
+            "'tiny-0.1m' and 'tiny-bpe' have different vocabularies",
+        ),
+        ("engines.writer.draft={model: tiny-bpe}", "have different vocabularies"),
+        (
+            "generators.writer.search={kind: beam, width: 500}",
+            "generators.writer: beam search: width=500 is above",
+        ),
+        (
+            "generators.writer.search={kind: constrained_beam, phrases: ['1234567890', 'abcdefghi']}",
+            "need 19 tokens, and 16 are left of max_tokens; raise it by 3",
+        ),
+        (
+            "generators.writer.search={kind: constrained_beam, phrases: [é]}",
+            "the tokens cannot write the phrase 'é'",
+        ),
+        ("generators.writer.grammar={regex: '('}", "generators.writer: regex grammar '(': "),
+        ("generators.writer.grammar={regex: é}", "tokens cannot write what it begins with"),
+        ("generators.writer.banned=[é]", "banned: the tokens cannot write 'é'"),
+        ("generators.writer.banned=[[200]]", "200 is no id of the vocabulary"),
+    ],
+)
+def test_a_dry_run_finds_what_no_problem_would_make_good(tmp_path: Path, wrong: str, says: str) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY)
+    asked = ["run", str(file), "--dry-run", "--set", wrong, "--set", "strategies.best={kind: sample}"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 2 and says in " ".join(result.stderr.split()), result.stderr
+
+
+def test_a_dry_run_knows_that_mirostat_goes_with_no_draft(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY)
+    sets = ["engines.writer.draft={ngram: 3}", "generators.writer.mirostat={tau: 3}"]
+    experiment = schema.load(file, sets=sets)
+    with (
+        pytest.raises(UnsupportedError, match=r"generators\.writer: .* has no mirostat.*leave out draft"),
+        build.opened(offline.closed(experiment, fingerprints=False)),
+    ):
+        pass
+
+
+def test_what_a_run_has_noted_is_not_checked_again(tmp_path: Path) -> None:
+    """A report of what ran does not fail by what is checked since."""
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY)
+    search = "generators.writer.search={kind: beam, width: 500}"
+    experiment = schema.load(file, sets=[search, "strategies.best={kind: sample}"])
+    with build.opened(offline.closed(experiment, fingerprints=False, noted={"writer": "a", "reader": "b"})):
+        pass
+    with (
+        pytest.raises(InputError, match="width=500"),
+        build.opened(offline.closed(experiment, fingerprints=False)),
+    ):
+        pass
+
+
+def test_a_dry_run_of_plain_sampling_imports_neither_torch_nor_grammars(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY.replace("{kind: best_of_n, verifier: last}", "{kind: majority}"))
+    code = (
+        "import sys; from metagen.experiments import schema\n"
+        "from metagen.experiments.forecast.estimate import estimate\n"
+        f"estimate(schema.load({str(file)!r})); print({{'torch', 'llguidance'}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize(

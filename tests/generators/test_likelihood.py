@@ -144,12 +144,25 @@ def test_what_cannot_be_read_is_said(table: EnumerableEngine, tiny_engine: Torch
         pytest.raises(UnsupportedError, match="no token ids"),
     ):
         likelihoods(server, [Sequence.of("?")])
+    with pytest.raises(
+        PromptError, match=r"the tokens cannot write the completion 'a=é'.*leave it out, or give ids"
+    ):
+        likelihoods(tiny_engine, [Sequence.of(PROMPT).extend("a=é")])
+    with pytest.raises(PromptError, match=r"'ab\?' cannot be written in the tokens"):
+        likelihoods(table, [Sequence.of("?").extend("ab?")])
     with pytest.raises(PromptError, match="exceed the context"):
         likelihoods(tiny_engine, [Sequence.of(PROMPT).extend("1" * tiny_engine.max_context)])
     with pytest.raises(InputError, match="no distribution"):
         asyncio.run(tiny_engine.evaluate([EvaluateRequest((1, 2), (0,), outputs=True, entropies=True)]))
     with pytest.raises(UnsupportedError, match="no entropies"):
         refusals.reads(EvaluateRequest((1, 2), (0,), entropies=True), "m")
+
+
+def test_ids_of_an_unknown_token_are_read_as_they_are(tiny_engine: TorchEngine) -> None:
+    unknown = tiny_engine.encode("é")
+    given = Sequence.of(PROMPT).extend("<unk>", tokens=TokenIds(unknown, tiny_engine.tokenizer_fingerprint))
+    (found,) = likelihoods(tiny_engine, [given])
+    assert found.ids == unknown and found.logprob < -10
 
 
 def test_entropies_come_by_position_as_they_were_asked_for(tiny_engine: TorchEngine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, Final
 
 import numpy as np
@@ -131,6 +132,8 @@ def _short(value: object) -> str:
 def checked(names: Ordered[str]) -> None:
     """InputError for the name of a parameter that is no adapter."""
     if other := [name for name in names if name not in ORDER]:
+        near = get_close_matches(other[0], ORDER, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
         raise InputError(
-            f"{other[0]!r} is no adapter of the next-token distribution; expected some of {', '.join(ORDER)}"
+            f"{other[0]!r} is no adapter of the next-token distribution; expected some of {', '.join(ORDER)}{meant}"
         )

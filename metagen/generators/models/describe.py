@@ -13,7 +13,7 @@ from metagen.errors import ModelError
 from metagen.generators.directory import read_json, vocabulary_size
 from metagen.generators.models import recipes
 from metagen.generators.models.recipes import KGRAM, Model, Recipe
-from metagen.generators.models.vocabulary import TableTokenizer
+from metagen.generators.models.vocabulary import TableTokenizer, check_one_vocabulary
 from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.sequence import digest
@@ -34,6 +34,15 @@ def tokenizer_of(model: Model) -> Tokenizer:
         return tokenizer_of(model.parts[0])
     directory = resolve(model)
     return Tokenizer(directory, vocabulary_size(directory))
+
+
+def check_vocabularies(model: Model) -> None:
+    """Raises InputError unless all parts of a recipe, and of its parts, have one vocabulary."""
+    if not isinstance(model, Recipe) or not model.parts:
+        return
+    for part in model.parts:
+        check_vocabularies(part)
+    check_one_vocabulary([str(part) for part in model.parts], [tokenizer_of(part) for part in model.parts])
 
 
 def shape_of(model: Model, dtype_bytes: int | None = None) -> ModelShape | None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from metagen.cost import Beside, ModelShape
 from metagen.generators.decoding.draft import Draft
-from metagen.generators.models.describe import fingerprint_of, shape_of
+from metagen.generators.models.describe import check_vocabularies, fingerprint_of, shape_of, tokenizer_of
 from metagen.generators.models.recipes import Model
+from metagen.generators.models.vocabulary import check_one_vocabulary
 from metagen.sequence import digest
 
 
@@ -18,6 +19,14 @@ def drafted_shape(model: Model, draft: Draft | None, dtype_bytes: int | None = N
     if shape is None or small is None:
         return shape
     return replace(shape, beside=(*shape.beside, Beside(small)))
+
+
+def check_drafted(model: Model, draft: Draft | None) -> None:
+    """Raises InputError unless the model's parts, and what drafts for it, have one vocabulary."""
+    check_vocabularies(model)
+    if draft is not None and draft.model is not None:
+        check_vocabularies(draft.model)
+        check_one_vocabulary([str(model), str(draft.model)], [tokenizer_of(model), tokenizer_of(draft.model)])
 
 
 def drafted_fingerprint(target: str, draft: Draft | None, dtype: str) -> str:

@@ -20,6 +20,8 @@ from metagen.generators.decoding.constraint import Constraints, Held
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.healing import Boundaries, ForcedBytes
+from metagen.generators.decoding.parameters import check_parameters
+from metagen.generators.decoding.search import SearchSpec
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
     EngineStats,
@@ -168,9 +170,12 @@ class TorchEngine(LocalEngine):
         return EngineGenerator(self, SamplingParams(**params))
 
     def check(self, params: SamplingParams) -> None:
-        """InputError for a grammar that is none, or that this model's tokens cannot write."""
-        if params.grammar is not None:
-            self._matcher(params.grammar, (), params.max_tokens)
+        """InputError for what no prompt would make good: words, phrases and grammars that this model's tokens cannot
+        write or max_tokens cuts, and a search that is too wide.
+        """
+        check_parameters(params, self._tokenizer, self._constrained)
+        if params.search is not None:
+            self._check_rows(params.search)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -250,11 +255,7 @@ class TorchEngine(LocalEngine):
         if (spec := request.params.search) is None:
             return None
         spec.check(max(request.ranks) + 1, self._tokenizer.vocab_size)
-        if spec.rows > self._rows.capacity:
-            raise InputError(
-                f"a {spec.kind} search takes {spec.rows} rows, and the engine has max_batch={self._rows.capacity}; "
-                "raise it, or search less widely"
-            )
+        self._check_rows(spec)
         search = made(
             spec, self.encode, self._tokenizer.decode, self._endings.size, limit, request.seeds[0], before
         )
@@ -263,6 +264,13 @@ class TorchEngine(LocalEngine):
                 f"a {spec.kind} search reads hidden states, which {self!r} does not have; use a model directory"
             )
         return search
+
+    def _check_rows(self, spec: SearchSpec) -> None:
+        if spec.rows > self._rows.capacity:
+            raise InputError(
+                f"a {spec.kind} search takes {spec.rows} rows, and the engine has max_batch={self._rows.capacity}; "
+                "raise it, or search less widely"
+            )
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         """All requests of one call are answered together. Raises as `generate` does."""

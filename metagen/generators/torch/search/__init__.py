@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 
-from metagen.errors import InputError
+from metagen.generators.decoding.phrases import phrase_ids
 from metagen.generators.decoding.search import (
     BeamSearch,
     ConstrainedBeamSearch,
@@ -17,7 +17,6 @@ from metagen.generators.decoding.search import (
     SearchSpec,
     StochasticBeamSearch,
 )
-from metagen.generators.decoding.words import spelt
 from metagen.generators.torch.search.beam import Beam
 from metagen.generators.torch.search.constrained import Constrained
 from metagen.generators.torch.search.contrastive import Contrastive
@@ -44,7 +43,7 @@ def made(
     """
     match spec:
         case ConstrainedBeamSearch():
-            return Constrained(spec, limit, _ids(spec, encode, decode, vocabulary), before)
+            return Constrained(spec, limit, phrase_ids(spec, encode, decode, vocabulary), before)
         case DiverseBeamSearch():
             return Diverse(spec, limit)
         case BeamSearch():
@@ -53,26 +52,3 @@ def made(
             return Stochastic(spec, seed, len(before))
         case ContrastiveSearch():
             return Contrastive(spec)
-
-
-def _ids(
-    spec: ConstrainedBeamSearch,
-    encode: Callable[[str], Ordered[int]],
-    decode: Callable[[list[int]], str],
-    vocabulary: int,
-) -> list[tuple[int, ...]]:
-    """The phrases as token ids."""
-    phrases: list[tuple[int, ...]] = []
-    for phrase in spec.phrases:
-        ids = spelt(phrase, encode, decode, vocabulary) if isinstance(phrase, str) else phrase
-        if ids is None:
-            raise InputError(
-                f"constrained_beam search: the tokens cannot write the phrase {phrase!r}; leave it out, or give ids"
-            )
-        if not all(0 <= i < vocabulary for i in ids):
-            raise InputError(
-                f"constrained_beam search: phrase {phrase!r}: the model's ids are 0 … {vocabulary - 1}; give ids of "
-                "its own, or a text"
-            )
-        phrases.append(ids)
-    return phrases

@@ -9,12 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from metagen.errors import InputError
+from metagen.generators.decoding.phrases import Phrases, Progress, check_room
 from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.engine import Sample
 from metagen.generators.torch.search.beam import Candidate, chosen
 from metagen.generators.torch.search.kept import Kept
-from metagen.generators.torch.search.phrases import Phrases, Progress
 from metagen.generators.torch.search.step import OVER, Chosen, Step, best, ordered
 
 
@@ -53,11 +52,7 @@ class Constrained:
         self._totals = np.zeros(1)
         self._progress = [self._phrases.start(before)]
         self._length = 0
-        if (needed := self._phrases.needed(self._progress[0])) > limit:
-            raise InputError(
-                f"constrained_beam search: phrases={spec.phrases!r:.200} need {needed} tokens, and {limit} are left of "
-                f"max_tokens; raise it by {needed - limit}, or leave phrases out"
-            )
+        check_room(spec, self._phrases.needed(self._progress[0]), limit)
 
     def select(self, step: Step) -> Chosen:
         self._length += 1

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.errors import InputError
+from metagen.generators.decoding.phrases import Phrases
 from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.engine import Sample
 from metagen.generators.torch.search.beam import Candidate
 from metagen.generators.torch.search.constrained import Constrained, Held, share
-from metagen.generators.torch.search.phrases import Phrases
 from tests.generators.torch.search.driver import Ids, every, ids, run, table
 
 PHRASE = st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple)

@@ -288,6 +288,27 @@ def test_what_cannot_be_searched(engine: TorchEngine, search: SearchSpec, n: int
         ask(engine, PROMPTS[:1], search, n)
 
 
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        (BeamSearch(33), "takes 33 rows, and the engine has max_batch=32"),
+        (BeamSearch(4000), "width=4000 is above the vocabulary"),
+        (ContrastiveSearch(4000), "k=4000 is above the vocabulary"),
+        (ConstrainedBeamSearch(2, phrases=("=7" * 25,)), "need 50 tokens, and 40 are left of max_tokens"),
+        (ConstrainedBeamSearch(2, phrases=("é",)), "the tokens cannot write the phrase 'é'"),
+    ],
+)
+def test_what_cannot_be_searched_makes_no_generator(
+    engine: TorchEngine, search: SearchSpec, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        engine.generator(search=search, max_tokens=LIMIT)
+
+
+def test_phrases_that_overlap_fit_where_one_by_one_they_would_not(engine: TorchEngine) -> None:
+    assert engine.generator(search=ConstrainedBeamSearch(2, phrases=("=7=", "7=7")), max_tokens=4)
+
+
 def test_nothing_is_left_behind(engine: TorchEngine) -> None:
     for search in (BeamSearch(4), DiverseBeamSearch(4, diversity=5.0), StochasticBeamSearch(4)):
         ask(engine, PROMPTS, search, 2)

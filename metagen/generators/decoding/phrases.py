@@ -1,9 +1,13 @@
-"""How much of the phrases that must occur a prefix holds."""
+"""Phrases that must occur: as token ids, whether a text has room for them, and how much of them a prefix holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Ordered
+
+from metagen.errors import InputError
+from metagen.generators.decoding.search import ConstrainedBeamSearch
+from metagen.generators.decoding.words import spelt
 
 #: Tokens of each phrase that a prefix ends with, or all of them once it has held the phrase.
 Progress = tuple[int, ...]
@@ -63,6 +67,41 @@ class Phrases:
         while at and phrase[at] != token:
             at = falls[at - 1]
         return at + (phrase[at] == token)
+
+
+def phrase_ids(
+    spec: ConstrainedBeamSearch,
+    encode: Callable[[str], Ordered[int]],
+    decode: Callable[[list[int]], str],
+    size: int,
+) -> list[tuple[int, ...]]:
+    """The phrases as token ids. encode, decode: ids of a text, and back. size: of the vocabulary.
+
+    Raises InputError for texts that its tokens cannot write, and for ids that it does not have.
+    """
+    phrases: list[tuple[int, ...]] = []
+    for phrase in spec.phrases:
+        ids = spelt(phrase, encode, decode, size) if isinstance(phrase, str) else phrase
+        if ids is None:
+            raise InputError(
+                f"constrained_beam search: the tokens cannot write the phrase {phrase!r}; leave it out, or give ids"
+            )
+        if not all(0 <= i < size for i in ids):
+            raise InputError(
+                f"constrained_beam search: phrase {phrase!r}: the model's ids are 0 … {size - 1}; give ids of "
+                "its own, or a text"
+            )
+        phrases.append(ids)
+    return phrases
+
+
+def check_room(spec: ConstrainedBeamSearch, needed: int, limit: int) -> None:
+    """InputError for phrases that need more tokens than a text may still have."""
+    if needed > limit:
+        raise InputError(
+            f"constrained_beam search: phrases={spec.phrases!r:.200} need {needed} tokens, and {limit} are left of "
+            f"max_tokens; raise it by {needed - limit}, or leave phrases out"
+        )
 
 
 def _falls(phrase: tuple[int, ...]) -> list[int]:
