@@ -17,8 +17,6 @@ from metagen import __version__
 from metagen.cli import results, runs, tools
 from metagen.errors import InputError, MetagenError
 
-__all__ = ["app"]
-
 INTERRUPTED = 130
 REPORT_IT = (
     "This is a fault of metagen, not yours; nothing that was recorded is lost. "

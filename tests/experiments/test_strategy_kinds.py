@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from metagen.cli import app
 from metagen.errors import ConfigError, InputError
 from metagen.experiments import build, schema
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.replay import ReplayGenerator
 from metagen.sequence import Step, Tokens
 from metagen.strategies.adaptive.by_difficulty import ByDifficulty
@@ -262,6 +263,11 @@ def test_completions_are_held_to_a_grammar(file: Path, tmp_path: Path) -> None:
     assert dry.exit_code == 0, dry.output
     with pytest.raises(ConfigError, match="expected one of regex, choice, json_schema, lark; there are"):
         schema.load(file, sets=["generators.small.grammar={regex: a, lark: b}"])
+    compact = "generators.small.grammar={json_schema: {type: array}, compact: true, close: true}"
+    held = schema.load(file, sets=[compact]).generators["small"].grammar
+    assert held.grammar == Grammar.json({"type": "array"}, compact=True, close=True)
+    with pytest.raises(ConfigError, match="compact is of json_schema, and there is regex"):
+        schema.load(file, sets=["generators.small.grammar={regex: a, compact: true}"])
 
 
 def test_what_masks_leave_weighs_particles_and_votes(file: Path, tmp_path: Path) -> None:

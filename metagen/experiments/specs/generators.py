@@ -35,12 +35,15 @@ class GrammarSpec(Spec):
     lark: Text | None = None
     canonical: Switch = True
     close: Switch = False
+    compact: Switch = False
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         given = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"expected one of regex, choice, json_schema, lark; there are {given or 'none'}")
+        if self.compact and self.json_schema is None:
+            raise ValueError(f"compact is of json_schema, and there is {given[0]}; leave it out")
         return self
 
     @property
@@ -50,7 +53,7 @@ class GrammarSpec(Spec):
         if self.choice is not None:
             return Grammar.choice(self.choice, **how)
         if self.json_schema is not None:
-            return Grammar.json(self.json_schema, **how)
+            return Grammar.json(self.json_schema, compact=self.compact, **how)
         return (
             Grammar.lark(self.lark, **how)
             if self.lark is not None
@@ -140,11 +143,23 @@ class EngineGeneratorSpec(PartSpec):
 
 
 class ReplaySpec(PartSpec):
-    """Recorded samples from a JSONL file, one problem a line; `fields` maps names as ReplayGenerator does."""
+    """Recorded samples from a JSONL file, one problem a line; `fields` maps names as ReplayGenerator does.
+
+    scored: only the samples with this score; problems without any are left out.
+    """
 
     kind: Literal["replay"]
     path: FileName
     fields: dict[Annotated[str, AfterValidator(pool_field)], Text] = Field(default={})
+    scored: Text | None = None
+
+    @model_validator(mode="after")
+    def _mapped(self) -> Self:
+        if self.scored is not None and f"scores.{self.scored}" not in self.fields:
+            raise ValueError(
+                f"scored = {self.scored!r}: fields maps no scores.{self.scored}; expected one that it maps"
+            )
+        return self
 
 
 class PluginGeneratorSpec(PluginSpec):

@@ -211,12 +211,7 @@ class Constraints:
                 "continue a prefix that was written under it, or start from the prompt"
             )
         if grammar.close and left is not None and matcher.way(left) is None:
-            least = matcher.way(LONGEST)
-            found = f"the shortest that was found has {least}" if least else "none was found"
-            raise InputError(
-                f"{grammar.kind} grammar {grammar.source!r:.80} with close=True: no end within max_tokens, of which "
-                f"{left} are left: {found}, the end token included; raise max_tokens, or leave close off"
-            )
+            raise self._endless(grammar, matcher.way(LONGEST), left)
         return matcher
 
     def _compile(self, grammar: Grammar) -> Matcher:
@@ -231,9 +226,21 @@ class Constraints:
             )
         if grammar.close:
             free = self._made(grammar, _all_spellings(source)) if grammar.canonical else matcher
-            ways = Ways(free, self._ends, self.texts)
+            ways = Ways(free, self._ends, self.texts, dense=grammar.kind == "json_schema")
             watch = Watch(ways, free.deep_copy(), ways.shortest())
         return Matcher(matcher, self._size, frozenset(self._ends), watch)
+
+    def _endless(self, grammar: Grammar, least: int | None, left: int) -> InputError:
+        """least: tokens of the shortest end that was found, if one was."""
+        place = f"{grammar.kind} grammar {grammar.source!r:.80} with close=True"
+        if least is None:
+            free = grammar.kind == "json_schema" and '"whitespace_flexible": false' not in grammar.source
+            other = "set compact white space (compact=True)" if free else "simplify it"
+            return InputError(f"{place}: no end was found in a bounded search; leave close off, or {other}")
+        return InputError(
+            f"{place}: no end within max_tokens, of which {left} are left: the shortest that was found has {least}, "
+            "the end token included; raise max_tokens, or leave close off"
+        )
 
     def _source(self, grammar: Grammar) -> str:
         """The grammar as the library holds it."""

@@ -37,6 +37,7 @@ class Grammar:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise InputError(f"grammar kind={self.kind!r}: expected one of {', '.join(get_args(Kind))}")
+        _text(self.kind, self.source)
         if not self.source:
             raise InputError(f"a {self.kind} grammar is empty; give the texts that may be written")
         for name in ("canonical", "close"):
@@ -53,14 +54,19 @@ class Grammar:
     def regex(cls, pattern: str, **how: bool) -> Self:
         r"""Texts that match a pattern as a whole; `\d` is the ASCII digits alone. how: canonical, close."""
         # \d is what people write for 0-9; the library takes it for the digits of all scripts.
+        _text("regex", pattern)
         return cls("regex", re.sub(r"((?:^|[^\\])(?:\\\\)*)\\d", r"\1[0-9]", pattern), **how)
 
     @classmethod
     def choice(cls, options: Iterable[str], **how: bool) -> Self:
         """One of several texts. how: canonical, close."""
-        texts = list(options)
-        if not texts or not all(texts):
-            raise InputError(f"options={texts!r}: expected at least one text, none of them empty")
+        given: Any = options
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            alone = f", as in Grammar.choice([{given!r:.40}])" if isinstance(given, str) else ""
+            raise InputError(f"options={given!r:.80}: expected a list of texts{alone}")
+        texts = list(given)
+        if not texts or not all(isinstance(text, str) and text for text in texts):
+            raise InputError(f"options={texts!r:.80}: expected at least one text, none of them empty")
         return cls("regex", "|".join(re.escape(text) for text in texts), **how)
 
     @classmethod
@@ -69,8 +75,45 @@ class Grammar:
         return cls("lark", source, **how)
 
     @classmethod
-    def json(cls, schema: Mapping[str, Any] | type[BaseModel] | str, **how: bool) -> Self:
-        """JSON that fits a schema, or a pydantic model's, with its properties in their order. how: canonical, close."""
-        if isinstance(schema, type):
-            schema = schema.model_json_schema()
-        return cls("json_schema", schema if isinstance(schema, str) else json.dumps(schema), **how)
+    def json(
+        cls, schema: Mapping[str, Any] | type[BaseModel] | str, *, compact: bool = False, **how: bool
+    ) -> Self:
+        """JSON that fits a schema, or a pydantic model's, with its properties in their order. how: canonical, close.
+
+        compact: no white space between what JSON consists of. Where it is free a model may write nothing else.
+        """
+        if not isinstance(compact, bool):
+            raise InputError(f"compact={compact!r}: expected True or False")
+        return cls("json_schema", _schema(schema, compact), **how)
+
+
+def _text(kind: Kind, source: Any) -> None:
+    """InputError for what is no text."""
+    if not isinstance(source, str):
+        raise InputError(f"a {kind} grammar of {source!r:.80}: expected its text")
+
+
+def _schema(given: Any, compact: bool) -> str:
+    """A schema as text. InputError for what is none."""
+    expected = "expected a JSON schema as a dictionary or as text, or a pydantic model's class"
+    schema = given
+    if isinstance(given, type):
+        if not issubclass(given, BaseModel):
+            raise InputError(f"schema={given!r:.80}: {expected}, such as {{'type': 'integer'}}")
+        schema = given.model_json_schema()
+    elif isinstance(given, str):
+        try:
+            schema = json.loads(given)
+        except json.JSONDecodeError as error:
+            raise InputError(f"schema={given!r:.80} is no JSON ({error}); {expected}") from error
+    if not isinstance(schema, Mapping | bool) or isinstance(given, bool):
+        raise InputError(f"schema={given!r:.80}: {expected}")
+    if compact and schema is not False:
+        schema = {} if schema is True else dict(schema)  # both allow all JSON
+        schema["x-guidance"] = {**schema.get("x-guidance", {}), "whitespace_flexible": False}
+    elif isinstance(given, str):
+        return given
+    try:
+        return json.dumps(schema)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"schema={given!r:.80} cannot be written as JSON ({error}); {expected}") from error

@@ -14,7 +14,9 @@ import pytest
 from pydantic import BaseModel
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from metagen.budget import Budget
 from metagen.errors import InputError, UnsupportedError
+from metagen.generators.decoding.closing import AHEAD, Ways
 from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
@@ -24,6 +26,7 @@ from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer as Tiny
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
+from metagen.strategies.parallel import Sample
 from metagen.testing import run
 
 TOKENS = ("a", "b", "ab", "1", "<end>")
@@ -92,7 +95,7 @@ def test_greedy_and_masks_go_together() -> None:
     [
         (Grammar.regex("("), r"regex grammar '\(': .*unclosed group"),
         (Grammar.lark("start: foo"), "lark grammar 'start: foo': .*unknown name"),
-        (Grammar.json('{"type":'), "json_schema grammar"),
+        (Grammar.json('{"type": "whole"}'), "json_schema grammar"),
         (Grammar.regex("xyz"), "tokens cannot write what it begins with"),
         (Grammar.regex("(a|b)x1"), "or no text of it to its end"),
         (Grammar.lark('start: "a" start'), "or no text of it to its end"),
@@ -124,6 +127,29 @@ def test_values_and_combinations_that_say_nothing_are_refused() -> None:
         SamplingParams(grammar=Grammar.regex("a"), ignore_eos=True)
     with pytest.raises(InputError, match=r"grammar='a\+'"):
         SamplingParams(grammar="a+")  # type: ignore[arg-type]  # likewise
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Grammar.choice("yes"), r"options='yes': expected a list of texts, as in .*\(\['yes'\]\)"),
+        (lambda: Grammar.choice(3), "options=3: expected a list of texts"),
+        (lambda: Grammar.choice([1, 2]), r"options=\[1, 2\]: expected at least one text"),
+        (lambda: Grammar.regex(None), "a regex grammar of None: expected its text"),
+        (lambda: Grammar.lark(3), "a lark grammar of 3: expected its text"),
+        (lambda: Grammar("json_schema", {"type": "integer"}), "a json_schema grammar of {'type'"),
+        (lambda: Grammar.json(int), "schema=<class 'int'>: expected a JSON schema as a dictionary"),
+        (lambda: Grammar.json(3), "schema=3: expected a JSON schema"),
+        (lambda: Grammar.json(None), "schema=None: expected a JSON schema"),
+        (lambda: Grammar.json("[1]"), "expected a JSON schema"),
+        (lambda: Grammar.json("{"), "schema='{' is no JSON"),
+        (lambda: Grammar.json({"enum": {1, 2}}), "cannot be written as JSON"),
+        (lambda: Grammar.json({}, compact="yes"), "compact='yes': expected True or False"),
+    ],
+)
+def test_what_holds_no_texts_is_refused_at_once(make: Any, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        make()
 
 
 def test_an_engine_that_cannot_is_refused_when_the_generator_is_made() -> None:
@@ -321,6 +347,157 @@ def test_json_that_closes_is_valid_at_every_length(name: str, grammar: Grammar, 
                 ids.append(int(rng.choice(np.flatnonzero(matcher.allowed(most - len(ids))))))
                 assert matcher.consume(ids[-1:])
             json.loads(tokenizer.decode(ids[:-1]))
+
+
+BOOL, INT, STR = {"type": "boolean"}, {"type": "integer"}, {"type": "string"}
+LIST, ENUM = {"type": "array", "items": BOOL, "maxItems": 3}, {"enum": ["yy", "x"]}
+
+
+def record(**properties: Any) -> dict[str, Any]:
+    """The schema of objects that have all of these properties, and no others."""
+    required = list(properties)
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+STEPS = record(steps={"type": "array", "items": record(op=STR, result=INT)}, answer=INT)
+
+
+@pytest.mark.parametrize(
+    ("schema", "shortest"),
+    [
+        (record(a=INT, s=ENUM, l=LIST), '{"a":0,"s":"x","l":[]}'),
+        (record(a=INT, b=BOOL, t=STR), '{"a":0,"b":true,"t":""}'),
+        (record(name=STR, age=INT, email=STR, active=BOOL), '{"name":"","age":0,"email":"","active":true}'),
+        (record(b=BOOL, l=LIST, s=ENUM, a=INT), '{"b":true,"l":[],"s":"x","a":0}'),
+        (record(**dict.fromkeys("abcdefgh", BOOL)), "{" + ",".join(f'"{k}":true' for k in "abcdefgh") + "}"),
+        (record(**dict.fromkeys(("title", "author", "year", "genre", "isbn"), STR)),
+         '{"title":"","author":"","year":"","genre":"","isbn":""}'),
+    ],
+    ids=["enum", "string", "four", "list", "booleans", "strings"],
+)  # fmt: skip
+def test_the_shortest_document_of_flat_fields_is_found_to_the_character(
+    schema: dict[str, Any], shortest: str
+) -> None:
+    """A character is a token here."""
+    held = Tiny(resolve("tiny-0.1m"), 104).constraints()
+    for compact in (False, True):
+        grammar = Grammar.json(schema, close=True, compact=compact)
+        assert held.matcher(grammar, left=len(shortest) + 1).way(len(shortest) + 1) == len(shortest) + 1
+        with pytest.raises(InputError, match=f"the shortest that was found has {len(shortest) + 1}"):
+            held.matcher(grammar, left=len(shortest))
+
+
+def test_where_the_search_gives_up_more_tokens_are_no_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metagen.generators.decoding.closing.EFFORT", 40)
+    held = Tiny(resolve("tiny-0.1m"), 104).constraints()
+    with pytest.raises(
+        InputError, match=r"no end was found .*; leave close off, or set compact white space"
+    ) as error:
+        held.matcher(Grammar.json(STEPS, close=True), left=200)
+    assert "raise max_tokens" not in str(error.value)
+    with pytest.raises(InputError, match="leave close off, or simplify it"):
+        held.matcher(Grammar.json(STEPS, close=True, compact=True), left=200)
+    assert held.matcher(Grammar.json(STEPS), left=200).allowed(200).any()
+
+
+@pytest.mark.parametrize("name", ["tiny-0.1m", "tiny-bpe"])
+def test_a_document_of_nested_records_closes_however_far_the_limit_is(name: str) -> None:
+    """Random walks that open records long before masks look at the end; far from it nothing is left out."""
+    tokenizer = Tiny(resolve(name), 104 if name == "tiny-0.1m" else 404)
+    held, rng = tokenizer.constraints(), np.random.default_rng(3)
+    (end,) = tokenizer.eos
+    opened = 0
+    for most in (60, 200, 400):
+        for _ in range(3):
+            matcher, ids = held.matcher(Grammar.json(STEPS, close=True), left=most), []
+            free = held.matcher(Grammar.json(STEPS))
+            while ids[-1:] != [end]:
+                left = most - len(ids)
+                assert left > 0, "cut"
+                allowed = matcher.allowed(left)
+                way = matcher.way(left)
+                assert way is not None, "the way is lost"
+                if left > way + AHEAD:
+                    assert (allowed == free.allowed()).all()
+                ids.append(int(rng.choice(np.flatnonzero(allowed))))
+                assert matcher.consume(ids[-1:]) and free.consume(ids[-1:])
+            opened += len(json.loads(tokenizer.decode(ids[:-1]), strict=False)["steps"])
+    assert opened
+
+
+def test_a_way_that_is_lost_is_found_again_and_not_searched_for_at_every_token(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where searches find nothing the document goes on, says so near its limit, and closes as soon as it can."""
+    tokenizer = Tiny(resolve("tiny-0.1m"), 104)
+    held = tokenizer.constraints()
+    ids = tokenizer.encode('{"steps":[{"op":"a long text of an operation","result":1}')
+    matcher = held.matcher(Grammar.json(STEPS, close=True), left=400)
+    searches: list[int] = []
+
+    def none(self: Ways, start: Any, most: int, search: Any, near: Any = None) -> None:
+        searches.append(most)
+
+    monkeypatch.setattr(Ways, "_search", none)
+    lost = 0
+    for token in ids:
+        assert matcher.consume([token])
+        if matcher.way(400) is None:
+            lost += 1
+            with caplog.at_level("WARNING", logger="metagen"):
+                assert matcher.allowed(50).any()
+    assert lost > 16 and len(searches) < 8
+    assert matcher.way(400) == len(tokenizer.encode('],"answer":0}')) + 1
+    assert [r.message for r in caplog.records] == ["no end of a text was found near its limit"]
+
+
+def test_what_ends_early_is_drawn_as_if_nothing_had_to_close() -> None:
+    pattern = "a(b1|ab)*(1|bb)"
+    with coin() as engine:
+        texts = [
+            [
+                s.text
+                for s in drawn(
+                    engine, Sequence.of("?"), 40, grammar=Grammar.regex(pattern, close=close), max_tokens=200
+                )
+            ]
+            for close in (False, True)
+        ]
+    assert texts[0] == texts[1] and max(map(len, texts[0])) < 60
+
+
+def test_a_budget_cuts_where_it_ends_and_changes_nothing_that_is_drawn() -> None:
+    with coin() as engine:
+        writer = engine.generator(grammar=Grammar.regex("a[ab]{20,40}1", close=True), max_tokens=60)
+        whole = Sample(writer).solve("?").sequence
+        cut = Sample(writer).solve("?", budget=Budget(generated=8)).sequence
+    assert whole.finish == "eos" and cut.finish == "length" and cut.exhausted
+    assert cut.text and whole.text.startswith(cut.text) and len(cut.text) < len(whole.text)
+
+
+def test_compact_json_has_no_white_space_between_its_parts() -> None:
+    tokenizer = Tiny(resolve("tiny-0.1m"), 104)
+    held, space = tokenizer.constraints(), tokenizer.encode("\n")[0]
+    schema = record(a=STR)
+    assert Grammar.json(schema, compact=False) == Grammar.json(schema) != Grammar.json(schema, compact=True)
+    compact = [
+        Grammar.json(given, compact=True) for given in (schema, json.dumps(schema), Person, {}, "true")
+    ]
+    for grammar in compact:
+        assert json.loads(grammar.source)["x-guidance"] == {"whitespace_flexible": False}
+    assert compact[0] == compact[1] and "x-guidance" not in schema
+    kept = Grammar.json({**schema, "x-guidance": {"item_separator": ", "}}, compact=True)
+    assert json.loads(kept.source)["x-guidance"] == {"item_separator": ", ", "whitespace_flexible": False}
+    for grammar, free in ((Grammar.json(schema), True), (compact[0], False)):
+        matcher = held.matcher(grammar)
+        assert matcher.consume(tokenizer.encode("{")) and matcher.allowed()[space] == free
+    matcher = held.matcher(compact[0])
+    assert matcher.consume(tokenizer.encode('{"a":" x"}'))
 
 
 def test_what_is_off_adds_nothing_to_the_name_of_a_grammar() -> None:
