@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf, nan
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,8 +40,8 @@ class Difference:
 
     low, high: its interval. p_value: two-sided, of the hypothesis that a and b are exchangeable.
     detectable: the smallest true difference that a test at α = 1 − level (0.05) on as many problems, as
-    varied, would find with probability 0.8. NaN where the problems cannot tell: of one problem, all but the
-    estimate; of differences that are all equal, `detectable`.
+    varied, would find with probability 0.8; inf where so few problems can show none of any size. NaN where the
+    problems cannot tell: of fewer than `fewest`, all but the estimate; of differences that are all equal, `detectable`.
     """
 
     estimate: float
@@ -84,12 +85,20 @@ def interval(
 
 
 def paired_difference(
-    a: ArrayLike, b: ArrayLike, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+    tests: int = 1,
+    fewest: int = 2,
 ) -> Difference:
     """Compare two configurations on the same problems; a, b: [problems], in the same order.
 
     The interval is the BCa bootstrap of the mean difference. The p-value is the paired randomisation
-    test, which swaps a and b within problems: (1 + hits) / (1 + resamples), so never 0.
+    test, which swaps a and b within problems: (1 + hits) / (1 + resamples), so never 0. tests: how many are
+    corrected together, which `detectable` alone allows for. fewest: problems that an interval and a test take.
     Raises InputError for shapes that differ, no problems, or values that are not finite.
     """
     x, y = _finite(a), _finite(b)
@@ -99,19 +108,33 @@ def paired_difference(
         )
     d = x - y
     n = len(d)
+    if n < max(fewest, 2):
+        return Difference(float(d.mean()), nan, nan, nan, nan, n)
     bounds = interval(d, level=level, resamples=resamples, seed=seed)
-    spread = float(d.std(ddof=1)) if n > 1 else 0.0
-    if np.ptp(d) == 0.0:
-        spread = 0.0  # not the rounding error of equal numbers
-    reach = float(ndtri((1.0 + level) / 2.0) + ndtri(0.8))
     return Difference(
         estimate=float(bounds.estimate),
         low=float(bounds.low),
         high=float(bounds.high),
-        p_value=_randomisation_test(d, resamples, seed) if n > 1 else float("nan"),
-        detectable=float(reach * spread / np.sqrt(n)) if spread > 0.0 else float("nan"),
+        p_value=_randomisation_test(d, resamples, seed),
+        detectable=_detectable(d, (1.0 - level) / tests),
         problems=n,
     )
+
+
+def _detectable(d: Floats, alpha: float) -> float:
+    """The least mean of such differences that the randomisation test at alpha finds with probability 0.8.
+
+    Of m differences that are not 0 its p-value is 2/2^m at least: it takes `least` of them, all of one sign.
+    """
+    least = int(np.ceil(1.0 - np.log2(alpha) - 1e-9))
+    if not d.any():
+        return nan
+    if len(d) < least:
+        return inf
+    if np.ptp(d) == 0.0:  # not the rounding error of equal numbers
+        return nan
+    reach = float(ndtri(1.0 - alpha / 2.0) + ndtri(0.8)) * float(d.std(ddof=1)) / np.sqrt(len(d))
+    return max(float(reach), least / len(d) * float(np.abs(d[d != 0.0]).mean()))
 
 
 def _finite(values: ArrayLike) -> Floats:

@@ -7,12 +7,11 @@ on some problems looks better there than it is; problems that had no say in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isnan, nan
+from dataclasses import dataclass
+from math import isinf, isnan, nan
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from metagen.analysis.bootstrap import Difference, interval, paired_difference
 from metagen.errors import InputError
@@ -25,8 +24,9 @@ class Contrast:
     """Mean of b − a over the problems that have both, as one of a family.
 
     a, b: means. difference: its interval is the comparison's own, at 1 − alpha; its p_value uncorrected; `detectable`
-    allows for the family (at alpha over its size, so a bound for Holm). p_value: Holm's; NaN where the problems cannot
-    tell. shown: p_value ≤ alpha. more, less: shares of problems on which b is above a, and below.
+    allows for the family (at alpha over its size, so a bound for Holm), inf where so few problems can show none of any
+    size. p_value: Holm's; NaN where the problems cannot tell. shown: p_value ≤ alpha. more, less: shares of problems on
+    which b is above a, and below.
     """
 
     name: str
@@ -78,28 +78,31 @@ def contrasts(
     alpha: float = 0.05,
     resamples: int = 10_000,
     seed: int = 0,
+    fewest: int = 2,
 ) -> list[Contrast]:
     """Mean of b − a of each pair (a, b) of [problems], paired by problem, as one family corrected by Holm.
 
-    Problems that are NaN in a or in b are left out of that pair; a pair that keeps none, or one, has p_value NaN and
-    does not count for the correction. Raises InputError for shapes that differ or infinite values.
+    Problems that are NaN in a or in b are left out of that pair; a pair that keeps less than `fewest`, or one, has an
+    estimate alone, p_value NaN, and does not count for the correction. Raises InputError for shapes that differ or
+    infinite values.
     """
     pairs = {name: _shared(name, *pair) for name, pair in rows.items()}
+    tests = sum(len(a) >= max(fewest, 2) for a, _ in pairs.values())
     found = {
-        name: paired_difference(b, a, level=1.0 - alpha, resamples=resamples, seed=seed)
+        name: paired_difference(
+            b, a, level=1.0 - alpha, resamples=resamples, seed=seed, tests=max(tests, 1), fewest=fewest
+        )
         if len(a)
         else Difference(nan, nan, nan, nan, nan, 0)
         for name, (a, b) in pairs.items()
     }
     corrected = holm([d.p_value for d in found.values()])
-    tests = sum(not isnan(p) for p in corrected)
-    wider = _reach(alpha / max(tests, 1)) / _reach(alpha)
     return [
         Contrast(
             name,
             a=float(a.mean()) if len(a) else nan,
             b=float(b.mean()) if len(b) else nan,
-            difference=replace(found[name], detectable=found[name].detectable * wider),
+            difference=found[name],
             p_value=p,
             shown=p <= alpha,
             more=float((b > a).mean()) if len(a) else nan,
@@ -116,6 +119,8 @@ def sentence(c: Contrast) -> str:
         return "no problem has both: nothing to compare"
     if d.problems == 1:
         return f"{_points(d.estimate)} on one problem, which tells nothing about others"
+    if isnan(c.p_value):
+        return f"{_points(d.estimate)} on {d.problems} problems, too few for an interval or a test"
     p = (
         "p < 0.001"
         if c.p_value < 0.001
@@ -131,6 +136,9 @@ def sentence(c: Contrast) -> str:
     bounds = f"[{_signed(d.low)}, {_signed(d.high)}]"
     if c.shown:
         return f"{_points(d.estimate)} {bounds}, {p} (Holm)"
+    if isinf(d.detectable):
+        few = f"no difference of any size could be shown with {d.problems} problems in so many comparisons"
+        return f"{few} ({_points(d.estimate)} {bounds}, {p}, Holm)"
     least = f"{100 * d.detectable:.1f} points would have been"
     return f"no difference is shown ({_points(d.estimate)} {bounds}, {p}, Holm); {least}"
 
@@ -190,11 +198,6 @@ def _shared(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
         )
     both = ~(np.isnan(x) | np.isnan(y))
     return x[both], y[both]
-
-
-def _reach(alpha: float) -> float:
-    """Standard errors that a two-sided test at alpha finds with probability 0.8."""
-    return float(ndtri(1.0 - alpha / 2.0) + ndtri(0.8))
 
 
 def _signed(share: float) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from math import isnan
+from math import isfinite, isinf, isnan
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,15 @@ from metagen.errors import InputError
 from metagen.experiments import unfinished
 from metagen.experiments.directory import Line, RunDirectory, nearest
 from metagen.experiments.report import percent
-from metagen.experiments.results import Pool
+from metagen.experiments.results import FEW, Pool
 from metagen.experiments.tables import read
 
 #: Problems gained or lost that are named, and configurations of which they are.
 NAMED = 5
 #: Significance, after correction.
 ALPHA = 0.05
+#: Resamples of a test, and the least for each test of its family.
+RESAMPLES, EACH = 10_000, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,11 @@ def compare(
             f"no configuration of {str(a.root)!r} and {str(b.root)!r} has finished a problem in both; resume the runs"
         )
     columns = [tuple(zip(*accuracies.values(), strict=True)) for *_, accuracies in found]
-    differences = [paired_difference(theirs, ours) for ours, theirs in columns]
+    tested = max(1, sum(len(ours) >= FEW for ours, _ in columns))
+    many = max(RESAMPLES, EACH * tested)
+    differences = [
+        paired_difference(theirs, ours, resamples=many, tests=tested, fewest=FEW) for ours, theirs in columns
+    ]
     p_values = holm([d.p_value for d in differences])
     compared = [
         Compared(
@@ -135,7 +141,7 @@ def data(
                 "oracle": c.oracle,
                 "a": c.a,
                 "b": c.b,
-                "difference": {k: None if v != v else v for k, v in asdict(c.difference).items()},
+                "difference": {k: v if isfinite(v) else None for k, v in asdict(c.difference).items()},
                 "p_holm": None if isnan(c.p_value) else c.p_value,
                 "shown": c.shown,
                 "problems": {id: {"a": p, "b": q} for id, (p, q) in c.accuracies.items()},
@@ -272,7 +278,7 @@ def _table(compared: Iterable[Compared]) -> Table:
             "–" if isnan(d.low) else f"{signed(d.low)} … {signed(d.high)}",
             "–" if isnan(c.p_value) else f"{c.p_value:.3f}" if c.p_value >= 0.001 else "< 0.001",
             str(len(c.gained)), str(len(c.lost)),
-            "" if c.shown or isnan(d.detectable) else percent(d.detectable, ""),
+            "" if c.shown else least(d),
         )  # fmt: skip
     return table
 
@@ -289,16 +295,29 @@ def _named(compared: Ordered[Compared]) -> Iterable[RenderableType]:
 
 
 def _notes(compared: Ordered[Compared]) -> Text:
+    small = sum(c.difference.problems < FEW for c in compared)
+    few = (
+        f"\nOf fewer than {FEW} problems, as here in {small}, there is no interval and no test."
+        if small
+        else ""
+    )
     same = "* and whatever else picks one of one candidate of this generator: one test, counted once.\n"
     return Text(
         f"{same if any(c.also for c in compared) else ''}"
         "Differences in points of accuracy, over the same problems; intervals: bootstrap over problems, one by one.\n"
-        f"p: paired randomisation test, corrected by Holm for {len(compared)} comparisons.\n"
+        f"p: paired randomisation test, corrected by Holm for {len(compared) - small} comparisons.\n"
         "gained, lost: problems that only B, or only A, gets right more often than wrong.\n"
         "detectable: where no difference is shown, the least that these problems would show with probability 0.8,\n"
-        "before correction.",
+        f"after correction; none: no difference of any size would be.{few}",
         "dim",
     )
+
+
+def least(difference: Difference) -> str:
+    """The least difference that would have been shown, in points; none, where so few problems can show none."""
+    if isnan(difference.detectable):
+        return ""
+    return "none" if isinf(difference.detectable) else percent(difference.detectable, "")
 
 
 def signed(share: float) -> str:

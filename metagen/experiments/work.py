@@ -181,7 +181,9 @@ class Work:
     async def _problem(self, out: ProblemRows) -> None:
         out.asked()
         pools = (
-            self._guarded(out.problem, p.name, p.size(out.problem), self._pool(p, out)) for p in self.pools
+            self._guarded(out.problem, p.name, size, self._pool(p, out))
+            for p in self.pools
+            if (size := p.size(out.problem))
         )
         direct = (self._guarded(out.problem, c.name, 1, self._direct(c, out)) for c in self.direct)
         await together((*pools, *direct))

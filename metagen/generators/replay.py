@@ -28,22 +28,31 @@ class ReplayGenerator(Primitive):
 
     So files that are sorted (by likelihood, say) do no harm, and draws count as independent. Each place of a
     nested strategy draws from the whole pool again, in an order of its own.
-    Recorded scores come with the sequences (`Sequence.scores`). Raises PoolExhausted when asked for
-    more than was recorded, DataError for a problem that the pool does not know.
+    Recorded scores come with the sequences (`Sequence.scores`). scored: only the samples with this score; a problem
+    may then have none. Raises PoolExhausted when asked for more than was recorded, DataError for a problem that the
+    pool does not know, and where no sample has the score.
     """
 
     accepts_prefix = False
     accepts_until = False
 
-    def __init__(self, pool: Mapping[str, Iterable[Recorded | str]], *, name: str = "replay") -> None:
-        self._pool = {
+    def __init__(
+        self, pool: Mapping[str, Iterable[Recorded | str]], *, name: str = "replay", scored: str | None = None
+    ) -> None:
+        whole = {
             problem: tuple(r if isinstance(r, Recorded) else Recorded(r) for r in samples)
             for problem, samples in pool.items()
         }
-        if not self._pool:
+        if not whole:
             raise DataError(f"the pool {name!r} is empty; give it recorded samples by problem id")
-        self.name = name
+        self.name, self.scored = name, scored
+        self._pool = {
+            problem: tuple(r for r in samples if scored is None or r.scores.get(scored) is not None)
+            for problem, samples in whole.items()
+        }
         recorded = [r for samples in self._pool.values() for r in samples]
+        if scored is not None and not recorded:
+            raise DataError(f"no sample of the pool {name!r} has a score {scored!r}; leave out scored")
         #: Scores that are in [0, 1] throughout stand as they are; others go through the logistic function.
         self._unit = {
             score
@@ -57,9 +66,11 @@ class ReplayGenerator(Primitive):
         self._fingerprint = digest("replay", content).hex()
 
     @classmethod
-    def from_jsonl(cls, path: str | Path, fields: Mapping[str, str] | None = None) -> ReplayGenerator:
+    def from_jsonl(
+        cls, path: str | Path, fields: Mapping[str, str] | None = None, scored: str | None = None
+    ) -> ReplayGenerator:
         """A pool from a JSONL file; `fields`, and what a file may hold, are those of `read_pool`."""
-        return cls(read_pool(path, fields), name=Path(path).name)
+        return cls(read_pool(path, fields), name=Path(path).name, scored=scored)
 
     @property
     def fingerprint(self) -> str:

@@ -107,10 +107,11 @@ def _flat(curves: Ordered[Curve]) -> Iterator[Note]:
         there = curve.accuracy[np.isfinite(curve.accuracy)]
         if there.size and (there == there[0]).all() and there[0] in (0.0, 1.0):
             count = int(np.isfinite(curve.accuracy).any(axis=0).sum())
+            exact = "; its interval is the exact binomial bound"
             yield Note(
                 curve.name,
                 f"{'all' if there[0] else 'none'} of {count} problems {'are' if there[0] else 'is'} solved at every n: "
-                "nothing to tell apart, no law and no saturation; its interval is the exact binomial bound",
+                f"nothing to tell apart, no law and no saturation{exact if count >= FEW else ''}",
             )
 
 
@@ -162,8 +163,7 @@ def _likelihoods(pools: Ordered[Votes]) -> Iterator[Note]:
         if votes.role == "test" and (missing := int((np.isnan(votes.logprob) & there).sum())):
             yield Note(
                 votes.model,
-                f"{missing:,} of {there.sum():,} samples have no log-probability: KL's estimator needs them, only its "
-                "bound is shown",
+                f"{missing:,} of {there.sum():,} samples have no log-probability",
             )
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from metagen.errors import InputError
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.specs import ReplaySpec
+from metagen.generators.pool import read_pool
 from metagen.studies import divergence, plan, tune
 from metagen.studies.directory import STUDY, Role, StudyDirectory
 from metagen.studies.findings.temperature import APART
 from metagen.studies.reading import Names, Run
-from metagen.studies.result import StudyResult, Votes
+from metagen.studies.result import Note, StudyResult, Votes
 from metagen.studies.spec import Study
 
 if TYPE_CHECKING:
@@ -73,7 +74,26 @@ def of_role(directory: StudyDirectory, study: Study, part: plan.Part) -> StudyRe
     result = of_run(
         directory.role(part.role), names=part.names, accelerators=processors(study), sizes=study.spec.sizes
     )
-    return _recorded(replace(result, facts={**result.facts, **_facts(directory, study)}), study)
+    notes = (*result.notes, *_unscored(part))
+    return _recorded(replace(result, notes=notes, facts={**result.facts, **_facts(directory, study)}), study)
+
+
+def _unscored(part: plan.Part) -> Iterator[Note]:
+    """Recorded samples that a role leaves out because nobody verified them."""
+    for model in part.experiment.grid.generators:
+        spec = part.experiment.generators[model]
+        if not isinstance(spec, ReplaySpec) or spec.scored is None:
+            continue
+        pool = read_pool(spec.path, spec.fields)
+        there = [[sample.scores[spec.scored] is not None for sample in samples] for samples in pool.values()]
+        taken, every = sum(map(sum, there)), sum(map(len, there))
+        if taken < every:
+            none = sum(not any(row) for row in there)
+            without = f", of {none:,} of {len(there):,} problems none" if none else ""
+            yield Note(
+                model,
+                f"{taken:,} of {every:,} samples are taken, those that {spec.scored} has scored{without}",
+            )
 
 
 def _recorded(result: StudyResult, study: Study) -> StudyResult:
@@ -134,6 +154,8 @@ def _facts(directory: StudyDirectory, study: Study) -> dict[str, Any]:
             "failures": len(state.failures), "mendable": all(failure.mendable for failure in state.failures),
         }  # fmt: skip
     spec = study.spec
+    if rewards := divergence.recorded(directory.role("test")).get("rewards"):
+        found["rewards"] = rewards
     if spec.development is not None:
         found["development"] = spec.development.model_dump(mode="json", exclude_none=True)
     if spec.splitting is not None:
@@ -146,4 +168,6 @@ def _facts(directory: StudyDirectory, study: Study) -> dict[str, Any]:
         found[APART] = plan.warmed_apart(study)
         if ratios := divergence.recorded(directory.role("temperature")).get("ratios"):
             found["ratios"] = ratios
+    if spec.alignment is not None:
+        found["proxy"] = divergence.proxy(study)
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass
-from math import isnan
+from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from metagen.errors import InputError
 from metagen.experiments import compare as runs
 from metagen.experiments.directory import RunDirectory, nearest
+from metagen.experiments.results import FEW
 from metagen.experiments.tables import read
 from metagen.studies import directory, words
 from metagen.studies.findings.frontier import even, ladder, main_cost
@@ -150,7 +151,13 @@ def curves(
                 rows[test] = (both[0].accuracy[at[0]], both[1].accuracy[at[1]])
                 found[test] = (cost, budget, both[0].spends)
             last = same
-    tests = {c.name: c for c in contrasts(rows, resamples=resamples(len(rows)))} if rows else {}
+    found_of = contrasts(rows, resamples=resamples(len(rows)), fewest=FEW) if rows else []
+    tests = {c.name: c for c in found_of}
+    few = [name for name, c in tests.items() if c.difference.problems < FEW]
+    if few:
+        notes.append(
+            Note("curves", f"{len(few)} comparisons have fewer than {FEW} problems: no interval, no test")
+        )
     return [AtBudget(*found[name], tests[name]) for name in rows], notes
 
 
@@ -224,7 +231,7 @@ def _row(one: AtBudget) -> dict[str, Any]:
     return {
         "name": contrast.name, "cost": one.cost, "budget": one.budget, "spends": one.spends,
         "a": contrast.a, "b": contrast.b,
-        "difference": {k: None if v != v else v for k, v in asdict(contrast.difference).items()},
+        "difference": {k: v if isfinite(v) else None for k, v in asdict(contrast.difference).items()},
         "p_holm": None if isnan(contrast.p_value) else contrast.p_value, "shown": contrast.shown,
     }  # fmt: skip
 
@@ -256,7 +263,7 @@ def _table(curves: Iterable[AtBudget]) -> RenderableType:
     for one in curves:
         contrast, d = one.contrast, one.contrast.difference
         style = "" if not contrast.shown else "bold green" if d.estimate > 0 else "bold red"
-        least = "" if contrast.shown or isnan(d.detectable) else words.share(d.detectable)
+        least = "" if contrast.shown else runs.least(d)
         table.add_row(
             contrast.name, words.share(contrast.a), words.share(contrast.b),
             Text(runs.signed(d.estimate), style),

@@ -16,7 +16,8 @@ from metagen.experiments import build, registry
 from metagen.experiments import parts as definitions
 from metagen.experiments import schema as experiments
 from metagen.experiments.source import Source
-from metagen.experiments.specs import SECTIONS, Experiment, Spec
+from metagen.experiments.specs import SECTIONS, Experiment, ReplaySpec, Spec
+from metagen.experiments.specs.verifiers import RecordedSpec
 from metagen.studies.directory import Role
 from metagen.studies.settings import laid, split, variant, words
 from metagen.studies.spec import Setting, Study
@@ -177,9 +178,25 @@ def splitting(study: Study) -> Part | None:
     for name, (data, _) in made.items():
         cells.data["strategies"][name] = data
     for model in spec.models:
+        if (score := _verified(study, model)) is not None:
+            cells.data["generators"][model]["scored"] = score
         for name, (_, called) in made.items():
             cells.add(model, name, model, name, called)
     return cells.part("splitting", only=_tested_only(study), limited=False)
+
+
+def _verified(study: Study, model: str) -> str | None:
+    """The recorded score that tells whether a recorded sample was verified: that of the most critiques.
+
+    One critique may lack a verdict, which is then its lot; a sample without any was not verified.
+    """
+    experiment, spec = study.experiment, study.spec.splitting
+    generator = experiment.generators[model]
+    if spec is None or not isinstance(generator, ReplaySpec) or generator.scored is not None:
+        return None
+    judges = [experiment.verifiers[name] for _, name in sorted(spec.critiques.items())]
+    scores = [judge.score for judge in judges if isinstance(judge, RecordedSpec)]
+    return scores[-1] if scores else None
 
 
 def temperature(study: Study) -> Part | None:

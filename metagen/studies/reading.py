@@ -39,6 +39,10 @@ Names = Mapping[str, tuple[str, str, str]]
 
 #: Columns that are no verifier's: no name of one has such characters.
 TOKENS, LOGPROB = "<tokens>", "<logprob>"
+POOLED_SECONDS = (
+    "of pools are unknown: all samples were drawn side by side, and a part of them by itself was not timed; "
+    "roofline:NAME and latency:NAME model it"
+)
 
 
 @dataclass(frozen=True)
@@ -218,6 +222,10 @@ class Run:
             # What was measured is the time of looking samples up.
             total["seconds"] = np.full(samples.shape, np.nan)
             self.notes.append(Note("seconds", f"of {model} are unknown: its samples were recorded elsewhere"))
+        elif line.pooled and np.isfinite(total["seconds"]).any():
+            # All samples of a pool were drawn side by side: how long n of them take was not measured.
+            total["seconds"] = np.full(samples.shape, np.nan)
+            self.notes.append(Note("seconds", POOLED_SECONDS))
         return Curve(
             model, strategy, line.kind, counts, accuracy, error, total, verification,
             source="pool" if line.pooled else "run", verifier=line.verifier, oracle=line.oracle, setting=setting,

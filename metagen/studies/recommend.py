@@ -307,7 +307,7 @@ def _runner_up(affordable: Ordered[_Candidate], rows: Floats, at: int) -> Contra
             best[name] = i
     if not best or rows.shape[1] < 2:
         return None
-    found = contrasts({affordable[i].named: (rows[i], rows[at]) for i in best.values()})
+    found = contrasts({affordable[i].named: (rows[i], rows[at]) for i in best.values()}, fewest=FEW)
     return max(found, key=lambda contrast: contrast.a)
 
 
@@ -337,6 +337,8 @@ def _notes(
         found.append(Note("latency", text))
     if modelled := [cost for cost in budgets if ":" in cost]:
         found.append(Note(words.listed(modelled), "modelled, not measured"))
+    if "seconds" in budgets:
+        found.append(Note("seconds", f"{words.TIMED} What a user waits is modelled by latency:NAME"))
     about = {chosen.curve.name, chosen.curve.model, chosen.curve.verifier, "yaml", *budgets}
     return found + [note for note in result.notes if note.about in about]
 

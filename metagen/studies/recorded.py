@@ -112,7 +112,10 @@ def _counted(
         text = f"scores {verifier} count as free; if a model wrote them, give study.splitting, with {what}"
         notes[verifier] = Note(verifier, text)
         return curve
-    text = f"a score {verifier} counts as {count} critiques of {price:g} samples each: stated, not measured"
+    written = (
+        f"{count} critique{'' if count == 1 else 's'} of {price:g} samples{'' if count == 1 else ' each'}"
+    )
+    text = f"a score {verifier} counts as {written}: stated, not measured"
     notes[verifier] = Note(verifier, text)
     judged = flops * count * price
     exact = curve.costs.get("flops", np.full_like(flops, np.nan))

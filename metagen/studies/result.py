@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 #: samples: candidates or leaves. generated: tokens written. tokens: those and the prefilled, verifiers' included.
-#: flops (exact), flops_2n, money: all of it. seconds: measured, of calls. `roofline:NAME` and `latency:NAME`: modelled
-#: seconds of work, and of waiting with unlimited replicas, on the accelerator NAME.
+#: flops (exact), flops_2n, money: all of it. seconds: of calls, as measured; not of pools. `roofline:NAME` and
+#: `latency:NAME`: modelled seconds of work, and of waiting with unlimited replicas, on the accelerator NAME.
 COSTS = ("samples", "generated", "tokens", "flops", "flops_2n", "money", "seconds")
 MODELLED = ("roofline", "latency")
 Source = Literal["pool", "run"]

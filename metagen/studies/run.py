@@ -7,6 +7,7 @@ model or one more strategy pays for what is new. Settings that were chosen stay,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from metagen.errors import ConfigError, InputError, JournalMismatch, MetagenError
@@ -62,8 +63,8 @@ def _every(study: Study, directory: StudyDirectory, meter: Meter, begins: Callab
     frozen = tune.frozen(study, _chosen(study, directory, meter, begins))
     for part in plan.parts(study, frozen):
         _played(part, directory, meter, begins)
-        if part.role == "temperature" and study.spec.alignment is not None:
-            divergence.measure(part, study, directory.role("temperature"))
+        if part.role in ("test", "temperature") and study.spec.alignment is not None:
+            divergence.measure(part, study, directory.role(part.role))
 
 
 def collected(directory: StudyDirectory, study: Study) -> StudyResult:
@@ -72,7 +73,11 @@ def collected(directory: StudyDirectory, study: Study) -> StudyResult:
     for part in plan.parts(study, tune.frozen(study, tune.read(directory, study))):
         if part.role in EXTRAS:
             run = directory.role(part.role)
-            collect.of_role(directory, study, part).save(run)
+            extra = collect.of_role(directory, study, part)
+            extra.save(run)
+            new = (note for note in extra.notes if note not in result.notes)
+            notes = (replace(note, about=f"{part.role}, {note.about}") for note in new)
+            result = replace(result, notes=(*result.notes, *notes))
     result.save(directory.files)
     return result
 

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from metagen.experiments import registry
+from metagen.experiments import build, registry
 from metagen.experiments import schema as experiments
 from metagen.experiments.explain import fault
 from metagen.experiments.source import Fault, Source, assigned, dotted, nearest, write
 from metagen.experiments.source import Path as Place
 from metagen.experiments.specs import UNIONS, Context, Experiment, ReplaySpec
 from metagen.experiments.specs.verifiers import OracleSpec
+from metagen.experiments.work import POOLABLE
 from metagen.studies import settings
 from metagen.studies.spec import Study, StudySpec
 
@@ -71,6 +72,29 @@ def _resolved(spec: StudySpec, experiment: Experiment, context: Context) -> Stud
     return spec.model_copy(update=found)
 
 
+def scoring(experiment: Experiment, spec: StudySpec) -> dict[str, None]:
+    """The verifiers whose scores of pools a study records, as written or under a setting, in the order of the grid.
+
+    Of best-of-n and of weighted votes; searches score other things, and what knows the answers is no reward.
+    """
+    tried = spec.development.settings if spec.development else {}
+    found: dict[str, None] = {}
+    for _, name in experiment.grid.cells:
+        strategy = experiment.strategies[name]
+        if strategy.kind not in POOLABLE or getattr(strategy, "over", None) is not None:
+            continue
+        under = [setting["verifier"] for setting in tried.get(name, ()) if "verifier" in setting]
+        found |= dict.fromkeys(
+            str(one) for one in (getattr(strategy, "verifier", None), *under) if one is not None
+        )
+    return {name: None for name in found if not isinstance(experiment.verifiers.get(name), OracleSpec)}
+
+
+def _one_of(names: Iterable[str]) -> str:
+    listed = ", ".join(names)
+    return f"one of {listed}" if listed else "a verifier of a best_of_n or a weighted vote"
+
+
 def _over(experiment: Experiment, data: Mapping[str, Any]) -> dict[str, Any]:
     return {**experiment.task.model_dump(mode="json", exclude_none=True), **data}
 
@@ -91,14 +115,7 @@ class _Checks:
         yield from self._development()
         yield from self._limit()
         yield from self._budgets()
-        alignment = self.spec.alignment
-        if alignment is not None and alignment.gold not in ("correct", *self.experiment.verifiers):
-            known = ("correct", *self.experiment.verifiers)
-            yield self._fault(
-                ("alignment", "gold"),
-                f"expected one of {', '.join(known)}{nearest(alignment.gold, known)}",
-                value=alignment.gold,
-            )
+        yield from self._alignment()
 
     def _fault(self, path: Place, expected: str, *, value: object = None) -> Fault:
         path = ("study", *path)
@@ -223,11 +240,45 @@ class _Checks:
                 if isinstance(self.experiment.generators[model], ReplaySpec):
                     reason = f"{model!r} replays its samples whatever the seed is; expected halves: true"
                     yield self._fault(("limit", "n"), reason, value=part.n)
+            if part.n <= (most := self._voted()):
+                reason = f"votes go up to n = {most}, and their limit is that of a larger pool; expected more"
+                yield self._fault(("limit", "n"), reason, value=part.n)
         if self.experiment.allocation is not None and self.spec != StudySpec():
             reason = "a study compares strategies at equal cost by itself; leave this section out"
             yield Fault(self.source.place(("allocation",)), "allocation", reason)
         if self.spec.temperature is not None and self.spec.temperature.task is not None:
             yield from self._task(self.spec.temperature.task, ("temperature", "task"))
+
+    def _voted(self) -> int:
+        """The largest n of a vote; 0 without any."""
+        used = {strategy for _, strategy in self.experiment.grid.cells}
+        votes = [self.experiment.strategies[name] for name in used]
+        ladders = [
+            build.sizes(v, self.experiment.grid.n) for v in votes if v.kind in ("majority", "weighted")
+        ]
+        return max((n for ladder in ladders for n in ladder if n is not None), default=0)
+
+    def _alignment(self) -> Iterator[Fault]:
+        """Rewards are scores of pools, which strategies of the study ask for."""
+        part = self.spec.alignment
+        if part is None:
+            return
+        scored = scoring(self.experiment, self.spec)
+        known = ("correct", *self.experiment.verifiers)
+        if part.gold not in known:
+            reason = f"expected one of {', '.join(known)}{nearest(part.gold, known)}"
+            yield self._fault(("alignment", "gold"), reason, value=part.gold)
+        elif part.gold == part.proxy:
+            reason = "is the proxy itself; expected correct, or a verifier that does not choose"
+            yield self._fault(("alignment", "gold"), reason, value=part.gold)
+        for name in ("proxy", "gold"):
+            verifier = getattr(part, name)
+            if verifier in self.experiment.verifiers and verifier not in scored:
+                reason = (
+                    f"no strategy of the study scores samples by it; expected {_one_of(scored)}, or add a strategy "
+                    f"such as {{kind: best_of_n, verifier: {verifier}}} to the grid"
+                )
+                yield self._fault(("alignment", name), reason, value=verifier)
 
     def _budgets(self) -> Iterator[Fault]:
         for cost in self.spec.budgets:

@@ -13,6 +13,14 @@ from typing import Literal
 from metagen.analysis.figures import Line
 from metagen.studies.result import Floats, Note
 
+#: How the label of an axis of costs ends.
+PER_PROBLEM = "per problem"
+
+
+def banded(panels: Mapping[str, Sequence[Line]]) -> bool:
+    """Whether a line has bounds, which are drawn as a band."""
+    return any(line.low is not None for lines in panels.values() for line in lines)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -20,7 +28,8 @@ class Finding:
 
     sentence: the answer with its number and interval. estimate, low, high: in `unit`, such as points of accuracy.
     p_value: corrected by Holm within its family; NaN if it is no test. detectable: where nothing is shown, the least
-    difference that would have been found with probability 0.8. claim, source: what was published, and where.
+    difference that would have been found with probability 0.8; inf where so few problems can show none of any size.
+    claim, source: what was published, and where.
     shown: whether the data answer the question; False: they cannot tell. details: the other comparisons, a line each.
     """
 
@@ -67,6 +76,11 @@ class Plot:
     marks: Mapping[float, str] = field(default_factory=dict)
     points: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
 
+    @property
+    def whole_title(self) -> str:
+        """With the cost that it is drawn against: plots of one quantity share their title."""
+        return f"{self.title}, against {self.x}" if self.x.endswith(PER_PROBLEM) else self.title
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heat:
@@ -80,6 +94,10 @@ class Heat:
     values: Floats
     form: str = "{:.1%}"
     axes: tuple[str, str] = ("", "")
+
+    @property
+    def whole_title(self) -> str:
+        return self.title
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,17 @@ from metagen.studies.result import COSTS, MODELLED
 #: What a setting changes: a field of the strategy, or `generator.FIELD`; {} is as the file has it.
 Setting = dict[str, Any]
 GENERATOR: Final = "generator."
+#: Tokens that were really computed; of what ran by itself alone.
+PHYSICAL: Final = "physical"
 
 
 def _cost(name: str) -> str:
-    if name in COSTS or name.partition(":")[0] in MODELLED:
+    if name in (*COSTS, PHYSICAL) or name.partition(":")[0] in MODELLED:
         return name
     modelled = ", ".join(f"{kind}:NAME" for kind in MODELLED)
-    raise ValueError(f"expected one of {', '.join(COSTS)}, {modelled}{nearest(name, COSTS)}")
+    raise ValueError(
+        f"expected one of {', '.join(COSTS)}, {PHYSICAL}, {modelled}{nearest(name, (*COSTS, PHYSICAL))}"
+    )
 
 
 def _hardware(name: str) -> str:
@@ -151,7 +155,10 @@ class TemperatureSpec(Spec):
         return [
             *((("values", at), {"temperature": value}) for at, value in enumerate(self.values)),
             *((("adapters", at), setting) for at, setting in enumerate(self.adapters)),
-            *((("engines", model, at), {"engine": one}) for at, one in enumerate(self.engines.get(model, ()))),
+            *(
+                (("engines", model, at), {"engine": one})
+                for at, one in enumerate(self.engines.get(model, ()))
+            ),
         ]
 
 

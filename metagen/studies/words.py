@@ -7,6 +7,7 @@ from math import isinf, isnan
 
 from metagen.experiments.compare import signed
 from metagen.html import amount
+from metagen.studies.section import PER_PROBLEM
 
 #: What a cost is called behind a number, and on an axis.
 UNITS = {
@@ -18,6 +19,8 @@ UNITS = {
     "money": "money",
     "seconds": "seconds",
 }
+#: What measured seconds are.
+TIMED = "Seconds: wall time of calls, waiting for the batch included, added up; depends on concurrency."
 
 
 def unit(cost: str) -> str:
@@ -29,7 +32,7 @@ def unit(cost: str) -> str:
 
 def axis(cost: str) -> str:
     """The label of an axis."""
-    return f"{unit(cost)} per problem"
+    return f"{unit(cost)} {PER_PROBLEM}"
 
 
 def spent(value: float, cost: str) -> str:

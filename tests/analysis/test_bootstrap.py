@@ -108,6 +108,24 @@ class TestPairedDifference:
         p = [paired_difference(*draw.random((2, 40)), resamples=500, seed=s).p_value for s in range(200)]
         assert stats.kstest(p, "uniform").pvalue > 1e-4  # false alarms: 1 in 10,000
 
+    def test_so_few_problems_that_the_test_can_show_nothing(self) -> None:
+        """2/2ᵐ is the least p-value of m differences: 0.063 of five, 0.031 of six."""
+        rise = np.array([0.9, 0.8, 1.0, 0.7, 0.9, 0.6])
+        five, six = (paired_difference(rise[:n], np.zeros(n)) for n in (5, 6))
+        assert five.detectable == np.inf and five.p_value > 0.05
+        assert six.detectable == pytest.approx(rise.mean()) and six.p_value < 0.05
+        assert paired_difference(rise, np.zeros(6), tests=2).detectable == np.inf
+        # Of ten that differ on nine, thirty tests would need all of eleven.
+        nine = paired_difference(np.r_[np.ones(9), 0.0], np.zeros(10), tests=30)
+        assert nine.detectable == np.inf and 30 * nine.p_value > 0.05
+        twelve = paired_difference(np.r_[np.ones(9), np.zeros(3)], np.zeros(12), tests=30)
+        assert twelve.detectable == pytest.approx(11 / 12) and 30 * twelve.p_value > 0.05
+
+    def test_fewer_problems_than_asked_for_have_an_estimate_alone(self) -> None:
+        few = paired_difference([1.0, 0.0, 1.0], [0.0, 0.0, 1.0], fewest=4)
+        assert few.estimate == pytest.approx(1 / 3) and few.problems == 3
+        assert np.isnan([few.low, few.high, few.p_value, few.detectable]).all()
+
     def test_detectable_difference_is_found_with_its_power(self) -> None:
         draw = np.random.default_rng(9)
         noise = draw.standard_normal((1000, 100))

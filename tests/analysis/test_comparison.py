@@ -106,6 +106,23 @@ class TestSentence:
     def test_data_without_spread(self, a: list[float], b: list[float], said: str) -> None:
         assert sentence(contrasts({"x": (a, b)})[0]) == said
 
+    def test_no_least_difference_where_none_could_be_shown(self) -> None:
+        pair = np.zeros(10), np.r_[np.ones(9), 0.0]
+        among = contrasts({str(i): pair for i in range(30)})[0]
+        assert not among.shown
+        assert "no difference of any size could be shown with 10 problems" in sentence(among)
+        assert "would have been" not in sentence(among)
+        assert "would have been" not in sentence(contrasts({"alone": pair})[0])  # shown
+
+    def test_too_few_problems_have_no_test(self) -> None:
+        fine, few = contrasts(
+            {"a": (np.zeros(9), np.ones(9)), "b": (np.zeros(6), [1, 1, 1, 0, 0, 0])}, fewest=8
+        )
+        assert fine.p_value == fine.difference.p_value, "the others do not count"
+        assert (
+            sentence(few) == "+50.0 points on 6 problems, too few for an interval or a test" and not few.shown
+        )
+
 
 class TestPicked:
     def test_the_best_of_equal_options_flatters_and_held_out_problems_do_not(self) -> None:

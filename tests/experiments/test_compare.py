@@ -79,6 +79,34 @@ def test_what_cannot_be_told_apart_says_what_could_be(tmp_path: Path) -> None:
     assert f"{100 * found.difference.detectable:.1f}" in text_of(a, b)
 
 
+def test_few_problems_have_no_interval_and_no_test(tmp_path: Path) -> None:
+    a = direct(tmp_path / "a", {f"p{i}": i < 1 for i in range(6)})
+    b = direct(tmp_path / "b", {f"p{i}": i < 5 for i in range(6)})
+    (found,), sizes = compare.compare(a, b)
+    d = found.difference
+    assert d.estimate == pytest.approx(4 / 6) and not found.shown
+    assert d.low != d.low and d.p_value != d.p_value and d.detectable != d.detectable
+    text = " ".join(text_of(a, b).split())
+    assert "Of fewer than 8 problems, as here in 1, there is no interval and no test." in text
+    json.dumps(compare.data([found], sizes, a, b), allow_nan=False)
+
+
+def test_what_no_difference_could_show_says_so(tmp_path: Path) -> None:
+    names = [f"g/own{i}" for i in range(30)]
+    one = direct(tmp_path / "a", {f"p{i}": False for i in range(10)})
+    two = direct(tmp_path / "b", {f"p{i}": i < 9 for i in range(10)})
+    for run in (one, two):
+        rows = pq.read_table(run.table("outcomes")).to_pylist()
+        run.save(State("own", "complete", 10, lines=tuple(Line(n, "g", n[2:], "own") for n in names)))
+        every = [{**row, "configuration": name} for name in names for row in rows]
+        pq.write_table(pa.Table.from_pylist(every), run.table("outcomes"))
+    compared, sizes = compare.compare(one, two)
+    assert len(compared) == 30 and not compared[0].shown
+    assert compared[0].difference.detectable == float("inf")
+    assert "none: no difference of any size" in " ".join(text_of(one, two).split())
+    json.dumps(compare.data(compared, sizes, one, two), allow_nan=False)
+
+
 def test_what_rounds_to_nothing_has_no_minus() -> None:
     assert [compare.signed(share) for share in (-0.0004, -0.0, 0.0004)] == ["+0.0"] * 3
     assert [compare.signed(share) for share in (-0.0006, 0.0006)] == ["−0.1", "+0.1"]

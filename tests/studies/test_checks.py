@@ -115,6 +115,17 @@ def test_no_scores_at_all(tmp_path: Path) -> None:
     assert "v scored no sample: it is left out" in texts(result.notes, "m/best")
 
 
+@pytest.mark.parametrize(("problems", "exact"), [(5, False), (9, True)])
+def test_an_exact_bound_is_promised_only_where_there_is_an_interval(problems: int, exact: bool) -> None:
+    few = made(problems)
+    first, *others = few.curves
+    notes = checks.notes(
+        replace(few, curves=(replace(first, accuracy=np.ones_like(first.accuracy)), *others))
+    )
+    said = texts(notes, first.name)
+    assert "solved at every n" in said and ("exact binomial bound" in said) == exact
+
+
 def test_missing_log_probabilities() -> None:
     first, *others = MADE.votes
     logprob = first.logprob.copy()

@@ -57,6 +57,16 @@ def test_curves_are_compared_at_the_budgets_problem_by_problem() -> None:
     assert notes == [note for note in notes if "below the cheapest" in note.text]
 
 
+def test_few_problems_have_no_interval_and_no_test() -> None:
+    few = made(problems=6)
+    found, notes = curves(few, better(few, "small/majority", 0.9))
+    assert any(one.contrast.difference.estimate > 0.1 for one in found)
+    for one in found:
+        d = one.contrast.difference
+        assert np.isnan([d.low, d.high, d.p_value, d.detectable]).all() and not one.contrast.shown
+    assert any("fewer than 8 problems: no interval, no test" in note.text for note in notes)
+
+
 def test_the_more_is_compared_the_more_it_takes() -> None:
     other = better(MADE, "small/majority", 0.05)
     (alone,) = (o for o in curves(MADE, other, {"small/majority": "small/majority"})[0] if o.budget == 1e8)

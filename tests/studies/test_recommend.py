@@ -151,6 +151,9 @@ def test_few_problems_give_no_interval(problems: int, words: str) -> None:
     assert any(words in note.text for note in found.notes)
     assert any("picked on: expect less" in note.text for note in found.notes)
     assert found.data()["low"] is None, "JSON has no NaN"
+    if found.runner_up is not None:
+        d = found.runner_up.difference
+        assert np.isnan([d.low, d.high, d.p_value, found.runner_up.p_value]).all()
 
 
 def test_costs_that_some_lack_and_samples_that_some_lack_are_said() -> None:
@@ -351,3 +354,9 @@ def test_a_moved_model_takes_the_experiment_away_and_not_the_advice(
     assert result.exit_code == 0 and "no YAML" in result.output
     result = CliRunner().invoke(app, ["recommend", str(run.root), "--budget", "samples=8", "--out", str(out)])
     assert result.exit_code == 2 and "cannot write" in result.output and not out.exists()
+
+
+def test_a_budget_of_seconds_says_what_they_are() -> None:
+    notes = recommend(made(), {"seconds": 1e9}).notes
+    assert any(note.about == "seconds" and "depends on concurrency" in note.text for note in notes)
+    assert not any("concurrency" in note.text for note in recommend(made(), {"flops": 1e9}).notes)

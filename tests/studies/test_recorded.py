@@ -11,12 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from metagen.cli import app
-from metagen.errors import InputError
+from metagen.errors import ConfigError, DataError, InputError
 from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.results import Pool
 from metagen.generators.pool import read_pool
-from metagen.studies import collect
+from metagen.generators.replay import ReplayGenerator
+from metagen.studies import collect, run
+from metagen.studies import schema as studies
 from metagen.studies.findings.splitting import splits
 from metagen.studies.recommend import recommend
 from metagen.studies.recorded import critiqued, halves
@@ -288,3 +290,76 @@ def test_a_price_of_critiques_is_paid_whichever_cost_is_known(known: bool) -> No
     assert free == (
         [] if known else ["scores prm of small count as free: 2N·T is unknown; give study.sizes.small"]
     )
+
+
+# ------------------------------------------------------------------------------------------------ verified in part
+
+
+def in_part(root: Path) -> Path:
+    """A study of 10 problems with 16 samples each, the first 8 verified twice; of the last problem none."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for i in range(10):
+        answers = [str(a) for a in rng.integers(1, 4, size=16)]
+        verdicts = [[int(a == "1"), int(a == "1")] for a in answers[:8]]
+        if i == 0:
+            verdicts[0][0] = None
+        line = {"id": f"p{i}", "question": f"q{i}", "gold": "1", "answers": answers}
+        lines.append(json.dumps({**line, "verifications": verdicts if i < 9 else []}))
+    (root / "pool.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    file = root / "part.yaml"
+    file.write_text(
+        "name: part\n"
+        "task: {kind: jsonl, path: pool.jsonl, fields: {id: id, question: question, answer: gold}, answer: math}\n"
+        "generators:\n  t: {kind: replay, path: pool.jsonl, fields: {texts: answers, "
+        'scores.v1: "verifications[0:1]", scores.v2: "verifications[0:2]"}}\n'
+        "verifiers: {v1: {kind: recorded, score: v1}, v2: {kind: recorded, score: v2}}\n"
+        "strategies: {majority: {kind: majority}}\ngrid: {n: [1, 16]}\n"
+        "study:\n  sizes: {t: {parameters: 70.0e+9, tokens: 900}}\n"
+        "  splitting:\n    {models: [t], aggregate: best_of_n, critiques: {1: v1, 2: v2}, n: [1, 8], "
+        "cost_of_critique: 0.5}\n",
+        encoding="utf-8",
+    )
+    return file
+
+
+def test_the_split_of_compute_takes_the_verified_samples_only(tmp_path: Path) -> None:
+    file = in_part(tmp_path)
+    study = studies.load(file)
+    result = run.run(study, tmp_path / "study")
+    split = StudyResult.load(tmp_path / "study" / "splitting")
+    (votes,) = split.votes
+    assert votes.sizes.tolist() == [8] * 9 + [0], "what nobody verified is not judged as if it had failed"
+    assert np.isfinite(votes.scores["v2"][:9]).all()
+    two, lines = split.curve("t", "split-2"), (tmp_path / "pool.jsonl").read_text("utf-8").splitlines()
+    able = [float("1" in json.loads(line)["answers"][:8]) for line in lines]
+    np.testing.assert_allclose(two.accuracy[1, :9], able[:9])
+    taken = "72 of 160 samples are taken, those that v2 has scored, of 1 of 10 problems none"
+    lacking = (
+        "1 of 72 samples have no score of v1: they come last"  # a critique without a verdict was paid for
+    )
+    notes = [(note.about, note.text) for note in result.notes]
+    assert ("splitting, t", taken) in notes and ("splitting, t/split-1", lacking) in notes
+    assert StudyResult.load(tmp_path / "study").notes == result.notes
+    assert run.run(study, tmp_path / "study").notes == result.notes
+
+
+def test_a_pool_may_be_cut_to_the_samples_with_a_score(tmp_path: Path) -> None:
+    file = tmp_path / "plain.yaml"
+    file.write_text(in_part(tmp_path).read_text("utf-8").partition("study:")[0], encoding="utf-8")
+    bad = ["generators.t.scored=v3"]
+    with pytest.raises(ConfigError, match=r"fields maps no scores\.v3"):
+        schema.load(file, sets=bad)
+    alone = ["generators.t.scored=v2", "strategies.adaptive={kind: adaptive_consistency, n: 2}"]
+    # What runs by itself needs samples of every problem.
+    with (
+        pytest.raises(DataError, match="holds 0 samples of problem 'p9'"),
+        build.opened(schema.load(file, sets=alone)),
+    ):
+        pass
+    pool = ReplayGenerator.from_jsonl(
+        tmp_path / "pool.jsonl", {"texts": "answers", "scores.v": "verifications[0:1]"}, "v"
+    )
+    assert [pool.size(f"p{i}") for i in range(10)] == [7, *[8] * 8, 0]
+    with pytest.raises(DataError, match=r"no sample of the pool .* has a score 'w'"):
+        ReplayGenerator.from_jsonl(tmp_path / "pool.jsonl", {"texts": "answers"}, "w")

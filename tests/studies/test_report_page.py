@@ -116,6 +116,58 @@ def text_of(root: Path) -> str:
     return (root / page.HTML).read_text(encoding="utf-8")
 
 
+# ------------------------------------------------------------------------------------------- what it claims
+
+
+def _tuning(result: StudyResult) -> str:
+    said = {measured.tuning(result)}
+    assert said == {page._methods(result)[-2].partition("frozen. ")[2]}
+    assert measured.tuned(result).text.endswith(*said)
+    return said.pop()
+
+
+def test_tuning_is_called_fair_only_where_it_is() -> None:
+    whole = made(12, 4)
+    alone = replace(whole, curves=tuple(c for c in whole.curves if c.strategy in ("rebase", "pass")))
+    assert _tuning(alone) == "Every strategy with knobs tried as many: 2."
+    said = _tuning(whole)
+    assert "rebase tried 2 settings" in said and "Every" not in said
+    assert "majority, weighted and best were not tuned, and ran as written" in said
+    one, two = whole.tuned
+    fewer = replace(two, settings={"temperature=0.1": 0.5}, strategy="best")
+    said = _tuning(replace(alone, tuned=(one, replace(two), fewer)))
+    assert "rebase tried 2 settings; best tried 1 setting" in said
+
+
+def test_every_frontier_has_a_title_of_its_own() -> None:
+    found = frontier_section.section(little())
+    text = "\n".join(markdown._section(found))
+    heads = re.findall(r"(?m)^### (Frontier.*|Strategies.*)$", text)
+    alts = re.findall(r"!\[(.*?)\]\(", text)
+    assert len(heads) == len(set(heads)) > 4 and set(heads) <= set(alts) and len(alts) == len(set(alts))
+    assert "Frontier: error, against FLOPs per problem" in heads
+    plot = next(p for p in found.pictures if p.name == "frontier-flops")
+    (svg,) = draw.drawn(plot).panels.values()
+    assert svg.count("Frontier: accuracy, against FLOPs per problem, any strategy") >= 1
+
+
+@pytest.mark.parametrize(("problems", "said"), [(5, False), (12, True)])
+def test_captions_promise_bands_only_where_they_are_drawn(problems: int, said: bool) -> None:
+    result = little(problems)
+    shown = [*measured.curves(result).pictures, *frontier_section.section(result).pictures]
+    captions = [p.caption for p in shown if not isinstance(p, Heat)]
+    assert captions and all(("Bands" in caption) == said for caption in captions)
+
+
+def test_what_has_no_price_is_not_free() -> None:
+    free = tuple(replace(c, costs={**c.costs, "money": np.zeros_like(c.accuracy)}) for c in little().curves)
+    none = list(csv.DictReader(measured.tidy(replace(little(), curves=free)).splitlines()))
+    assert {row["money"] for row in none} == {""}
+    paid = replace(free[0], costs={**free[0].costs, "money": np.ones_like(free[0].accuracy)})
+    some = list(csv.DictReader(measured.tidy(replace(little(), curves=(paid, *free[1:]))).splitlines()))
+    assert {row["money"] for row in some} == {"0", "1"}
+
+
 # ------------------------------------------------------------------------------------------- what is in it
 
 

@@ -64,12 +64,30 @@ def test_an_experiment_is_a_study_and_a_study_is_no_experiment(
         ("study.development.settings={vote: [{}]}", "expected one of the strategies"),
         ("study.development.share=0.5", "study.development = {"),
         ("study.alignment={models: [small], gold: oracl}", "did you mean 'oracle'?"),
+        ("study.alignment={models: [small], proxy: unused}",
+         "alignment.proxy = 'unused': no strategy of the study scores samples by it; expected one of judge, weak"),
+        ("study.alignment={models: [small], gold: unused}", "study.alignment.gold = 'unused': no strategy"),
+        ("study.alignment={models: [small], proxy: oracle}", "study.alignment.proxy = 'oracle': no strategy"),
+        ("study.alignment={models: [small], proxy: judge, gold: judge}", "gold = 'judge': is the proxy itself"),
+        ("study.limit.n=8", "study.limit.n = 8: votes go up to n = 8, and their limit is that of a larger pool"),
         ("study.splitting.critiques={-1: weak}", "expected an integer ≥ 0"),
         ("allocation={total: {generated: 100}}", "compares strategies at equal cost by itself"),
     ],
 )  # fmt: skip
 def test_faults_say_place_value_and_what_was_expected(study_file: Write, change: str, expected: str) -> None:
-    assert expected in faults(study_file(), change)
+    assert expected in faults(
+        study_file(), "verifiers.unused={kind: 'metagen_toy:verifier', name: unused}", change
+    )
+
+
+def test_every_cost_that_a_recommendation_takes_may_be_a_budget(study_file: Write) -> None:
+    study = schema.load(study_file(), sets=["study.budgets={physical: [100.0]}"])
+    assert study.spec.budgets == {"physical": (100.0,)}
+
+
+def test_a_reward_may_be_one_that_is_tried(study_file: Write) -> None:
+    aligned = "study.alignment={models: [small], proxy: weak, gold: judge}"
+    assert schema.load(study_file(), sets=[aligned]).spec.alignment is not None
 
 
 def test_faults_of_the_experiment_and_of_the_study_come_together(study_file: Write) -> None:

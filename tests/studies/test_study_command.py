@@ -25,7 +25,7 @@ SMALL = (
 
 def test_a_study_runs_and_reports(study_file: Write, tmp_path: Path) -> None:
     root = tmp_path / "study"
-    bare = "study:\n  budgets: {samples: [2]}\n  limit: {n: 8, seed: 1}\n"
+    bare = "study:\n  budgets: {samples: [2]}\n  limit: {n: 16, seed: 1}\n"
     asked = ["study", str(study_file(study=bare, n="[1, 4]")), "--out", str(root), "--json"]
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 0, result.output
@@ -88,7 +88,7 @@ def test_the_flagship_loads_and_tunes_every_strategy_alike() -> None:
 def test_the_flagship_runs_on_a_few_problems(tmp_path: Path) -> None:
     study = schema.load(EXAMPLES / "frontier.yaml", sets=SMALL)
     result = run.run(study, tmp_path / "study")
-    assert len(result.curves) == 3 * 13 and len(result.tuned) == 3 * 8
+    assert len(result.curves) == 3 * 14 and len(result.tuned) == 3 * 8
     assert {"flops", "tokens", "roofline:h200", "latency:laptop"} <= set(result.costs)
     assert not any(role["failures"] for role in result.facts["roles"].values())
     assert {one["policy"] for one in result.facts["ratios"]} >= {"temperature=0.4", "top_p=0.9"}

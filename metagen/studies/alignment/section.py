@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isnan, nan
+from math import isinf, isnan, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,8 @@ TEXT = (
     f"and the tilt are exact, for n up to the samples divided by {DRAWN}. What was cut, or has no answer, has the "
     "least reward of its problem."
 )
+#: What is said where there is no ensemble.
+PESSIMIST = "pessimistic best-of-n takes scores of two verifiers on one pool"
 #: The soft choice that is told.
 SOFT = BETAS[2]
 
@@ -50,7 +52,7 @@ def section(result: StudyResult, spec: AlignmentSpec | None = None) -> Section:
         pictures.append(shown.exact_plot())
         tables.append(shown.exact_table())
     if every:
-        pictures += [*shown.reach_plots(every, meant), shown.proxy_plot(every, meant)]
+        pictures += [*shown.reach_plots(every, meant, result), shown.proxy_plot(every, meant)]
         tables += [shown.best_table(every, meant), shown.reach_table(every, meant)]
     for made, said in (shown.blockwise_table(result), shown.ratio_table(result)):
         tables += made
@@ -78,9 +80,12 @@ def question(result: StudyResult, spec: AlignmentSpec | None = None) -> Finding:
     )
     source = "Beirami et al. 2024, arXiv:2401.01879; Yang et al. 2024, arXiv:2404.01730"
     toys = f"On enumerable models, exactly: {listed(list(_exactly()))}."
-    plain, words = None, []
+    plain, words, small = None, [], False
     for one in (one for one in studied(result, spec) if isinstance(one, Studied)):
         told = []
+        if one.pool.samples < 2 * DRAWN:  # n = 1 alone, which chooses nothing
+            small = True
+            continue
         for policy in dict.fromkeys(r.policy for r in one.reached if r.policy != "tilt"):
             ours = [r for r in one.reached if r.policy == policy]
             last = next((r for r in ours if r.knob == f"β = {SOFT:g}"), ours[-1])
@@ -90,11 +95,15 @@ def question(result: StudyResult, spec: AlignmentSpec | None = None) -> Finding:
                 won = rated(found.estimate, found.low, found.high)
                 told.append(f"{policy} ({last.knob}) {won} at {last.kl.mean():.2f} nats")
         if told:
-            words.append(f"{one.pool.model} by {one.pool.verifier}: {listed(told)}")
+            alone = "" if len(one.pool.others) > 1 else f" ({PESSIMIST})"
+            words.append(f"{one.pool.model} by {one.pool.verifier}: {listed(told)}{alone}")
     if plain is None:
+        why = "This study has no rewards that could tell"
+        if small:
+            why = f"To choose among two, of samples divided by {DRAWN}, takes pools of {2 * DRAWN} samples or more"
         return Finding(
             asked,
-            f"This study has no rewards that could tell. {toys}",
+            f"{why}. {toys}",
             claim=claim,
             source=source,
             shown=False,
@@ -136,7 +145,9 @@ def _falls(every: Sequence[Studied], meant: str) -> Iterator[Finding]:
             said = f"No: {meant} rises to the largest n, {steps}, {apart} points"
         else:
             said = f"No fall of {meant} is shown: {steps}, {apart} points"
-            if not isnan(d.detectable):
+            if isinf(d.detectable):
+                said += f"; no fall of any size could be shown with {d.problems} problems"
+            elif not isnan(d.detectable):
                 said += f"; a fall of {100 * d.detectable:.1f} points would have been found"
         yield Finding(
             asked,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import inf, isinf, isnan, nan
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf, isfinite, isinf, isnan, nan
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from metagen.analysis.figures import Line
 from metagen.studies.alignment.enumerable import ENSEMBLE, Reached, exact, frontier
 from metagen.studies.alignment.pools import Reach, mean_of, share
 from metagen.studies.alignment.studied import Studied
-from metagen.studies.result import Floats, Note, StudyResult
+from metagen.studies.result import Curve, Floats, Note, StudyResult
 from metagen.studies.section import Plot, Table
 from metagen.studies.words import listed, rated
 from metagen.studies.words import share as percent
@@ -64,8 +64,11 @@ def exact_table() -> Table:
     )  # fmt: skip
 
 
-def reach_plots(every: Sequence[Studied], meant: str) -> list[Plot]:
-    """What is chosen by, and what is meant, against KL; a panel for each model."""
+def reach_plots(every: Sequence[Studied], meant: str, result: StudyResult) -> list[Plot]:
+    """What is chosen by, and what is meant, against KL; a panel for each model.
+
+    Beside the reward of policies on pools, hollow, that of policies of the real model that was measured.
+    """
     by = listed(sorted({one.pool.verifier for one in every}))
     plots = []
     for name, title, y, of in (
@@ -74,8 +77,42 @@ def reach_plots(every: Sequence[Studied], meant: str) -> list[Plot]:
     ):
         panels = {one.pool.model: _lines(one, of) for one in every}
         caption = f"Pools as models; the reward is {by}, and the tilt is by it. Means over problems."
-        plots.append(Plot(name, title, caption, NATS, y, panels, "linear", marks=marks(panels)))
+        points = beside(every, result) if name == "alignment-reward" else {}
+        if any(points.values()):
+            caption += (
+                " Hollow: of the real model, blockwise decoding at the bound on its KL, and other temperatures, "
+                "adapters and engines at the KL that was measured; these, sampled on other problems, are drawn above "
+                "the pool's mean by what they gain over the model as written."
+            )
+        plots.append(
+            Plot(
+                name, title, caption, NATS, y, panels, "linear", marks=marks(panels, points), points=points
+            )
+        )  # fmt: skip
     return plots
+
+
+def beside(every: Sequence[Studied], result: StudyResult) -> dict[str, dict[str, tuple[float, float]]]:
+    """By model, what has a reward by the verifier of its panel and a finite KL, or a bound on it.
+
+    What was sampled on other problems stands above the pool's mean by its gain over p, which needs p's own reward
+    there.
+    """
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for one in every:
+        if result.facts.get("proxy") != one.pool.verifier:
+            continue
+        mine = found.setdefault(one.pool.model, {})
+        for curve, point, name in _blockwise(result):
+            if curve.model == one.pool.model:
+                bound, (rewards, _) = _bound(result, curve, point), _rewarded(result, curve, point)
+                mine[f"{name.partition('/')[2]}, at its bound"] = bound, _mean(rewards)
+        for ratio in result.facts.get("ratios", ()):
+            if ratio["model"] == one.pool.model and "plain" in ratio:
+                gain = _mean(_floats(ratio["reward"]) - _floats(ratio["plain"]))
+                mine[ratio["policy"]] = float(np.mean(ratio["kl"])), float(one.pool.reward.mean()) + gain
+        found[one.pool.model] = {k: (x, y) for k, (x, y) in mine.items() if isfinite(x) and isfinite(y)}
+    return found
 
 
 def _lines(one: Studied, of: Callable[[Reach], Floats]) -> list[Line]:
@@ -148,43 +185,96 @@ def reach_table(every: Sequence[Studied], meant: str) -> Table:
 
 def blockwise_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
     """Configurations of blockwise decoding, with the bound that their numbers of blocks make."""
-    known: Mapping[str, float] = result.facts.get("blocks", {})
     rows, notes = [], []
-    for curve in (c for c in result.curves if c.kind == "blockwise"):
+    for curve, point, name in _blockwise(result):
         plain = next(
             (c.accuracy[0] for c in result.curves if (c.model, c.kind) == (curve.model, "sample")), None
         )
-        for point, n in enumerate(curve.ns.tolist()):
-            name, accuracy = curve.configuration(point), curve.accuracy[point]
-            wins = accuracy * nan if plain is None else 0.5 * (1.0 + accuracy - plain)
-            blocks = known.get(name, nan)
-            bound = nan if isnan(blocks) else kl_bound(n, blocks)
-            if isnan(blocks):
-                notes.append(
-                    Note(name, "its number of blocks is not recorded, so there is no bound on its KL")
-                )
-            notes += far(name, bound, "may go up to")
-            fine = np.isfinite(accuracy) & np.isfinite(wins)
-            rows.append(
-                (
-                    name, "–" if isnan(blocks) else f"{blocks:.1f}", nats(bound),
-                    rated(*mean_of(accuracy[np.isfinite(accuracy)], proportion=True)),
-                    percent(mean_of(wins[fine])[0]),
-                )
-            )  # fmt: skip
+        accuracy, blocks = curve.accuracy[point], _blocks(result, name)
+        meant = accuracy * nan if plain is None else 0.5 * (1.0 + accuracy - plain)
+        bound = _bound(result, curve, point)
+        if isnan(blocks):
+            notes.append(Note(name, "its number of blocks is not recorded, so there is no bound on its KL"))
+        notes += far(name, bound, "may go up to")
+        rewards, wins = _rewarded(result, curve, point)
+        if why := result.facts.get("rewards", {}).get(name, {}).get("why"):
+            notes.append(Note(name, f"its reward is not measured: {why}"))
+        rows.append(
+            (
+                name, "–" if isnan(blocks) else f"{blocks:.1f}", nats(bound), number(*_known(rewards)),
+                rated(*_known(wins, proportion=True)), rated(*_known(accuracy, proportion=True)),
+                percent(_known(meant)[0]),
+            )
+        )  # fmt: skip
     table = Table(
         "alignment_blocks",
-        "Blockwise decoding: E[blocks] · (log n − (n − 1)/n) bounds its KL; wins: by right answers, against one sample",
-        ("configuration", "blocks", "KL: bound", "accuracy", "wins"), tuple(rows), frozenset(range(1, 5)),
+        f"Blockwise decoding: E[blocks] · (log n − (n − 1)/n) bounds its KL; reward: by {_by(result)}; wins: against "
+        "one sample, by the reward and by right answers",
+        ("configuration", "blocks", "KL: bound", "mean reward", "wins", "accuracy", "wins by accuracy"), tuple(rows),
+        frozenset(range(1, 7)),
     )  # fmt: skip
     return [table] if rows else [], notes
+
+
+def _blockwise(result: StudyResult) -> Iterator[tuple[Curve, int, str]]:
+    """Every configuration of blockwise decoding: its curve, the point of it, and its name."""
+    for curve in (c for c in result.curves if c.kind == "blockwise"):
+        yield from ((curve, point, curve.configuration(point)) for point in range(len(curve.ns)))
+
+
+def _blocks(result: StudyResult, name: str) -> float:
+    known: Mapping[str, float] = result.facts.get("blocks", {})
+    return known.get(name, nan)
+
+
+def _bound(result: StudyResult, curve: Curve, point: int) -> float:
+    """On its KL; NaN where the blocks were not counted."""
+    blocks = _blocks(result, curve.configuration(point))
+    return nan if isnan(blocks) else kl_bound(int(curve.ns[point]), blocks)
+
+
+def _rewarded(result: StudyResult, curve: Curve, point: int) -> tuple[Floats, Floats]:
+    """The reward by problem, and the wins against one sample of the model's pool; NaN where it is not measured.
+
+    As in pools, what is not eligible has the least reward there is, 0.
+    """
+    facts = result.facts.get("rewards", {}).get(curve.configuration(point), {})
+    known: Mapping[str, float | None] = facts.get("reward", {})
+    rewards = _floats([known.get(problem) for problem in result.problems])
+    votes = next((v for v in result.votes if (v.model, v.role) == (curve.model, "test")), None)
+    scores = None if votes is None else votes.scores.get(str(result.facts.get("proxy")))
+    if votes is None or scores is None or not votes.sizes.any():
+        return rewards, rewards * nan
+    there = np.arange(scores.shape[1]) < votes.sizes[:, None]
+    pool = np.where(votes.eligible, scores, 0.0)
+    won = np.where(np.isfinite(pool), (rewards[:, None] > pool) + 0.5 * (rewards[:, None] == pool), nan)
+    total = np.where(there, won, 0.0).sum(axis=1) / np.maximum(votes.sizes, 1)
+    return rewards, np.where(np.isfinite(rewards) & (votes.sizes > 0), total, nan)
+
+
+def _by(result: StudyResult) -> str:
+    return str(result.facts.get("proxy") or "no verifier")
+
+
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array([nan if value is None else value for value in values], np.float64)
+
+
+def _known(values: Floats, *, proportion: bool = False) -> tuple[float, float, float]:
+    """`mean_of` over the problems that have a value."""
+    return mean_of(values[np.isfinite(values)], proportion=proportion)
+
+
+def _mean(values: Floats) -> float:
+    return _known(values)[0]
 
 
 def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
     """Policies whose probabilities are known: KL measured by log-likelihood ratios of their own samples.
 
-    `facts["ratios"]`: a `model`, a `policy`, and by problem `kl` and `gold`; or `why` it is not known. kl: +∞ where p
-    rules out a sample; then the mean is infinite, and a note says on how many problems.
+    `facts["ratios"]`: a `model`, a `policy`, and by problem `kl`, `gold` and, where they were scored, `reward`, `wins`
+    against p and p's own reward, `plain`; or `why` it is not known. kl: +∞ where p rules out a sample; then the mean is
+    infinite, and a note says on how many problems.
     """
     rows, notes = [], []
     for one in result.facts.get("ratios", ()):
@@ -200,10 +290,16 @@ def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         else:
             gone = mean_of(kl)
             notes += far(name, gone[0], "goes")
-        rows.append((one["model"], one["policy"], number(*gone), rated(*gold)))
+        if unscored := one.get("unscored"):
+            notes.append(Note(name, f"its reward is not measured: {unscored}"))
+        reward, wins = (_floats(one.get(what, ())) for what in ("reward", "wins"))
+        told = number(*_known(reward)), rated(*_known(wins, proportion=True))
+        rows.append((one["model"], one["policy"], number(*gone), *told, rated(*gold)))
     table = Table(
-        "alignment_ratios", "KL measured: the mean of log π(y) − log p(y) over samples of π",
-        ("model", "policy", "KL", "accuracy"), tuple(rows), frozenset({2, 3}),
+        "alignment_ratios",
+        f"KL measured: the mean of log π(y) − log p(y) over samples of π; reward: by {_by(result)}; wins: by the "
+        "reward, against one sample of p, if p is among the policies",
+        ("model", "policy", "KL", "mean reward", "wins", "accuracy"), tuple(rows), frozenset({2, 3, 4, 5}),
     )  # fmt: skip
     return [table] if rows else [], notes
 
@@ -218,9 +314,13 @@ def far(name: str, kl: float, goes: str) -> list[Note]:
     )
 
 
-def marks(panels: Mapping[str, Sequence[Line]]) -> dict[float, str]:
+def marks(
+    panels: Mapping[str, Sequence[Line]],
+    points: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
+) -> dict[float, str]:
     """Those of `MARKS` that a picture reaches."""
     last = max(x for lines in panels.values() for line in lines for x in line.x)
+    last = max([last, *(x for some in (points or {}).values() for x, _ in some.values())])
     return {mark: words for mark, words in MARKS.items() if mark <= last}
 
 
@@ -233,4 +333,4 @@ def number(value: float, low: float = nan, high: float = nan) -> str:
     """A mean with its interval."""
     if isnan(value) or isinf(value):
         return "–" if isnan(value) else "∞"
-    return f"{value:.3f}" + ("" if isnan(low) or isnan(high) else f" [{low:.3f}, {high:.3f}]")
+    return f"{value:z.3f}" + ("" if isnan(low) or isnan(high) else f" [{low:z.3f}, {high:z.3f}]")

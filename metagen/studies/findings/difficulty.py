@@ -163,7 +163,8 @@ def section(result: StudyResult) -> Section:
     return Section(
         name,
         title,
-        "How hard a problem is, its share of right samples in independent pools says, the mean over models. What is "
+        "How hard a problem is, its share of right samples in independent pools says, the mean over models: told with "
+        "the answers, so that it is an upper bound on what adapting to difficulty can win. What is "
         "best in a group is picked on one half of its problems and measured on the other, both ways.",
         pictures=tuple(p for p in pictures if p.panels),
         tables=tuple(t for t in tables if t.rows),

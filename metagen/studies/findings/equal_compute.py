@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from metagen.analysis.comparison import Contrast
+from metagen.studies.checks import remedy
 from metagen.studies.findings.frontier import SLACK, AtCost, even, known, ladder, main_cost, shared
 from metagen.studies.findings.question import compared
 from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.section import Table
-from metagen.studies.words import difference, share, spent
+from metagen.studies.words import difference, listed, share, spent, unit
 
 #: What the others are compared with: the first of these kinds that a model has.
 REFERENCES = ("majority", "weighted", "best_of_n", "sample")
@@ -48,6 +49,60 @@ def budgets(result: StudyResult, cost: str) -> tuple[float, ...]:
     return tuple(np.geomspace(least, most, BUDGETS).tolist()) if most > least else (float(least),)
 
 
+def costs(result: StudyResult) -> tuple[str, ...]:
+    """The costs of the study's budgets that curves know, the main one first; without any, the main one."""
+    main = main_cost(result)
+    named = [cost for cost in result.budgets if known(result, cost)] or ([] if main is None else [main])
+    return tuple(sorted(named, key=lambda cost: cost != main))
+
+
+def cheapest(result: StudyResult, cost: str) -> tuple[str, float] | None:
+    """The configuration that costs least, and its mean cost; None where no curve knows the cost."""
+    found = {
+        curve.configuration(point): float(curve.costs[cost][point, there].mean())
+        for curve in known(result, cost)
+        for point, there in enumerate(np.isfinite(curve.accuracy))
+        if there.any()
+    }
+    least = min(found, key=found.__getitem__, default=None)
+    return None if least is None else (least, found[least])
+
+
+def unpaid(result: StudyResult) -> tuple[Note, ...]:
+    """Budgets of the study that pay for nothing: below the cheapest configuration, or of a cost that nobody knows."""
+    notes = []
+    for cost, given in result.budgets.items():
+        if (least := cheapest(result, cost)) is None:
+            what = f"no curve knows it{remedy(cost)}: budgets in it are not compared"
+            notes.append(Note(cost, what))
+            continue
+        name, spends = least
+        notes += [
+            Note(
+                cost,
+                f"{spent(b, cost)} is below the cheapest, {name} at {spent(spends, cost)}: it pays for nothing",
+            )
+            for b in sorted(given)
+            if b < spends * (1.0 - SLACK)
+        ]
+    return tuple(notes)
+
+
+def elsewhere(result: StudyResult) -> tuple[Note, ...]:
+    """What is compared at the main cost alone, where the study names budgets in others."""
+    main = main_cost(result)
+    if main is None or not any(cost != main for cost in result.budgets):
+        return ()
+    others = [unit(cost) for cost in costs(result) if cost != main]
+    own = f"budgets in {listed(others)} have tables of their own; " if others else ""
+    text = f"{own}the frontier's members, crossings, difficulty and the answers are compared in {unit(main)}"
+    if not result.budgets.get(main):
+        given = budgets(result, main)
+        ends = f"{len(given)} from {spent(given[0], main)} to {spent(given[-1], main)}"
+        text += f", of which the study names none: at {ends}"
+    return (Note("budgets", text),)
+
+
 def middle(values: Sequence[float]) -> float:
     """The median budget; of two in the middle the smaller."""
     return sorted(values)[(len(values) - 1) // 2]
@@ -71,15 +126,32 @@ def rivals(result: StudyResult, cost: str) -> list[Rival]:
     return [Rival(*one, tested.get(str(i))) for i, one in enumerate(found)]
 
 
-def table(result: StudyResult) -> tuple[Table | None, tuple[Note, ...]]:
-    """Paired differences at equal cost, None where there are none; and who has no row."""
-    cost = main_cost(result)
+def tables(result: StudyResult) -> tuple[tuple[Table, ...], tuple[Note, ...]]:
+    """Paired differences at equal cost, a table for each cost of the study's budgets; and who has no row."""
+    found: list[Table] = []
+    notes: list[Note] = []
+    for cost in costs(result):
+        made, said = table(result, cost)
+        found += [made] if made is not None else []
+        if made is None and not said:
+            what = f"no model has two strategies whose {unit(cost)} are known: not compared in it"
+            said = (Note(cost, what),)
+        notes += said
+    return tuple(found), tuple(notes)
+
+
+def table(result: StudyResult, cost: str | None = None) -> tuple[Table | None, tuple[Note, ...]]:
+    """Paired differences at this cost, the main one by default; None where there are none; and who has no row."""
+    cost = main_cost(result) if cost is None else cost
     if cost is None:
         return None, ()
     every = rivals(result, cost)
     there = {rival.curve.name for rival in every}
     notes = tuple(
-        Note(curve.name, f"it and {reference.name} share no budget, or no problem: not compared")
+        Note(
+            curve.name,
+            f"it and {reference.name} share no budget in {unit(cost)}, or no problem: not compared",
+        )
         for curve, reference, _ in _facing(result, cost)
         if curve.name not in there
     )
@@ -89,17 +161,24 @@ def table(result: StudyResult) -> tuple[Table | None, tuple[Note, ...]]:
     said = ("accuracy", "against", "its accuracy", "difference", "p", "detectable")
     columns = ("budget", "configuration", "n", "spends", *said)
     caption = (
-        "Accuracy at equal cost: differences in points with 95% intervals, paired by problem; p corrected by Holm for "
-        f"{sum(r.contrast is not None for r in every)} comparisons. Detectable: the least difference that would have "
-        "been shown with probability 0.8. Spends: what both do, the most that both can where that is less than the "
-        "budget. n: the points that it lies between."
+        f"Accuracy at equal cost, in {unit(cost)}: differences in points with 95% intervals, paired by problem; p "
+        f"corrected by Holm for {sum(r.contrast is not None for r in every)} comparisons. Detectable: the least "
+        "difference that would have been shown with probability 0.8. Spends: what both do, the most that both can "
+        "where that is less than the budget. n: the points that it lies between."
     )
     counts = [int(np.isfinite(rival.at.accuracy).sum()) for rival in every]
     if min(counts) < len(result.problems):
         caption += (
             f" Of {len(result.problems)} problems each has those that both measured, {min(counts)} or more."
         )
-    return Table("equal-compute", caption, columns, rows, frozenset({0, 3, 4, 6, 7, 8, 9})), notes
+    return Table(
+        named("equal-compute", result, cost), caption, columns, rows, frozenset({0, 3, 4, 6, 7, 8, 9})
+    ), notes
+
+
+def named(what: str, result: StudyResult, cost: str) -> str:
+    """The name of a table at a cost: of the first of them plain, so that every study has it."""
+    return what if cost == costs(result)[0] else f"{what}-{cost.replace(':', '-')}"
 
 
 def _row(rival: Rival, cost: str) -> tuple[str, ...]:
@@ -124,8 +203,8 @@ def p_value(p: float) -> str:
 
 
 def points(value: float) -> str:
-    """An unsigned difference in points."""
-    return "–" if np.isnan(value) else f"{100 * value:.1f}"
+    """An unsigned difference in points; none, where so few problems could show none of any size."""
+    return "–" if np.isnan(value) else "none" if np.isinf(value) else f"{100 * value:.1f}"
 
 
 def _facing(result: StudyResult, cost: str) -> list[tuple[Curve, Curve, Bools | None]]:

@@ -25,8 +25,9 @@ from metagen.studies.findings.frontier import (
 from metagen.studies.names import frozen
 from metagen.studies.result import Curve, Floats, Note, StudyResult
 from metagen.studies.section import Heat, Plot, Section, Table
+from metagen.studies.section import banded as has_bands
 from metagen.studies.settings import AS_WRITTEN
-from metagen.studies.words import axis, rated, share, spent, within
+from metagen.studies.words import TIMED, axis, rated, share, spent, unit, within
 
 #: Configurations that are on the frontier less often are not worth a row of their own.
 LEAST = 0.05
@@ -45,7 +46,10 @@ def section(result: StudyResult) -> Section:
     for name in costs:
         pictures += [_plot(result, name), _plot(result, name, error=True)]
     pictures = [plot for plot in (*pictures, _curves(result, cost)) if plot.panels]
-    tables = [_members(result, cost), *_sizes(result, cost)]
+    tables = [
+        _members(result, cost),
+        *(found for name in equal_compute.costs(result) for found in _sizes(result, name)),
+    ]
     crossed, notes = _crossings(result, cost)
     return Section(
         "frontier",
@@ -55,15 +59,24 @@ def section(result: StudyResult) -> Section:
         "Upper bounds that know the answers never count.",
         pictures=tuple(pictures),
         tables=(*tables, *crossed),
-        notes=(*missing(result), *notes, *(note for name in costs for note in left_out(result, name))),
+        notes=(
+            *missing(result),
+            *equal_compute.elsewhere(result),
+            *notes,
+            *(
+                note
+                for name in dict.fromkeys((*costs, *equal_compute.costs(result)))
+                for note in left_out(result, name)
+            ),
+        ),
     )
 
 
 def comparison(result: StudyResult) -> Section:
     """Strategies at equal compute, and every accuracy as a heat map of model × n."""
-    table, notes = equal_compute.table(result)
-    if table is None:
-        notes = (*notes, Note("equal compute", "no model has two strategies of known cost to compare"))
+    tables, notes = equal_compute.tables(result)
+    if not tables and not notes:
+        notes = (Note("equal compute", "no model has two strategies of known cost to compare"),)
     return Section(
         "equal-compute",
         "Strategies at equal compute",
@@ -71,8 +84,8 @@ def comparison(result: StudyResult) -> Section:
         "average; below its cheapest point a strategy has no row. Where one of the two was not measured up to the "
         "budget, they are compared at the most that both can spend.",
         pictures=tuple(heats(result)),
-        tables=() if table is None else (table,),
-        notes=notes,
+        tables=tables,
+        notes=(*equal_compute.unpaid(result), *notes),
     )
 
 
@@ -111,8 +124,12 @@ def _plot(result: StudyResult, cost: str, *, error: bool = False) -> Plot:
     what = "error" if error else "accuracy"
     caption = (
         f"The best {what} that a mean cost buys under any strategy, by model; the frontier of all is their edge. "
-        "Bands: 95% intervals, over problems, of the configurations themselves; having been picked here flatters them."
+        "Having been picked here flatters what is on it."
     )
+    if has_bands({"": lines}):
+        caption += " Bands: 95% intervals, over problems, of the configurations themselves."
+    if cost == "seconds":
+        caption += f" {TIMED}"
     if error:
         caption += " What makes no error here has no place on this axis."
     panels = {"any strategy": lines} if lines else {}
@@ -150,7 +167,7 @@ def _curves(result: StudyResult, cost: str) -> Plot:
             bare = Line(line.label, line.x, line.y)
             panels.setdefault(curve.model, []).append(line if banded else bare)
     caption = "Accuracy of each strategy against its mean cost."
-    if banded:
+    if has_bands(panels):
         caption += " Bands: 95% intervals over problems."
     return Plot(f"strategies-{_file(cost)}", "Strategies", caption, axis(cost), "accuracy", panels)
 
@@ -188,11 +205,15 @@ def _sizes(result: StudyResult, cost: str) -> list[Table]:
             means = ", ".join(f"{m}: {share(v)}" for m, v in size.accuracy.items())
             rows.append((strategy, spent(size.budget, cost), size.model, means, shares))
     caption = (
-        "The best size of model for a budget; share of resamples of the problems in which each model is best. "
-        "The only one: the budget pays for no other."
+        f"The best size of model for a budget in {unit(cost)}; share of resamples of the problems in which each model "
+        "is best. The only one: the budget pays for no other."
     )
     columns = ("strategy", "budget", "best model", "accuracy", "best in")
-    return [Table("sizes", caption, columns, tuple(rows), frozenset({1}))] if rows else []
+    return (
+        [Table(equal_compute.named("sizes", result, cost), caption, columns, tuple(rows), frozenset({1}))]
+        if rows
+        else []
+    )
 
 
 def _crossings(result: StudyResult, cost: str) -> tuple[list[Table], list[Note]]:

@@ -67,7 +67,7 @@ def sections(
         "adaptive": lambda: adaptive.section(result),
         "splitting": lambda: splitting.section(result, extras),
         "temperature": lambda: temperature.section(result, extras),
-        "saturation": lambda: saturation.section(result),
+        "saturation": lambda: saturation.section(result, exact=aligned is not None and aligned.enumerable),
     }
     found = []
     for name, make in made.items():

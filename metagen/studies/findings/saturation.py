@@ -9,7 +9,7 @@ what a smaller pool would have given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 
 import numpy as np
@@ -20,13 +20,13 @@ from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.figures import Line
 from metagen.analysis.limits import Limit, vote_limit
 from metagen.experiments.results import FEW
-from metagen.studies.findings import laws
+from metagen.studies.findings import exact_limit, laws
 from metagen.studies.findings.frontier import resampled, shared
 from metagen.studies.findings.pools import limit_pool, sampled
 from metagen.studies.findings.question import Question, numbers, unanswered
 from metagen.studies.findings.question import words as said
 from metagen.studies.result import Bools, Curve, Floats, Note, StudyResult
-from metagen.studies.section import Finding, Plot, Section, Table
+from metagen.studies.section import Finding, Plot, Section, Table, banded
 from metagen.studies.words import rated, share, within
 
 #: Kinds whose limit is argmax Σ v·g.
@@ -85,9 +85,12 @@ def saturation(
         if weights is None
         else weighted_at_k(classes, weights, correct, sizes, rng)
     )
+    limits = vote_limit(classes, correct, weights), vote_limit(classes, correct)
+    if over.sum() < FEW:
+        limits = replace(limits[0], low=nan, high=nan), replace(limits[1], low=nan, high=nan)
     return Saturation(
-        curve, over, rows[0], rows[-1], vote_limit(classes, correct, weights), enough, float(low), float(high),
-        dict(zip(sizes, grown.mean.tolist(), strict=True)), vote_limit(classes, correct),
+        curve, over, rows[0], rows[-1], limits[0], enough, float(low), float(high),
+        dict(zip(sizes, grown.mean.tolist(), strict=True)), limits[1],
     )  # fmt: skip
 
 
@@ -181,8 +184,11 @@ def weighted_against_limit(result: StudyResult) -> Question:
     return Question(finding, {**pairs, **limits})
 
 
-def section(result: StudyResult) -> Section:
-    """Curves with their limits, from which n on they are flat, and scaling laws with their error where not fitted."""
+def section(result: StudyResult, *, exact: bool = False) -> Section:
+    """Curves with their limits, from which n on they are flat, and scaling laws with their error where not fitted.
+
+    exact: also what pools make of a limit that is known, on a model that can be enumerated.
+    """
     every = found(result)
     panels: dict[str, list[Line]] = {}
     points: dict[str, dict[str, tuple[float, float]]] = {}
@@ -215,8 +221,10 @@ def section(result: StudyResult) -> Section:
     if panels:
         caption = (
             "Accuracy of votes over n samples; hollow: the limit, from an independent pool of as many samples as its "
-            "place says. Bands: 95%, over problems."
+            "place says."
         )
+        if banded(panels):
+            caption += " Bands: 95%, over problems."
         plot = Plot(
             "saturation", "Votes and their limits", caption, "samples n", "accuracy", panels,
             x_scale="log2", points=points,
@@ -230,7 +238,11 @@ def section(result: StudyResult) -> Section:
         "where answers are close, which `halves agree` and the smaller pools show. Scaling laws are fitted without the "
         "last two points of each curve, and judged there.",
         pictures=(*pictures, *laws.pictures(fitted)),
-        tables=(*([_table(every)] if every else []), *laws.tables(fitted)),
+        tables=(
+            *([_table(every)] if every else []),
+            *([exact_limit.table()] if exact else []),
+            *laws.tables(fitted),
+        ),
         notes=(*notes, *laws.notes(fitted)),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -59,10 +60,19 @@ class Best:
 
     @property
     def name(self) -> str:
-        """The best, or that all are alike."""
-        means = {k: at.mean for k, at in self.at.items()}
-        best = max(means, key=means.__getitem__)
-        return ALIKE if len(means) > 1 and means[best] - min(means.values()) < 1e-12 else best
+        """The best, all that tie with it, or that all are alike."""
+        return ALIKE if len(self.at) > 1 and len(self.tied) == len(self.at) else listed(list(self.tied))
+
+    @property
+    def tied(self) -> tuple[str, ...]:
+        """Those that no other beats."""
+        most = max(at.mean for at in self.at.values())
+        return tuple(k for k, at in self.at.items() if most - at.mean < 1e-12)
+
+    @property
+    def sure(self) -> float:
+        """In which share of the resamples one of these is best; NaN for too few problems."""
+        return sum(self.share[k] for k in self.tied)
 
 
 def splits(result: StudyResult, extras: Mapping[str, StudyResult]) -> list[Split]:
@@ -224,17 +234,17 @@ def _known(curve: Curve, cost: str) -> bool:
 
 
 def _sentence(split: Split, found: list[Best], pairs: Pairs, tested: Mapping[str, Contrast]) -> str:
-    runs: list[tuple[str, float, float]] = []
-    for one in found:
-        if runs and runs[-1][0] == one.name:
-            runs[-1] = (one.name, runs[-1][1], one.budget)
-        else:
-            runs.append((one.name, one.budget, one.budget))
-    where = [f"{name} {_range(a, b, split.cost)}" for name, a, b in runs]
-    text = f"{split.model}: best is {listed(where)}."
     alike = [i for i in range(len(found)) if f"{split.model} {i}" in pairs]
     if not alike:
-        return f"{text} No budget can be spent by all."
+        return f"{split.model}: no budget can be spent by all splits, so that none is compared."
+    where = []
+    for name, same in groupby((found[i] for i in alike), key=lambda one: one.name):
+        those = list(same)
+        sure = min(one.sure for one in those)
+        often = f" (in {share(sure)} of resamples{' or more' if len(those) > 1 else ''})"
+        told = "" if name == ALIKE or np.isnan(sure) else often
+        where.append(f"{name} {_range(those[0].budget, those[-1].budget, split.cost)}{told}")
+    text = f"{split.model}: best is {listed(where)}."
     last = found[alike[-1]]
     least, *_, most = [*last.at, *last.at]
     test = words(tested.get(f"{split.model} {alike[-1]}"))

@@ -21,6 +21,7 @@ from metagen.studies.findings.frontier import resampled, shared
 from metagen.studies.findings.pools import dense, own_pool, sampled
 from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult, Votes
 from metagen.studies.section import Heat, Plot, Section, Table
+from metagen.studies.section import banded as has_bands
 from metagen.studies.words import rated
 
 #: The fact whether the pools are of other problems than the test.
@@ -147,9 +148,9 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
                 Note(f"temperature, {model}", "fewer than two temperatures: there is none to be best")
             )
     if best:
-        caption = (
-            "The temperature with the highest accuracy at n; bands: 95% of the resamples of the problems."
-        )
+        caption = "The temperature with the highest accuracy at n."
+        if has_bands(best):
+            caption += " Bands: 95% of the resamples of the problems."
         pictures.append(
             Plot(
                 "best-temperature", "Best temperature by n", caption, "samples n", "temperature", best, "log2"

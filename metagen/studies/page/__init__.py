@@ -250,13 +250,12 @@ def _methods(result: StudyResult) -> list[str]:
         "beside.",
         f"{_picked(len(result.problems))} Frontiers are drawn as measured, which flatters a little.",
         "Costs in samples, tokens, FLOPs and money are accounted: what a configuration would spend by itself, its "
-        "verifiers included. Seconds are measured; roofline seconds and latencies are modelled, and say so. Equal cost "
-        "mixes two neighbouring n by a coin, so that the mean cost is the budget.",
+        "verifiers included. Seconds are measured where a configuration ran by itself: wall time of its calls, waiting "
+        "for the batch included, added up. Roofline seconds and latencies are modelled, and say so. Equal cost mixes "
+        "two neighbouring n by a coin, so that the mean cost is the budget.",
     ]
     if result.tuned:
-        said.append(
-            "Settings were tuned on development problems, as many settings and problems for each strategy, and frozen."
-        )
+        said.append(f"Settings were tuned on development problems, and frozen. {measured.tuning(result)}")
     return [*said, f"Random numbers descend from seed {result.seed}; the same files give the same report."]
 
 

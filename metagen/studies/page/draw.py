@@ -20,7 +20,7 @@ from metagen.analysis.study_figures import Frame, Panel
 from metagen.studies.findings import frontier
 from metagen.studies.names import named
 from metagen.studies.result import StudyResult
-from metagen.studies.section import Heat, Plot, Table
+from metagen.studies.section import Heat, Plot, Table, banded
 
 #: Axes of the figure of winners, by what studies are compared at.
 MAIN: Mapping[str, Axis] = {
@@ -111,10 +111,10 @@ def drawn(plot: Plot) -> Drawn:
                     figures.inline(
                         study_figures.panel_figure(name, panels, frame(plot)),
                         f"{anchor}-{i}",
-                        f"{_said(plot.title, name)}: {_words(panel, plot)}",
+                        f"{_said(plot.whole_title, name)}: {_words(panel, plot)}",
                     )
                 ),
-                _said(plot.title, name),
+                _said(plot.whole_title, name),
             )
         )
         for i, (name, panel) in enumerate(panels.items())
@@ -153,7 +153,7 @@ def numbers(picture: Plot | Heat) -> Table:
         numeric = frozenset(range(1, len(picture.columns) + 1))
         return Table(picture.name, picture.caption, (first, *picture.columns), tuple(rows), numeric)
     share = is_share(picture)
-    bounded = any(line.low is not None for lines in picture.panels.values() for line in lines)
+    bounded = banded(picture.panels)
     columns = ("panel", "line", picture.x, picture.y, *(("95% interval",) if bounded else ()))
     rows = []
     for name, lines in picture.panels.items():

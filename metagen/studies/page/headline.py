@@ -9,8 +9,8 @@ import numpy as np
 
 from metagen.analysis.comparison import Picked
 from metagen.errors import InputError
-from metagen.studies import words
-from metagen.studies.findings import frontier
+from metagen.studies import checks, words
+from metagen.studies.findings import equal_compute, frontier
 from metagen.studies.names import frozen
 from metagen.studies.page.measured import Row, rows
 from metagen.studies.recommend import Recommendation, recommend
@@ -20,26 +20,43 @@ from metagen.studies.result import StudyResult
 def headline(result: StudyResult) -> list[str]:
     """Sentences with their uncertainty; where nothing can be recommended, why."""
     reason = "every configuration knows the answers, or its costs are unknown"
-    for cost, budget in _budgets(result):
-        try:
-            found = recommend(result, {cost: budget})
-        except InputError as error:
-            reason = str(error)
-            continue
-        return list(_sentences(result, found, cost, budget))
+    for given, said in ((_budgets(result), []), (_middle(result), _unpaid(result))):
+        for cost, budget in given:
+            try:
+                found = recommend(result, {cost: budget})
+            except InputError as error:
+                reason = str(error)
+                continue
+            return [*said, *_sentences(result, found, cost, budget)]
     return [f"{result.name}: nothing can be recommended.", f"{reason[:1].upper()}{reason[1:].rstrip('.')}."]
 
 
 def _budgets(result: StudyResult) -> Iterator[tuple[str, float]]:
-    """The middle budget, then the greater ones: of the main cost first. At last the middle of what is spent."""
+    """The study's middle budget, then the greater ones: of the main cost first."""
     main = frontier.main_cost(result)
     for cost in sorted(result.budgets, key=lambda name: name != main):
         given = sorted(result.budgets[cost])
         yield from ((cost, budget) for budget in given[(len(given) - 1) // 2 :])
+
+
+def _middle(result: StudyResult) -> Iterator[tuple[str, float]]:
+    """The middle of what is spent, where no budget of the study helps."""
+    main = frontier.main_cost(result)
     known = [row.costs.get(main, 0.0) for row in rows(result) if not row.curve.oracle] if main else []
     spent = [value for value in known if isfinite(value) and value > 0]
     if main and spent:
         yield main, sqrt(min(spent) * max(spent))
+
+
+def _unpaid(result: StudyResult) -> list[str]:
+    """What is said before a budget that nobody gave: why none of the study's was taken; nothing without any."""
+    said = []
+    for cost, given in result.budgets.items():
+        if (least := equal_compute.cheapest(result, cost)) is None:
+            said.append(f"no curve knows {words.unit(cost)}{checks.remedy(cost)}")
+        elif least[1] > max(given):
+            said.append(f"the cheapest, {least[0]}, takes {words.spent(least[1], cost)} a problem")
+    return [f"None of the study's budgets pays for anything: {'; '.join(said)}."] if said else []
 
 
 def _sentences(result: StudyResult, found: Recommendation, cost: str, budget: float) -> Iterator[str]:

@@ -43,8 +43,8 @@ def _section(section: Section) -> Iterator[str]:
     for picture in section.pictures:
         if drawable(picture):
             stem = file_name(picture.name)
-            yield f"### {escape(picture.title)}"
-            yield f"![{escape(picture.title)}](figures/{stem}.svg)"
+            yield f"### {escape(picture.whole_title)}"
+            yield f"![{escape(picture.whole_title)}](figures/{stem}.svg)"
             yield f"{escape(picture.caption)} [Numbers](tables/figure-{stem}.csv), [PDF](figures/{stem}.pdf)."
     for table in section.tables:
         yield from _table(table)

@@ -20,7 +20,8 @@ from metagen.experiments.results import FEW
 from metagen.html import amount
 from metagen.studies import words
 from metagen.studies.result import COSTS, Curve, Floats, StudyResult
-from metagen.studies.section import Plot, Section, Table
+from metagen.studies.schema import PLAIN
+from metagen.studies.section import Plot, Section, Table, banded
 from metagen.studies.settings import AS_WRITTEN
 
 
@@ -79,7 +80,7 @@ def curves(result: StudyResult) -> Section:
         Plot(
             f"accuracy-{cost}",
             "Accuracy of each strategy",
-            f"{_how(cost)} Bands are 95% intervals over problems.",
+            f"{_how(cost)}{' Bands are 95% intervals over problems.' if banded(panels) else ''}",
             words.axis(cost),
             "accuracy",
             panels,
@@ -152,8 +153,8 @@ def tuned(result: StudyResult) -> Section:
         "FLOPs of tuning, in all",
     )
     text = (
-        "Every strategy with knobs tried as many settings on the same development problems, none of them test "
-        "problems. The best in the mean over its n was frozen before anything was tested."
+        f"Settings were tried on development problems, none of them test problems; the best in the mean over its n was "
+        f"frozen before anything was tested. {tuning(result)}"
     )
     table = Table(
         "tuned", "Mean accuracy on development problems.", columns, tuple(found), frozenset({3, 5, 6})
@@ -161,9 +162,37 @@ def tuned(result: StudyResult) -> Section:
     return Section("tuned", "What was tuned", text, tables=(table,))
 
 
+def tuning(result: StudyResult) -> str:
+    """Whether every strategy with knobs tried as many settings; if not, which did not."""
+    tried: dict[int, dict[str, None]] = {}
+    for one in result.tuned:
+        tried.setdefault(len(one.settings), {})[one.strategy] = None
+    known = {(one.model, one.strategy) for one in result.tuned}
+    left = dict.fromkeys(
+        c.strategy
+        for c in result.curves
+        if not c.oracle and c.kind not in PLAIN and (c.model, c.strategy) not in known
+    )
+    if len(tried) == 1 and not left:
+        return f"Every strategy with knobs tried as many: {next(iter(tried))}."
+    said = [
+        f"{words.listed(list(names))} tried {count} {'setting' if count == 1 else 'settings'}"
+        for count, names in sorted(tried.items(), reverse=True)
+    ]
+    if left:
+        said.append(
+            f"{words.listed(list(left))} {'was' if len(left) == 1 else 'were'} not tuned, and ran as written"
+        )
+    return f"Not every strategy tried as many, which favours those that tried more: {'; '.join(said)}."
+
+
 def tidy(result: StudyResult) -> str:
     """`curves.csv`: a line for each configuration, accuracies as shares, costs as means per problem."""
     names = [*COSTS, *sorted({name for c in result.curves for name in c.costs} - set(COSTS))]
+    # What is 0 throughout has no price: that is unknown, and not free.
+    unpriced = {
+        name for name in ("money",) if not any(row.costs.get(name, nan) > 0.0 for row in rows(result))
+    }
     file = StringIO()
     out = csv.writer(file, lineterminator="\n")
     out.writerow(
@@ -186,7 +215,13 @@ def tidy(result: StudyResult) -> str:
     )
     for row in rows(result):
         c = row.curve
-        numbers = (row.accuracy, row.low, row.high, row.error, *(row.costs.get(name, nan) for name in names))
+        numbers = (
+            row.accuracy,
+            row.low,
+            row.high,
+            row.error,
+            *(nan if name in unpriced else row.costs.get(name, nan) for name in names),
+        )
         out.writerow(
             [
                 c.model,
@@ -221,7 +256,9 @@ def _how(cost: str) -> str:
     kind = cost.partition(":")[0]
     if kind in ("roofline", "latency"):
         return "Seconds are modelled from the accelerator’s peak and bandwidth."
-    if cost in ("seconds", "physical"):
+    if cost == "seconds":
+        return f"Measured, of what ran by itself. {words.TIMED}"
+    if cost == "physical":
         return "Measured."
     return "As accounted: what each configuration would spend by itself, its verifier included."
 

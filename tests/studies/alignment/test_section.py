@@ -83,6 +83,22 @@ def test_the_question_has_numbers(result: StudyResult) -> None:
     assert not bare.shown and math.isnan(bare.estimate) and "100.0% by best-of-16" in bare.sentence
 
 
+@pytest.mark.parametrize(("samples", "told"), [(4, False), (7, False), (8, True)])
+def test_a_choice_among_one_is_no_answer(samples: int, told: bool) -> None:
+    found = question(made(24, samples))
+    assert found.shown == told == ("soft best-of-2" in found.sentence)
+    assert "soft best-of-1" not in found.sentence
+    assert ("takes pools of 8 samples or more" in found.sentence) != told
+
+
+def test_the_pessimist_is_told_or_what_it_lacks(result: StudyResult) -> None:
+    lacking = "pessimistic best-of-n takes scores of two verifiers on one pool"
+    assert lacking in question(result).sentence
+    two = tuple(replace(v, scores={**v.scores, "other": v.scores["prm"][::-1]}) for v in result.votes)
+    said = question(replace(result, votes=two)).sentence
+    assert "pessimistic, 2 verifiers (n = 4)" in said and lacking not in said
+
+
 def test_without_samples_or_scores_the_exact_part_stays(result: StudyResult) -> None:
     found = section(replace(result, votes=()))
     assert [table.name for table in found.tables] == ["alignment_exact"]
@@ -129,13 +145,24 @@ def test_blocks_have_a_bound_and_marks(result: StudyResult) -> None:
     with_blocks = replace(result, curves=(*result.curves, blocks, single))
     found = section(with_blocks)
     assert [row["KL: bound"] for row in rows(found, "alignment_blocks")] == ["–", "–"]
-    assert {row["wins"] for row in rows(found, "alignment_blocks")} == {"66.7%"}
+    assert {row["wins by accuracy"] for row in rows(found, "alignment_blocks")} == {"66.7%"}
+    assert {row["mean reward"] + row["wins"] for row in rows(found, "alignment_blocks")} == {"––"}
     assert [note.about for note in found.notes] == ["small/blockwise@4", "small/blockwise@16"]
     known = replace(with_blocks, facts={"blocks": {"small/blockwise@4": 6.0, "small/blockwise@16": 9.0}})
     found = section(known)
     assert [row["KL: bound"] for row in rows(found, "alignment_blocks")] == ["3.82", "16.52"]
     (note,) = found.notes
     assert note.about == "small/blockwise@16" and "15 nats, beyond: look for reward hacking" in note.text
+    ones = dict.fromkeys(result.problems, 1.0)
+    rewards = {"small/blockwise@4": {"reward": ones}, "small/blockwise@16": {"why": "off"}}
+    found = section(replace(known, facts={**known.facts, "proxy": "prm", "rewards": rewards}))
+    first, second = rows(found, "alignment_blocks")
+    assert first["mean reward"].startswith("1.000") and first["wins"] == "100.0% [85.8, 100.0]"
+    assert second["mean reward"] == second["wins"] == "–"
+    assert "its reward is not measured: off" in {note.text for note in found.notes}
+    plot = next(p for p in found.pictures if p.name == "alignment-reward")
+    assert isinstance(plot, Plot)
+    assert plot.points["small"] == {"blockwise@4, at its bound": (pytest.approx(3.82, abs=0.01), 1.0)}
 
 
 def test_measured_divergences_are_shown(result: StudyResult) -> None:

@@ -72,6 +72,10 @@ def test_small_groups_have_no_interval_and_a_note() -> None:
     assert "one group" in difficulty.section(few).notes[0].text
 
 
+def test_groups_are_an_upper_bound_on_adapting_and_say_so() -> None:
+    assert "told with the answers, so that it is an upper bound" in difficulty.section(made()).text
+
+
 def test_without_independent_samples_levels_remain() -> None:
     alone = replace(RESULT, votes=tuple(v for v in RESULT.votes if v.role == "test"))
     section = difficulty.section(alone)

@@ -15,6 +15,7 @@ from metagen.studies.findings import frontier_section, laws, questions, unasked
 from metagen.studies.findings.equal_compute import budgets, middle, rivals, table
 from metagen.studies.findings.frontier import at_cost
 from metagen.studies.findings.question import Question, answer, answers, compared
+from metagen.studies.page.headline import headline
 from metagen.studies.result import Curve, StudyResult
 from metagen.studies.section import Finding, Heat, Plot
 from tests.studies.made import made
@@ -233,6 +234,63 @@ def test_where_the_vote_ends_first_both_spend_what_it_does() -> None:
     dear = curve("small", "weighted", [8, 16], [0.2, 0.4])
     rows, notes = table(study(vote, dear))
     assert rows is None and [note.about for note in notes] == ["small/weighted"]
+
+
+def test_every_cost_of_the_budgets_has_its_tables_and_the_rest_says_what_it_is_compared_in() -> None:
+    two = replace(RESULT, budgets={"latency:h200": (1e-3, 1e-2), "flops": (1e8, 1e9)})
+    section = frontier_section.comparison(two)
+    assert [t.name for t in section.tables] == ["equal-compute", "equal-compute-latency-h200"]
+    assert "in modelled seconds of waiting on h200" in section.tables[1].caption
+    assert all("waiting on h200" in row[0] for row in section.tables[1].rows)
+    sizes = [t for t in frontier_section.section(two).tables if t.name.startswith("sizes")]
+    assert [t.name for t in sizes] == ["sizes", "sizes-latency-h200"]
+    assert {row[1].split(" ", 1)[1] for row in sizes[1].rows} == {"modelled seconds of waiting on h200"}
+    (note,) = (n for n in frontier_section.section(two).notes if n.about == "budgets")
+    assert "latency" not in note.text and "waiting on h200 have tables of their own" in note.text
+    # Budgets in one other cost: no table at budgets that nobody gave, and what is compared at such says so.
+    other = replace(RESULT, budgets={"generated": (100.0, 400.0)})
+    (table_,) = frontier_section.comparison(other).tables
+    assert {row[0] for row in table_.rows} == {"100 tokens generated", "400 tokens generated"}
+    (note,) = (n for n in frontier_section.section(other).notes if n.about == "budgets")
+    assert "of which the study names none: at 5 from" in note.text
+    assert not [n for n in frontier_section.section(RESULT).notes if n.about == "budgets"]
+    # Pools have no seconds: a table that cannot be is said to be missing.
+    timed = tuple(
+        replace(c, costs={**c.costs, "seconds": np.full_like(c.accuracy, np.nan)})
+        if c.source == "pool"
+        else c
+        for c in RESULT.curves
+    )
+    late = frontier_section.comparison(
+        replace(RESULT, curves=timed, budgets={"seconds": (1.0,), "flops": (1e9,)})
+    )
+    assert [t.name for t in late.tables] == ["equal-compute"]
+    assert [
+        "whose seconds are known: not compared" in n.text for n in late.notes if n.about == "seconds"
+    ] == [True]
+
+
+def test_a_budget_that_pays_for_nothing_is_said() -> None:
+    poor = replace(RESULT, budgets={"flops": (1e3, 1e9), "money": (1.0,)})
+    said = {(n.about, n.text) for n in frontier_section.comparison(poor).notes}
+    assert (
+        "flops",
+        "1k FLOPs is below the cheapest, small/majority@1 at 10M FLOPs: it pays for nothing",
+    ) in said
+    assert ("money", "no curve knows it: give engines.NAME.price: budgets in it are not compared") in said
+    (own,) = (
+        n
+        for n in frontier_section.section(replace(RESULT, budgets={"money": (1.0,)})).notes
+        if n.about == "budgets"
+    )
+    assert "compared in FLOPs, of which the study names none: at 5 from" in own.text
+    first, *_ = headline(replace(RESULT, budgets={"flops": (1e3,), "money": (1.0,)}))
+    assert first == (
+        "None of the study's budgets pays for anything: the cheapest, small/majority@1, takes 10M FLOPs a problem; no "
+        "curve knows money: give engines.NAME.price."
+    )
+    assert headline(poor)[0].startswith("For 1G FLOPs a problem, run ")
+    assert headline(replace(RESULT, budgets={}))[0].startswith("For ")
 
 
 def test_budgets_of_a_study_that_names_none_span_its_curves() -> None:

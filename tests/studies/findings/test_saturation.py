@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from metagen.analysis.estimators import majority_at_k, weighted_at_k
-from metagen.studies.findings import laws, saturation
+from metagen.studies.alignment.enumerable import palindromes
+from metagen.studies.findings import exact_limit, laws, questions, saturation
 from metagen.studies.findings.pools import dense, limit_pool, own_pool, sampled
 from metagen.studies.findings.question import answer
 from metagen.studies.result import Curve, Floats, StudyResult, Votes
 from metagen.studies.section import Plot
+from metagen.studies.spec import AlignmentSpec
 from tests.studies.made import made
 
 
@@ -135,6 +137,15 @@ def test_without_an_independent_pool_nothing_is_said_of_a_limit() -> None:
     assert "no independent pool" in notes["m/majority"]
 
 
+def test_few_problems_have_no_interval() -> None:
+    few = study(np.linspace(0.3, 0.9, 5), samples=8)
+    (plain, heavy) = saturation.found(few)
+    assert np.isnan([plain.limit.low, plain.limit.high, heavy.limit.low, heavy.plain.high]).all()
+    said = answer(saturation.voting_saturates(few)).sentence
+    assert "[" not in said and "fewer than 8 problems: no test" in said
+    assert "[" not in str(saturation.section(few).tables[0].rows)
+
+
 def test_a_few_short_rows_do_not_decide_how_many_samples_count() -> None:
     result = study(np.full(20, 0.6))
     own, other = result.votes
@@ -194,3 +205,41 @@ def test_weights_are_judged_on_the_samples_of_their_own_generator() -> None:
     assert plain.limit.estimate > 0.95 and weighted.limit.estimate < 0.2
     assert weighted.plain.estimate == weighted.limit.estimate, "weights that are all alike change nothing"
     assert "nothing to tell apart" in answer(saturation.weighted_against_limit(mixed)).sentence
+
+
+# ------------------------------------------------------------------------------------------ known limits
+
+
+def test_an_enumerable_model_has_its_limit_beside_what_pools_say_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, weighted = exact_limit.ends()
+    model, right, tied = palindromes(), [], []
+    words = [(word, p, bool(r)) for (word, p), r in zip(model.of.items(), model.r, strict=True)]
+    starts = {word[:k] for word, *_ in words for k in range(4) if 2 not in word[:k]}
+    for seen, unseen in ((1.0, 1.0), (0.7, 0.3)):
+        won, split = [], []
+        for start in starts:
+            mass = [(p * (seen if r else unseen), r) for word, p, r in words if word[: len(start)] == start]
+            lead = [r for weight, r in mass if weight > max(mass)[0] * (1 - 1e-9)]
+            won.append(sum(lead) / len(lead))
+            split.append(len(set(lead)) > 1)
+        right.append(np.mean(won))
+        tied.append(np.mean(split))
+    assert [plain.exact, weighted.exact] == pytest.approx(right) and plain.problems == len(starts) == 15
+    assert weighted.exact > plain.exact, "theorem 2"
+    # With ever more samples the plug-in limit errs where answers tie, and nowhere else.
+    with monkeypatch.context() as larger:
+        larger.setattr(exact_limit, "OTHERS", 50_000)
+        for one, ties in zip(exact_limit.ends(), tied, strict=True):
+            assert abs(one.plug_in - one.exact) <= ties + 1e-9
+    table = next(
+        t for t in saturation.section(made(16, 8), exact=True).tables if t.name == "saturation-exact"
+    )
+    assert [row[0] for row in table.rows] == ["plain", "weighted"] and table.rows[0][
+        -1
+    ] == f"{100 * plain.exact:.1f}%"
+    assert not [t for t in saturation.section(made(16, 8)).tables if t.name == "saturation-exact"]
+    aligned = AlignmentSpec(models=("small",), enumerable=True)
+    found = {s.name: s for s in questions.sections(made(16, 8), {}, aligned)}["saturation"]
+    assert "saturation-exact" in [t.name for t in found.tables]

@@ -51,7 +51,7 @@ def test_the_best_split_at_each_budget_is_the_one_that_is_ahead_there() -> None:
     (found,) = splitting.splits(BASE, {"splitting": role(PLAIN, ONE, FOUR)})
     low, middle, high = splitting.best(found, [2.0, 6.0, 12.0])
     assert "k = 4" not in low.at and low.name == "k = 1"  # 0.43 against 0.4
-    assert middle.name == "k = 4" or middle.name == "k = 1"
+    assert middle.name == "k = 1 and k = 4"
     assert high.name == "k = 4" and high.share["k = 4"] > 0.95  # 0.9 at n = 4
     # At 12 the plain vote is at its end, 8 samples, and k = 1 is as well.
     assert high.at["plain vote"].spends == pytest.approx(8.0) and high.at["k = 1"].spends == pytest.approx(
@@ -89,7 +89,22 @@ def test_tests_are_made_where_all_can_spend_the_budget() -> None:
     assert "At 8 FLOPs, the most that all can spend, k = 4 against plain vote" in answer(question).sentence
     dear = replace(FOUR, costs={"flops": FOUR.costs["flops"] * 100})
     apart = splitting.verify_or_generate(BASE, {"splitting": role(PLAIN, dear)})
-    assert not apart.pairs and "No budget can be spent by all" in answer(apart).sentence
+    assert not apart.pairs and "no budget can be spent by all splits" in answer(apart).sentence
+
+
+def test_the_answer_ends_where_not_all_can_spend_names_ties_and_says_how_sure_it_is() -> None:
+    (found,) = splitting.splits(BASE, {"splitting": role(PLAIN, ONE, FOUR)})
+    at = splitting.best(found, splitting.spendable(found, role()))
+    said = answer(splitting.verify_or_generate(BASE, {"splitting": role(PLAIN, ONE, FOUR)})).sentence
+    assert "24 FLOPs" not in said, "the plain vote has no more samples than 8"
+    inside = [one for one in at if one.budget <= 8.0 and one.name == "k = 4"]
+    assert f"(in {100 * min(one.share['k = 4'] for one in inside):.1f}% of resamples" in said
+    twin = replace(ONE, strategy="split-4", verifier="c4")
+    (tied,) = splitting.splits(BASE, {"splitting": role(PLAIN, ONE, twin)})
+    (one,) = splitting.best(tied, [6.0])
+    assert one.name == "k = 1 and k = 4" and one.sure == pytest.approx(
+        one.share["k = 1"] + one.share["k = 4"]
+    )
 
 
 def test_critiques_that_nobody_counted_have_the_price_that_is_given() -> None:
