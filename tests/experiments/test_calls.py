@@ -172,7 +172,9 @@ def test_calls_of_one_configuration_come_in_the_order_of_the_run(ran: Callable[.
     names = {one["configuration"] for one in every}
     assert len(names) > 1
     for name in names:
-        ours = sorted((one for one in every if one["configuration"] == name), key=lambda r: (r["place"], r["index"]))
+        ours = sorted(
+            (one for one in every if one["configuration"] == name), key=lambda r: (r["place"], r["index"])
+        )
         assert read_calls(path, name).to_pylist() == ours
     assert len(read_calls(path, "nobody")) == 0
     # Another file under that name is another table.
