@@ -139,9 +139,8 @@ def test_what_cannot_be_asked_for(engine: TorchEngine) -> None:
 
     with pytest.raises(InputError, match="n=2 from start=3: a beam search finds 4 sequences at most"):
         asyncio.run(ask(2, 3))
-    wide = engine.generator(max_tokens=LIMIT, search=BeamSearch(9))
     with pytest.raises(InputError, match="takes 9 rows, and the engine has max_batch=8"):
-        asyncio.run(wide.generate(START, scope=scope()))
+        engine.generator(max_tokens=LIMIT, search=BeamSearch(9))
     with pytest.raises(UnsupportedError, match="pools independent draws"):
         MajorityVote(beams, 4, answer=NumberRule())
     with pytest.raises(UnsupportedError, match="runs no beam search"):

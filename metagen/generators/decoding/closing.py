@@ -148,8 +148,10 @@ class Ways:
         for depth in range(min(most, search.depth)):
             if near is not None and (way := self._joined(level, most - depth, near)) is not None:
                 return self._keep(start, way)
+            if depth >= most - 1:
+                break
             found: dict[bytes, dict[bytes, _Place]] = {}
-            for place in level if depth < most - 1 else ():
+            for place in level:
                 kinds: dict[tuple[bytes, int], int] = {}
                 for token in (tokens := self._tokens(place.mask, search)):
                     text = self._texts[token]
