@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = (
     "task.per_level=1", "grid.n=[1, 2, 4]", "strategies.adaptive.n=[4]", "strategies.rebase.n=[2, 4]",
     "strategies.dvts.n=[4]", "strategies.particles.n=[2, 4]", "strategies.blockwise.n=[2]",
+    "strategies.beam.n=[4]", "strategies.best-first.n=[1]", "strategies.mcts.n=[4]", "strategies.mbr.n=[4]",
     "study.development.task.per_level=1", "study.development.n=4", "study.limit.n=8", "study.temperature.n=4",
     "study.temperature.task.per_level=1", "study.splitting.n=[1, 2, 4]", "executor.concurrency=16",
 )  # fmt: skip
@@ -88,7 +89,7 @@ def test_the_flagship_loads_and_tunes_every_strategy_alike() -> None:
 def test_the_flagship_runs_on_a_few_problems(tmp_path: Path) -> None:
     study = schema.load(EXAMPLES / "frontier.yaml", sets=SMALL)
     result = run.run(study, tmp_path / "study")
-    assert len(result.curves) == 3 * 14 and len(result.tuned) == 3 * 8
+    assert len(result.curves) == 3 * 18 and len(result.tuned) == 3 * 12
     assert {"flops", "tokens", "roofline:h200", "latency:laptop"} <= set(result.costs)
     assert not any(role["failures"] for role in result.facts["roles"].values())
     assert {one["policy"] for one in result.facts["ratios"]} >= {"temperature=0.4", "top_p=0.9"}
