@@ -17,6 +17,7 @@ from metagen.errors import JournalMismatch as JournalMismatch
 from metagen.errors import MetagenError as MetagenError
 from metagen.errors import ModelError as ModelError
 from metagen.errors import NumericsError as NumericsError
+from metagen.errors import PluginError as PluginError
 from metagen.errors import PoolExhausted as PoolExhausted
 from metagen.errors import PromptError as PromptError
 from metagen.errors import ScopeError as ScopeError

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 
 class MetagenError(Exception):
-    """Root of all errors that metagen raises."""
+    """Root of all errors that metagen raises. `through`: the plug-in inside of which it was raised, if in one."""
+
+    through: str = ""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} (raised in {self.through})" if self.through else super().__str__()
 
 
 class InputError(MetagenError, ValueError):
@@ -33,6 +38,13 @@ class DataError(InputError):
 
 class UnsupportedError(InputError):
     """A part was asked for something that it declares it cannot do."""
+
+
+class PluginError(InputError):
+    """A part or a function that somebody gave metagen raised an error, or broke its contract.
+
+    The message names object, method and line. What was raised is its `__cause__`.
+    """
 
 
 class PoolExhausted(InputError):

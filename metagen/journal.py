@@ -26,6 +26,7 @@ from typing import Any, Literal, Protocol
 
 import filelock
 
+from metagen.border import checked
 from metagen.cost import Usage
 from metagen.errors import JournalCorrupt, JournalError, JournalLocked, JournalMismatch
 from metagen.sequence import digest, digests
@@ -182,6 +183,7 @@ class MemoryJournal:
         return [row for row in self._rows.values() if row.problem == problem]
 
 
+@checked
 class SQLiteJournal:
     """Rows in one SQLite file, with one writer.
 

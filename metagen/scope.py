@@ -16,6 +16,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from metagen.border import checked, explained
 from metagen.budget import Account, Budget
 from metagen.call import Execute, Item, LeafCall, Remember, Request, WorstCase
 from metagen.cost import Usage
@@ -73,6 +74,7 @@ class Scope:
         self.offers: list[Offer] = []
 
     @classmethod
+    @checked
     def root(
         cls,
         problem: str = "problem",
@@ -108,6 +110,7 @@ class Scope:
         """Roles and positions from the problem down to here, such as `0/sample`."""
         return self._path
 
+    @explained
     def child(self, role: str, *, budget: Budget | None = None) -> Scope:
         """A scope of its own for a nested call; `role` names its role and position, once.
 

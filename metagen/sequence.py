@@ -10,8 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from numbers import Real
 from typing import Any, Final, Literal, get_args
 
+from metagen.border import checked
 from metagen.errors import InputError, PromptError
 
 Finish = Literal["eos", "stop", "length"]
@@ -46,6 +48,7 @@ def _framed(parts: Iterable[str | bytes]) -> bytes:
     return b"".join(framed)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a chat."""
@@ -60,6 +63,7 @@ class Message:
             )
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """The input x: a text, or chat messages, of which the last may be a partial assistant turn.
@@ -139,7 +143,7 @@ class Score:
     def __post_init__(self) -> None:
         if self.value is None and self.verdict is None:
             raise InputError("a score needs a value or a verdict, got neither")
-        if self.value is not None and not 0.0 <= self.value <= 1.0:
+        if self.value is not None and not (isinstance(self.value, Real) and 0.0 <= self.value <= 1.0):
             raise InputError(
                 f"a score's value lies in [0, 1], got {self.value!r}; "
                 "map a scalar reward monotonically and keep it as raw="
@@ -263,6 +267,7 @@ class Sequence:
         return replace(self, scores={**self.scores, name: score})
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Step:
     """Generate to the end of a step: the token that completes `delimiter`, hang-over kept.
@@ -280,6 +285,7 @@ class Step:
             raise InputError(f"a step's max_tokens is at least 1, got {self.max_tokens!r}")
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """Generate `count` tokens, or fewer if the sequence ends."""

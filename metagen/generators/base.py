@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Self
 
+from metagen.border import Part, promises
 from metagen.errors import InputError, UnsupportedError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 
 
-class Generator(ABC):
+def _samples(result: list[Sequence], given: Mapping[str, Any]) -> str | None:
+    """The first samples that fit: all of them, unless a budget ended."""
+    n, prefix, scope = given["n"], given["prefix"], given["scope"]
+    if odd := next((one for one in result if not one.extends(prefix)), None):
+        return (
+            f"{odd.text[:40]!r} does not extend the prefix {prefix.text[-40:]!r}: build on prefix.extend(…)"
+        )
+    if len(result) == n or (
+        0 < len(result) < n and (scope.exhausted or any(one.exhausted for one in result))
+    ):
+        return None
+    return f"expected n={n} sequences and there are {len(result)}; fewer only where a budget ends, marked exhausted"
+
+
+class Generator(Part, ABC):
     """Samples sequences that continue a prefix: y ~ g(· | prefix).
 
     Sampling parameters belong to the generator; `replace` makes another one.
@@ -29,6 +45,7 @@ class Generator(ABC):
         """Names the distribution: equal fingerprints promise equal draws under equal seeds."""
 
     @abstractmethod
+    @promises(_samples)
     async def generate(
         self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
     ) -> list[Sequence]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from metagen.border import checked, one_each, promises
 from metagen.cost import ModelShape
 from metagen.errors import InputError
 from metagen.generators.decoding.adapters import (
@@ -39,6 +40,7 @@ _LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing", "log_mass")
 _CUTS = ("top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "mirostat")
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How a generator decodes. They belong to the generator: other parameters, another generator.
@@ -322,6 +324,11 @@ class EngineStats:
     extra: dict[str, float] = field(default_factory=dict)
 
 
+def _one_a_seed(answer: Generated, given: Mapping[str, Any]) -> str | None:
+    samples, seeds = len(answer.samples), len(given["request"].seeds)
+    return None if samples == seeds else f"{samples} samples for {seeds} seeds; expected one each"
+
+
 class Engine(Protocol):
     """An explicit context manager with its own thread or process.
 
@@ -378,8 +385,10 @@ class Engine(Protocol):
         """Ids of a text, nothing added. A special token's own name is read as that token."""
         ...
 
+    @promises(_one_a_seed)
     async def generate(self, request: GenerateRequest) -> Generated: ...
 
+    @promises(one_each("requests"))
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]: ...
 
     def __enter__(self) -> Self: ...

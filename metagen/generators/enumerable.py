@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metagen.border import checked
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
 from metagen.generators.checks import adapts
@@ -43,6 +44,7 @@ Floats = NDArray[np.float64]
 Table = Mapping[tuple[str, ...], ArrayLike] | Callable[[str, tuple[str, ...]], ArrayLike]
 
 
+@checked
 class EnumerableEngine:
     """An Engine over a table of next-token probabilities, in float64 and without torch.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 
+from metagen.border import answered, called
 from metagen.call import Ended, Item, Outcome
 from metagen.cost import Usage
 from metagen.errors import EngineError
@@ -55,12 +55,13 @@ class FunctionGenerator(Primitive):
         return await scope.gather(*(noted(i, item) for i, item in enumerate(items)))
 
     async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
-        result = self._function(prefix, scope.seed(item), item.index)
-        written = await result if inspect.isawaitable(result) else result
+        written = await answered(
+            self, self._function, prefix, scope.seed(item), item.index, hint=str | Sample
+        )
         sample = written if isinstance(written, Sample) else Sample(written, None, None, finish="eos")
         generated = sample.generated
         if generated is None and self._count is not None:
-            generated = self._count(sample.text)
+            generated = self._tokens(sample.text)
         if self._max_tokens is not None and generated is not None and generated > self._max_tokens:
             raise EngineError(
                 f"the function of problem {prefix.prompt.problem_id!r} wrote {generated} tokens and may write "
@@ -76,7 +77,11 @@ class FunctionGenerator(Primitive):
         return Outcome(payload(sample), usage, Usage(prefilled=total, generated=generated, calls=1))
 
     def _prompt_tokens(self, prefix: Sequence) -> int | None:
-        return self._count(letters(prefix).decode("utf-8", "surrogatepass")) if self._count else None
+        return self._tokens(letters(prefix).decode("utf-8", "surrogatepass")) if self._count else None
+
+    def _tokens(self, text: str) -> int:
+        assert self._count is not None
+        return int(called(self, self._count, text, hint=int))
 
     def remember(self, prefix: Sequence, scope: Scope, rows: list[Row]) -> None:
         scope.prefixes(self.fingerprint).note(letters(prefix))

@@ -11,6 +11,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from typing import Any
 
+from metagen.border import checked
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import PromptError, UnsupportedError
@@ -64,6 +65,7 @@ class _Asked:
     requests: tuple[EvaluateRequest, ...]
 
 
+@checked
 def likelihoods(
     engine: Engine,
     sequences: Ordered[Sequence],
@@ -75,6 +77,7 @@ def likelihoods(
     return waited(alikelihoods(engine, sequences, entropies=entropies, params=params))
 
 
+@checked
 async def alikelihoods(
     engine: Engine,
     sequences: Ordered[Sequence],

@@ -13,6 +13,7 @@ from collections.abc import Sequence as Ordered
 from functools import partial
 from typing import Any
 
+from metagen.border import one_each, promises
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
@@ -54,6 +55,7 @@ class Primitive(Generator):
         return [self._sequence(prefix, row) for row in rows]
 
     @abstractmethod
+    @promises(one_each("items"))
     async def sample(
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:

@@ -7,12 +7,13 @@ pure functions of `strategies/aggregate.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
+from typing import Any
 
+from metagen.border import Part, called, promises
 from metagen.call import Item
-from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.aggregate import (
@@ -32,7 +33,12 @@ from metagen.verifiers.naming import name_of
 from metagen.verifiers.utility.base import Utility
 
 
-class Aggregator(ABC):
+def _place(selection: Selection, given: Mapping[str, Any]) -> str | None:
+    size = len(given["pool"])
+    return None if 0 <= selection.index < size else f"its index is none of {size} candidates, from 0"
+
+
+class Aggregator(Part, ABC):
     """Chooses among candidates. It does not depend on their order; ties are broken by a salted digest.
 
     answer, verifier: whoever makes the pool reads answers by `answer` and scores by `verifier`, where there is one.
@@ -77,6 +83,7 @@ class Aggregator(ABC):
         return sequence
 
     @abstractmethod
+    @promises(_place)
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         """Pick one of the candidates, which are all eligible, or none of them is."""
 
@@ -88,7 +95,7 @@ class Best(Aggregator):
     """
 
     def __init__(self, verifier: Verifier, *, raw: bool = False, answer: AnswerRule | None = None) -> None:
-        self.verifier, self.raw, self.answer = _verifier(self, verifier), raw, answer
+        self.verifier, self.raw, self.answer = verifier, raw, answer
 
     def options(self) -> str:
         return "raw" if self.raw else ""
@@ -111,7 +118,7 @@ class Weighted(Aggregator):
     """The answer with the largest total score: argmax_a Σ_i v(y_i) 1[a_i = a] (Li et al. 2023)."""
 
     def __init__(self, verifier: Verifier, answer: AnswerRule) -> None:
-        self.verifier, self.answer = _verifier(self, verifier), answer
+        self.verifier, self.answer = verifier, answer
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         return weighted_vote([c.key for c in pool], [c.value for c in pool], texts(pool), salt)
@@ -129,7 +136,7 @@ class SoftBest(Aggregator):
         soft_best_of(
             [0.0], [""], "", beta=beta, seed=0
         )  # its error for β, now and not in the middle of a run
-        self.verifier, self.answer = _verifier(self, verifier), answer
+        self.verifier, self.answer = verifier, answer
         self.beta, self.raw = beta, raw
 
     def options(self) -> str:
@@ -148,7 +155,7 @@ class Borda(Aggregator):
 
     def __init__(self, verifier: Verifier, answer: AnswerRule, *, power: float = 1.0) -> None:
         borda_weights([], power=power)
-        self.verifier, self.answer, self.power = _verifier(self, verifier), answer, power
+        self.verifier, self.answer, self.power = verifier, answer, power
 
     def options(self) -> str:
         return repr(float(self.power))
@@ -176,7 +183,10 @@ class Ranked(Aggregator):
         return f"{self.rule} {name_of(self.ballot)}"
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
-        ballots = [[await self.answer.key(said) for said in self.ballot(text)] for text in texts(pool)]
+        ballots = [
+            [await self.answer.key(said) for said in called(self, self.ballot, text, hint=Ordered[str])]
+            for text in texts(pool)
+        ]
         classes = [[key for key in ballot if key is not None] for ballot in ballots]
         return ranked_vote(classes, texts(pool), salt, rule=self.rule)
 
@@ -193,8 +203,8 @@ class MinimumBayesRisk(Aggregator):
     def __init__(
         self, utility: Utility, *, verifier: Verifier | None = None, answer: AnswerRule | None = None
     ) -> None:
-        self.utility, self.answer = _utility(self, utility), answer
-        self.verifier = None if verifier is None else _verifier(self, verifier)
+        self.utility, self.answer = utility, answer
+        self.verifier = verifier
 
     @property
     def spends(self) -> bool:
@@ -218,19 +228,3 @@ def scores(pool: Ordered[Candidate], *, raw: bool) -> list[float | None]:
 def texts(pool: Ordered[Candidate]) -> list[str]:
     """What tells candidates apart where they tie."""
     return [c.sequence.text for c in pool]
-
-
-def _verifier(owner: Aggregator, part: Verifier) -> Verifier:
-    if not isinstance(part, Verifier):
-        raise _missing(owner, part, "verifier", "metagen.verifiers")
-    return part
-
-
-def _utility(owner: Aggregator, part: Utility) -> Utility:
-    if not isinstance(part, Utility):
-        raise _missing(owner, part, "utility", "metagen.verifiers.utility")
-    return part
-
-
-def _missing(owner: Aggregator, part: object, what: str, where: str) -> InputError:
-    return InputError(f"{type(owner).__name__}: {part!r} is no {what}; give one, such as those of {where}")

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from metagen import html
+from metagen.border import checked, promises
 from metagen.budget import Budget
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, MetagenError
@@ -92,6 +93,13 @@ class Result:
         return html.table(columns, rows) if rows else ""
 
 
+def _extends(result: Sequence, given: Mapping[str, Any]) -> str | None:
+    prefix: Sequence = given["prefix"]
+    if result.extends(prefix):
+        return None
+    return f"it does not extend its prefix {prefix.text[-40:]!r}: build on prefix.extend(…), or use rooted(prefix)"
+
+
 class Strategy(Generator):
     """A meta-generator. `run` makes one sequence; the base class makes that a Generator.
 
@@ -105,6 +113,7 @@ class Strategy(Generator):
     answer: AnswerRule | None = None
 
     @abstractmethod
+    @promises(_extends)
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         """One sequence that extends `prefix`."""
 
@@ -165,6 +174,7 @@ class Strategy(Generator):
         root = Scope.root(name, seed=seed, journal=journal, budget=limit, label=self.fingerprint, emit=emit)
         return prefix, root
 
+    @checked
     async def asolve(
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
@@ -191,6 +201,7 @@ class Strategy(Generator):
             trace,
         )
 
+    @checked
     def solve(
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, str]],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from metagen.border import answered
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
@@ -78,5 +78,4 @@ class StopWhen(Strategy):
         """What there was before is never looked at alone: something is written in any case."""
         if done.text == prefix.text:
             return False
-        said = self._stops(done)
-        return bool(await said if inspect.isawaitable(said) else said)
+        return bool(await answered(self, self._stops, done, hint=bool))

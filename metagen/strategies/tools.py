@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 
+from metagen.border import blamed, ours
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError, MetagenError
@@ -131,7 +132,12 @@ class Tool:
         request = Request("tool", self.fingerprint, (Item(digest(given)),))
 
         async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
-            return [Outcome(await self._result(arguments), Usage(calls=1), Usage(calls=1))]
+            if ours(self._function):
+                result = await self._result(arguments)
+            else:
+                with blamed(f"the tool {self.name!r}", self._function):
+                    result = await self._result(arguments)
+            return [Outcome(result, Usage(calls=1), Usage(calls=1))]
 
         (row,) = await scope.call(request, execute, lambda positions, cap: Usage(calls=len(positions)))
         payload = row.payload or {}

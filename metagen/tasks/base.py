@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
+from typing import Any
 
+from metagen.border import Part, one_each, promises
 from metagen.errors import DataError
 from metagen.sequence import Prompt, Sequence, digest
 from metagen.verifiers.base import AnswerRule
@@ -30,7 +32,13 @@ class Problem:
         return digest(self.prompt.digest, self.reference)
 
 
-class Task(ABC):
+def _grades(grades: Ordered[float], given: Mapping[str, Any]) -> str | None:
+    if odd := [grade for grade in grades if not 0.0 <= grade <= 1.0]:
+        return f"{odd[0]!r} is no grade in [0, 1]"
+    return one_each("sequences")(grades, given)
+
+
+class Task(Part, ABC):
     """Problems, prompts, the answer rule, and the grader A(y)."""
 
     name: str = "task"
@@ -46,6 +54,7 @@ class Task(ABC):
     def problems(self) -> Iterator[Problem]:
         """The problems, always in the same order. Raises DataError for an empty or faulty data set."""
 
+    @promises(_grades)
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
         """Acceptability A(y) of each sequence: 1 if its answer equals the reference, else 0."""
         answers = await self.answer.read(sequences)

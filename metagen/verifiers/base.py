@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
+from metagen.border import Part, one_each, promises
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.journal import Row
@@ -14,7 +15,7 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 
 
-class Verifier(ABC):
+class Verifier(Part, ABC):
     """v(sequence) in [0, 1]: outcome verifiers score the whole, process verifiers each step."""
 
     name: str = "verifier"
@@ -42,6 +43,7 @@ class Verifier(ABC):
         """Names the verifier: equal fingerprints promise equal scores."""
 
     @abstractmethod
+    @promises(one_each("sequences"))
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         """One score per sequence, in order.
 
@@ -83,6 +85,7 @@ class PrimitiveVerifier(Verifier):
         return [scores.get(s.digest, UNSCORED) for s in sequences]
 
     @abstractmethod
+    @promises(one_each("sequences"))
     async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
         """One outcome per sequence; its payload is made by `score_payload`."""
 
@@ -120,7 +123,7 @@ class Answer:
     verdict: str | None = None
 
 
-class AnswerRule(ABC):
+class AnswerRule(Part, ABC):
     """Reads the answer out of a sequence and gives its canonical key."""
 
     @property
@@ -129,6 +132,7 @@ class AnswerRule(ABC):
         return digest(type(self).__qualname__).hex()
 
     @abstractmethod
+    @promises(one_each("sequences"))
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
         """One answer per sequence, in order."""
 

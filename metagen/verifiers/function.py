@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 
+from metagen.border import called
 from metagen.call import Outcome
 from metagen.cost import Usage
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule, PrimitiveVerifier, score_payload
+
+
+def _out_of_range(score: float | Score) -> str | None:
+    inside = isinstance(score, Score) or 0.0 <= score <= 1.0
+    return (
+        None
+        if inside
+        else "expected a number in [0, 1]; give Score(value, raw=…) for a reward of another scale"
+    )
 
 
 class FunctionVerifier(PrimitiveVerifier):
@@ -23,7 +33,9 @@ class FunctionVerifier(PrimitiveVerifier):
         return digest("function verifier", self.name).hex()
 
     async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
-        results = [self._function(s) for s in sequences]
+        results = [
+            called(self, self._function, s, hint=float | Score, broken=_out_of_range) for s in sequences
+        ]
         scores = [r if isinstance(r, Score) else Score(r) for r in results]
         return [Outcome(score_payload(score), Usage(calls=1)) for score in scores]
 
@@ -54,11 +66,12 @@ class FunctionRule(AnswerRule):
         return [self._answer(s.text) for s in sequences]
 
     async def key(self, answer: str) -> str | None:
-        return self._key(answer)
+        found: str | None = called(self, self._key, answer, hint=str | None)
+        return found
 
     def _answer(self, text: str) -> Answer:
-        answer = self._read(text)
+        answer = called(self, self._read, text, hint=str | None)
         if answer is None:
             return Answer(verdict="missing")
-        key = self._key(answer)
+        key = called(self, self._key, answer, hint=str | None)
         return Answer(answer, key, None if key is not None else "unparsable")

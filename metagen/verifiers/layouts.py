@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
+from metagen.border import Part
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.engine import Engine
 from metagen.sequence import Message, Prompt, Sequence
@@ -60,7 +61,7 @@ class Encoder:
         return ids[0]
 
 
-class Layout(ABC):
+class Layout(Part, ABC):
     """How a kind of reward model reads a solution."""
 
     __slots__ = ()

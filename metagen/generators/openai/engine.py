@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from metagen.border import checked
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.engine import (
@@ -42,6 +43,7 @@ _LOG = logger(__name__)
 HIDDEN = 4096
 
 
+@checked
 class OpenAIEngine:
     """Asks a server that speaks the OpenAI API: vLLM, SGLang, llama.cpp, or a hosted one.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from metagen.border import checked
 from metagen.cost import FREE, ModelShape, Price
 from metagen.errors import EngineError, InputError
 from metagen.generators.engine import (
@@ -36,6 +37,7 @@ _LOG = logger(__name__)
 T = TypeVar("T")
 
 
+@checked
 class RayPool:
     """Engines of one kind on the machines of a Ray cluster, each in an actor of its own, behind one Engine.
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from metagen.border import checked
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.continuation import Continuation
@@ -60,6 +61,7 @@ SHARED = 16_000_000
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+@checked
 class TorchEngine(LocalEngine):
     """Runs a Llama-like model directory with continuous batching over a prefix tree.
 

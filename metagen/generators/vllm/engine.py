@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from metagen.border import checked
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, ModelError, UnsupportedError
 from metagen.generators.continuation import Continuation
@@ -48,6 +49,7 @@ PATIENCE = 60.0
 T = TypeVar("T")
 
 
+@checked
 class VLLMEngine(LocalEngine):
     """Runs a model directory by vLLM's asynchronous engine: continuous batching, a prefix cache of whole blocks.
 

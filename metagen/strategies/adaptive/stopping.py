@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from metagen.border import Part
 from metagen.errors import InputError
 
 Ints = NDArray[np.int64]
@@ -20,7 +21,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-class StoppingRule(ABC):
+class StoppingRule(Part, ABC):
     """Says of each row of samples whether it is enough. A rule is a value: its repr names all of it."""
 
     @abstractmethod

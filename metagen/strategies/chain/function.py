@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import CodeType
 from typing import Any, cast
 
+from metagen.border import answered, checked
 from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
@@ -59,7 +60,7 @@ class FunctionStrategy(Strategy):
         return any(getattr(part, "oracle", False) for part in self.uses)
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        written = await self.program(prefix, scope)
+        written = await answered(self, self.program, prefix, scope, hint=Sequence | str)
         sequence = (
             prefix.extend(written, finish="eos") if isinstance(written, str) else written.rooted(prefix)
         )
@@ -79,6 +80,7 @@ def _named(program: Any) -> Iterator[object]:
         yield from (program.__globals__[name] for name in code.co_names if name in program.__globals__)
 
 
+@checked
 def strategy(
     *, name: str | None = None, uses: Iterable[object] = (), answer: AnswerRule | None = None
 ) -> Callable[[Program], FunctionStrategy]:

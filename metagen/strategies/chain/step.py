@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from metagen.border import Part
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.verifiers.generative.question import in_words
@@ -45,7 +46,7 @@ class Inputs:
         return self.prefix.extend(output.text, finish=None if output.failed else "eos")
 
 
-class ChainStep(ABC):
+class ChainStep(Part, ABC):
     """A step of a chain: configuration only. Its place in the chain has a scope of its own."""
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from metagen.border import Part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Verifier
@@ -22,7 +23,7 @@ class Remark:
     done: bool = False
 
 
-class Feedback(ABC):
+class Feedback(Part, ABC):
     """Says something of a candidate. Whatever it calls is called through the scope."""
 
     @property

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 
+from metagen.border import Part
 from metagen.cost import FREE, Price
 from metagen.errors import BudgetExhausted, InputError, ScopeError, UnsupportedError
 from metagen.generators.base import Generator
@@ -36,7 +37,7 @@ class Asked:
     prompt: Prompt
 
 
-class Judge(ABC):
+class Judge(Part, ABC):
     """Answers a question by a label, or by a distribution over labels."""
 
     question: Question

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from importlib import import_module
 from numbers import Real
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from metagen.border import Part, promises
 from metagen.errors import InputError, UnsupportedError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -23,7 +25,13 @@ Vector: TypeAlias = NDArray[np.float64]
 Weights: TypeAlias = Ordered[float | None]
 
 
-class Utility(ABC):
+def _shape(matrix: Matrix, given: Mapping[str, Any]) -> str | None:
+    references = given["candidates"] if given["references"] is None else given["references"]
+    shape = len(given["candidates"]), len(references)
+    return None if matrix.shape == shape else f"its shape is {matrix.shape}, expected {shape}"
+
+
+class Utility(Part, ABC):
     """u(y, y'): how good the candidate y is if the reference y' were right. Larger is better, 1 is perfect.
 
     Minimum Bayes risk decoding returns argmax_y E_{y' ~ p} u(y, y'); the samples themselves stand for p.
@@ -49,6 +57,7 @@ class Utility(ABC):
         """Names the utility: equal fingerprints promise equal values."""
 
     @abstractmethod
+    @promises(_shape)
     async def matrix(
         self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
     ) -> Matrix:

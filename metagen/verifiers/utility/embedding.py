@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import inspect
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Ordered
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from metagen.border import answered
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError
@@ -108,8 +108,7 @@ class FunctionEmbedder(Embedder):
         return digest("function embedder", self._name).hex()
 
     async def embed(self, texts: list[str]) -> NDArray[Any]:
-        found = self._function(texts)
-        return np.asarray(await found if inspect.isawaitable(found) else found)
+        return np.asarray(await answered(self, self._function, texts))
 
     def usage(self, text: str) -> Usage:
         return Usage(calls=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 from numpy.typing import NDArray
 
+from metagen.border import answered, one_each, promises
 from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -27,6 +27,7 @@ class PairUtility(Utility):
     """
 
     @abstractmethod
+    @promises(one_each("pairs"))
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         """u(y, y') of each pair (y, y'), in order; NaN where it is not known."""
 
@@ -89,8 +90,7 @@ class FunctionUtility(PairUtility):
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         async def one(pair: Pair) -> float:
-            value = self._function(*pair)
-            found = await value if inspect.isawaitable(value) else value
+            found = await answered(self, self._function, *pair, hint=float | None)
             return math.nan if found is None else float(found)
 
         values = await asyncio.gather(*map(one, pairs))

@@ -1,0 +1,547 @@
+"""The border between metagen and what others plug in: whose fault it is, is said here and nowhere else.
+
+Annotations are the contract. A class of another package that gives a method of one of metagen's parts (`Part`), or of
+its protocols, is watched: what its method returns must be what metagen's own method promises, and what it raises is a
+`PluginError` that names object, method and line. Constructors of metagen's parts look at what they are given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from functools import cache, wraps
+from numbers import Integral, Real
+from pathlib import Path
+from reprlib import Repr
+from types import FunctionType, MethodType, NoneType, UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin
+
+from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError, ScopeError
+
+F = TypeVar("F", bound=Callable[..., Any])
+#: What is wrong with a result; None if nothing is. `Promise`: of a method, with its arguments by name.
+Broken = Callable[[Any], str | None]
+Promise = Callable[[Any, Mapping[str, Any]], str | None]
+HOME: Final = Path(__file__).parent
+#: Annotations of several things in order.
+SEVERAL: Final = (list, tuple, Sequence, Iterable, Collection)
+PACKAGE: Final = __name__.partition(".")[0]
+#: What to give where a part is expected: an example, and what makes one of a function.
+EXAMPLES: Final = {
+    "Generator": ("engine.generator(), or a strategy", "FunctionGenerator(function)"),
+    "Verifier": ("ProcessRewardModel(engine)", "FunctionVerifier(function)"),
+    "AnswerRule": ("MathRule() or NumberRule()", "FunctionRule(function)"),
+    "Engine": ("TorchEngine('tiny-0.5m')", ""),
+    "Utility": ("ExactAnswer(MathRule())", "FunctionUtility(function)"),
+    "Aggregator": ("Majority(MathRule())", ""),
+    "Journal": ("SQLiteJournal('records.sqlite', seed=0)", ""),
+    "Budget": ("{'generated': 4000}", ""),
+    "Scope": ("Scope.root() or scope.child('role')", ""),
+    "Sequence": ("Sequence.of('the prompt')", ""),
+    "SamplingParams": ("SamplingParams(temperature=0.8)", ""),
+    "Step": ("Step('\\n') or Tokens(16)", ""),
+    "Tool": ("Tool(function)", "Tool(function)"),
+    "PairwiseJudge": ("PairwiseJudge(engine)", ""),
+}
+
+
+def promises(promise: Promise) -> Callable[[F], F]:
+    """What a method of a contract promises beyond its annotation."""
+
+    def note(method: F) -> F:
+        method.__promise__ = promise  # type: ignore[attr-defined]
+        return method
+
+    return note
+
+
+def one_each(name: str) -> Promise:
+    """One result for each of the things in this argument."""
+
+    def check(result: Any, given: Mapping[str, Any]) -> str | None:
+        if len(result) == len(given[name]):
+            return None
+        return f"expected one for each, and there are {len(result)} for {len(given[name])} {name}"
+
+    return check
+
+
+class Part:
+    """Base of what can be plugged in: a subclass of another package is watched, one of metagen's checks what it gets."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not ours(cls):
+            watch(cls)
+            return
+        for name, given in list(vars(cls).items()):
+            if name == "__init__" and isinstance(given, FunctionType):
+                setattr(cls, name, checked(given))
+            elif hasattr(_promised(cls.__mro__[1:], name), "__promise__") and isinstance(given, FunctionType):
+                setattr(cls, name, explained(given))
+
+
+def ours(thing: object) -> bool:
+    """Whether a class or a function is defined in metagen."""
+    return str(getattr(thing, "__module__", "")).partition(".")[0] == PACKAGE
+
+
+# -- what is returned and raised -------------------------------------------------------------------
+
+
+def watch(cls: type, contract: type | None = None) -> None:
+    """Watch the methods that a class, and those of its bases that are not metagen's, give in place of metagen's own.
+
+    contract: a protocol that it need not derive from; by default metagen's classes among its bases.
+    """
+    for one in cls.__mro__:
+        if ours(one) or one is object:
+            continue
+        for name, given in list(vars(one).items()):
+            promised = _promised((one if contract is None else contract).__mro__, name)
+            if promised is not None and (watched := _watched(given, promised)) is not None:
+                # A class that cannot be changed stays unwatched.
+                with suppress(AttributeError, TypeError):
+                    setattr(one, name, watched)
+
+
+def _promised(bases: Iterable[type], name: str) -> Any:
+    """The method, or the function behind the property, by which one of metagen's classes promises something."""
+    if name.startswith("_"):
+        return None
+    for base in bases:
+        if ours(base) and name in vars(base):
+            found = vars(base)[name]
+            return found.fget if isinstance(found, property) else found
+    return None
+
+
+def _watched(given: Any, promised: Any) -> Any:
+    """A method that is watched; None for what is none, or is watched already."""
+    if not isinstance(promised, FunctionType):
+        return None
+    if isinstance(given, property):
+        getter = _watched(given.fget, promised)
+        return getter and property(getter, given.fset, given.fdel, given.__doc__)
+    if not isinstance(given, FunctionType) or hasattr(given, "__promised__"):
+        return None
+    hint = hints(promised).get("return", Any)
+    watched: Any
+    if inspect.iscoroutinefunction(promised):
+
+        async def watched(self: Any, /, *args: Any, **named: Any) -> Any:
+            name = f"{type(self).__qualname__}.{given.__name__}"
+            with blamed(name, given):
+                made = given(self, *args, **named)
+                if not inspect.isawaitable(made):
+                    raise _fault(
+                        name, given, f"returned {shown(made)} at once; it is awaited: write async def"
+                    )
+                return _kept(name, given, await made, hint, _bound(promised, self, *args, **named))
+
+    elif get_origin(hint) in (Iterator, Iterable):
+
+        def watched(self: Any, /, *args: Any, **named: Any) -> Any:
+            return _items(f"{type(self).__qualname__}.{given.__name__}", given, hint, self, *args, **named)
+
+    else:
+
+        def watched(self: Any, /, *args: Any, **named: Any) -> Any:
+            name = f"{type(self).__qualname__}.{given.__name__}"
+            with blamed(name, given):
+                made = given(self, *args, **named)
+                return _kept(name, given, made, hint, _bound(promised, self, *args, **named))
+
+    watched = wraps(given)(watched)
+    watched.__promised__ = promised
+    return watched
+
+
+def _items(name: str, given: Any, hint: Any, /, *args: Any, **named: Any) -> Iterator[Any]:
+    """What a method yields, one by one."""
+    (item_hint,) = get_args(hint)
+    with blamed(name, given):
+        made = given(*args, **named)
+        if not isinstance(made, Iterable):
+            raise _fault(name, given, f"returned {shown(made)}; expected {spelt(hint)}")
+        for item in made:
+            if not fits(item, item_hint, strict=False):
+                raise _fault(name, given, f"yields {shown(item)}; expected {spelt(item_hint)}")
+            yield item
+
+
+def _bound(promised: Any, /, *args: Any, **named: Any) -> Broken | None:
+    """The promise of a method, of these arguments."""
+    promise: Promise | None = getattr(promised, "__promise__", None)
+    if promise is None:
+        return None
+    given = inspect.signature(promised).bind(*args, **named)
+    given.apply_defaults()
+    return lambda result: promise(result, given.arguments)
+
+
+def called(
+    owner: object, function: Callable[..., Any], *args: Any, hint: Any = Any, broken: Broken | None = None
+) -> Any:
+    """What a function that `owner` was given returns: as the hint says, and by no means `broken`."""
+    if ours(function):
+        return function(*args)
+    name = f"the function {_name(function)!r} of {type(owner).__name__}"
+    with blamed(name, function):
+        return _kept(name, function, function(*args), hint, broken)
+
+
+async def answered(
+    owner: object, function: Callable[..., Any], *args: Any, hint: Any = Any, broken: Broken | None = None
+) -> Any:
+    """`called` for a function that may be async."""
+    name = f"the function {_name(function)!r} of {type(owner).__name__}"
+    if ours(function):
+        made = function(*args)
+        return await made if inspect.isawaitable(made) else made
+    with blamed(name, function):
+        made = function(*args)
+        return _kept(name, function, await made if inspect.isawaitable(made) else made, hint, broken)
+
+
+@contextmanager
+def blamed(name: str, function: object) -> Iterator[None]:
+    """What is raised inside is a fault of this function, unless metagen has said already what it is."""
+    try:
+        yield
+    except (PluginError, BudgetExhausted):
+        raise
+    except MetagenError as error:
+        at = _raised(function, error)
+        if isinstance(error, ScopeError):
+            raise PluginError(f"{name} ({at}): {error}") from error
+        error.through = error.through or f"{name}, {at}"
+        raise
+    except Exception as error:
+        what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+        at = _raised(function, error)
+        *_, (last, line) = traceback.walk_tb(error.__traceback__)
+        inside = Path(last.f_code.co_filename).is_relative_to(HOME)
+        where = f"at metagen's {Path(last.f_code.co_filename).relative_to(HOME)}:{line}" if inside else ""
+        mend = (
+            f"{where}, which it calls: look at that call"
+            if inside
+            else "; it is no part of metagen: mend it there"
+        )
+        raise PluginError(f"{name} ({at}) raised {what}{' ' if inside else ''}{mend}") from error
+
+
+def _kept(name: str, function: object, result: Any, hint: Any, broken: Broken | None) -> Any:
+    """The result, if it is as the hint says and not `broken`; else PluginError."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise _fault(
+            name,
+            function,
+            f"returned a coroutine that was never awaited; expected {spelt(hint)}: write await",
+        )
+    if not fits(result, hint, strict=False):
+        raise _fault(name, function, f"returned {shown(result)}; expected {spelt(hint)}")
+    if broken is not None and (wrong := broken(result)) is not None:
+        raise _fault(name, function, f"returned {shown(result)}; {wrong}")
+    return result
+
+
+def _fault(name: str, function: object, what: str) -> PluginError:
+    return PluginError(f"{name} ({place(function)}) {what}")
+
+
+def place(function: object) -> str:
+    """The file and the line at which a function begins, as far as that is known."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return f"{_file(code.co_filename)}:{code.co_firstlineno}" if code is not None else _name(function)
+
+
+def _raised(function: object, error: BaseException) -> str:
+    """The file and the last line of a function's own file on the way of an error."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [
+        line for frame, line in frames if code is not None and frame.f_code.co_filename == code.co_filename
+    ]
+    return f"{_file(code.co_filename)}:{lines[-1]}" if code is not None and lines else place(function)
+
+
+def _file(name: str) -> str:
+    """A path as seen from here, where it lies below."""
+    with suppress(ValueError, OSError):
+        return str(Path(name).relative_to(Path.cwd()))
+    return name
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+# -- what is given ---------------------------------------------------------------------------------
+
+
+def checked(function: F) -> F:
+    """The function, or the class with its constructor; InputError with a remedy for arguments that are not as annotated.
+
+    A constructor looks at them when it is through: what it says of its arguments itself comes first, and a class that
+    is made inside leaves the word to the one outside. A function looks first.
+    """
+    if isinstance(function, type):
+        setattr(function, "__init__", checked(function.__init__))  # noqa: B010 - mypy: not to be set
+        return function
+    if function.__name__ != "__init__":
+
+        @wraps(function)
+        def first(*args: Any, **named: Any) -> Any:
+            _look(function, args, named)
+            return function(*args, **named)
+
+        return cast(F, first)
+
+    @wraps(function)
+    def last(*args: Any, **named: Any) -> Any:
+        with _explained(function, args, named):
+            function(*args, **named)
+        _look(function, args, named)
+
+    return cast(F, last)
+
+
+def explained(function: F) -> F:
+    """The function; where it breaks, InputError for arguments that are not as annotated. It costs nothing else."""
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def later(*args: Any, **named: Any) -> Any:
+            with _explained(function, args, named):
+                return await function(*args, **named)
+
+        return cast(F, later)
+
+    @wraps(function)
+    def now(*args: Any, **named: Any) -> Any:
+        with _explained(function, args, named):
+            return function(*args, **named)
+
+    return cast(F, now)
+
+
+@contextmanager
+def _explained(
+    function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]
+) -> Iterator[None]:
+    try:
+        yield
+    except MetagenError as error:
+        if isinstance(error, ArgumentError):
+            _look(function, args, named, error)
+        raise
+    except Exception as error:
+        _look(function, args, named, error)
+        raise
+
+
+class ArgumentError(InputError):
+    """An argument is of the wrong kind, missing, or one too many."""
+
+
+def _look(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    named: Mapping[str, Any],
+    error: Exception | None = None,
+) -> None:
+    """ArgumentError for the first argument that is not as annotated, and for those that are missing or too many."""
+    signature, name = inspect.signature(function), _called(function, args)
+    wanted = hints(function)
+    try:
+        given = signature.bind_partial(*args, **named).arguments
+    except TypeError as odd:
+        raise ArgumentError(
+            f"{name}: {odd}{_near(named, signature)}; it takes {_takes(signature, wanted)}"
+        ) from error
+    for what, value, hint in _each(signature, given, wanted):
+        if not fits(value, hint, strict=True):
+            raise ArgumentError(
+                f"{name}: {what}={shown(value)}; expected {spelt(hint)}{remedy(value, hint)}"
+            ) from error
+        _watch_protocols(value, hint)
+    lacking = [
+        p.name
+        for p in signature.parameters.values()
+        if p.default is p.empty and p.name not in given and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if lacking:
+        raise ArgumentError(
+            f"{name}: {', '.join(lacking)} missing; it takes {_takes(signature, wanted)}"
+        ) from error
+
+
+def _each(
+    signature: inspect.Signature, given: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Arguments, by the names that people know, each with its annotation."""
+    for name, value in given.items():
+        kind, hint = signature.parameters[name].kind, wanted.get(name, Any)
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            yield from ((f"{name}[{i}]", one, hint) for i, one in enumerate(value))
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            yield from ((key, one, hint) for key, one in value.items())
+        else:
+            yield name, value, hint
+
+
+def _near(named: Mapping[str, Any], signature: inspect.Signature) -> str:
+    """`; did you mean 'x'?` for a name that is none of the parameters'."""
+    known = list(signature.parameters)
+    near = [get_close_matches(name, known, n=1) for name in named if name not in known]
+    return f"; did you mean {near[0][0]!r}?" if near and near[0] else ""
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """As people call it: a constructor by its class."""
+    name = function.__name__
+    if "." not in function.__qualname__ or not args:
+        return name
+    owner = args[0] if isinstance(args[0], type) else type(args[0])
+    return owner.__name__ if name == "__init__" else f"{owner.__name__}.{name}"
+
+
+def _takes(signature: inspect.Signature, wanted: Mapping[str, Any]) -> str:
+    """The parameters, with what is expected of those without which it does not go."""
+    parameters = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
+    return ", ".join(
+        f"{p.name} ({spelt(wanted.get(p.name, Any))})" if p.default is p.empty else p.name for p in parameters
+    )
+
+
+def _watch_protocols(value: object, hint: Any) -> None:
+    """A class that keeps to a protocol of metagen's without deriving from it is watched as if it did."""
+    for one in (hint, *get_args(hint)):
+        if getattr(one, "_is_protocol", False) and ours(one) and not ours(type(value)):
+            watch(type(value), one)
+
+
+def remedy(value: object, hint: Any) -> str:
+    """`; give …` where something else is to be given, and one knows what."""
+    options = [one for one in (hint, *get_args(hint)) if isinstance(one, type)]
+    for one in options:
+        name = one.__name__
+        if isinstance(value, type) and (one in value.__mro__ or getattr(one, "_is_protocol", False)):
+            return f"; it is the class: make one, {value.__name__}(…)"
+        example, function = EXAMPLES.get(name, ("", ""))
+        if name == "Generator" and callable(getattr(value, "generator", None)):
+            return "; it is an engine: give engine.generator()"
+        if isinstance(value, FunctionType | MethodType) and function:
+            return f"; give {function}"
+        if example:
+            return f"; give {example}"
+    return ""
+
+
+# -- hints -----------------------------------------------------------------------------------------
+
+
+@cache
+def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """The annotations of one of metagen's functions; what only a type checker can read is Any."""
+    inner = inspect.unwrap(function)
+    names = vars(sys.modules[inner.__module__])
+    found = {}
+    for name, text in inner.__annotations__.items():
+        try:
+            found[name] = eval(text, names) if isinstance(text, str) else text
+        except (NameError, AttributeError):
+            found[name] = Any
+    return found
+
+
+def fits(value: object, hint: Any, *, strict: bool) -> bool:
+    """Whether a value is as an annotation says. Texts of a Literal are their owner's to judge.
+
+    strict: of an argument, where True is no number, and nan none either.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any or origin is typing.Literal or isinstance(hint, TypeVar | str):
+        return True
+    if hint is None or hint is NoneType:
+        return value is None
+    if origin is Annotated:
+        return fits(value, inner[0], strict=strict)
+    if origin in (Union, UnionType):
+        return any(fits(value, one, strict=strict) for one in inner)
+    if hint is float or hint is int:
+        number = isinstance(value, Real if hint is float else Integral)
+        return number and not (strict and (isinstance(value, bool) or value != value))
+    if hint is bool:
+        return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
+    kind = origin or hint
+    if kind is Callable:
+        return callable(value)
+    if not isinstance(kind, type) or kind is object:
+        return True
+    if getattr(kind, "_is_protocol", False):
+        return not isinstance(value, type) and all(
+            callable(getattr(value, name, None)) for name in _methods(kind)
+        )
+    if origin in SEVERAL:
+        if isinstance(value, str | bytes | Mapping | type) or not isinstance(value, Iterable):
+            return False
+        # What can be read once only is left to its reader.
+        return not isinstance(value, list | tuple) or all(fits(one, inner[0], strict=strict) for one in value)
+    return isinstance(value, kind)
+
+
+def _methods(protocol: type) -> tuple[str, ...]:
+    """What a protocol of metagen's can be asked to do; what else it has may have been added later."""
+    return tuple(
+        name for name, one in vars(protocol).items() if isinstance(one, FunctionType) and name[0] != "_"
+    )
+
+
+def spelt(hint: Any) -> str:
+    """An annotation in words."""
+    origin, inner = get_origin(hint), get_args(hint)
+    plain = {
+        Any: "anything",
+        None: "None",
+        NoneType: "None",
+        str: "a text",
+        int: "an integer",
+        float: "a number",
+    }
+    plain |= {bool: "True or False"}
+    if hint in plain:
+        return plain[hint]
+    if origin is Annotated:
+        return spelt(inner[0])
+    if origin in (Union, UnionType):
+        # A number is an integer as well.
+        shown = [spelt(one) for one in inner if not (one is int and float in inner)]
+        return " or ".join(dict.fromkeys(shown))
+    if origin in SEVERAL:
+        return f"a list of {spelt(inner[0]).removeprefix('a ').removeprefix('an ')}"
+    if origin is typing.Literal:
+        return " or ".join(map(repr, inner))
+    kind = origin or hint
+    if kind is Callable:
+        return "a function"
+    name = getattr(kind, "__name__", str(kind))
+    return {"ndarray": "an array", "Mapping": "a dictionary", "dict": "a dictionary"}.get(
+        name, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    )
+
+
+def shown(value: object) -> str:
+    """A value, cut short."""
+    short = Repr()
+    short.maxstring = short.maxother = 60
+    if isinstance(value, type | FunctionType):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
+    return short.repr(value)
