@@ -18,7 +18,7 @@ from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from reprlib import Repr
-from types import FunctionType, MethodType, NoneType, UnionType
+from types import CodeType, FunctionType, MethodType, NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin
 
 from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError, ScopeError
@@ -135,7 +135,7 @@ def _watched(given: Any, promised: Any) -> Any:
     if inspect.iscoroutinefunction(promised):
 
         async def watched(self: Any, /, *args: Any, **named: Any) -> Any:
-            name = f"{type(self).__qualname__}.{given.__name__}"
+            name = f"{type(self).__name__}.{given.__name__}"
             with blamed(name, given):
                 made = given(self, *args, **named)
                 if not inspect.isawaitable(made):
@@ -147,12 +147,12 @@ def _watched(given: Any, promised: Any) -> Any:
     elif get_origin(hint) in (Iterator, Iterable):
 
         def watched(self: Any, /, *args: Any, **named: Any) -> Any:
-            return _items(f"{type(self).__qualname__}.{given.__name__}", given, hint, self, *args, **named)
+            return _items(f"{type(self).__name__}.{given.__name__}", given, hint, self, *args, **named)
 
     else:
 
         def watched(self: Any, /, *args: Any, **named: Any) -> Any:
-            name = f"{type(self).__qualname__}.{given.__name__}"
+            name = f"{type(self).__name__}.{given.__name__}"
             with blamed(name, given):
                 made = given(self, *args, **named)
                 return _kept(name, given, made, hint, _bound(promised, self, *args, **named))
@@ -256,20 +256,36 @@ def _fault(name: str, function: object, what: str) -> PluginError:
     return PluginError(f"{name} ({place(function)}) {what}")
 
 
+def told(error: BaseException) -> str:
+    """The traceback of what a plug-in raised, from its own code on; empty where it raised nothing."""
+    cause = error.__cause__
+    if not isinstance(error, PluginError) or cause is None:
+        return ""
+    frames = traceback.extract_tb(cause.__traceback__)
+    theirs = next((i for i, one in enumerate(frames) if not Path(one.filename).is_relative_to(HOME)), 0)
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames[theirs:])]
+    return "".join([*lines, *traceback.format_exception_only(cause)]).rstrip()
+
+
 def place(function: object) -> str:
-    """The file and the line at which a function begins, as far as that is known."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-    return f"{_file(code.co_filename)}:{code.co_firstlineno}" if code is not None else _name(function)
+    """The file and the line at which a function or a class begins, as far as that is known."""
+    code = _code(function)
+    return _name(function) if code is None else f"{_file(code.co_filename)}:{code.co_firstlineno}"
 
 
 def _raised(function: object, error: BaseException) -> str:
     """The file and the last line of a function's own file on the way of an error."""
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    code = _code(function)
     frames = traceback.walk_tb(error.__traceback__)
     lines = [
         line for frame, line in frames if code is not None and frame.f_code.co_filename == code.co_filename
     ]
-    return f"{_file(code.co_filename)}:{lines[-1]}" if code is not None and lines else place(function)
+    return place(function) if code is None or not lines else f"{_file(code.co_filename)}:{lines[-1]}"
+
+
+def _code(function: Any) -> CodeType | None:
+    inner = getattr(function, "__init__", None) if isinstance(function, type) else function
+    return getattr(inspect.unwrap(inner), "__code__", None) if callable(inner) else None
 
 
 def _file(name: str) -> str:
@@ -491,10 +507,16 @@ def fits(value: object, hint: Any, *, strict: bool) -> bool:
             callable(getattr(value, name, None)) for name in _methods(kind)
         )
     if origin in SEVERAL:
+        if isinstance(value, str) and origin not in (list, tuple) and inner[0] is str:
+            return True
         if isinstance(value, str | bytes | Mapping | type) or not isinstance(value, Iterable):
             return False
-        # What can be read once only is left to its reader.
-        return not isinstance(value, list | tuple) or all(fits(one, inner[0], strict=strict) for one in value)
+        if not isinstance(value, list | tuple):  # what can be read once only is left to its reader
+            return True
+        each = inner if origin is tuple and Ellipsis not in inner else inner[:1] * len(value)
+        return len(each) == len(value) and all(
+            fits(one, of, strict=strict) for one, of in zip(value, each, strict=True)
+        )
     return isinstance(value, kind)
 
 
@@ -525,6 +547,8 @@ def spelt(hint: Any) -> str:
         # A number is an integer as well.
         shown = [spelt(one) for one in inner if not (one is int and float in inner)]
         return " or ".join(dict.fromkeys(shown))
+    if origin is tuple and inner and Ellipsis not in inner:
+        return f"({', '.join(map(spelt, inner))})"
     if origin in SEVERAL:
         return f"a list of {spelt(inner[0]).removeprefix('a ').removeprefix('an ')}"
     if origin is typing.Literal:

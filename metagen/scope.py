@@ -205,7 +205,7 @@ class Scope:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(guarded(one)) for one in work]
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
         results: list[T] = []
         for task in tasks:
             result = task.result()

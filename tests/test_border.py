@@ -41,7 +41,7 @@ from metagen import (
 from metagen.call import Outcome
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError
-from metagen.generators.engine import EvaluateRequest, GenerateRequest, Generated
+from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest
 from metagen.generators.primitive import EngineGenerator, Primitive
 from metagen.sequence import Until
 from metagen.strategies.adaptive.stopping import StoppingRule

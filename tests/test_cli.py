@@ -286,16 +286,67 @@ def test_failed_problems_are_told_and_the_rest_reported(place: Path) -> None:
     assert results(place / "runs/sums")[0]["problems"] == "7"
 
 
-def test_unexpected_errors_keep_their_traceback(place: Path) -> None:
-    shutil.copy(TOY / "metagen_toy.py", place / "broken_toy.py")
-    (place / "broken_toy.py").write_text(
-        (place / "broken_toy.py").read_text().replace("luck > 0.95", "luck > None")
-    )
+def test_a_plug_in_that_raises_is_named_with_its_traceback(place: Path) -> None:
+    text = (TOY / "metagen_toy.py").read_text().replace("luck > 0.95", "luck > None")
+    (place / "broken_toy.py").write_text(text)
     (place / "sums.yaml").write_text(YAML.replace("metagen_toy:generator", "broken_toy:generator"))
     done = subprocess.run([*METAGEN, "run", "sums.yaml"], capture_output=True, text=True, env=paths(place))
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr
-    assert "Please report it" in done.stderr
+    told = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2, told
+    assert (
+        "the function 'function' of FunctionGenerator" in told
+        and "raised TypeError: '>' not supported" in told
+    )
+    assert "broken_toy.py" in told and "if luck > None:" in told, "the traceback is kept"
+    assert "Please report it" not in told and "fault of metagen" not in told
+    failures = json.loads((place / "runs/sums/state.json").read_text())["failures"]
+    assert all("if luck > None:" in failure["traceback"] and failure["mendable"] for failure in failures)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("return Score(value, steps=(0.9, value))", "return None", "of FunctionVerifier (faulty_toy.py:"),
+        ("yield Problem(", "yield (", "ToyTask.problems (faulty_toy.py:"),
+        ("return FunctionRule(_read, _key)", "return _read", "ToyTask.answer (faulty_toy.py:"),
+        (
+            "def __init__(\n        self,",
+            "def __init__(\n        boom,",
+            "faulty_toy:ToyTask (faulty_toy.py:",
+        ),
+        ("return FunctionGenerator(", "return str(", "faulty_toy:generator (faulty_toy.py:"),
+        (
+            "return FunctionVerifier(function, name=name)",
+            "return function",
+            "faulty_toy:verifier (faulty_toy.py:",
+        ),
+        ('f"{start} {rng.randrange(1000)}', '3 if start else f"', "returned 3; expected a text or a Sample"),
+    ],
+)
+def test_a_plug_in_that_breaks_its_contract_is_named(place: Path, old: str, new: str, words: str) -> None:
+    text, name = (TOY / "metagen_toy.py").read_text(), f"faulty_toy_{abs(hash(old))}"
+    assert old in text
+    (place / f"{name}.py").write_text(text.replace(old, new))
+    (place / "sums.yaml").write_text(YAML.replace("metagen_toy", name))
+    sys.path.insert(0, str(place))
+    try:
+        for command in (["run", "sums.yaml"], ["run", "sums.yaml", "--dry-run", "--probe", "1"]):
+            code, out, err = invoke(*command)
+            told = " ".join((out + err).split())
+            assert code == 2, told
+            assert words in told.replace(name, "faulty_toy"), told
+    finally:
+        sys.path.remove(str(place))
+
+
+def test_metagens_own_faults_keep_their_traceback(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr("metagen.experiments.runner.run", broken)
+    with pytest.raises(KeyError, match="ours") as caught:
+        invoke("run", "sums.yaml")
+    assert "Please report it" in caught.value.__notes__[0]
 
 
 def paths(place: Path) -> dict[str, str]:

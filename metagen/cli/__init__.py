@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from metagen import __version__
+from metagen.border import told
 from metagen.cli import results, runs, tools
 from metagen.errors import InputError, MetagenError
 
@@ -33,6 +34,8 @@ class _Policy(TyperGroup):
         except MetagenError as error:
             typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
             typer.echo(str(error), err=True)
+            if raised := told(error):
+                typer.echo(raised, err=True)
             raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

@@ -63,13 +63,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A part of the work on one problem that ended in an error. `mendable`: by the user."""
+    """A part of the work on one problem that ended in an error. `mendable`: by the user.
+
+    traceback: of what a plug-in raised.
+    """
 
     problem: str
     part: str
     kind: str
     message: str
     mendable: bool
+    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from typing import Any, Final, Literal
 
-from metagen.errors import ConfigError
+from metagen.border import blamed, fits, ours, place, shown, spelt
+from metagen.errors import ConfigError, PluginError
 
 Section = Literal["engines", "generators", "verifiers", "strategies", "task"]
 
@@ -101,6 +102,15 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     },
 }
 
+#: What a kind of another package makes.
+PARTS: Final[Mapping[Section, str]] = {
+    "engines": "metagen.generators.engine:Engine",
+    "generators": "metagen.generators.base:Generator",
+    "verifiers": "metagen.verifiers.base:Verifier",
+    "strategies": "metagen.strategies.base:Strategy",
+    "task": "metagen.tasks.base:Task",
+}
+
 #: Parameters that are filled in, where a class has them; everything else is an option of the file.
 PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
@@ -165,4 +175,13 @@ def make(section: Section, kind: str, options: Mapping[str, Any], available: Map
     parts = {name: part for name, part in available.items() if name in takes}
     if "price" in takes and getattr(available.get("engine"), "bills", False):
         parts["price"] = available["engine"].price
-    return find(section, kind)(**{**parts, **options})
+    found = find(section, kind)
+    if ours(found):
+        return found(**{**parts, **options})
+    with blamed(kind, found):
+        made = found(**{**parts, **options})
+    module, _, name = PARTS[section].partition(":")
+    wanted = getattr(import_module(module), name)
+    if not fits(made, wanted, strict=True):
+        raise PluginError(f"{kind} ({place(found)}) made {shown(made)}; expected {spelt(wanted)}")
+    return made

@@ -7,6 +7,7 @@ from collections.abc import Sequence as Ordered
 from itertools import groupby
 from math import ceil, floor, isnan, log10
 from pathlib import Path
+from textwrap import indent
 from typing import Literal
 
 from matplotlib.figure import Figure
@@ -369,9 +370,12 @@ def _failures(state: State) -> Iterator[RenderableType]:
             f"\n  The tests of {len(broken)} of {state.problems} problems are broken: they are left out of all figures",
             "default",
         )
+    traces = {failure.message: failure.traceback for failure in state.failures}
     for message, where in list(found.items())[:5]:
         more = f" and {len(where) - 1} more" if len(where) > 1 else ""
         text.append(f"\n  {where[0]}{more}: ", "default").append(message, "not bold default")
+        if traces[message]:
+            text.append("\n" + indent(traces[message], "    "), "not bold dim")
     if len(found) > 5:
         text.append(f"\n  … and {len(found) - 5} other messages in state.json", "not bold")
     yield text

@@ -14,4 +14,4 @@ async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
             for one in work:
                 group.create_task(one)
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        raise errors.exceptions[0] from errors.exceptions[0].__cause__

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from metagen.border import told
 from metagen.budget import Budget
 from metagen.errors import InputError, JournalError, MetagenError
 from metagen.experiments import attempts, costs
@@ -200,13 +201,14 @@ class Work:
             fresh = 0
         except MetagenError as error:
             mendable = isinstance(error, InputError)
-            self.failures.append(Failure(problem.id, part, type(error).__name__, str(error), mendable))
+            kind = type(error).__name__
+            self.failures.append(Failure(problem.id, part, kind, str(error), mendable, told(error)))
             _LOG.warning(
                 "problem failed",
                 extra={
                     "problem": problem.id,
                     "part": part,
-                    "error": type(error).__name__,
+                    "error": kind,
                     "reason": str(error),
                 },
             )

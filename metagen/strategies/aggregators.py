@@ -184,7 +184,7 @@ class Ranked(Aggregator):
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         ballots = [
-            [await self.answer.key(said) for said in called(self, self.ballot, text, hint=Ordered[str])]
+            [await self.answer.key(said) for said in called(self, self.ballot, text, hint=list[str])]
             for text in texts(pool)
         ]
         classes = [[key for key in ballot if key is not None] for ballot in ballots]

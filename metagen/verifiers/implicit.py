@@ -181,7 +181,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
                 ours = group.create_task(self.engine.evaluate(requests))
                 theirs = group.create_task(self.reference.evaluate(requests))
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
         return ours.result(), theirs.result()
 
     def _outcome(

@@ -326,5 +326,7 @@ def test_the_tie_rule_is_that_of_the_digest() -> None:
     ],
 )
 def test_parts_that_are_none_are_told_at_once(make: Callable[[], Aggregator]) -> None:
-    with pytest.raises(InputError, match=r"(None|'prm') is no (verifier|utility); give one"):
+    with pytest.raises(
+        InputError, match=r"(verifier|utility)=(None|'prm'); expected an? (Verifier|Utility).*; give"
+    ):
         make()

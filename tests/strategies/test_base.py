@@ -99,7 +99,7 @@ def test_what_does_not_extend_the_prefix_is_a_fault_of_the_strategy() -> None:
         async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
             return Sequence(Prompt("another", text="!"), "text")
 
-    with pytest.raises(MetagenError, match="Wrong returned a sequence that does not extend its prefix"):
+    with pytest.raises(MetagenError, match=r"Wrong.run \(.*returned .* does not extend its prefix"):
         run(Wrong(writer(), 1).generate(PREFIX, scope=Scope.root("p")))
 
 

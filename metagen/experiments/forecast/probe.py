@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from metagen.errors import MetagenError
+from metagen.errors import InputError, MetagenError
 from metagen.experiments import build, runner
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.specs import Experiment
@@ -40,7 +40,8 @@ def probed(experiment: Experiment, problems: int | None) -> Iterator[Trial | Non
             state = runner.run(_some(setup, problems), directory)
         if not state.samples:
             why = state.failures[0].message if state.failures else "nothing was delivered"
-            raise MetagenError(f"the probe failed: {why}")
+            error = InputError if state.failures and state.failures[0].mendable else MetagenError
+            raise error(f"the probe failed: {why}")
         yield Trial(directory.journal, state.problems, state.samples, state.seconds)
 
 

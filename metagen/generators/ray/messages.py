@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 from metagen import errors
 from metagen.cost import ModelShape, Price
-from metagen.errors import EngineError, InputError, MetagenError, NumericsError
+from metagen.errors import EngineError, InputError, MetagenError, NumericsError, PluginError
 from metagen.generators.engine import (
     Engine,
     EngineStats,
@@ -54,7 +54,9 @@ class Fault:
     @classmethod
     def of(cls, error: BaseException, *, asked: bool = False) -> Self:
         names = tuple(one.__name__ for one in type(error).__mro__)
-        return cls(names, str(error), asked or isinstance(error, InputError | NumericsError))
+        # What an engine of another package raises may be this machine's fault; what it returns is its own.
+        raised = isinstance(error, PluginError) and error.__cause__ is not None
+        return cls(names, str(error), asked or (isinstance(error, InputError | NumericsError) and not raised))
 
     def __str__(self) -> str:
         return f"{self.names[0]}: {self.message}" if self.message else self.names[0]

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from metagen.border import watch
 from metagen.errors import EngineError, InputError
 from metagen.generators.engine import Engine, EngineStats, GenerateRequest, Sample
 from metagen.generators.ray.messages import Answer, Call, Facts, Fault, News, Reply, Request
@@ -29,6 +30,7 @@ class Replica:
         """Make the engine and open it. What goes wrong is told and not raised, since Ray would wrap it."""
         try:
             self._engine = make(**options).__enter__()
+            watch(type(self._engine), Engine)
             return Facts.of(self._engine)
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             return Fault.of(error)

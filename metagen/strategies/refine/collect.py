@@ -160,7 +160,7 @@ async def _in_order(work: _Collecting, prompts: Iterator[Prompt], file: PairFile
             for first, task in running:
                 file.add(first, *await task)
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        raise errors.exceptions[0] from errors.exceptions[0].__cause__
 
 
 def _asked(strategy: Refinement, task: Prompt, rounds: Ordered[Round]) -> Iterator[Round]:

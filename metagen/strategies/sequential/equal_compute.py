@@ -50,7 +50,7 @@ async def at_equal_compute(
                 for prompt in prompts
             ]
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        raise errors.exceptions[0] from errors.exceptions[0].__cause__
     return [task.result() for task in tasks]
 
 

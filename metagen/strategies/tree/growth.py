@@ -166,7 +166,7 @@ class Growth:
                     applied(expansion.node, self._applied(expansion))
                     refusal = refusal or expansion.refusal
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
 
     async def _rounds(
         self, width: float, choose: Choose, applied: Applied, lane: Lane

@@ -169,7 +169,7 @@ class Sandbox:
                 candidate = group.create_task(stack.enter_async_context(self.open(limits)))
                 judge = group.create_task(stack.enter_async_context(self.open(limits, inside="judge")))
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
         return candidate.result(), judge.result()
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from metagen.errors import EngineError, InputError, UnsupportedError
+from metagen.errors import EngineError, InputError, PluginError, UnsupportedError
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import MemoryJournal
 from metagen.sequence import Prompt, Sequence
@@ -62,7 +62,7 @@ def test_the_value_of_an_edge_belongs_to_the_easier_group() -> None:
     strategy = table("1123", edges=(0.5, 0.9))
     assert strategy.solve(PROMPT, budget={"calls": 4}).usage.calls == 4
     with pytest.raises(
-        IndexError
+        PluginError, match="raised IndexError"
     ):  # agreement ½ is of the second group, which draws eight: there are four texts
         strategy.solve(PROMPT)
 
