@@ -76,7 +76,7 @@ bubblewrap:
 
 # One stamp for each set of extras; older than a change to what is installed, it is made again.
 $(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/pip
-	@echo "Installing metagen[$*] into $(VENV) (a minute or two when it is new)"
+	@echo "Installing metagen with the extra $* into $(VENV) (a minute or two when it is new)"
 	@$(if $(TORCH_INDEX),$(PIP) install --no-deps --constraint constraints.txt --index-url $(TORCH_INDEX) torch)
 	@$(PIP) install --constraint constraints.txt --editable '.[$*]'
 	@touch $@

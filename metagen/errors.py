@@ -7,6 +7,11 @@ children are what the user can mend (exit code 2); the rest are faults of the sy
 from __future__ import annotations
 
 
+def install(extra: str) -> str:
+    """The command that brings what an extra of metagen's needs. It is on no index: the clone is where it comes from."""
+    return f"pip install -e '.[{extra}]' in the clone of metagen"
+
+
 class MetagenError(Exception):
     """Root of all errors that metagen raises. `through`: the plug-in inside of which it was raised, if in one."""
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -32,7 +33,7 @@ from rich.text import Text
 
 import metagen
 from metagen.cost import ModelShape
-from metagen.errors import MetagenError
+from metagen.errors import MetagenError, install
 from metagen.experiments import registry
 from metagen.experiments.directory import RUNS
 from metagen.generators import tiny
@@ -40,6 +41,8 @@ from metagen.journal import SQLiteJournal
 
 Status = Literal["ok", "note", "missing", "fault"]
 STYLES: dict[Status, str] = {"ok": "green", "note": "yellow", "missing": "red", "fault": "bold red"}
+#: The names of this project on a package index, and of one that only has the same import name.
+DISTRIBUTION, OTHER = "metageneration", "metagen"
 #: Distributions of the extra `torch` without which no local model runs; the rest render chat templates.
 ENGINE = ("torch", "tokenizers", "safetensors")
 #: What else metagen can work with: distributions, and programs with the names that they go by.
@@ -144,22 +147,41 @@ def _software() -> Iterator[Check]:
         "" if enough else "install Python 3.11 or later", needed=True,
     )  # fmt: skip
     yield Check("Software", "metagen", "ok", f"{metagen.__version__}, {Path(metagen.__file__).parent}")
+    yield from _other()
     for requirement, extra in _requirements():
         yield _distribution(requirement, needed=not extra or requirement.name in ENGINE)
 
 
 def _requirements() -> Iterator[tuple[Requirement, bool]]:
-    """What metagen asks for, and whether only its extra `torch` does."""
+    """What metagen asks for, and whether only its extra `torch` does; in a clone that is not installed, by its project."""
     try:
-        lines = importlib.metadata.requires("metagen") or []
+        lines = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
-        lines = [f"{name}; extra == 'torch'" for name in ENGINE]
+        lines = _project()
     for requirement in map(Requirement, lines):
         marker = requirement.marker
         if marker is None or marker.evaluate({"extra": ""}):
             yield requirement, False
         elif marker.evaluate({"extra": "torch"}):
             yield requirement, True
+
+
+def _project() -> list[str]:
+    """The requirements in the clone's pyproject.toml; of a package without one, those of the extra `torch`."""
+    file = Path(metagen.__file__).parents[1] / "pyproject.toml"
+    if not file.is_file():
+        return [f"{name}; extra == 'torch'" for name in ENGINE]
+    project = tomllib.loads(file.read_text("utf-8"))["project"]
+    engine = [f"{line}; extra == 'torch'" for line in project["optional-dependencies"]["torch"]]
+    return [*project["dependencies"], *engine]
+
+
+def _other() -> Iterator[Check]:
+    """Another project of the public index has metagen's import name and its command."""
+    if (version := _version(OTHER)) is not None:
+        found = f"the distribution {OTHER} {version} has this import name and command; take it out, then install again"
+        command = _pip(OTHER).replace(" install ", " uninstall ")
+        yield Check("Software", "another metagen", "fault", found, f"{command}, then {install('torch')}")
 
 
 def _distribution(requirement: Requirement, needed: bool) -> Check:

@@ -321,7 +321,7 @@ def run(page: list[Block], place: Path) -> None:
         ("bash", "metagen run x.yaml --limt 3\n", "No such option"),
         ("bash", "metagen resume runs/nothing\n", "nothing"),
         ("bash", "make quickstrat\n", "no target"),
-        ("bash", "pip install 'metagen[tosh]'\n", "no extra"),
+        ("bash", "pip install 'metageneration[tosh]'\n", "no extra"),
         ("bash", "frobnicate --all\n", "unknown to this test"),
         ("console", "make test\n", "no line begins"),
         ("ruby", "1\n", "expected one of"),

@@ -70,6 +70,23 @@ def test_a_torch_without_the_gpu_is_to_be_replaced(monkeypatch: pytest.MonkeyPat
     assert "-m pip install --force-reinstall torch --index-url" in check.remedy
 
 
+def test_another_project_of_the_same_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: "0.7.4" if name == "metagen" else real(name))
+    checks = {check.name: check for check in doctor._software()}
+    check = checks["another metagen"]
+    assert check.status == "fault" and "0.7.4" in check.found
+    assert "-m pip uninstall metagen" in check.remedy and "pip install -e" in check.remedy
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "metagen" else real(name))
+    assert "another metagen" not in {check.name for check in doctor._software()}
+
+
+def test_a_clone_that_is_not_installed_knows_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "DISTRIBUTION", "no-such-distribution")
+    wanted = {requirement.name: extra for requirement, extra in doctor._requirements()}
+    assert wanted["numpy"] is False and wanted["transformers"] is True
+
+
 def test_an_old_version_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: "0.1" if name == "tokenizers" else real(name))

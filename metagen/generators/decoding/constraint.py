@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.errors import EngineError, InputError, UnsupportedError
+from metagen.errors import EngineError, InputError, UnsupportedError, install
 from metagen.generators.decoding.closing import Watch, Ways, unpacked
 from metagen.generators.decoding.grammar import Grammar
 
@@ -313,6 +313,6 @@ def _library() -> Any:
         import llguidance
     except ImportError as error:
         raise UnsupportedError(
-            f"grammars need llguidance, which cannot be imported ({error}); pip install 'metagen[grammar]'"
+            f"grammars need llguidance, which cannot be imported ({error}); {install('grammar')}"
         ) from error
     return llguidance

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.errors import UnsupportedError
+from metagen.errors import UnsupportedError, install
 from metagen.generators.decoding.words import Words, nothing_left
 from metagen.generators.engine import SamplingParams
 from metagen.sequence import MOST_CONFIDENT
@@ -62,7 +62,7 @@ class _Torch:
             name = params.adapters[0]
             raise UnsupportedError(
                 f"{name}={getattr(params, name)!r}: this adapter needs torch, which cannot be imported ({error}); "
-                "pip install 'metagen[torch]'"
+                + install("torch")
             ) from error
         self._library, self._history, self._adapters, self._sampling = torch, history, adapters, sampling
         self._row = parameters.RowParams.of([params], [words])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
-from metagen.errors import EngineError, InputError, MetagenError
+from metagen.errors import EngineError, InputError, MetagenError, install
 from metagen.generators.engine import EngineStats
 from metagen.generators.openai.answer import Malformed
 from metagen.generators.openai.body import API
@@ -287,7 +287,7 @@ def library() -> ModuleType:
         import openai
     except ImportError as error:
         raise InputError(
-            f"an OpenAIEngine needs {error.name}, which is not installed; pip install 'metagen[openai]'"
+            f"an OpenAIEngine needs {error.name}, which is not installed; {install('openai')}"
         ) from error
     return openai
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metagen.errors import InputError, ModelError
+from metagen.errors import InputError, ModelError, install
 from metagen.generators import tiny
 from metagen.generators.continuation import CONTEXT
 from metagen.generators.directory import text_config
@@ -71,7 +71,7 @@ def _tokenizer(directory: Path) -> Tokenizer:
         from metagen.generators.tokenizer import Tokenizer
     except ImportError as error:
         raise ModelError(
-            f"tokenizer={str(directory)!r}: {error.name} is not installed; pip install 'metagen[openai]', or leave "
+            f"tokenizer={str(directory)!r}: {error.name} is not installed; {install('openai')}, or leave "
             "tokenizer out"
         ) from error
     return Tokenizer(directory, _size(directory))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from metagen.errors import EngineError, InputError, UnsupportedError
+from metagen.errors import EngineError, InputError, UnsupportedError, install
 from metagen.logs import logger
 
 _LOG = logger(__name__)
@@ -48,7 +48,7 @@ def connected(address: str | None = None) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise UnsupportedError(
-            f"a pool of engines needs Ray ({error}); install it by pip install 'metagen[ray]'"
+            f"a pool of engines needs Ray ({error}); install it by {install('ray')}"
         ) from None
     with _lock:
         if ours := bool(_users) or not ray.is_initialized():

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metagen.cost import ModelShape
-from metagen.errors import InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError, install
 from metagen.generators.quantization import BLOCK, GROUP, check_quantization
 
 #: Rows of input up to which torch's int8 kernel beats a product with the matrix unpacked, on a CPU in bfloat16.
@@ -100,7 +100,7 @@ def linear(name: str, weight: Tensor, bias: Tensor | None, quantization: str | N
     if quantization is None:
         return Plain(weight, bias)
     if quantization == "nf4":
-        library = _library("bitsandbytes", "bitsandbytes>=0.46")
+        library = _library("bitsandbytes", "pip install 'bitsandbytes>=0.46'")
         packed, state = library.functional.quantize_4bit(weight, blocksize=BLOCK, quant_type="nf4")
         return NF4(packed, state, bias, library)
     on_cpu = weight.device.type == "cpu"
@@ -143,10 +143,10 @@ def _check_sizes(name: str, weight: Tensor, tile: int) -> None:
         )
 
 
-def _library(module: str, wanted: str = "metagen[compression]") -> Any:
+def _library(module: str, wanted: str = install("compression")) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise UnsupportedError(
-            f"quantised weights need {module}, which cannot be imported ({error}); pip install '{wanted}'"
+            f"quantised weights need {module}, which cannot be imported ({error}); {wanted}"
         ) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
 
-from metagen.errors import InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError, install
 from metagen.sequence import digest
 from metagen.strategies.tools import Tool
 
@@ -34,7 +34,7 @@ class BM25:
             bm25s: Any = import_module("bm25s")
         except ImportError as error:
             raise UnsupportedError(
-                f"BM25 needs 'bm25s', which cannot be imported ({error}); pip install 'metagen[retrieval]'"
+                f"BM25 needs 'bm25s', which cannot be imported ({error}); {install('retrieval')}"
             ) from error
         self.passages = tuple(passages)
         if not self.passages or not all(map(words, self.passages)):

@@ -74,7 +74,7 @@ class Worker:
         if not self._ready and self._line(_START) is None:
             raise WorkerError(
                 f"a worker process of {sys.executable!r} did not start; "
-                "does `python -m metagen.verifiers.math.worker` run? It needs metagen[math]"
+                "does `python -m metagen.verifiers.math.worker` run? It needs the extra math"
             )
         self._ready = True
         stdin = self._process.stdin

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.border import Part, promises
-from metagen.errors import InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError, install
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import AnswerRule
@@ -208,5 +208,5 @@ def library(name: str, needed_by: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise UnsupportedError(
-            f"{needed_by} needs {name!r}, which cannot be imported ({error}); pip install 'metagen[text]'"
+            f"{needed_by} needs {name!r}, which cannot be imported ({error}); {install('text')}"
         ) from error

@@ -126,4 +126,4 @@ except UnsupportedError as error:
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.startswith("4\n") and "min_p=0.1: this adapter needs torch" in shown
-    assert "pip install 'metagen[torch]'" in shown
+    assert "pip install -e '.[torch]'" in shown

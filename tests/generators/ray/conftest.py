@@ -164,7 +164,7 @@ def node_options(**more: Any) -> dict[str, Any]:
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Any]:
     """Three nodes; two of them have room for replicas that ask for `room`. The tests are connected to the first."""
-    pytest.importorskip("ray", reason="a pool needs Ray, which pip install 'metagen[ray]' brings")
+    pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings")
     before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "RAY_ADDRESS")}
     os.environ.update(ENVIRONMENT)
     from ray import cloudpickle

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("ray", reason="a pool needs Ray, which pip install 'metagen[ray]' brings")
+pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings")
 
 
 #: One cluster at a time.

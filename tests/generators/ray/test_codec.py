@@ -75,7 +75,7 @@ def test_bad_options_are_refused() -> None:
 def test_without_ray_a_pool_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(UnsupportedError, match=r"install it by pip install 'metagen\[ray\]'"),
+        pytest.raises(UnsupportedError, match=r"install it by pip install -e '.\[ray\]'"),
         RayPool(TorchEngine),
     ):
         pass

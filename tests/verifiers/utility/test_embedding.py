@@ -73,7 +73,7 @@ def test_what_is_no_embedding_is_an_error(wrong: list[object]) -> None:
 
 
 def test_the_mean_of_hidden_states() -> None:
-    torch = pytest.importorskip("torch", reason="the extra metagen[torch] is not installed")
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     from transformers import AutoModel, AutoTokenizer
 
     from metagen.verifiers.utility.pooling import MeanPooling

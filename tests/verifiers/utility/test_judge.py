@@ -110,7 +110,7 @@ def test_candidates_meet_the_first_reference_before_any_meets_the_second() -> No
 
 
 def test_the_expectation_over_the_labels_of_a_real_model() -> None:
-    torch_engine = pytest.importorskip("metagen.generators.torch", reason="metagen[torch] is not installed")
+    torch_engine = pytest.importorskip("metagen.generators.torch", reason="the extra torch is not installed")
     # A model of arithmetic has no opinion on answers, but a distribution over the characters that follow.
     question = Question(
         "Q:{task}{first};{second}\n", {str(i): float(i) for i in range(1, 6)}, "a=", chat=False

@@ -158,5 +158,5 @@ def test_a_library_that_is_missing_is_named_when_the_utility_is_made(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, missing, None)
-    with pytest.raises(InputError, match=rf"needs '{missing}'.*pip install 'metagen\[text\]'"):
+    with pytest.raises(InputError, match=rf"needs '{missing}'.*pip install -e '.\[text\]'"):
         BLEU() if missing == "sacrebleu" else RougeL()
