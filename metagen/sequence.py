@@ -18,6 +18,8 @@ from metagen.errors import InputError, PromptError
 
 Finish = Literal["eos", "stop", "length"]
 Role = Literal["system", "user", "assistant", "tool"]
+#: How a model is asked: by the turns of a chat; by plain text; by turns if it has a chat template, else by text.
+Form = Literal["chat", "text", "auto"]
 #: A token's confidence is at most so large: no log-probability in it counts less than −100, so that it is finite
 #: where a token cannot come.
 MOST_CONFIDENT: Final = 100.0
@@ -51,7 +53,10 @@ def _framed(parts: Iterable[str | bytes]) -> bytes:
 @checked
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat."""
+    """One turn of a chat. content: a text; parts that are texts, as OpenAI's API has them, become one.
+
+    Raises PromptError for another role or content, such as an image or a sound.
+    """
 
     role: Role
     content: str
@@ -61,6 +66,43 @@ class Message:
             raise PromptError(
                 f"a message has the role {self.role!r}; expected one of {', '.join(get_args(Role))}"
             )
+        object.__setattr__(self, "content", words(self.content, f"the {self.role}'s message"))
+
+    @classmethod
+    def of(cls, given: Message | Mapping[str, Any]) -> Message:
+        """A message from a mapping with `role` and `content`, and nothing else that is not null."""
+        if isinstance(given, Message):
+            return given
+        fields: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}  # type: ignore[redundant-expr]
+        if beside := [
+            name for name in fields if name not in ("role", "content") and fields[name] is not None
+        ]:
+            raise PromptError(
+                f"a message has {beside[0]!r}: {fields[beside[0]]!r:.60}; metagen sends role and content, which is "
+                "text: leave the rest out, or write it into the content"
+            )
+        if not {"role", "content"} <= set(fields):
+            raise PromptError(f'{given!r:.80} is no message; expected {{"role": "user", "content": "…"}}')
+        return cls(fields["role"], fields["content"])
+
+
+def words(content: Any, what: str) -> str:
+    """A message's content as a text: itself, or its parts one after the other, where all of these are texts.
+
+    Raises PromptError for anything else, by the kind of the first part that is none.
+    """
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list | tuple) else [content]
+    for part in parts:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in ("text", "input_text") or not isinstance(part.get("text"), str):
+            found = f"a part of type {kind!r}" if isinstance(kind, str) else f"{part!r:.60}"
+            raise PromptError(
+                f'{what} holds {found}; metagen sends text only: a text, or parts {{"type": "text", "text": "…"}}. '
+                "Images, sound, files and calls of tools are not supported: describe them in words, or leave them out"
+            )
+    return "".join(part["text"] for part in parts)
 
 
 @checked
@@ -70,14 +112,27 @@ class Prompt:
 
     `public` is data that a strategy may see (visible tests, an entry point); it must be JSON.
     The reference answer is never part of a prompt.
+    form: how messages are sent: as turns, by the model's chat template (`chat`, or None), as plain text (`text`), or as
+    turns to a model that has a template, and else as plain text (`auto`). A text is sent as it is; `text` says that
+    this is meant for models with a template, too, whose generators else warn of it. A server's chat API knows turns
+    only: a text is what the user says, and form `text` is refused.
     """
 
     problem_id: str
     text: str | None = None
     messages: tuple[Message, ...] = ()
     public: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    form: Form | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", tuple(map(Message.of, self.messages)))
+        if self.form not in (None, *get_args(Form)):
+            raise PromptError(f"form={self.form!r}: expected one of {', '.join(get_args(Form))}, or None")
+        if self.text is not None and self.form not in (None, "text"):
+            raise PromptError(
+                f"prompt {self.problem_id!r}: form={self.form!r} is for messages, and there is a text; "
+                "Prompt.of(text, form=…) makes it the user's turn"
+            )
         if (self.text is None) == (not self.messages):
             raise PromptError(
                 f"prompt {self.problem_id!r} needs either text or messages, got "
@@ -87,23 +142,42 @@ class Prompt:
             raise PromptError(f"prompt {self.problem_id!r} is empty; give it at least one character")
 
     @classmethod
-    def of(cls, prompt: Prompt | str | Iterable[Message | Mapping[str, str]]) -> Prompt:
-        """A prompt from what people type: a string or chat messages; its id is its digest."""
+    def of(
+        cls, prompt: Prompt | str | Iterable[Message | Mapping[str, Any]], *, form: Form | None = None
+    ) -> Prompt:
+        """A prompt from what people type: a string or chat messages; its id is its digest.
+
+        form: as of a Prompt; `chat` and `auto` make a string the user's turn. A Prompt is returned as it is.
+        """
         if isinstance(prompt, Prompt):
             return prompt
         if isinstance(prompt, str):
             if not prompt:
                 raise PromptError("the prompt is empty; give it at least one character")
-            return cls(digest(prompt).hex()[:12], text=prompt)
+            if form in (None, "text"):
+                return cls(digest(prompt).hex()[:12], text=prompt, form=form)
+            prompt = [Message("user", prompt)]
         try:
-            messages = tuple(m if isinstance(m, Message) else Message(**m) for m in prompt)  # type: ignore[arg-type]
+            messages = tuple(map(Message.of, prompt))
         except TypeError:
             raise PromptError(
                 f"{prompt!r:.80} is no prompt; expected a text, or messages such as "
                 '{"role": "user", "content": "…"}'
             ) from None
         name = digest(*(part for m in messages for part in (m.role, m.content))).hex()[:12]
-        return cls(name, messages=messages)
+        return cls(name, messages=messages, form=form)
+
+    def plain(self, *, template: bool) -> str | None:
+        """The text that is sent as it is; None where messages are sent as turns. template: the model has one.
+
+        A blank line stands between turns, unless the first of two ends in white space itself.
+        """
+        if self.text is not None:
+            return self.text
+        if self.form not in ("text", "auto") or (self.form == "auto" and template):
+            return None
+        *before, last = [m.content for m in self.messages if m.content]
+        return "".join([*(text if text[-1].isspace() else f"{text}\n\n" for text in before), last])
 
     @property
     def digest(self) -> bytes:
@@ -111,6 +185,8 @@ class Prompt:
         parts = [self.text or ""]
         for message in self.messages:
             parts += [message.role, message.content]
+        if self.messages and self.form == "text":
+            parts.append("plain")
         if self.public:
             parts.append(json.dumps(self.public, sort_keys=True, ensure_ascii=False))
         return digest(*parts)

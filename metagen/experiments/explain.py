@@ -74,9 +74,11 @@ def _fields(owner: type | None) -> dict[str, Any]:
 
 
 def _model_of(annotation: Any) -> type | None:
-    """The model in an annotation such as `Model | None`."""
-    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    return next((p for p in parts if isinstance(p, type) and issubclass(p, BaseModel | BudgetSpec)), None)
+    """The model in an annotation such as `Model | None`, or `tuple[Model, ...]`."""
+    if get_origin(annotation) in (Union, UnionType, tuple):
+        return next((found for part in get_args(annotation) if (found := _model_of(part))), None)
+    known = isinstance(annotation, type) and issubclass(annotation, BaseModel | BudgetSpec)
+    return annotation if known else None
 
 
 def _expected(error: ErrorDetails, owner: type | None, path: Path, value: Any) -> str:

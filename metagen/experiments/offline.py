@@ -28,7 +28,7 @@ from metagen.experiments.specs.models import RecipeSpec
 from metagen.generators import tiny
 from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.decoding.draft import Draft
-from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
+from metagen.generators.engine import Chat, EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.models.recipes import Recipe
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
@@ -69,7 +69,7 @@ def _unknown(spec: PartSpec) -> PluginVerifierSpec:
 def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
     options = {
         key: value
-        for key in ("dtype", "device", "quantization", "max_context", "price", "shape")
+        for key in ("dtype", "device", "quantization", "max_context", "price", "shape", "api")
         if (value := _option(spec, key))
     }
     if isinstance(spec, TorchSpec) and spec.draft is not None:
@@ -148,6 +148,12 @@ class ClosedEngine:
 
     def __repr__(self) -> str:
         return f"engines.{self.name}"
+
+    @property
+    def chat(self) -> Chat | None:
+        if self._options.get("api") == "chat":
+            return "api"
+        return "template" if self._tokenizer is not None and self._tokenizer.chat else None
 
     @property
     def supports(self) -> frozenset[str]:

@@ -24,6 +24,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
+def has_chat_template(directory: Path) -> bool:
+    """Whether the tokenizer in a directory can render messages. ModelError for a tokenizer_config.json that is none."""
+    path = directory / "tokenizer_config.json"
+    if path.exists() and read_json(path).get("chat_template"):
+        return True
+    return any((directory / name).exists() for name in ("chat_template.jinja", "chat_template.json"))
+
+
 def vocabulary_size(directory: Path) -> int:
     """Tokens that the model in a directory gives logits of. ModelError if config.json does not say."""
     size = text_config(directory).get("vocab_size")

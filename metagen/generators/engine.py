@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from metagen.border import checked, one_each, promises
 from metagen.cost import ModelShape
@@ -34,6 +34,9 @@ from metagen.generators.decoding.presets import preset
 from metagen.generators.decoding.search import SearchSpec, StochasticBeamSearch
 from metagen.sequence import Finish, Sequence, Until
 
+#: By what a model reads messages as turns: its chat template, which a prompt of text goes past; or a server's chat API,
+#: which makes a text the user's turn.
+Chat = Literal["template", "api"]
 #: Parameters that came later: they are no part of a fingerprint while they are off.
 _LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing", "log_mass")
 #: Parameters that cut tokens off, by what is left of the distribution before them.
@@ -363,6 +366,11 @@ class Engine(Protocol):
 
     @property
     def stats(self) -> EngineStats: ...
+
+    @property
+    def chat(self) -> Chat | None:
+        """By what the model reads messages; None if it has no chat template, as far as is known here."""
+        ...
 
     @property
     def supports(self) -> frozenset[str]:

@@ -27,6 +27,7 @@ from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.decoding.exact import Adapters, Row, confidence, drawn
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
+    Chat,
     EngineStats,
     Evaluated,
     EvaluateRequest,
@@ -89,6 +90,7 @@ class EnumerableEngine:
         self.tokenizer_fingerprint = digest("enumerable", *self.tokens).hex()
         self.fingerprint = digest(self.tokenizer_fingerprint, name, content).hex()
         self.stats = EngineStats()
+        self.chat: Chat | None = None
         self._constraints: Constraints | None = None
         self._cache = Prefixes()
         self._lock = Lock()
@@ -410,4 +412,5 @@ class EnumerableEngine:
 
 
 def _prompt_text(prompt: Prompt) -> str:
-    return prompt.text or "".join(f"{m.role}: {m.content}\n" for m in prompt.messages)
+    said = prompt.plain(template=False)
+    return "".join(f"{m.role}: {m.content}\n" for m in prompt.messages) if said is None else said

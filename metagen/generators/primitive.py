@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
@@ -18,11 +19,13 @@ from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.generators.engine import Engine, Generated, GenerateRequest, Sample, SamplingParams
+from metagen.generators.engine import Chat, Engine, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.journal import Row
+from metagen.logs import logger
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, Step, TokenIds, Tokens, Until, digest
+from metagen.sequence import Prompt, Score, Sequence, Step, TokenIds, Tokens, Until, digest
 
+_LOG = logger(__name__)
 #: What a sample may hold of each of its tokens.
 BY_TOKEN = ("token_logprobs", "token_confidences")
 
@@ -40,7 +43,7 @@ class Primitive(Generator):
         most = self.most(prefix, until)
         if most is not None and most < 1:
             return [dataclasses.replace(prefix, finish="length")] * n
-        content = digest(prefix.digest, repr(until))
+        content = self.named(prefix, until)
         items = tuple(Item(content, i) for i in range(start, start + n))
         request = Request("generate", self.fingerprint, items, most)
 
@@ -53,6 +56,10 @@ class Primitive(Generator):
 
         rows = await scope.call(request, execute, worst, partial(self.remember, prefix, scope))
         return [self._sequence(prefix, row) for row in rows]
+
+    def named(self, prefix: Sequence, until: Until) -> bytes:
+        """Names what is asked for, in seeds and records."""
+        return digest(prefix.digest, repr(until))
 
     @abstractmethod
     @promises(one_each("items"))
@@ -169,6 +176,7 @@ class EngineGenerator(Primitive):
         if (check := getattr(engine, "check", None)) is not None:
             check(self.params)
         self._fingerprint = digest(engine.fingerprint, self.params.fingerprint).hex()
+        self._said: set[str] = set()
 
     @property
     def supports(self) -> frozenset[str]:
@@ -185,6 +193,35 @@ class EngineGenerator(Primitive):
 
     def replace(self, **changes: Any) -> EngineGenerator:
         return EngineGenerator(self.engine, self.params.replace(**changes), price=self.price)
+
+    @property
+    def chat(self) -> Chat | None:
+        """By what its model reads messages."""
+        return getattr(self.engine, "chat", None)
+
+    def named(self, prefix: Sequence, until: Until) -> bytes:
+        name = super().named(prefix, until)
+        # The same messages as turns are another question: a model may get a chat template between two runs.
+        return digest(name, "plain") if prefix.prompt.form == "auto" and self.chat is None else name
+
+    def _tell(self, prompt: Prompt) -> None:
+        """Say, once, where a prompt is sent otherwise than whoever wrote it may think."""
+        if prompt.text is not None and prompt.form is None and self.chat == "template":
+            said = "a text is sent as plain text, without the chat template"
+        elif prompt.form == "auto" and self.chat is None:
+            said = "messages are sent as plain text, since there is no chat template"
+        else:
+            return
+        if said in self._said:
+            return
+        self._said.add(said)
+        _LOG.warning(said, extra={"engine": repr(self.engine)})
+        if prompt.text is not None:
+            warnings.warn(
+                f"{said} of {self.engine!r}; form: chat sends it as a user's turn (in Python: Prompt.of(text, "
+                "form='chat'), or messages), and form: text says that plain text is meant",
+                stacklevel=2,
+            )
 
     def most(self, prefix: Sequence, until: Until) -> int | None:
         room = self.params.max_tokens - self._length(prefix)
@@ -225,6 +262,7 @@ class EngineGenerator(Primitive):
     async def sample(
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:
+        self._tell(prefix.prompt)
         room = self.params.max_tokens - self._length(prefix)
         ranks: tuple[int, ...] = ()
         seeds = tuple(scope.seed(item) for item in items)

@@ -13,8 +13,8 @@ from tokenizers import Tokenizer as HFTokenizer
 from metagen.errors import ModelError, PromptError, UnsupportedError
 from metagen.generators.continuation import BROKEN
 from metagen.generators.decoding.constraint import Constraints
-from metagen.generators.directory import read_json
-from metagen.sequence import Message, Prompt, Sequence, TokenIds
+from metagen.generators.directory import has_chat_template, read_json
+from metagen.sequence import Form, Message, Prompt, Sequence, TokenIds
 
 REMEMBERED = 4096
 
@@ -23,7 +23,7 @@ class Tokenizer:
     """Ids of prompts and texts; thread-safe.
 
     `eos` are the ids that end a completion: of generation_config.json, else config.json, else the
-    tokenizer's end-of-sequence token.
+    tokenizer's end-of-sequence token. `chat`: whether there is a chat template.
     """
 
     def __init__(self, directory: Path, vocab_size: int) -> None:
@@ -50,11 +50,12 @@ class Tokenizer:
             )
         self.vocab_size = vocab_size
         self.eos = self._read_eos()
-        self._prompts: OrderedDict[tuple[str | None, tuple[Message, ...], str], tuple[int, ...]] = (
-            OrderedDict()
-        )
+        self.chat = has_chat_template(directory)
+        self._prompts: OrderedDict[
+            tuple[str | None, tuple[Message, ...], Form | None, str], tuple[int, ...]
+        ] = OrderedDict()
         self._lock = Lock()
-        self._chat: Any = None
+        self._template: Any = None
 
     def encode(self, text: str) -> tuple[int, ...]:
         return self._ids(text, special=False)
@@ -112,15 +113,16 @@ class Tokenizer:
         return TokenIds(ids, self.fingerprint)
 
     def _rendered(self, prompt: Prompt, text: str) -> tuple[int, ...]:
-        key = (prompt.text, prompt.messages, text)
+        key = (prompt.text, prompt.messages, prompt.form, text)
         with self._lock:
             if (known := self._prompts.get(key)) is not None:
                 self._prompts.move_to_end(key)
                 return known
-        if prompt.text is not None:
-            ids = self._ids(prompt.text + text, special=True)
+        said = prompt.plain(template=self.chat)
+        if said is not None:
+            ids = self._ids(said + text, special=True)
         else:
-            ids = self.encode(self._apply_template(prompt.messages) + text)
+            ids = self.encode(self._apply_template(prompt) + text)
         if not ids:
             raise PromptError(f"prompt {prompt.problem_id!r} has no tokens under {self.directory}")
         with self._lock:
@@ -129,30 +131,39 @@ class Tokenizer:
                 self._prompts.popitem(last=False)
         return ids
 
-    def _apply_template(self, messages: tuple[Message, ...]) -> str:
+    def _apply_template(self, prompt: Prompt) -> str:
         """The chat template's text; a last turn of the assistant is left open, to be continued."""
+        from jinja2 import TemplateError  # as transformers has it, which needs it for templates
+
+        messages = prompt.messages
         with self._lock:
-            if self._chat is None:
-                self._chat = self._load_chat()
+            if self._template is None:
+                self._template = self._load_template()
         partial = messages[-1].role == "assistant"
         turns = [{"role": m.role, "content": m.content} for m in messages]
-        text: str = self._chat.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=not partial, continue_final_message=partial
-        )
+        try:
+            text: str = self._template.apply_chat_template(
+                turns, tokenize=False, add_generation_prompt=not partial, continue_final_message=partial
+            )
+        except (TemplateError, ValueError) as error:
+            raise PromptError(
+                f"prompt {prompt.problem_id!r}: the chat template of {self.directory} refuses turns of "
+                f"{', '.join(m.role for m in messages)} ({error}); give it turns that it knows, such as a user's alone"
+            ) from None
         # The library drops the white space at the end of an open turn; a step's delimiter may be just that.
         begun = messages[-1].content
         if partial and not text.endswith(begun) and text.endswith(begun.rstrip()):
             text += begun[len(begun.rstrip()) :]
         return text
 
-    def _load_chat(self) -> Any:
+    def _load_template(self) -> Any:
         from transformers import AutoTokenizer  # slow to import, and only templates need it
 
         chat = AutoTokenizer.from_pretrained(self.directory)
         if not chat.chat_template:
             raise UnsupportedError(
                 f"{self.directory}: the tokenizer has no chat template, so messages cannot be rendered; "
-                "give the prompt as text, or add chat_template.jinja to the model directory"
+                "let it be sent as plain text (form='auto', or 'text'), or add chat_template.jinja to the directory"
             )
         return chat
 

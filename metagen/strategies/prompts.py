@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Concatenate, Final, ParamSpec
 
 from metagen.errors import InputError
+from metagen.sequence import Form as Turned
 from metagen.sequence import Message, Prompt, Sequence
-from metagen.strategies.template import Template
+from metagen.template import Template
 from metagen.verifiers.generative.question import in_words
 from metagen.verifiers.naming import name_of
 
@@ -88,7 +89,8 @@ def posed(task: Prompt, *said: str, chat: bool = False) -> Prompt:
     if chat:
         turns = tuple(Message("assistant" if i % 2 else "user", text) for i, text in enumerate(said))
         return Prompt(task.problem_id, messages=turns, public=task.public)
-    return Prompt(task.problem_id, text="\n".join(said), public=task.public)
+    meant: Turned | None = "text" if task.form == "text" else None
+    return Prompt(task.problem_id, text="\n".join(said), public=task.public, form=meant)
 
 
 def asked(form: Form[P], task: Prompt, *given: P.args, **named: P.kwargs) -> Prompt:

@@ -11,7 +11,7 @@ from metagen.errors import DataError
 from metagen.sequence import Sequence, digest
 from metagen.tasks.base import Problem
 from metagen.tasks.records import RecordTask, Source
-from metagen.tasks.template import Form, before, form_of
+from metagen.tasks.template import Asking, before, whole
 from metagen.verifiers.code.program import ProgramRule
 from metagen.verifiers.same_program import SameProgram
 
@@ -37,23 +37,24 @@ def code_tests(
 class CodeTask(RecordTask):
     """Graded by running hidden tests, which this task only holds.
 
-    grader: runs them; by default in a sandbox, made when the first answer is graded. program: reads a program out of
-    a sequence; the same rule must be given to whatever runs tests. Votes go to programs that are the same but for
-    layout and comments.
+    asking: how it asks. grader: runs them; by default in a sandbox, made when the first answer is graded. program:
+    reads a program out of a sequence; the same rule must be given to whatever runs tests. Votes go to programs that are
+    the same but for layout and comments.
     """
 
     def __init__(
         self,
         source: Source | None,
         *,
-        form: Form,
+        asking: Asking,
         program: ProgramRule,
         grader: Grader | None,
         limit: int | None,
     ) -> None:
-        self._form, self.program, self._grader = form_of(form), program, grader
+        self._asking, self._grader = asking, grader
+        self.program = program if asking.turns.assistant is None else WholeProgram(program)
         self._graded: dict[bytes, float] = {}
-        super().__init__(source, answer=SameProgram(program), limit=limit)
+        super().__init__(source, answer=SameProgram(self.program), limit=limit)
 
     def hidden(self) -> dict[str, dict[str, Any]]:
         """The hidden tests by problem id: `tests`, `setup` and `entry_points`, as `code_tests` makes them."""
@@ -118,6 +119,20 @@ class Until:
 
     def read(self, sequence: Sequence) -> str | None:
         return self._program.read(before(sequence, self._stop))
+
+
+class WholeProgram:
+    """A program rule that reads the whole turn of the assistant, of which the prompt has the beginning."""
+
+    def __init__(self, program: ProgramRule) -> None:
+        self._program = program
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("whole turn", self._program.fingerprint).hex()
+
+    def read(self, sequence: Sequence) -> str | None:
+        return self._program.read(whole(sequence))
 
 
 class WithPreamble:

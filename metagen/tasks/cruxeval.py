@@ -12,7 +12,8 @@ from metagen.sequence import Sequence
 from metagen.tasks.base import Problem
 from metagen.tasks.code import Grader
 from metagen.tasks.records import Hub, Record, RecordTask, Source, text
-from metagen.tasks.template import Before, Form, Template, before, form_of
+from metagen.tasks.template import Asking, Form, Turns, Wording, before, whole
+from metagen.template import Template
 from metagen.verifiers.literal import LiteralRule
 
 Mode = Literal["output", "input"]
@@ -21,10 +22,9 @@ _FUNCTION: Final = "def f(text, n):\n    parts = text.split('-')\n    return par
 _OTHER: Final = (
     "def f(d):\n    for k in list(d):\n        if d[k] > 1:\n            d[k + '!'] = d.pop(k)\n    return d"
 )
-TEMPLATES: Final[Mapping[Mode, Template]] = {
-    "output": Template(
-        chat="```python\n{code}\n```\n\nWhat does f({input}) return? Think step by step, and end with a line "
-        "`Answer: ` and the value as a Python literal.",
+ASKINGS: Final[Mapping[Mode, Asking]] = {
+    "output": Asking(
+        turns=Turns("{question} Think step by step, and end with a line `Answer: ` and the value as a Python literal."),
         example="```python\n{code}\n```\nWhat does f({input}) return?\n",
         shots=(
             {
@@ -40,9 +40,10 @@ TEMPLATES: Final[Mapping[Mode, Template]] = {
         ),
         stop="\n\n```",
     ),
-    "input": Template(
-        chat="```python\n{code}\n```\n\nFind arguments with which f returns {output}. Think step by step, and end "
-        "with a line `Answer: f(…)`, with the arguments as Python literals.",
+    "input": Asking(
+        turns=Turns(
+            "{question} Think step by step, and end with a line `Answer: f(…)`, with the arguments as Python literals."
+        ),
         example="```python\n{code}\n```\nWith which arguments does f return {output}?\n",
         shots=(
             {
@@ -61,12 +62,20 @@ TEMPLATES: Final[Mapping[Mode, Template]] = {
 }  # fmt: skip
 
 
+#: What is asked of the code.
+QUESTIONS: Final[Mapping[Mode, str]] = {
+    "output": "```python\n{code}\n```\n\nWhat does f({input}) return?",
+    "input": "```python\n{code}\n```\n\nFind arguments with which f returns {output}.",
+}
+
+
 class CRUXEvalTask(RecordTask):
     """Fields `code`, which defines `f`, `input`, `output` and `id`; the answer is what stands behind `Answer:`.
 
     mode: `output` asks what f(input) returns. `input` asks for arguments: those of the data set are right, and any
     others with which f returns the same; those are run, by `grader`, which makes a sandbox by default.
-    form, shots (`code`, `input` or `output`, `solution`): as of GSM8KTask. Raises DataError as RecordTask does,
+    prompt, form, shots (`code`, `input` or `output`, `solution`): as of GSM8KTask; a prompt may have places for `code`
+    and `input` or `output`, too, of which {question} is made. Raises DataError as RecordTask does,
     InputError for an unknown mode or form.
     """
 
@@ -78,6 +87,7 @@ class CRUXEvalTask(RecordTask):
         source: Source | None = None,
         *,
         mode: Mode = "output",
+        prompt: Wording | None = None,
         form: Form = "chat",
         grader: Grader | None = None,
         shots: Ordered[Mapping[str, str]] | None = None,
@@ -85,12 +95,12 @@ class CRUXEvalTask(RecordTask):
     ) -> None:
         if mode not in get_args(Mode):
             raise InputError(f"mode={mode!r}: expected one of {', '.join(get_args(Mode))}")
-        self.mode, self._form, self._grader = mode, form_of(form), grader or sandboxed()
-        self._template = TEMPLATES[mode].with_shots(shots)
+        self.mode, self._grader = mode, grader or sandboxed()
+        given = "input" if mode == "output" else "output"
+        self._asking = ASKINGS[mode].given("question", "code", given, prompt=prompt, form=form, shots=shots)
+        self.stop = self._asking.stops
         rule = LiteralRule(PATTERN, arguments=mode == "input")
-        answer = rule if form == "chat" else Before(rule, self._template.stop)
-        self.stop = () if form == "chat" else (self._template.stop,)
-        super().__init__(source, answer=answer, limit=limit)
+        super().__init__(source, answer=self._asking.answer(rule), limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
         code, given, returned = (text(record, name) for name in ("code", "input", "output"))
@@ -101,17 +111,18 @@ class CRUXEvalTask(RecordTask):
         )
         name = text(record, "id")
         # A grader that runs calls needs no more than what the prompt shows.
-        prompt = self._template.prompt(name, self._form, asked, asked)
+        said = Template(QUESTIONS[self.mode]).fill(asked)
+        prompt = self._asking.prompt(name, {**asked, "question": said}, asked)
         return Problem(prompt, returned if self.mode == "output" else given)
 
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
-        if self._form != "chat":
-            sequences = [before(sequence, self._template.stop) for sequence in sequences]
         grades = await super().grade(problem, sequences)
         if self.mode == "output":
             return grades
         others = [i for i, grade in enumerate(grades) if not grade]
-        ran = await self._grader(problem, [sequences[i] for i in others]) if others else []
+        few, stop = self._asking.form == "few_shot", self._asking.stop
+        seen = [before(sequences[i], stop) if few else whole(sequences[i]) for i in others]
+        ran = await self._grader(problem, seen) if others else []
         for i, grade in zip(others, ran, strict=True):
             grades[i] = grade
         return grades

@@ -10,11 +10,11 @@ from metagen.errors import DataError
 from metagen.tasks.base import Problem
 from metagen.tasks.math_dataset import STEP_BY_STEP, math_rule
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
-from metagen.tasks.template import Before, Form, Template, form_of
+from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.verifiers.base import AnswerRule
 
-TEMPLATE: Final = Template(
-    chat=STEP_BY_STEP,
+ASKING: Final = Asking(
+    turns=Turns(STEP_BY_STEP),
     example="Question: {question}\nAnswer:",
     shots=(
         {
@@ -49,7 +49,10 @@ class GSM8KTask(RecordTask):
     """Fields `question` and `answer`, of which the reference is what follows `####`, if it is there.
 
     answer: a MathRule by default, for which `50%` is 50: the references leave the sign out.
-    form: `chat` (zero-shot), or `few_shot` with four worked examples, or those of `shots` (`question`, `solution`).
+    form: `chat`, `text` or `auto` (zero-shot, as of a Prompt), or `few_shot`, a text with four worked examples, or
+    those of `shots` (`question`, `solution`). prompt: another wording than the task's own, with a place for {question}:
+    the user's turn, or a mapping of turns (`user`, `system`, `shots`, `assistant`). The answer is read from all of the
+    assistant's turn, with what the prompt has begun of it.
     """
 
     name = "gsm8k"
@@ -59,17 +62,15 @@ class GSM8KTask(RecordTask):
         self,
         source: Source | None = None,
         *,
+        prompt: Wording | None = None,
         form: Form = "chat",
         answer: AnswerRule | None = None,
         shots: Ordered[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
-        self._template, self._form = TEMPLATE.with_shots(shots), form_of(form)
-        rule = answer or math_rule()
-        self.stop = () if form == "chat" else (self._template.stop,)
-        super().__init__(
-            source, answer=rule if form == "chat" else Before(rule, self._template.stop), limit=limit
-        )
+        self._asking = ASKING.given("question", prompt=prompt, form=form, shots=shots)
+        self.stop = self._asking.stops
+        super().__init__(source, answer=self._asking.answer(answer or math_rule()), limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
         asked, solution = question(record, "question"), text(record, "answer")
@@ -85,4 +86,4 @@ class GSM8KTask(RecordTask):
             )
         name = record.get("id")
         name = f"{self.name}/{number - 1}" if name is None else name
-        return Problem(self._template.prompt(str(name), self._form, {"question": asked.strip()}), reference)
+        return Problem(self._asking.prompt(str(name), {"question": asked.strip()}), reference)

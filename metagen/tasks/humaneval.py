@@ -8,16 +8,22 @@ import json
 from typing import ClassVar, Final
 
 from metagen.errors import DataError
-from metagen.sequence import Message, Prompt
 from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, WithPreamble, code_tests
 from metagen.tasks.records import Hub, Record, Source, text
-from metagen.tasks.template import Form
+from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.verifiers.code.program import CompletedProgram, FencedProgram, ProgramRule
 from metagen.verifiers.source import parsed
 
-CHAT: Final = (
-    "Complete this Python function. Answer with the whole function, in one code block.\n\n```python\n{}\n```"
+#: The few-shot text is the prompt itself: the data set has no examples.
+ASKING: Final = Asking(
+    turns=Turns(
+        "Complete this Python function. Answer with the whole function, in one code block.\n\n"
+        "```python\n{question}\n```"
+    ),
+    example="{question}",
+    shots=(),
+    stop="",
 )
 #: Docstrings whose examples contradict the data set's own tests.
 WRONG_EXAMPLES: Final = frozenset({"HumanEval/47"})
@@ -26,9 +32,9 @@ WRONG_EXAMPLES: Final = frozenset({"HumanEval/47"})
 class HumanEvalTask(CodeTask):
     """Fields `task_id`, `prompt`, `entry_point` and `test`, which defines `check(candidate)`.
 
-    form: `chat` asks for the whole function; `few_shot` is the prompt itself, which a base model continues (the data
-    set has no examples). Public tests are the examples (`>>>`) of the docstring whose results are plain values; 97 of
-    the 164 problems have none.
+    form: `chat`, `text` and `auto` ask for the whole function; `few_shot` is the prompt itself, which a base model
+    continues (the data set has no examples). prompt: as of GSM8KTask, {question} is the function. Public tests are the
+    examples (`>>>`) of the docstring whose results are plain values; 97 of the 164 problems have none.
     """
 
     name = "humaneval"
@@ -38,13 +44,15 @@ class HumanEvalTask(CodeTask):
         self,
         source: Source | None = None,
         *,
+        prompt: Wording | None = None,
         form: Form = "chat",
         program: ProgramRule | None = None,
         grader: Grader | None = None,
         limit: int | None = None,
     ) -> None:
-        usual = WithPreamble(FencedProgram()) if form == "chat" else CompletedProgram()
-        super().__init__(source, form=form, program=program or usual, grader=grader, limit=limit)
+        asking = ASKING.given("question", prompt=prompt, form=form)
+        usual = CompletedProgram() if form == "few_shot" else WithPreamble(FencedProgram())
+        super().__init__(source, asking=asking, program=program or usual, grader=grader, limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
         name, prompt = text(record, "task_id"), text(record, "prompt")
@@ -59,10 +67,8 @@ class HumanEvalTask(CodeTask):
         examples = [] if name in WRONG_EXAMPLES else _examples(ast.get_docstring(function) or "", point)
         public = code_tests(examples, prompt, [point])
         public["preamble"] = "\n".join(prompt.splitlines()[: _first_line(function) - 1]).strip()
-        if self._form == "chat":
-            message = Message("user", CHAT.replace("{}", prompt.strip()))
-            return Problem(Prompt(name, messages=(message,), public=public), reference)
-        return Problem(Prompt(name, text=prompt, public=public), reference)
+        shown = prompt if self._asking.form == "few_shot" else prompt.strip()
+        return Problem(self._asking.prompt(name, {"question": shown}, public), reference)
 
 
 def _function(prompt: str, point: str) -> ast.FunctionDef:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from metagen.errors import DataError, InputError
-from metagen.sequence import Prompt
+from metagen.sequence import Form, Prompt
 from metagen.tasks.base import Problem
-from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, asked, found, jsonl
+from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, asked, found, in_text, jsonl
+from metagen.tasks.template import Turns, Whole, Wording, turned
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
 from metagen.verifiers.pattern import one_group
@@ -27,13 +28,17 @@ class JsonlTask(RecordTask):
     """The problems of a file, read and checked when the task is made: JSONL, or a table (Parquet, CSV, TSV).
 
     fields: names in the file for `id`, `question`, `answer` and `level`, where they differ; a level is an integer, and
-    optional. prompt: what the question is put into. answer: the answer rule; a NumberRule with `pattern` by default.
+    optional. A question is a text, or a chat's messages, which are the prompt. prompt: what a text is put into: a
+    line of its own, another text, or a mapping of turns (`user`, `system`, `shots`, `assistant`). Other places than
+    {question} are filled from fields of the record. form: how the prompt is sent, as of a Prompt; by default a text as
+    it is, and turns as `auto`. answer: the answer rule; a NumberRule with `pattern` by default.
     reference: a regular expression whose group is the reference inside the answer field, such as `#### (.*)`.
     limit: the first problems only.
 
     Raises DataError for a file that is missing, empty or not of its form, an id that occurs twice, a field that is
     missing, and a reference that the answer rule cannot read; all faulty lines (rows, counted from 1) are named.
-    InputError for unknown `fields`, a prompt without {question}, and a pattern without one group.
+    InputError for unknown `fields`, a prompt without {question} or with a place for the answer, and a pattern without
+    one group.
     """
 
     one: ClassVar[str] = "one JSON object a line, or one problem a row"
@@ -47,29 +52,50 @@ class JsonlTask(RecordTask):
         path: Source,
         *,
         fields: Mapping[str, str] | None = None,
-        prompt: str = "{question}\n",
+        prompt: Wording | None = None,
+        form: Form | None = None,
         answer: AnswerRule | None = None,
         pattern: str = ANSWER_LINE,
         reference: str | None = None,
         delimiter: str = "\n",
         limit: int | None = None,
     ) -> None:
-        self._fields, self._prompt, self.delimiter = dict(fields or {}), prompt, delimiter
+        self._fields, self.delimiter = dict(fields or {}), delimiter
         self._reference_part = None if reference is None else one_group("reference", reference)
         if unknown := sorted(set(self._fields) - set(FIELDS)):
             raise InputError(f"fields={dict(fields or {})!r}: {unknown[0]!r} is none of {', '.join(FIELDS)}")
-        if "{question}" not in prompt:
-            raise InputError(f"prompt={prompt!r}: expected a text with {{question}} in it")
+        self._bare = prompt is None
+        wording: Wording = (
+            ("{question}\n" if form in (None, "text") else "{question}") if prompt is None else prompt
+        )
+        self._turns, self._form = Turns.of(wording).expecting("question", others=True), turned(wording, form)
+        if (shown := self._fields.get("answer", "answer")) in self._turns.places:
+            raise InputError(
+                f"prompt: the place {{{shown}}} would show the model the right answer; for the braces themselves write "
+                f"{{{{{shown}}}}}"
+            )
         self.name = path.name.rpartition("/")[2] if isinstance(path, Hub) else Path(path).stem
         rule = answer or NumberRule(pattern, prose=True)
+        rule = rule if self._turns.assistant is None else Whole(rule)
         super().__init__(path if isinstance(path, Hub) else Path(path), answer=rule, limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
-        name, question, reference = (as_text(self._field(record, f), f"the {f}") for f in FIELDS[:3])
+        name, reference = (as_text(self._field(record, f), f"the {f}") for f in ("id", "answer"))
         if self._reference_part is not None and (match := self._reference_part.search(reference)):
             reference = match[1].strip()
-        prompt = Prompt(name, text=self._prompt.replace("{question}", asked(question)))
-        return Problem(prompt, reference, self._level(record))
+        return Problem(self._asked(record, name), reference, self._level(record))
+
+    def _asked(self, record: Record, name: str) -> Prompt:
+        question = in_text(self._field(record, "question"), "the question")
+        if not isinstance(question, str):
+            if not self._bare:
+                raise DataError("the question is a chat's messages, which need no prompt=; leave it out")
+            return Prompt(name, messages=question, form=self._form or "auto")
+        values = {"question": asked(question)}
+        for place in self._turns.places:
+            if place not in values:
+                values[place] = as_text(self._field(record, place, f"{{{place}}}"), f"the {place}")
+        return self._turns.prompt(name, self._form, values)
 
     def _records(self) -> Iterator[tuple[int, Record | DataError]]:
         source = self.source
@@ -77,12 +103,16 @@ class JsonlTask(RecordTask):
             return found(source)
         return jsonl(Path(source))
 
-    def _field(self, record: Record, field: str) -> Any:
-        name = self._fields.get(field, field)
+    def _field(self, record: Record, field: str, place: str = "") -> Any:
+        """place: of the prompt, which it fills."""
+        name = field if place else self._fields.get(field, field)
         if name not in record:
             near = get_close_matches(name, record, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(record) or 'none'}"
-            raise DataError(f"there is no field {name!r}, {hint}; map it with fields={{{field!r}: …}}")
+            remedy = f"map it with fields={{{field!r}: …}}"
+            if place:
+                remedy = f"it fills {place} of the prompt, where {{{place}}} writes the braces themselves"
+            raise DataError(f"there is no field {name!r}, {hint}; {remedy}")
         return record[name]
 
     def _level(self, record: Record) -> int | None:

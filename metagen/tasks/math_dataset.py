@@ -10,12 +10,12 @@ from typing import ClassVar, Final
 from metagen.errors import DataError
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
-from metagen.tasks.template import Before, Form, Template, form_of
+from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.verifiers.base import AnswerRule
 
 STEP_BY_STEP: Final = "{question}\n\nSolve it step by step, and put the final answer in \\boxed{}."
-TEMPLATE: Final = Template(
-    chat=STEP_BY_STEP,
+ASKING: Final = Asking(
+    turns=Turns(STEP_BY_STEP),
     example="Problem:\n{question}\n\nSolution:",
     shots=(
         {
@@ -53,7 +53,7 @@ class MathTask(RecordTask):
     r"""Fields `problem` (or `question`) and `answer`, or `solution` with a boxed answer; `level` is 1 to 5, if known.
 
     answer: a MathRule by default, for which `50\%` is 50: most references leave the sign out.
-    form, shots: as of GSM8KTask.
+    prompt, form, shots: as of GSM8KTask.
     """
 
     name = "math"
@@ -64,23 +64,21 @@ class MathTask(RecordTask):
         self,
         source: Source | None = None,
         *,
+        prompt: Wording | None = None,
         form: Form = "chat",
         answer: AnswerRule | None = None,
         shots: Ordered[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
-        self._template, self._form = TEMPLATE.with_shots(shots), form_of(form)
-        rule = answer or math_rule()
-        self.stop = () if form == "chat" else (self._template.stop,)
-        super().__init__(
-            source, answer=rule if form == "chat" else Before(rule, self._template.stop), limit=limit
-        )
+        self._asking = ASKING.given("question", prompt=prompt, form=form, shots=shots)
+        self.stop = self._asking.stops
+        super().__init__(source, answer=self._asking.answer(answer or math_rule()), limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
         asked = question(record, "problem", "question", "Problem").strip()
         name = next((record[n] for n in ("unique_id", "id", "ID") if record.get(n) is not None), None)
         name = f"{self.name}/{number - 1}" if name is None else str(name)
-        prompt = self._template.prompt(name, self._form, {"question": asked})
+        prompt = self._asking.prompt(name, {"question": asked})
         return Problem(prompt, self.reference(record), _level(record.get("level")))
 
     def reference(self, record: Record) -> str:

@@ -13,13 +13,15 @@ from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, Until, code_tests
 from metagen.tasks.records import Hub, Record, Source, field, question, text
-from metagen.tasks.template import Form, Template
+from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.source import parsed
 
-TEMPLATE: Final = Template(
-    chat="{question}\n\nThe code should pass these tests:\n\n```python\n{tests}\n```\n\n"
-    "Answer with Python code, in one code block.",
+ASKING: Final = Asking(
+    turns=Turns(
+        "{question}\n\nThe code should pass these tests:\n\n```python\n{tests}\n```\n\n"
+        "Answer with Python code, in one code block."
+    ),
     example="Task: {question}\nTests:\n{tests}\nCode:\n```python\n",
     shots=(
         {
@@ -51,8 +53,9 @@ class MBPPTask(CodeTask):
 
     shown: how many of the assertions the prompt shows, as public tests; all are hidden tests. The published protocol
     shows three of three, which makes a verifier that runs public tests an oracle in all but name: with 1, it is honest.
-    challenge: test by `challenge_test_list` as well. form, shots (`question`, `tests`, `solution`): as of
-    GSM8KTask. Raises DataError as RecordTask does, InputError for a negative `shown` or an unknown form.
+    challenge: test by `challenge_test_list` as well. prompt (with a place for {tests}, too), form, shots (`question`,
+    `tests`, `solution`): as of GSM8KTask. Raises DataError as RecordTask does, InputError for a negative `shown` or an
+    unknown form.
     """
 
     name = "mbpp"
@@ -62,6 +65,7 @@ class MBPPTask(CodeTask):
         self,
         source: Source | None = None,
         *,
+        prompt: Wording | None = None,
         form: Form = "chat",
         shown: int = 3,
         challenge: bool = False,
@@ -73,11 +77,12 @@ class MBPPTask(CodeTask):
         if shown < 0:
             raise InputError(f"shown={shown!r}: expected how many tests the prompt shows, at least 0")
         self._shown, self._challenge = shown, challenge
-        self._template = TEMPLATE.with_shots(shots)
+        asking = ASKING.given("question", "tests", prompt=prompt, form=form, shots=shots)
+        self.stop = asking.stops
         usual: ProgramRule = FencedProgram()
-        if form != "chat":
-            usual, self.stop = Until(usual, TEMPLATE.stop), (TEMPLATE.stop,)
-        super().__init__(source, form=form, program=program or usual, grader=grader, limit=limit)
+        if form == "few_shot":
+            usual = Until(usual, asking.stop)
+        super().__init__(source, asking=asking, program=program or usual, grader=grader, limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
         asked, tests = question(record, "text", "prompt").strip(), _tests(record, "test_list")
@@ -94,8 +99,8 @@ class MBPPTask(CodeTask):
             "question": asked,
             "tests": "\n".join(shown) or f"# of {', '.join(names) or 'your function'}",
         }
-        prompt = self._template.prompt(
-            f"mbpp/{text(record, 'task_id')}", self._form, values, code_tests(shown, setup, names, used)
+        prompt = self._asking.prompt(
+            f"mbpp/{text(record, 'task_id')}", values, code_tests(shown, setup, names, used)
         )
         return Problem(prompt, json.dumps(code_tests([*tests, *more], setup, names, used)))
 

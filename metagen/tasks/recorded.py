@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal
 from metagen.errors import DataError, InputError
 from metagen.sequence import Prompt, Sequence
 from metagen.tasks.base import Problem
-from metagen.tasks.records import Record, RecordTask, as_text, field, jsonl
+from metagen.tasks.records import Record, RecordTask, as_text, field, in_text, jsonl
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
 
@@ -52,7 +52,11 @@ class RecordedTask(RecordTask):
         name = as_text(field(record, self._fields.get("id", "id")), "the id")
         asked = record.get(self._fields.get("question", "")) or name
         given = "" if self._verdicts else as_text(field(record, self._fields["reference"]), "the reference")
-        return Problem(Prompt(name, text=as_text(asked, "the question")), given)
+        said = in_text(asked, "the question")
+        prompt = (
+            Prompt(name, text=said) if isinstance(said, str) else Prompt(name, messages=said, form="auto")
+        )
+        return Problem(prompt, given)
 
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
         if self._verdicts is None:

@@ -15,7 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
-from metagen.errors import DataError, InputError, UnsupportedError
+from metagen.errors import DataError, InputError, PromptError, UnsupportedError
+from metagen.sequence import Message, Prompt, words
 from metagen.tasks.base import Problem, Task
 from metagen.verifiers.base import AnswerRule
 
@@ -248,6 +249,20 @@ def as_text(value: Any, what: str) -> str:
     if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
         raise DataError(f"{what} {text!r:.60} holds half a character; write it as UTF-8")
     return text
+
+
+def in_text(value: Any, what: str) -> str | tuple[Message, ...]:
+    """A text, also from parts that are texts, as OpenAI's API has them; or a chat's messages. DataError for others."""
+    if not isinstance(value, list | tuple) or not value:
+        return as_text(value, what)
+    try:
+        if any(isinstance(part, Mapping) and "role" in part for part in value):
+            return Prompt.of(value).messages
+        if any(isinstance(part, Mapping) and "type" in part for part in value):
+            return words(value, what)
+    except PromptError as error:
+        raise DataError(str(error)) from None
+    return as_text(value, what)
 
 
 def question(record: Record, *names: str) -> str:

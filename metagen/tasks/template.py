@@ -1,56 +1,210 @@
-"""How a task asks: a chat message for models that follow instructions, worked examples for base models."""
+"""How a task asks: the turns of a chat, for models that follow instructions; worked examples, for base models."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from difflib import get_close_matches
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 from metagen.errors import InputError
+from metagen.sequence import Form as Turned
 from metagen.sequence import Message, Prompt, Sequence, digest
+from metagen.template import Template
 from metagen.verifiers.base import Answer, AnswerRule
 
-#: `chat`: zero-shot, one message of the user. `few_shot`: a text with worked examples that the model continues.
-Form = Literal["chat", "few_shot"]
+#: `chat`, `text` and `auto` as of a Prompt. `few_shot`: a text with worked examples that the model continues.
+Form = Literal["chat", "text", "auto", "few_shot"]
+#: What a user gives as prompt: the user's turn, or a mapping with `user` and perhaps `system`, `shots`, `assistant`.
+Wording: TypeAlias = str | Mapping[str, Any]
+TURNS: Final = ("system", "shots", "user", "assistant")
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """The wording of a task. Fields such as {question} are filled in from a problem, all at once.
+class Turns:
+    """The turns that ask: templates, whose places such as {question} are filled from a problem, all at once.
 
-    chat: the user's message. example: one problem of the few-shot text, which ends where the solution begins.
-    shots: values of the fields for each example, and its `solution`. stop: what follows on a solution in the few-shot
-    text; a generator that ends there saves tokens, and what comes after it is never read.
+    shots: turns of user and assistant that stand before the question, as they are. assistant: how the model's own turn
+    begins, which it continues.
     """
 
-    chat: str
+    user: str
+    system: str | None = None
+    shots: tuple[tuple[str, str], ...] = ()
+    assistant: str | None = None
+
+    @classmethod
+    def of(cls, given: Wording) -> Self:
+        """Raises InputError for what is no such mapping."""
+        if isinstance(given, str):
+            return cls(given)
+        if not isinstance(given, Mapping) or "user" not in given:  # type: ignore[redundant-expr]
+            raise InputError(
+                f"prompt={given!r:.80}: expected a text, or a mapping with user: a text with places"
+            )
+        if unknown := [name for name in given if name not in TURNS]:
+            near = _near(unknown[0], TURNS)
+            raise InputError(
+                f"prompt: there is no turn {unknown[0]!r}; expected some of {', '.join(TURNS)}{near}"
+            )
+        for name in ("user", "system", "assistant"):
+            text = given.get(name)
+            if text is not None and not (isinstance(text, str) and text):
+                raise InputError(
+                    f"prompt.{name} is {text!r:.60}; expected a text that is not empty, or leave it out"
+                )
+        return cls(
+            given["user"], given.get("system"), _shots(given.get("shots") or ()), given.get("assistant")
+        )
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Names of what is filled in, each once."""
+        texts = (text for text in (self.system, self.user, self.assistant) if text)
+        return tuple(dict.fromkeys(place for text in texts for place in Template(text).places))
+
+    def expecting(self, *known: str, others: bool = False) -> Self:
+        """These turns, if the user's has one of the `known` places; InputError if not.
+
+        others: there may be places beside, which the problem's own record fills; else these are an InputError too.
+        """
+        wanted = " or ".join(f"{{{name}}}" for name in known)
+        unknown = [place for place in self.places if place not in known]
+        if not set(known) & set(Template(self.user).places):
+            near = next((near for place in unknown if (near := _near(place, known))), "")
+            raise InputError(f"prompt={self.user!r:.80}: expected a text with {wanted} in it{near}")
+        if unknown and not others:
+            raise InputError(
+                f"prompt: nothing fills {{{unknown[0]}}}; expected {wanted}{_near(unknown[0], known)}. "
+                f"For the braces themselves write {{{{{unknown[0]}}}}}"
+            )
+        return self
+
+    def prompt(
+        self,
+        name: str,
+        form: Turned | None,
+        values: Mapping[str, str],
+        public: Mapping[str, Any] | None = None,
+    ) -> Prompt:
+        """The prompt of a problem with this id. form: None is a text without a word on how it is meant."""
+        user = Template(self.user).fill(values)
+        if form is None:
+            return Prompt(name, text=user, public=public or {})
+        turns = [Message("system", Template(self.system).fill(values))] if self.system else []
+        for shot in self.shots:
+            turns += [Message("user", shot[0]), Message("assistant", shot[1])]
+        turns.append(Message("user", user))
+        if self.assistant:
+            turns.append(Message("assistant", Template(self.assistant).fill(values)))
+        if len(turns) == 1 and form == "text":
+            return Prompt(name, text=user, public=public or {}, form=form)
+        return Prompt(name, messages=tuple(turns), public=public or {}, form=None if form == "chat" else form)
+
+
+def _shots(given: Any) -> tuple[tuple[str, str], ...]:
+    found = []
+    for number, shot in enumerate(given if isinstance(given, list | tuple) else [given]):
+        texts = (
+            list(shot.values()) if isinstance(shot, Mapping) and set(shot) == {"user", "assistant"} else []
+        )
+        if not texts or not all(isinstance(text, str) and text for text in texts):
+            raise InputError(
+                f"prompt.shots.{number} is {shot!r:.60}; expected a mapping with user: and assistant:, two texts"
+            )
+        if "question" in Template(shot["user"]).places:
+            raise InputError(
+                f"prompt.shots.{number}.user has a place for {{question}}, and an example is sent as it is; write its "
+                "question out"
+            )
+        found.append((shot["user"], shot["assistant"]))
+    return tuple(found)
+
+
+def _near(name: str, known: Ordered[str]) -> str:
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The wording of a task.
+
+    turns: of the chat. example: one problem of the few-shot text, which ends where the solution begins.
+    shots: values of the fields for each example, and its `solution`. stop: what follows on a solution in the few-shot
+    text; a generator that ends there saves tokens, and what comes after it is never read. form: in which it asks.
+    """
+
+    turns: Turns
     example: str
     shots: tuple[Mapping[str, str], ...]
     stop: str
+    form: Form = "chat"
 
-    def prompt(
-        self, name: str, form: Form, values: Mapping[str, str], public: Mapping[str, Any] | None = None
-    ) -> Prompt:
-        """The prompt of a problem with this id."""
-        if form == "chat":
-            return Prompt(name, messages=(Message("user", _filled(self.chat, values)),), public=public or {})
-        shots = [_filled(self.example, shot) + shot["solution"] for shot in self.shots]
-        separator = "\n\n"
-        return Prompt(name, text=separator.join([*shots, _filled(self.example, values)]), public=public or {})
+    def given(
+        self,
+        *places: str,
+        prompt: Wording | None = None,
+        form: str = "chat",
+        shots: Ordered[Mapping[str, str]] | None = None,
+    ) -> Self:
+        """With what a user gave; None keeps what there is.
 
-    def with_shots(self, shots: Ordered[Mapping[str, str]] | None) -> Template:
-        """With other examples; None keeps these."""
+        places: what `prompt` may have places for, and has one at least. Raises InputError for what does not go
+        together.
+        """
+        kept = replace(self, form=form_of(form))
+        if prompt is not None:
+            if form == "few_shot":
+                raise InputError(
+                    "prompt: form='few_shot' has a wording of its own; leave one of them out: turns have their "
+                    "examples under shots"
+                )
+            kept = replace(kept, turns=Turns.of(prompt).expecting(*places))
         if shots is None:
-            return self
-        wanted = {*re.findall(r"{(\w+)}", self.example), "solution"}
+            return kept
+        if form != "few_shot":
+            raise InputError(
+                f"shots are the examples of form='few_shot', and form={form!r}; leave them out, or give "
+                "prompt={'shots': …, 'user': …}"
+            )
+        wanted = {*Template(self.example).places, "solution"}
         for shot in shots:
             if missing := sorted(wanted - set(shot)):
                 raise InputError(
                     f"shots: an example has no {missing[0]!r}; expected {', '.join(sorted(wanted))}"
                 )
-        return replace(self, shots=tuple(shots))
+        return replace(kept, shots=tuple(shots))
+
+    def prompt(self, name: str, values: Mapping[str, str], public: Mapping[str, Any] | None = None) -> Prompt:
+        """The prompt of a problem with this id."""
+        if self.form != "few_shot":
+            return self.turns.prompt(name, self.form, values, public)
+        example = Template(self.example)
+        shots = [example.fill(shot) + shot["solution"] for shot in self.shots]
+        return Prompt(name, text="\n\n".join([*shots, example.fill(values)]), public=public or {})
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts at which a generator may end."""
+        return (self.stop,) if self.form == "few_shot" else ()
+
+    def answer(self, rule: AnswerRule) -> AnswerRule:
+        """The rule for what is written after this prompt."""
+        if self.form == "few_shot":
+            return Before(rule, self.stop)
+        return rule if self.turns.assistant is None else Whole(rule)
+
+
+def turned(prompt: Wording, form: Turned | None) -> Turned | None:
+    """The form of a user's prompt: `auto` for turns, and what is given. None: a text, sent as it is.
+
+    InputError for an unknown form.
+    """
+    if form is not None and form not in get_args(Turned):
+        raise InputError(f"form={form!r}: expected one of {', '.join(get_args(Turned))}")
+    return form if form is not None or isinstance(prompt, str) else "auto"
 
 
 def form_of(form: str) -> Form:
@@ -77,6 +231,23 @@ class Before(AnswerRule):
         return await self._rule.key(answer)
 
 
+class Whole(AnswerRule):
+    """Reads by another rule the whole turn of the assistant: how the prompt begins it, and what the model wrote."""
+
+    def __init__(self, rule: AnswerRule) -> None:
+        self._rule = rule
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("whole turn", self._rule.fingerprint).hex()
+
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        return await self._rule.read([whole(s) for s in sequences])
+
+    async def key(self, answer: str) -> str | None:
+        return await self._rule.key(answer)
+
+
 def before(sequence: Sequence, stop: str) -> Sequence:
     """The sequence as if it had been stopped at the first `stop`."""
     head, found, _ = sequence.text.partition(stop)
@@ -85,6 +256,9 @@ def before(sequence: Sequence, stop: str) -> Sequence:
     return Sequence(sequence.prompt, head, logprob=None, finish="stop")
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
-    """One pass: what stands in braces inside of a value is left as it is."""
-    return re.sub(r"{(\w+)}", lambda match: values.get(match[1], match[0]), template)
+def whole(sequence: Sequence) -> Sequence:
+    """The sequence with what the prompt has begun of the assistant's turn, as if the model had written all of it."""
+    last = sequence.prompt.messages[-1:]
+    if not last or last[0].role != "assistant":
+        return sequence
+    return replace(sequence, text=last[0].content + sequence.text, steps=())

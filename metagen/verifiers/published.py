@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from metagen.errors import InputError, ModelError
+from metagen.generators.directory import has_chat_template
 from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps, TaggedSteps, WholeSolution
 
 Kind = Literal["prm", "orm"]
@@ -82,7 +83,7 @@ def named(name: str, model: str | Path | None = None) -> Layout:
         return layout
     if isinstance(layout, SeparatorSteps) and layout.start:
         return dataclasses.replace(layout, start=_beginning(directory) or layout.start)
-    if isinstance(layout, WholeSolution) and _has_template(directory):
+    if isinstance(layout, WholeSolution) and has_chat_template(directory):
         return WholeSolution(chat=True, closing=_closing(directory))
     return layout
 
@@ -174,13 +175,6 @@ def _beginning(directory: Path) -> str | None:
     id, path = _json(directory / "config.json").get("bos_token_id"), directory / "tokenizer.json"
     added = _json(path).get("added_tokens") or [] if path.exists() else []
     return next((str(t["content"]) for t in added if t.get("id") == id), None)
-
-
-def _has_template(directory: Path) -> bool:
-    path = directory / "tokenizer_config.json"
-    if path.exists() and _json(path).get("chat_template"):
-        return True
-    return any((directory / name).exists() for name in ("chat_template.jinja", "chat_template.json"))
 
 
 def _closing(directory: Path) -> str:

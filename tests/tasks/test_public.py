@@ -132,8 +132,8 @@ def test_prompts_show_no_reference(loader: Loader, file: str, count: int) -> Non
 
 @pytest.mark.parametrize(("loader", "file", "count"), FILES)
 def test_options_are_checked(loader: Loader, file: str, count: int) -> None:
-    with pytest.raises(InputError, match="form='text': expected one of chat, few_shot"):
-        loader(EXCERPTS / file, form="text")
+    with pytest.raises(InputError, match="form=.texts.: expected one of chat, text, auto, few_shot"):
+        loader(EXCERPTS / file, form="texts")
     with pytest.raises(InputError, match="limit=0"):
         loader(EXCERPTS / file, limit=0)
     if loader is not HumanEvalTask:

@@ -122,13 +122,6 @@ def _regex(pattern: str) -> str:
     return pattern
 
 
-def template(text: str) -> str:
-    """A text with a place for the question."""
-    if "{question}" not in text:
-        raise ValueError("expected a text with {question} in it")
-    return text
-
-
 EngineName = Annotated[str, Expects("the name of an engine"), _reference("engines")]
 VerifierName = Annotated[str, Expects("the name of a verifier"), _reference("verifiers")]
 GeneratorName = Annotated[str, Expects("the name of a generator"), _reference("generators")]

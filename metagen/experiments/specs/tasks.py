@@ -17,9 +17,10 @@ from metagen.experiments.specs.fields import (
     Text,
     distinct,
     some,
-    template,
 )
 from metagen.experiments.specs.parts import PartSpec, Spec
+from metagen.experiments.specs.prompts import PromptedSpec, PublicPromptSpec
+from metagen.sequence import Form
 from metagen.tasks.records import Hub
 
 
@@ -69,10 +70,12 @@ class CountdownSpec(PartSpec):
     limit: Count | None = None
 
 
-class Game24Spec(PartSpec):
+class Game24Spec(PromptedSpec):
     """Puzzles of the Game of 24 from a JSONL file."""
 
+    places = ("question", "numbers", "target")
     kind: Literal["game24"]
+    form: Form | None = None
     path: FileName
     limit: Count | None = None
 
@@ -94,13 +97,14 @@ class AnswersSpec(PartSpec):
         return given | {"answer": MathRule(given.pop("pattern", None), percent=self.percent)}
 
 
-class JsonlSpec(AnswersSpec):
+class JsonlSpec(PromptedSpec, AnswersSpec):
     """Problems from a JSONL file, one a line; the fields are those of JsonlTask."""
 
+    open = True
     kind: Literal["jsonl"]
     path: FileName
     fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
-    prompt: Annotated[Text, AfterValidator(template)] = "{question}\n"
+    form: Form | None = None
     reference: Pattern | None = None
     delimiter: Text = "\n"
     limit: Count | None = None
@@ -135,12 +139,13 @@ class SourceSpec(PartSpec):
         return self
 
 
-class TableSpec(SourceSpec, AnswersSpec):
+class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
     """Problems from a Parquet, CSV or TSV file, one a row; the other fields are those of JsonlSpec."""
 
+    open = True
     kind: Literal["table"]
     fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
-    prompt: Annotated[Text, AfterValidator(template)] = "{question}\n"
+    form: Form | None = None
     reference: Pattern | None = None
     delimiter: Text = "\n"
 
@@ -151,25 +156,24 @@ class TableSpec(SourceSpec, AnswersSpec):
         return self
 
 
-class PublicSpec(SourceSpec):
+class PublicSpec(PublicPromptSpec, SourceSpec):
     """A public data set; without a source it is fetched from where it is published."""
 
     kind: Literal["gsm8k", "math", "aime", "humaneval"]
-    form: Literal["chat", "few_shot"] = "chat"
 
 
-class MBPPSpec(SourceSpec):
+class MBPPSpec(PublicPromptSpec, SourceSpec):
     """MBPP; `shown` of its assertions are public tests."""
 
+    places = ("question", "tests")
     kind: Literal["mbpp"]
-    form: Literal["chat", "few_shot"] = "chat"
     shown: Amount = 3
     challenge: Switch = False
 
 
-class CRUXEvalSpec(SourceSpec):
+class CRUXEvalSpec(PublicPromptSpec, SourceSpec):
     """CRUXEval: predict the output of a function, or an input."""
 
+    places = ("question", "code", "input", "output")
     kind: Literal["cruxeval"]
-    form: Literal["chat", "few_shot"] = "chat"
     mode: Literal["output", "input"] = "output"

@@ -67,12 +67,15 @@ class Wording:
             return self._messages(prefix)
         if ids is not None:
             return {"prompt": list(ids)}
-        if prefix.prompt.text is None:
+        prompt = prefix.prompt
+        said = prompt.plain(template=False)
+        if said is None:
             raise UnsupportedError(
-                f"prompt {prefix.prompt.problem_id!r} is messages, and api='completions' reads text; use api='chat', "
-                "or give tokenizer= the directory of the model's tokenizer, which has its chat template"
+                f"prompt {prompt.problem_id!r} is messages, and api='completions' reads text; use api='chat', give "
+                "tokenizer= the directory of the model's tokenizer, which has its chat template, or let them be sent "
+                "as plain text (form='auto', or 'text')"
             )
-        return {"prompt": prefix.prompt.text + prefix.text}
+        return {"prompt": said + prefix.text}
 
     def _messages(self, prefix: Sequence) -> dict[str, Any]:
         turns = conversation(prefix.prompt)
@@ -159,7 +162,12 @@ class Wording:
 
 
 def conversation(prompt: Prompt) -> list[dict[str, str]]:
-    """A prompt as the turns of a chat; a text is what the user says."""
+    """A prompt as the turns of a chat; a text is what the user says. UnsupportedError for one that is to stay plain."""
+    if prompt.form == "text":
+        raise UnsupportedError(
+            f"prompt {prompt.problem_id!r} has form='text', and api='chat' knows turns only; use api='completions', or "
+            "form='chat', which makes it the user's turn"
+        )
     if prompt.text is not None:
         return [{"role": "user", "content": prompt.text}]
     return [{"role": m.role, "content": m.content} for m in prompt.messages]

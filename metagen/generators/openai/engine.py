@@ -14,6 +14,7 @@ from metagen.border import checked
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.engine import (
+    Chat,
     EngineStats,
     Evaluated,
     EvaluateRequest,
@@ -137,6 +138,13 @@ class OpenAIEngine:
     @property
     def tokenizer_fingerprint(self) -> str | None:
         return self._vocabulary.fingerprint if self._vocabulary else None
+
+    @property
+    def chat(self) -> Chat | None:
+        """By what messages become turns; None for completions where no chat template is known here."""
+        if self._wording.api == "chat":
+            return "api"
+        return "template" if self._vocabulary is not None and self._vocabulary.chat else None
 
     @property
     def directory(self) -> Path | None:

@@ -27,6 +27,7 @@ class Vocabulary:
         self._tokenizer = _tokenizer(self.directory)
         self.fingerprint = self._tokenizer.fingerprint
         self.eos = self._tokenizer.eos
+        self.chat = self._tokenizer.chat
         self.decode = self._tokenizer.decode
 
     def render(self, prefix: Sequence) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from metagen import errors
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, MetagenError, NumericsError, PluginError
 from metagen.generators.engine import (
+    Chat,
     Engine,
     EngineStats,
     Evaluated,
@@ -99,6 +100,7 @@ class Facts:
     supports: frozenset[str]
     bills: bool
     price: Price | None
+    chat: Chat | None = None
 
     @classmethod
     def of(cls, engine: Engine) -> Self:
@@ -107,5 +109,5 @@ class Facts:
         bills, price = getattr(engine, "bills", False), getattr(engine, "price", None)
         return cls(
             repr(engine), engine.fingerprint, engine.tokenizer_fingerprint, engine.shape, engine.directory,
-            engine.max_context, supports, bills, price,
+            engine.max_context, supports, bills, price, getattr(engine, "chat", None),
         )  # fmt: skip

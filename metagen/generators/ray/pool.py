@@ -13,6 +13,7 @@ from metagen.border import checked
 from metagen.cost import FREE, ModelShape, Price
 from metagen.errors import EngineError, InputError
 from metagen.generators.engine import (
+    Chat,
     Engine,
     EngineStats,
     Evaluated,
@@ -115,6 +116,10 @@ class RayPool:
     @property
     def supports(self) -> frozenset[str]:
         return self.facts.supports
+
+    @property
+    def chat(self) -> Chat | None:
+        return self.facts.chat
 
     @property
     def bills(self) -> bool:

@@ -8,7 +8,7 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
 from metagen.strategies.prompts import posed
-from metagen.strategies.template import Template
+from metagen.template import Template
 from metagen.verifiers.generative.question import in_words
 
 

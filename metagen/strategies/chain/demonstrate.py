@@ -11,7 +11,7 @@ from metagen.sequence import Prompt, Sequence
 from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.step import Inputs
-from metagen.strategies.template import escaped
+from metagen.template import escaped
 
 #: (problem, result) → whether the result is right: the caller knows the answers of the examples.
 Accept = Callable[[Prompt, Sequence], Awaitable[bool]]

@@ -12,7 +12,7 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.chain.ask import reply_to
-from metagen.strategies.template import Template
+from metagen.template import Template
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.question import in_words
 

@@ -10,7 +10,7 @@ from metagen.scope import Scope
 from metagen.sequence import digest
 from metagen.strategies.chain.step import ChainStep, Inputs, Output
 from metagen.strategies.reopen import reopened
-from metagen.strategies.template import Template
+from metagen.template import Template
 
 
 class Continue(ChainStep):

@@ -13,8 +13,8 @@ from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
 from metagen.strategies.chain.use import shown
 from metagen.strategies.reopen import reopened
-from metagen.strategies.template import Template
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool
+from metagen.template import Template
 from metagen.verifiers.base import AnswerRule
 
 

@@ -12,7 +12,7 @@ from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
 from metagen.strategies.chain.ask import reply_to
-from metagen.strategies.template import Template
+from metagen.template import Template
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.question import in_words
 

@@ -19,8 +19,8 @@ from metagen.strategies.chain.ask import reply_to
 from metagen.strategies.chain.typed import json_of
 from metagen.strategies.chain.use import shown
 from metagen.strategies.held import held
-from metagen.strategies.template import Template
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool, faults
+from metagen.template import Template
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.question import in_words
 

@@ -16,8 +16,8 @@ from metagen.strategies.base import Result, Strategy
 from metagen.strategies.chain.ask import reply_to
 from metagen.strategies.chain.step import PROMPT
 from metagen.strategies.held import held
-from metagen.strategies.template import Template
 from metagen.strategies.tools import faults
+from metagen.template import Template
 from metagen.verifiers.generative.question import in_words
 
 M = TypeVar("M", bound=BaseModel)

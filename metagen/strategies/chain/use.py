@@ -10,8 +10,8 @@ from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Score, digest
 from metagen.strategies.chain.step import ChainStep, Inputs, Output
-from metagen.strategies.template import Template
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool
+from metagen.template import Template
 
 
 class Use(ChainStep):

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 from metagen.errors import DataError
-from metagen.sequence import Prompt, Sequence
+from metagen.sequence import Form, Prompt, Sequence
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.countdown import expressions, notation, problems
 from metagen.tasks.countdown.game import COUNTDOWN, RATIONALS, Move, Number, Rules, Table, after, table
 from metagen.tasks.countdown.problems import LEVELS
 from metagen.tasks.levelled import LevelledTask
+from metagen.tasks.template import Turns, Whole, Wording, turned, whole
 from metagen.verifiers.base import Answer, AnswerRule
 
 
@@ -68,17 +69,28 @@ class Game24Task(Task):
     """Game of 24 from a JSONL file: `id` and `puzzle` (such as `4 5 6 10`), or `numbers`; `target`, 24 by default.
 
     Answers are expressions; any rational number may occur on the way. A candidate may be a text that ends in an
-    expression, after `Answer:` if there is such a line. Raises DataError for a record that is none.
+    expression, after `Answer:` if there is such a line. prompt, form: as of JsonlTask, with places for {question} (the
+    task's own words), {numbers} and {target}. Raises DataError for a record that is none, InputError as JsonlTask does.
     """
 
     name = "game24"
 
-    def __init__(self, path: str | Path, *, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        prompt: Wording | None = None,
+        form: Form | None = None,
+        limit: int | None = None,
+    ) -> None:
         self.path, self.limit = Path(path), limit
+        wording = "{question}" if prompt is None else prompt
+        self._turns = Turns.of(wording).expecting("question", "numbers", "target")
+        self._form = turned(wording, form)
 
     @cached_property
-    def answer(self) -> ExpressionRule:
-        return ExpressionRule(RATIONALS)
+    def answer(self) -> AnswerRule:
+        return Whole(ExpressionRule(RATIONALS)) if self._turns.assistant else ExpressionRule(RATIONALS)
 
     def problems(self) -> Iterator[Problem]:
         return islice(self._all(), self.limit)
@@ -105,11 +117,12 @@ class Game24Task(Task):
             "End with a line `Answer:` and the expression."
         )
         public = {"numbers": numbers, "target": target}
-        return Problem(Prompt(name, text=said, public=public), str(target))
+        values = {"question": said, "numbers": shown, "target": str(target)}
+        return Problem(self._turns.prompt(name, self._form, values, public), str(target))
 
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
         """1 for an expression of every number once that makes the target, else 0."""
-        return [float(solves(one, RATIONALS)) for one in sequences]
+        return [float(solves(whole(one), RATIONALS)) for one in sequences]
 
 
 class ExpressionRule(AnswerRule):
