@@ -133,6 +133,8 @@ class Prompt:
                 f"prompt {self.problem_id!r}: form={self.form!r} is for messages, and there is a text; "
                 "Prompt.of(text, form=…) makes it the user's turn"
             )
+        if self.form == "chat":
+            object.__setattr__(self, "form", None)
         if (self.text is None) == (not self.messages):
             raise PromptError(
                 f"prompt {self.problem_id!r} needs either text or messages, got "

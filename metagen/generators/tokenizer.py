@@ -163,7 +163,7 @@ class Tokenizer:
         if not chat.chat_template:
             raise UnsupportedError(
                 f"{self.directory}: the tokenizer has no chat template, so messages cannot be rendered; "
-                "let it be sent as plain text (form='auto', or 'text'), or add chat_template.jinja to the directory"
+                "let them be sent as plain text (form='auto', or 'text'), or add chat_template.jinja to the directory"
             )
         return chat
 

@@ -100,7 +100,7 @@ class Turns:
             turns.append(Message("assistant", Template(self.assistant).fill(values)))
         if len(turns) == 1 and form == "text":
             return Prompt(name, text=user, public=public or {}, form=form)
-        return Prompt(name, messages=tuple(turns), public=public or {}, form=None if form == "chat" else form)
+        return Prompt(name, messages=tuple(turns), public=public or {}, form=form)
 
 
 def _shots(given: Any) -> tuple[tuple[str, str], ...]:
@@ -188,7 +188,7 @@ class Asking:
     @property
     def stops(self) -> tuple[str, ...]:
         """Texts at which a generator may end."""
-        return (self.stop,) if self.form == "few_shot" else ()
+        return (self.stop,) if self.form == "few_shot" and self.stop else ()
 
     def answer(self, rule: AnswerRule) -> AnswerRule:
         """The rule for what is written after this prompt."""

@@ -19,6 +19,7 @@ from metagen.tasks.gsm8k import GSM8KTask
 from metagen.tasks.humaneval import HumanEvalTask
 from metagen.tasks.math_dataset import MathTask, last_box
 from metagen.tasks.mbpp import MBPPTask
+from metagen.template import escaped
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.code.isolation import IsolationError
 from metagen.verifiers.code.sandbox import Sandbox
@@ -132,13 +133,63 @@ def test_prompts_show_no_reference(loader: Loader, file: str, count: int) -> Non
 
 @pytest.mark.parametrize(("loader", "file", "count"), FILES)
 def test_options_are_checked(loader: Loader, file: str, count: int) -> None:
-    with pytest.raises(InputError, match="form=.texts.: expected one of chat, text, auto, few_shot"):
+    with pytest.raises(InputError, match=r"form=.texts.: expected one of chat, text, auto, few_shot"):
         loader(EXCERPTS / file, form="texts")
-    with pytest.raises(InputError, match="limit=0"):
+    with pytest.raises(InputError, match=r"limit=0"):
         loader(EXCERPTS / file, limit=0)
     if loader is not HumanEvalTask:
-        with pytest.raises(InputError, match="shots: an example has no '"):
+        with pytest.raises(InputError, match=r"shots: an example has no '"):
+            loader(EXCERPTS / file, form="few_shot", shots=[{"solution": "x"}])
+        with pytest.raises(InputError, match=r"shots are the examples of form='few_shot', and form='chat'"):
             loader(EXCERPTS / file, shots=[{"solution": "x"}])
+    with pytest.raises(InputError, match=r"form='few_shot' has a wording of its own"):
+        loader(EXCERPTS / file, form="few_shot", prompt="{question}")
+    with pytest.raises(InputError, match=r"expected a text with \{question\}.* did you mean 'question'"):
+        loader(EXCERPTS / file, prompt="{qestion}")
+    with pytest.raises(InputError, match=r"nothing fills \{hint\}; expected .* write \{\{hint\}\}"):
+        loader(EXCERPTS / file, prompt={"system": "{hint}", "user": "{question}"})
+
+
+@pytest.mark.parametrize(("loader", "file", "count"), FILES)
+def test_a_prompt_of_ones_own_holds_the_question_in_turns(loader: Loader, file: str, count: int) -> None:
+    """Every task: what was asked stands in the user's turn, and neither the id nor the reference changes."""
+    turns = {
+        "system": "Be brief.",
+        "shots": [{"user": "1 + 1?", "assistant": "{2}"}],
+        "user": "{question}\nNow.",
+        "assistant": "Well,",
+    }
+    usual = list(loader(EXCERPTS / file).problems())
+    for form in ("chat", "auto", "text"):
+        for problem, plain in zip(
+            loader(EXCERPTS / file, prompt=turns, form=form).problems(), usual, strict=True
+        ):
+            system, user, assistant, asked, begun = problem.prompt.messages
+            assert (system.content, user.content, assistant.content) == ("Be brief.", "1 + 1?", "{2}")
+            assert (begun.role, begun.content) == ("assistant", "Well,")
+            question = asked.content.removesuffix("\nNow.")
+            assert question in plain.prompt.messages[0].content and len(question) > 20
+            assert problem.prompt.form == (None if form == "chat" else form)
+            assert (problem.id, problem.reference) == (plain.id, plain.reference)
+            assert problem.prompt.public == plain.prompt.public
+    (text, *_) = loader(EXCERPTS / file, form="text").problems()
+    assert (text.prompt.text, text.prompt.form) == (usual[0].prompt.messages[0].content, "text")
+
+
+@pytest.mark.usefixtures("isolation")
+@pytest.mark.parametrize(("loader", "file", "count"), FILES)
+def test_a_begun_turn_is_a_part_of_the_answer(loader: Loader, file: str, count: int) -> None:
+    """The model writes the rest of the turn; the answer is read as if it had written all of it."""
+    record, *_ = rows(EXCERPTS / file)
+    for form in ("chat", "text"):
+        whole = solution(loader(EXCERPTS / file), record)
+        turns = {"user": "{question}", "assistant": escaped(whole[:-4])}
+        task = loader(EXCERPTS / file, prompt=turns, form=form)
+        problem = next(iter(task.problems()))
+        assert graded(task, problem, whole[-4:]) == [1]
+        usual = loader(EXCERPTS / file)
+        # Of the number that ends a solution of GSM8K those four characters hold all.
+        assert graded(usual, next(iter(usual.problems())), whole[-4:]) == [float(loader is GSM8KTask)]
 
 
 # -- mathematics ------------------------------------------------------------------------------------------------
@@ -248,7 +299,7 @@ def test_mbpp_shows_as_many_tests_as_asked_for() -> None:
     assert len(json.loads(blind.reference)["tests"]) == 3
     assert summing.prompt.public["entry_points"] == ["sum"], "which is a builtin as well"
     assert "root = Node(1)" in json.loads(setup.reference)["setup"]
-    with pytest.raises(InputError, match="shown=-1"):
+    with pytest.raises(InputError, match=r"shown=-1"):
         MBPPTask(EXCERPTS / "mbpp.jsonl", shown=-1)
 
 
@@ -314,7 +365,7 @@ def test_any_arguments_that_give_the_output_are_right() -> None:
     assert graded(task, problem, *(f"Answer: {text}" for text in texts)) == [1, 1, 1, 0, 0, 0, 0]
     few = CRUXEvalTask(EXCERPTS / "cruxeval.jsonl", mode="input", form="few_shot")
     assert graded(few, problem, "Answer: f([2], [1], [])\n\n```python\ny\n```\nAnswer: f(0)") == [1]
-    with pytest.raises(InputError, match="mode='both'"):
+    with pytest.raises(InputError, match=r"mode='both'"):
         CRUXEvalTask(EXCERPTS / "cruxeval.jsonl", mode="both")  # type: ignore[arg-type]  # wrong on purpose
 
 
@@ -369,5 +420,5 @@ def test_a_task_can_be_made_inside_an_event_loop() -> None:
 
 def test_references_are_read_by_the_rule_that_grades(written: Callable[..., Path]) -> None:
     rule = FunctionRule(lambda text: text, lambda answer: None)
-    with pytest.raises(DataError, match="the reference '4' cannot be read"):
+    with pytest.raises(DataError, match=r"the reference '4' cannot be read"):
         GSM8KTask(written({"question": "?", "answer": "4"}), answer=rule)

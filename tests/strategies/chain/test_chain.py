@@ -25,8 +25,8 @@ from metagen.strategies.chain.step import ChainStep
 from metagen.strategies.chain.use import Use
 from metagen.strategies.chain.verify import Verify
 from metagen.strategies.parallel import MajorityVote
-from metagen.template import Template, escaped
 from metagen.strategies.tools import Tool
+from metagen.template import Template, escaped
 from metagen.testing import StrategyLaws, first_word, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.oracle import OracleVerifier
