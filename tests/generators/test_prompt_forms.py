@@ -139,7 +139,7 @@ def test_what_servers_are_sent() -> None:
         assert sent("chat", Prompt.of(turns, form=form))["messages"][1] == user
     for prompt in (Prompt.of(QUESTION, form="text"), Prompt.of(turns, form="text")):
         with pytest.raises(
-            UnsupportedError, match="form='text', and api='chat' knows turns only.*form='chat'"
+            UnsupportedError, match=r"form='text', and api='chat' knows turns only.*form='chat'"
         ):
             sent("chat", prompt)
     assert sent("completions", text) == sent("completions", Prompt.of(QUESTION, form="text"))
