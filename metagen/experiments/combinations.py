@@ -21,6 +21,7 @@ from metagen.experiments.specs import (
     Context,
     EngineGeneratorSpec,
     LocalSpec,
+    OpenAISpec,
     OptionSpec,
     OrmSpec,
     PartSpec,
@@ -234,6 +235,14 @@ class Combinations:
                 "leave one out of the grid",
                 value=s.kind,
             )
+        engine, task = self.engines.get(getattr(g, "engine", None) or ""), self.source.data.get("task")
+        plain = isinstance(task, dict) and task.get("form") == "text"
+        if plain and isinstance(engine, OpenAISpec) and engine.api == "chat":
+            reason = (
+                f"generator {generator!r} asks a server's chat API, which knows turns only; expected chat or auto, "
+                "or api: completions in its engine"
+            )
+            yield self._fault(("task", "form"), reason, value="text")
         verifier = self.verifiers.get(getattr(s, "verifier", None) or "")
         if isinstance(verifier, RecordedSpec):
             recorded = isinstance(g, ReplaySpec) and f"scores.{verifier.score}" in g.fields

@@ -14,6 +14,7 @@ from typing import Final, Literal, get_args
 from metagen.errors import InputError
 from metagen.experiments import registry
 from metagen.generators import tiny
+from metagen.generators.directory import has_chat_template
 
 Task = Literal["arithmetic", "jsonl"]
 
@@ -61,8 +62,19 @@ task:
   # fields: {question: problem, answer: solution}   # where the file has other names for them
   # reference: '#### (.*)'          # where the right answer stands inside its field
   # pattern: '(?:Answer): *(.*)'    # where the answer stands in a completion; by default on a line "A: …"
-  # What the model reads, in the form that it was trained on:
+$prompt"""
+
+PLAIN: Final = """\
+  # What the model reads, in the form that it was trained on. Turns, for a model with a chat template:
+  # prompt: {system: 'End with a line "A:" and the answer.', user: "{question}"}
   prompt: $prompt
+"""
+
+TURNS: Final = """\
+  # What the model reads, by its chat template; also shots: [{user: …, assistant: …}], examples, and assistant: …
+  prompt:
+    system: 'Solve it step by step. End with a line "A:" and the answer.'
+    user: "{question}"
 """
 
 ENGINES: Final = """
@@ -160,9 +172,9 @@ def write(
         pages[data] = "".join(
             json.dumps(dict(zip(("id", "question", "answer"), e, strict=True))) + "\n" for e in EXAMPLES
         )
-        prompt = "Q:{question}\nS:\n"
+        prompt: str | None = "Q:{question}\nS:\n"
     else:
-        prompt = "{question}\n"
+        prompt = None if has_chat_template(Path(model).expanduser()) else "{question}\n"
     pages[file] = text(file, task, model=_from(file, model), data=_relative(file, data), prompt=prompt)
     for path in pages:
         if path.exists():
@@ -177,8 +189,8 @@ def write(
     return [file, *(path for path in pages if path != file)]
 
 
-def text(file: Path, task: Task, *, model: str, data: str, prompt: str) -> str:
-    """The experiment file itself; `data` and `model` as the file names them."""
+def text(file: Path, task: Task, *, model: str, data: str, prompt: str | None) -> str:
+    """The experiment file itself; `data` and `model` as the file names them. prompt: None for turns of a chat."""
     judged = task == "arithmetic"
     parts = [
         HEAD,
@@ -200,7 +212,8 @@ def text(file: Path, task: Task, *, model: str, data: str, prompt: str) -> str:
         "model": _quoted(model),
         "data": _quoted(data),
     }
-    written = Template("".join(parts)).substitute(given | kinds, prompt=json.dumps(prompt))
+    asked = TURNS if prompt is None else Template(PLAIN).substitute(prompt=json.dumps(prompt))
+    written = Template("".join(parts)).substitute(given | kinds, prompt=asked)
     return "".join(_folded(line) for line in written.splitlines(keepends=True))
 
 

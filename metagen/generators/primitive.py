@@ -204,15 +204,18 @@ class EngineGenerator(Primitive):
         # The same messages as turns are another question: a model may get a chat template between two runs.
         return digest(name, "plain") if prefix.prompt.form == "auto" and self.chat is None else name
 
-    def _tell(self, prompt: Prompt) -> None:
-        """Say, once, where a prompt is sent otherwise than whoever wrote it may think."""
+    def sends(self, prompt: Prompt) -> str | None:
+        """How a prompt is sent, where it is otherwise than whoever wrote it may think."""
         if prompt.text is not None and prompt.form is None and self.chat == "template":
-            said = "a text is sent as plain text, without the chat template"
-        elif prompt.form == "auto" and self.chat is None:
-            said = "messages are sent as plain text, since there is no chat template"
-        else:
-            return
-        if said in self._said:
+            return "a text is sent as plain text, without the chat template"
+        if prompt.form == "auto" and self.chat is None:
+            return "messages are sent as plain text, since there is no chat template"
+        return None
+
+    def _tell(self, prompt: Prompt) -> None:
+        """Say so, once."""
+        said = self.sends(prompt)
+        if said is None or said in self._said:
             return
         self._said.add(said)
         _LOG.warning(said, extra={"engine": repr(self.engine)})

@@ -7,7 +7,10 @@ import pytest
 from metagen.errors import InputError
 from metagen.experiments import build, new, schema
 from metagen.experiments.registry import KINDS
+from metagen.experiments.source import parse
 from metagen.generators import tiny
+from metagen.tasks.jsonl import JsonlTask
+from tests.chat_model import chat_model
 
 
 @pytest.mark.parametrize("task", ["arithmetic", "jsonl"])
@@ -50,6 +53,26 @@ def test_data_and_model_are_named_as_seen_from_the_file(
     experiment = schema.load(file)
     assert experiment.task.path == str(tmp_path / "data" / "my own.jsonl")
     assert (tmp_path / "model").samefile(experiment.engines["writer"].model)
+
+
+def test_data_of_ones_own_are_asked_in_turns_if_the_model_has_a_template(tmp_path: Path) -> None:
+    data = tmp_path / "own.jsonl"
+    data.write_text('{"id": 1, "question": "1+1", "answer": 2}\n')
+    plain, *_ = new.write(tmp_path / "plain.yaml", "jsonl", data=data)
+    turns, *_ = new.write(
+        tmp_path / "turns.yaml", "jsonl", data=data, model=str(chat_model(tmp_path / "model"))
+    )
+    for file, roles in ((plain, []), (turns, ["system", "user"])):
+        task = schema.load(file).task
+        (problem,) = JsonlTask(
+            data, **{k: v for k, v in task.options().items() if k in ("prompt", "form")}
+        ).problems()
+        assert [message.role for message in problem.prompt.messages] == roles
+    assert problem.prompt.messages[1].content == "1+1" and "A:" in problem.prompt.messages[0].content
+    assert "# prompt: {system: " in plain.read_text(), "where a chat model comes later"
+    lines = [line[4:] for line in plain.read_text().splitlines() if line.startswith("  # prompt: ")]
+    (commented,) = [parse("task:\n  " + line).data["task"]["prompt"] for line in lines]
+    assert JsonlTask(data, prompt=commented)
 
 
 @pytest.mark.parametrize("there", ["votes.yaml", "votes.jsonl"])

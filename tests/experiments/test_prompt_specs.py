@@ -12,6 +12,7 @@ from metagen.errors import ConfigError
 from metagen.experiments import registry
 from metagen.experiments.build import opened
 from metagen.experiments.directory import RunDirectory
+from metagen.experiments.forecast.estimate import estimate
 from metagen.experiments.runner import run
 from metagen.experiments.schema import dump, load
 from metagen.sequence import Message, Prompt
@@ -129,6 +130,34 @@ def test_faults_have_their_place(file: Path, kind: str, rest: str, fault: str) -
     with pytest.raises(ConfigError) as error:
         load(written(file, rest, kind=kind))
     assert f"sums.yaml:{fault}" in str(error.value)
+
+
+def test_a_chat_api_has_no_plain_text(file: Path) -> None:
+    page = written(file, 'form: text\n  prompt: "{question}"').read_text()
+    server = "{kind: openai, model: m, base_url: 'http://localhost:1/v1', api: API}"
+    page = page.replace("{kind: torch, model: tiny-0.1m, threads: 1}", server)
+    file.write_text(page.replace("API", "completions"))
+    load(file)
+    file.write_text(page.replace("API", "chat"))
+    with pytest.raises(ConfigError) as error:
+        load(file)
+    assert "sums.yaml:5: task.form = 'text': generator 'greedy' asks a server's chat API" in str(error.value)
+
+
+def test_an_estimate_says_how_prompts_are_sent(file: Path, tmp_path: Path) -> None:
+    """Before anything is spent."""
+    chat, text = str(chat_model(tmp_path / "chat")), "a text is sent as plain text, without the chat template"
+    turns = "messages are sent as plain text, since there is no chat template"
+    cases = [
+        ('prompt: "{question}"', chat, [text]),
+        ('prompt: "{question}"', "tiny-0.1m", []),
+        ('prompt: {user: "{question}"}', chat, []),
+        ('prompt: {user: "{question}"}', "tiny-0.1m", [turns]),
+        ('prompt: "{question}"\n  form: text', chat, []),
+    ]
+    for rest, model, expected in cases:
+        found = str(estimate(load(written(file, rest, model=model)), tmp_path / "run").to_dict())
+        assert [said for said in (text, turns) if said in found] == expected, rest
 
 
 def ran(file: Path, name: str) -> str:

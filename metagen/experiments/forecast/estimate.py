@@ -277,6 +277,9 @@ class _Estimator:
         elif sizes and any(sizes):
             size = fmean(sizes)
             made.how.insert(0, f"prompts: {size:,.1f} tokens on average, {self._counted(ask.generator)}")
+        asked = {problem.prompt for problem in self.problems}
+        if isinstance(ask.generator, EngineGenerator) and not replayed:
+            made.how += dict.fromkeys(said for prompt in asked if (said := ask.generator.sends(prompt)))
         self.times[ask.name] = self._decoding(ask, made, fmean(sizes) if sizes else 0.0)
 
     # -- lengths -----------------------------------------------------------------------------------
