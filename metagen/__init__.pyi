@@ -124,6 +124,8 @@ from metagen.verifiers.base import AnswerRule as AnswerRule
 from metagen.verifiers.base import Verifier as Verifier
 from metagen.verifiers.function import FunctionRule as FunctionRule
 from metagen.verifiers.function import FunctionVerifier as FunctionVerifier
+from metagen.verifiers.generative.judge import Judge as Judge
+from metagen.verifiers.generative.pairwise import Tournament as Tournament
 from metagen.verifiers.implicit import ImplicitProcessRewardModel as ImplicitProcessRewardModel
 from metagen.verifiers.math.rule import MathRule as MathRule
 from metagen.verifiers.numbers import NumberRule as NumberRule

@@ -209,6 +209,7 @@ class Score:
     value: in [0, 1], or None where there is only a verdict. raw: the scalar before the monotone map
     into [0, 1]. steps: one value per step, for process verifiers. feedback: words for refinement.
     verdict: `timeout`, `unparsable`, … instead of a value. oracle: made with the reference answer.
+    unread: of the answers that a judge wrote, how many have no verdict that can be read; they count for nothing.
     """
 
     value: float | None
@@ -217,6 +218,7 @@ class Score:
     feedback: str | None = None
     verdict: str | None = None
     oracle: bool = False
+    unread: int = 0
 
     def __post_init__(self) -> None:
         if self.value is None and self.verdict is None:

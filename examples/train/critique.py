@@ -18,7 +18,7 @@ from pools import Solution
 
 SOUND, UNSOUND = "+", "-"
 RIGHT, WRONG, CUE = "R", "W", "V:"
-#: Options of `kind: judge` in an experiment file, and of `metagen.verifiers.generative.options.generative`.
+#: Options of `kind: judge` in an experiment file, and of `metagen.verifiers.generative.judge.Judge`.
 OPTIONS: dict[str, Any] = {
     "template": "{task}{candidate}",
     "labels": {RIGHT: 1.0, WRONG: 0.0},

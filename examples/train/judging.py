@@ -35,7 +35,7 @@ from metagen.tasks.arithmetic import (
 )
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.verifiers.base import Verifier
-from metagen.verifiers.generative.options import generative
+from metagen.verifiers.generative import judge
 from metagen.verifiers.numbers import canonical
 from metagen.verifiers.reward import OutcomeRewardModel, ProcessRewardModel, Tags
 from parts import Record
@@ -85,7 +85,7 @@ class Judge:
                     entry = _config(self.folder)["metagen"]
                     wording = {option: entry[option] for option in critique.OPTIONS}
                     wording["max_tokens"] = run.longest(wording["max_tokens"])
-                    yield generative(engine, critiques=self.critiques, name=self.name, **wording)
+                    yield judge.Judge(engine, critiques=self.critiques, name=self.name, **wording)
 
 
 def judges_of(folder: Path, critiques: Sequence[int] = (1, 4)) -> list[Judge]:

@@ -26,7 +26,7 @@ from metagen.strategies.parallel import Parallel
 from metagen.strategies.tree.split import Split
 from metagen.tasks.base import Problem
 from metagen.verifiers.base import Verifier
-from metagen.verifiers.generative.verifier import GenerativeVerifier
+from metagen.verifiers.generative.judge import Judge
 
 if TYPE_CHECKING:
     from metagen.experiments.build import Configuration, Setup
@@ -87,9 +87,9 @@ class Calls:
     def _strategies(self) -> dict[str, Generator]:
         return {one.name: self.setup.strategy(one) for one in self.setup.configurations}
 
-    def _judges(self, names: Iterable[str]) -> list[GenerativeVerifier]:
+    def _judges(self, names: Iterable[str]) -> list[Judge]:
         every = (one for name in names for one in _members(self.setup.verifiers[name]))
-        return [one for one in every if isinstance(one, GenerativeVerifier)]
+        return [one for one in every if isinstance(one, Judge)]
 
     def _rows(
         self, configuration: str, parted: Iterable[tuple[str, Row]], known: Known, sampling: str
@@ -122,7 +122,7 @@ class Known:
         self,
         prompt: Prompt,
         untils: Ordered[str],
-        judges: Ordered[GenerativeVerifier] = (),
+        judges: Ordered[Judge] = (),
         *,
         levels: bool = False,
         batch: int | None = None,
@@ -162,7 +162,8 @@ class Known:
         for until in self._untils:
             self._prefixes.setdefault(digest(name, until), (text, row))
         for judge in self._judges if row is not None else ():
-            asked = Sequence(judge.judge.question.prompt(prompt, candidate=text))
+            question = judge.respondent.question.prompt(prompt, candidate=text)
+            asked = Sequence(judge.respondent.written_behind(question))
             self._asked[digest(asked.digest, "None")] = self._written[name]
 
     def _parents(self, row: Row, part: str, scoring: bool) -> tuple[list[int], bool]:

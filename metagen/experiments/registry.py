@@ -40,7 +40,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "examples": "metagen.tasks.programs.verifier:PublicExamples",
         "dual_agreement": "metagen.verifiers.code.codet:DualAgreement",
         "public_tests": "metagen.verifiers.code.public:PublicTests",
-        "judge": "metagen.verifiers.generative.options:generative",
+        "judge": "metagen.verifiers.generative.judge:Judge",
         "tournament": "metagen.experiments.kinds.fitted:tournament",
         "ensemble": "metagen.verifiers.ensemble:Ensemble",
         "calibrated": "metagen.experiments.kinds.fitted:calibrated",

@@ -100,7 +100,8 @@ class PrimitiveVerifier(Verifier):
 def score_payload(score: Score) -> dict[str, object]:
     """A score as JSON, without what is empty."""
     values = {f.name: getattr(score, f.name) for f in dataclasses.fields(score)}
-    return {name: value for name, value in values.items() if value is not None and value is not False}
+    empty = {"unread": 0}
+    return {name: v for name, v in values.items() if v is not None and v is not False and empty.get(name) != v}
 
 
 def score_of(row: Row) -> Score:

@@ -14,7 +14,7 @@ from metagen.errors import ConfigError
 from metagen.experiments import build, schema
 from metagen.verifiers.calibrated import Calibrated
 from metagen.verifiers.ensemble import Ensemble
-from metagen.verifiers.generative.pairwise import TournamentVerifier
+from metagen.verifiers.generative.pairwise import Tournament
 
 TAGS = "labels: {'<+>': 1, '<->': 0}, cue: '<step>', join: '', chat: false"
 FILE = f"""\
@@ -49,7 +49,7 @@ def test_verifiers_are_made_after_their_members_and_only_if_they_are_needed(file
         both, cool, duel = (setup.verifiers[name] for name in ("both", "cool", "duel"))
         assert isinstance(both, Ensemble) and [m.name for m in both.members] == ["prm", "judge"]
         assert isinstance(cool, Calibrated) and cool.verifier is both
-        assert isinstance(duel, TournamentVerifier)
+        assert isinstance(duel, Tournament)
     with build.opened(schema.load(file, sets=["grid.strategies=[duels]"])) as setup:
         assert list(setup.verifiers) == ["duel"]
 

@@ -23,9 +23,9 @@ from metagen.strategies.parallel import BestOfN, MajorityVote
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.rebase import Rebase
 from metagen.testing import StrategyLaws, first_word, last_word, numbers
-from metagen.verifiers.generative.judge import CountingJudge
+from metagen.verifiers.generative.respondent import WritingRespondent
 from metagen.verifiers.generative.question import Question
-from metagen.verifiers.generative.verifier import GenerativeVerifier
+from metagen.verifiers.generative.judge import Judge
 from tests.strategies import test_mixture
 from tests.strategies.chain import test_chain
 
@@ -197,8 +197,8 @@ class Judged(StrategyLaws):
             return max((one for (one,) in drawn), key=lambda s: s.text)
 
         question = Question("{task} {candidate}", {"0": 0.0, "1": 0.5, "2": 1.0}, "verdict", chat=False)
-        judge = CountingJudge(Mutant(twice), question)
-        return BestOfN(numbers(), 4, verifier=GenerativeVerifier(judge))
+        judge = WritingRespondent(Mutant(twice), question)
+        return BestOfN(numbers(), 4, verifier=Judge.of(judge))
 
     def limits(self, strategy: Strategy) -> Iterator[Budget]:
         return (Budget(generated=tokens) for tokens in range(20, 64, 4))

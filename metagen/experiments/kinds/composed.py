@@ -21,10 +21,13 @@ from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.tree.treefinement import Treefinement
 from metagen.strategies.universal import MOST_CONSISTENT, UniversalSelfConsistency
 from metagen.verifiers.base import AnswerRule, Verifier
-from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, TournamentVerifier
+from metagen.verifiers.generative.judge import Judge
+from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, Tournament
+from metagen.verifiers.generative.way import worded
 from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.exact import ExactAnswer
+from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
 from metagen.verifiers.utility.pruning import ConfidencePruning
 
 
@@ -37,7 +40,7 @@ def mbr(
     judge: Verifier | None = None,
     answer: AnswerRule,
 ) -> MBR:
-    """Minimum Bayes risk under a utility that is described. judge: for preferences, a tournament."""
+    """Minimum Bayes risk under a utility that is described. judge: who rates (a judge) or prefers (a tournament)."""
     made = _utility(utility, answer, judge)
     if utility.prune is not None:
         made = ConfidencePruning(made, alpha=utility.prune)
@@ -160,6 +163,12 @@ def _function(name: str) -> Form[str, str | None]:
 def _utility(spec: UtilitySpec, answer: AnswerRule, judge: Verifier | None) -> Utility:
     if spec.kind == "exact":
         return ExactAnswer(answer)
+    if spec.kind == "judge":
+        if not isinstance(judge, Judge):
+            raise InputError(
+                "a utility of kind judge needs judge:, the name of a verifier of kind judge, whose model rates the answers"
+            )
+        return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, spec.wording, "utility")))
     if spec.kind == "preference":
         if judge is None:
             raise InputError(
@@ -184,7 +193,7 @@ def _measures() -> dict[str, Callable[..., Utility]]:
 
 
 def _pairwise(judge: Verifier) -> PairwiseJudge:
-    if not isinstance(judge, TournamentVerifier):
+    if not isinstance(judge, Tournament):
         raise InputError(
             f"judge: {judge.name!r} does not compare pairs; expected a verifier of kind tournament"
         )

@@ -16,23 +16,24 @@ from numpy.typing import NDArray
 from metagen.analysis.calibration import Temperature, fit_isotonic, fit_temperature
 from metagen.analysis.preference import bradley_terry
 from metagen.errors import DataError, InputError
+from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.calibrated import Calibrated
-from metagen.verifiers.generative import options
-from metagen.verifiers.generative.pairwise import TournamentVerifier
+from metagen.verifiers.generative.pairwise import Tournament
 
 
 def tournament(
-    engine: Engine,
+    engine: Engine | None = None,
     *,
+    generator: Generator | None = None,
     strengths: Literal["win_rate", "bradley_terry"] = "win_rate",
     name: str = "tournament",
     **given: Any,
-) -> TournamentVerifier:
+) -> Tournament:
     """A tournament by win rates, or by the strengths of the Bradley–Terry model."""
     fit = bradley_terry_strengths if strengths == "bradley_terry" else None
-    return options.tournament(engine, strengths=fit, name=name, **given)
+    return Tournament(engine, generator=generator, strengths=fit, name=name, **given)
 
 
 def bradley_terry_strengths(wins: NDArray[np.float64]) -> NDArray[np.float64]:

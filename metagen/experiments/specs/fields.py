@@ -141,4 +141,6 @@ Integer = Annotated[int, Expects("an integer")]
 Count = Annotated[int, Field(ge=1), Expects("an integer ≥ 1")]
 Amount = Annotated[int, Field(ge=0), Expects("an integer ≥ 0")]
 Quantity = Annotated[float, Field(ge=0), Expects("a number ≥ 0")]
+#: What a judge may answer, and what each is worth.
+Labels = Annotated[dict[Text, Annotated[float, Expects("a number")]], AfterValidator(some)]
 Switch = Annotated[bool, Expects("true or false")]

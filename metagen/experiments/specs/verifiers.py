@@ -14,6 +14,7 @@ from metagen.experiments.specs.fields import (
     EngineName,
     Expects,
     GeneratorName,
+    Labels,
     Quantity,
     Switch,
     Text,
@@ -138,12 +139,19 @@ class DualAgreementSpec(PartSpec):
 
 
 class WordingSpec(PartSpec):
-    """What judges are asked, in other words than their own, and how they come to a verdict."""
+    """What judges are asked, in other words than their own, and how they come to a verdict.
 
-    uses = naming(engine="engines")
-    engine: EngineName
+    engine, or generator: who is asked; a generator only writes. by: `labels` reads the labels' probabilities,
+    `samples` the verdicts in so many written answers; `auto` takes the labels where the engine tells them.
+    """
+
+    uses = naming(engine="engines", generator="generators")
+    engine: EngineName | None = None
+    generator: GeneratorName | None = None
+    by: Literal["auto", "labels", "samples"] = "auto"
+    samples: Count | None = None
     template: Text | None = None
-    labels: Annotated[dict[Text, Annotated[float, Expects("a number")]], AfterValidator(some)] | None = None
+    labels: Labels | None = None
     cue: Text | None = None
     join: Text | None = None
     chat: Switch | None = None
@@ -155,6 +163,12 @@ class WordingSpec(PartSpec):
 
     def options(self) -> dict[str, Any]:
         return {name: value for name, value in super().options().items() if value is not None}
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.engine is None) == (self.generator is None):
+            raise ValueError("expected engine, or generator: one of both")
+        return self
 
 
 class JudgeSpec(WordingSpec):

@@ -157,6 +157,11 @@ class OpenAIEngine:
         held = ["grammar"] if self._wording.structured else []
         return frozenset({"top_logprobs", *held, *self._wording.dialect.adapters})
 
+    @property
+    def reads_labels(self) -> bool:
+        """Whether log-probabilities of given tokens can be read."""
+        return Readings(self._wording, self._vocabulary, repr(self)).possible
+
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams, at its price."""
         return EngineGenerator(self, SamplingParams(**params), price=self.price)

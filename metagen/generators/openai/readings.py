@@ -30,6 +30,12 @@ class Readings:
     def __init__(self, wording: Wording, vocabulary: Vocabulary | None, shown: str) -> None:
         self._wording, self._vocabulary, self._shown = wording, vocabulary, shown
 
+    @property
+    def possible(self) -> bool:
+        """Whether the server can be asked for them."""
+        wording = self._wording
+        return bool(wording.dialect.labels) and wording.api == "completions" and self._vocabulary is not None
+
     def parts(self, request: EvaluateRequest) -> list[EvaluateRequest]:
         """The request, by as many labels as the server takes at once. UnsupportedError where there is no way to ask."""
         self._check(request)
@@ -63,7 +69,7 @@ class Readings:
                 f"{'entropies=True' if request.entropies else 'params'}: {self._shown} tells log-probabilities of some "
                 "tokens, not of all; leave that out, or use TorchEngine"
             )
-        if not (wording.dialect.labels and wording.api == "completions" and self._vocabulary is not None):
+        if not self.possible or self._vocabulary is None:
             raise UnsupportedError(
                 f"{self._shown} cannot read log-probabilities of given tokens: that takes a vLLM server with "
                 "api='completions', dialect='vllm' and tokenizer=; or use TorchEngine"

@@ -1,289 +1,113 @@
-"""Judges: who answers a question by a label. One reads the label's probability, one counts what is written."""
+"""A language model as a judge: a verifier of single sequences, on any engine."""
 
 from __future__ import annotations
 
-import math
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import count
-from pathlib import Path
+from dataclasses import replace
+from typing import Any, Final, Self
 
-from metagen.border import Part
-from metagen.cost import FREE, Price
-from metagen.errors import BudgetExhausted, InputError, ScopeError, UnsupportedError
+from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
-from metagen.generators.primitive import Primitive
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Score, Sequence, TokenIds, digest
-from metagen.verifiers.base import UNSCORED
-from metagen.verifiers.generative.labels import LabelReader, Reading
-from metagen.verifiers.generative.question import CORRECT, Question
-from metagen.verifiers.published import special_tokens
+from metagen.sequence import Score, Sequence, digest
+from metagen.verifiers.base import Verifier
+from metagen.verifiers.generative.question import CORRECT, RUBRIC, Question
+from metagen.verifiers.generative.respondent import Asked, Respondent, Way
+from metagen.verifiers.generative.way import By, own_wording, respondent, worded
 
-#: A task to try a question out with.
-TRIAL = Prompt("trial", text="?")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A judge's prompt, without the cue. name: what it is about; together with the judge it determines the prompt."""
-
-    name: bytes
-    prompt: Prompt
+ASKS: Final[Mapping[str, Question]] = {"correct": CORRECT, "rubric": RUBRIC}
 
 
-class Judge(Part, ABC):
-    """Answers a question by a label, or by a distribution over labels."""
+class Judge(Verifier):
+    """Scores a sequence by what a model says of it, asked alone: correct or not, or a rubric.
 
-    question: Question
+    engine, or generator: who is asked. ask: `correct`, `rubric` or a Question; wording: fields of `Question` in place
+    of those that it has. A model that was trained as a judge is asked as its config.json says, where nothing else is
+    given. by, samples, critiques, temperature, max_tokens, normalise: as of `way.respondent`; where `by` is `auto`, the
+    labels' probabilities are read if the engine tells them, and else verdicts are written: `way` says which.
 
-    @property
-    def oracle(self) -> bool:
-        """Whether a part knows the reference answer, as a critic may that is a strategy."""
-        return any(getattr(part, "oracle", False) for part in vars(self).values())
-
-    def forged(self, text: str) -> bool:
-        """Whether a completion writes what is the judge's alone: its cue, or, in a chat, a control token.
-
-        Such a token would end the user's turn, and what follows would be the judge's own words.
-        """
-        return self.question.forged(text) or any(token in text for token in self._control)
-
-    @cached_property
-    def _control(self) -> tuple[str, ...]:
-        """Control tokens of the models that read the question as a chat."""
-        if not self.question.chat:
-            return ()
-        folders = {folder for part in vars(self).values() for folder in _folders(part)}
-        return tuple(sorted({token for folder in folders for token in special_tokens(folder)}))
-
-    @property
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """Names judge and question: equal fingerprints promise equal answers."""
-
-    @abstractmethod
-    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
-        """One score each, in order. value: the label's worth in [0, 1]; raw: on the question's own scale.
-
-        feedback: a critique, where there are any. Verdicts: `unscored` for what a budget left out, `too long` for the
-        model's context, `unparsable` if there is no label. BudgetExhausted if the budget left out all.
-        """
-
-
-class ProbabilityJudge(Judge):
-    """Reads the probabilities of the labels behind the cue: GenRM (Zhang et al. 2024).
-
-    Without critiques, v = Σ_l worth(l) p(l | question), one evaluation. With them, k critiques c_i are sampled
-    from `critic` and v = (1/k) Σ_i Σ_l worth(l) p(l | question, c_i) (GenRM-CoT); a critique that writes the
-    cue itself is cut there, and one that a budget cut counts for nothing. The critic needs not be the same model.
-
-    normalise: p is the share among the labels; False takes the probability as it is, what lies beside all labels
-    being worth as much as the worst. Needs an engine with token ids, and for a question in chat form with a
-    template. Raises InputError for critiques without a critic, or the other way round.
+    A sequence that writes what is the judge's alone (its cue, control tokens of its chat) is not shown to it; it
+    scores 0, with the verdict `forged`. One of which nothing can be read has no value, and the verdict `unparsable`.
+    What the judge reads and writes is recorded and charged in the scope given. Raises InputError for a question
+    about two answers, and for what is not known.
     """
 
     def __init__(
         self,
-        engine: Engine,
-        question: Question = CORRECT,
+        engine: Engine | None = None,
         *,
-        critic: Generator | None = None,
+        generator: Generator | None = None,
+        ask: str | Question = "correct",
+        by: By = "auto",
+        samples: int | None = None,
         critiques: int = 0,
+        temperature: float = 1.0,
+        max_tokens: int | None = None,
         normalise: bool = True,
-        price: Price | None = FREE,
+        name: str = "judge",
+        **wording: Any,
     ) -> None:
-        if critiques < 0 or (critic is None) != (critiques == 0):
+        own = own_wording(engine or generator) if ask == "correct" else {}
+        longest = own.pop("max_tokens", None)
+        if not isinstance(ask, Question) and ask not in ASKS:
             raise InputError(
-                f"critiques={critiques!r}, critic={critic!r}: expected both, a generator and a number ≥ 1, or neither"
+                f"{name}: ask={ask!r}: expected one of {', '.join(ASKS)}; word it with template=, labels=, cue="
             )
-        if critic is not None:
-            _independent(critic)
-        self.question = question
-        # What the engine cannot write, such as a chat without a template, it says here and not in the middle of a run.
-        engine.render(
-            Sequence(question.prompt(TRIAL, **dict.fromkeys(question.places - {"task"}, "?")), question.cue)
+        question = ask if isinstance(ask, Question) else ASKS[ask]
+        self._options: dict[str, Any] = {
+            "by": by, "samples": samples, "critiques": critiques, "temperature": temperature,
+            "max_tokens": longest if max_tokens is None else max_tokens, "normalise": normalise,
+        }  # fmt: skip
+        self._engine, self._generator = engine, generator
+        made = respondent(
+            engine, generator, worded(question, {**own, **wording}, name), name=name, **self._options
         )
-        self._reader = LabelReader(engine, list(question.labels), question.wording, price)
-        self._engine, self._critic, self._critiques, self._normalise = engine, critic, critiques, normalise
+        self._ask(made, name)
+
+    @classmethod
+    def of(cls, respondent: Respondent, *, name: str = "judge") -> Self:
+        """A judge whose respondent is there already."""
+        judge = cls.__new__(cls)
+        judge._engine, judge._generator, judge._options = None, None, {}
+        judge._ask(respondent, name)
+        return judge
+
+    def _ask(self, respondent: Respondent, name: str) -> None:
+        if respondent.question.compares:
+            raise InputError(
+                f"{name}: the judge's question compares two answers; use PairwiseJudge, or ask about one"
+            )
+        self.respondent, self.name = respondent, name
+
+    def __repr__(self) -> str:
+        return f"Judge({self.name!r}, by {self.respondent!r})"
+
+    @property
+    def way(self) -> Way:
+        """`labels`: probabilities are read. `samples`: verdicts are written."""
+        return self.respondent.way
+
+    def about_pairs(self, question: Question) -> Respondent:
+        """The same model, asked in the same way about two answers. Raises InputError for a judge made by `of`."""
+        if self._engine is None and self._generator is None:
+            raise InputError(f"{self.name}: its respondent has a question already; make one with a question about two")
+        return respondent(self._engine, self._generator, question, name=self.name, **self._options)
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the judge has a part that knows the reference answer."""
+        return self.respondent.oracle
 
     @property
     def fingerprint(self) -> str:
-        critic = self._critic.fingerprint if self._critic else ""
-        parts = (self._reader.fingerprint, self.question.fingerprint, critic)
-        return digest("probability judge", *parts, str(self._critiques), str(self._normalise)).hex()
+        return digest("generative verifier", self.respondent.fingerprint).hex()
 
-    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
-        critic = self._critic
-        if critic is None:
-            cue = self.question.cue
-            readings = await self._reader.read([(a.name, Sequence(a.prompt, cue)) for a in asked], scope)
-            return [self._score(reading) for reading in readings]
-        distinct = {one.name: one for one in asked}
-        refusals: list[BudgetExhausted] = []
-        work = [partial(self._criticised, one, critic, scope, refusals) for one in distinct.values()]
-        scores = dict(zip(distinct, await scope.paced(work), strict=True))
-        if distinct and len(refusals) == len(distinct):
-            raise refusals[0]
-        return [scores[one.name] for one in asked]
-
-    async def _criticised(
-        self, one: Asked, critic: Generator, scope: Scope, refusals: list[BudgetExhausted]
-    ) -> Score:
-        try:
-            written = await _write(critic, one.prompt, self._critiques, scope)
-            whole = [critique for critique in written if not critique.exhausted]
-            ends = [self._end(critique) for critique in whole]
-            readings = await self._reader.read([(end.digest, end) for end in ends], scope)
-        except BudgetExhausted as refusal:
-            refusals.append(refusal)
-            return UNSCORED
-        pairs = [(self._score(r), critique.text) for r, critique in zip(readings, whole, strict=True)]
-        return _mean(pairs)
-
-    def _end(self, critique: Sequence) -> Sequence:
-        """The critique, up to the cue if it goes as far, and the cue."""
-        cue, join = self.question.cue, self.question.join
-        text = critique.text.partition(cue.strip())[0] if cue.strip() else critique.text
-        tail = ("" if text.endswith(join) else join) + cue if text else cue
-        tokens = None
-        known = critique.tokens
-        if (
-            known is not None
-            and known.tokenizer == self._engine.tokenizer_fingerprint
-            and text == critique.text
-        ):
-            tokens = TokenIds((*known.ids, *(self._engine.encode(tail) if tail else ())), known.tokenizer)
-        return Sequence(critique.prompt, text + tail, tokens=tokens)
-
-    def _score(self, reading: Reading) -> Score:
-        if reading.verdict is not None:
-            return Score(None, verdict=reading.verdict)
-        raw = self.question.expected(reading.shares)
-        if not self._normalise:
-            worst = min(self.question.labels.values())
-            raw = worst + reading.mass * (raw - worst)
-        return Score(self.question.scaled(raw), raw=raw)
-
-
-class CountingJudge(Judge):
-    """Lets a generator write an answer that ends in the cue and a label, `samples` times, and takes the mean worth.
-
-    For generators whose probabilities cannot be read: servers, functions, strategies. The last label that
-    follows the cue counts, or a label that is all there is; the rest is the critique. Upper and lower case are one,
-    unless two labels differ in nothing else; a number below zero is no label. Samples without a label count for
-    nothing, and if none has one the verdict is `unparsable`. Raises InputError for samples below 1.
-    """
-
-    def __init__(self, generator: Generator, question: Question = CORRECT, *, samples: int = 1) -> None:
-        if samples < 1:
-            raise InputError(f"samples={samples!r}: expected how often the judge answers, at least 1")
-        _independent(generator)
-        self.question, self._generator, self._samples = question, generator, samples
-        names = [label.strip() for label in question.labels]
-        folds = len({name.casefold() for name in names}) == len(names)
-        self._fold = str.casefold if folds else str
-        self._by_name = {self._fold(label.strip()): worth for label, worth in question.labels.items()}
-        cue, case = re.escape(question.cue.strip()), re.IGNORECASE if folds else re.NOFLAG
-        name = f"({'|'.join(map(_written, sorted(names, key=len, reverse=True)))})"
-        self._after = re.compile(rf"{cue}[\W_]*{name}(?![\w]|[.,]\d)", case) if cue else None
-        self._alone = re.compile(rf"[\W_]*{name}[\W_]*", case)
-
-    @property
-    def fingerprint(self) -> str:
-        parts = (self._generator.fingerprint, self.question.fingerprint, str(self._samples))
-        return digest("counting judge", *parts).hex()
-
-    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
-        distinct = {one.name: one for one in asked}
-        refusals: list[BudgetExhausted] = []
-        work = [partial(self._counted, one, scope, refusals) for one in distinct.values()]
-        scores = dict(zip(distinct, await scope.paced(work), strict=True))
-        if distinct and len(refusals) == len(distinct):
-            raise refusals[0]
-        return [scores[one.name] for one in asked]
-
-    async def _counted(self, one: Asked, scope: Scope, refusals: list[BudgetExhausted]) -> Score:
-        # The cue is not written for the judge: a server may not be able to go on from half an answer.
-        prompt = _told(one.prompt, self.question)
-        try:
-            written = await _write(self._generator, prompt, self._samples, scope)
-        except BudgetExhausted as refusal:
-            refusals.append(refusal)
-            return UNSCORED
-        return _mean([(self._read(answer.text), answer.text) for answer in written])
-
-    def _read(self, text: str) -> Score:
-        found = None
-        for match in self._after.finditer(text) if self._after else ():
-            found = match[1]
-        if found is None and (alone := self._alone.fullmatch(text)):
-            found = alone[1]
-        if found is None:
-            return Score(None, verdict="unparsable")
-        worth = self._by_name[self._fold(found)]
-        return Score(self.question.scaled(worth), raw=worth)
-
-
-def _folders(part: object) -> Iterator[Path]:
-    """The directories of the models that an engine, a generator or a strategy has."""
-    if isinstance(folder := getattr(part, "directory", None), Path):
-        yield folder
-    for inner in ("engine", "generator"):
-        if (below := getattr(part, inner, None)) is not None:
-            yield from _folders(below)
-
-
-def _written(name: str) -> str:
-    """The pattern of a label; a minus sign before a number makes another number of it."""
-    return (r"(?<![-−])" if name[0].isdigit() else "") + re.escape(name)
-
-
-async def _write(generator: Generator, prompt: Prompt, n: int, scope: Scope) -> list[Sequence]:
-    """N answers to a prompt. A primitive's samples are named by what is asked; others get a scope of that name."""
-    if not isinstance(generator, Primitive):
-        scope = _own(scope, f"critique/{prompt.digest.hex()[:16]}")
-    return await generator.generate(Sequence(prompt), n=n, scope=scope)
-
-
-def _own(scope: Scope, role: str) -> Scope:
-    """A child of that name; asked for again in the same scope, one with a number, whose answers are drawn anew."""
-    for again in count():
-        try:
-            return scope.child(f"{role}/again/{again}" if again else role)
-        except ScopeError:
-            continue  # the same candidate came before, in another call; what was said of it then is not at hand
-    raise AssertionError("unreachable")
-
-
-def _told(prompt: Prompt, question: Question) -> Prompt:
-    """The prompt with the form of the answer said in words."""
-    names = ", ".join(label.strip() for label in question.labels)
-    form = f'\nEnd with "{question.cue.strip()}" and one of: {names}.\n' if question.cue.strip() else ""
-    if prompt.text is not None:
-        return replace(prompt, text=prompt.text + form)
-    *before, last = prompt.messages
-    return replace(prompt, messages=(*before, replace(last, content=last.content + form)))
-
-
-def _mean(parts: Ordered[tuple[Score, str]]) -> Score:
-    """The mean of scores that have a value; as feedback, the words of the one nearest to it. Else the first
-    verdict.
-    """
-    known = [(score, words) for score, words in parts if score.value is not None]
-    if not known:
-        return parts[0][0] if parts else UNSCORED
-    value = math.fsum(score.value or 0.0 for score, _ in known) / len(known)
-    raw = math.fsum(score.raw or 0.0 for score, _ in known) / len(known)
-    feedback = min(known, key=lambda part: abs((part[0].value or 0.0) - value))[1]
-    return Score(min(1.0, max(0.0, value)), raw=raw, feedback=feedback or None)
-
-
-def _independent(generator: Generator) -> None:
-    if not generator.independent:
-        raise UnsupportedError(f"a judge averages independent answers; {generator!r} draws jointly")
+    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        question = self.respondent.question
+        distinct = {s.digest: s for s in sequences if not self.respondent.forged(s.text)}
+        asked = [Asked(name, question.prompt(s.prompt, candidate=s.text)) for name, s in distinct.items()]
+        scores = dict(zip(distinct, await self.respondent.ask(asked, scope), strict=True))
+        forged = Score(0.0, verdict="forged")
+        return [replace(scores.get(s.digest, forged), oracle=self.oracle) for s in sequences]

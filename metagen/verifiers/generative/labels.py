@@ -33,6 +33,11 @@ class Reading:
 UNREACHED = Reading(verdict="unscored")
 
 
+def reads_labels(engine: Engine) -> bool:
+    """Whether an engine tells the probabilities of given tokens: it says so itself, or it has token ids."""
+    return bool(getattr(engine, "reads_labels", engine.tokenizer_fingerprint is not None))
+
+
 class LabelReader:
     """Reads p(label | sequence) for each label: the product over its tokens, from the raw model.
 
@@ -42,10 +47,10 @@ class LabelReader:
     """
 
     def __init__(self, engine: Engine, labels: Ordered[str], asks: str, price: Price | None) -> None:
-        if engine.tokenizer_fingerprint is None:
+        if not reads_labels(engine):
             raise UnsupportedError(
-                f"{engine!r} has no token ids, so the probabilities of labels cannot be read; "
-                "use CountingJudge with a generator"
+                f"{engine!r} does not tell the probabilities of given tokens, so those of labels cannot be read; "
+                "use WritingRespondent with a generator"
             )
         self._engine, self._price = engine, price
         self._ids = [engine.encode(label) for label in labels]

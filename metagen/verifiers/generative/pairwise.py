@@ -6,16 +6,20 @@ import math
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.generators.engine import Engine
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier
-from metagen.verifiers.generative.judge import Asked, Judge
+from metagen.verifiers.generative.question import PREFERENCE
+from metagen.verifiers.generative.respondent import Asked, Respondent
+from metagen.verifiers.generative.way import By, respondent, worded
 from metagen.verifiers.naming import name_of
 from metagen.verifiers.odds import logit, sigmoid
 from metagen.verifiers.utility.pairs import Pair, PairUtility
@@ -38,23 +42,23 @@ class PairwiseJudge:
     judge that is asked about single completions.
     """
 
-    def __init__(self, judge: Judge, *, merge: Merge = "mean") -> None:
-        if "first" not in judge.question.places:
+    def __init__(self, respondent: Respondent, *, merge: Merge = "mean") -> None:
+        if not respondent.question.compares:
             raise InputError(
                 "the judge's question is about one answer; use PREFERENCE, or one with {first} and {second}"
             )
         if merge not in get_args(Merge):
             raise InputError(f"merge={merge!r}: expected one of {', '.join(get_args(Merge))}")
-        self.judge, self.merge = judge, merge
+        self.respondent, self.merge = respondent, merge
 
     @property
     def oracle(self) -> bool:
         """Whether the judge has a part that knows the reference answer."""
-        return self.judge.oracle
+        return self.respondent.oracle
 
     @property
     def fingerprint(self) -> str:
-        return digest("pairwise judge", self.judge.fingerprint, self.merge).hex()
+        return digest("pairwise judge", self.respondent.fingerprint, self.merge).hex()
 
     async def compare(self, pairs: Ordered[Pair], *, scope: Scope) -> list[Score]:
         """P(first of the pair is better), one for each pair, in order; raw: its log-odds, where they are finite.
@@ -72,7 +76,7 @@ class PairwiseJudge:
             else:
                 asked[key] = a, b
         both = [self._ask(*order) for a, b in asked.values() for order in ((a, b), (b, a))]
-        answers = await self.judge.ask(both, scope)
+        answers = await self.respondent.ask(both, scope)
         for i, key in enumerate(asked):
             known[key] = self._merged(answers[2 * i], answers[2 * i + 1])
         return [
@@ -87,13 +91,13 @@ class PairwiseJudge:
             )
         if a.text == b.text:
             return Score(0.5, raw=0.0)
-        forged = self.judge.forged(a.text), self.judge.forged(b.text)
+        forged = self.respondent.forged(a.text), self.respondent.forged(b.text)
         if not any(forged):
             return None
         return Score(0.5 if all(forged) else float(forged[1]), verdict="forged")
 
     def _ask(self, first: Sequence, second: Sequence) -> Asked:
-        prompt = self.judge.question.prompt(first.prompt, first=first.text, second=second.text)
+        prompt = self.respondent.question.prompt(first.prompt, first=first.text, second=second.text)
         return Asked(digest(first.digest, second.digest), prompt)
 
     def _merged(self, forward: Score, backward: Score) -> Score:
@@ -130,8 +134,11 @@ class PreferenceUtility(PairUtility):
         return [math.nan if score.value is None else score.value for score in scores]
 
 
-class TournamentVerifier(Verifier):
+class Tournament(Verifier):
     """Scores each sequence against the others that are scored with it: a value says nothing beside another set's.
+
+    engine, generator, by, samples, critiques, temperature, max_tokens, normalise: as of `way.respondent`; wording:
+    fields of `Question` in place of those of PREFERENCE. merge: as of `PairwiseJudge`.
 
     meetings: opponents of each (fewer if there are fewer); None: everyone meets everyone. The schedule depends
     on what is compared and not on its order. strengths: None gives the win rate, the mean of P(better) over
@@ -144,11 +151,44 @@ class TournamentVerifier(Verifier):
 
     def __init__(
         self,
+        engine: Engine | None = None,
+        *,
+        generator: Generator | None = None,
+        meetings: int | None = None,
+        merge: Merge = "mean",
+        strengths: Strengths | None = None,
+        by: By = "auto",
+        samples: int | None = None,
+        critiques: int = 0,
+        temperature: float = 1.0,
+        max_tokens: int | None = None,
+        normalise: bool = True,
+        name: str = "tournament",
+        **wording: Any,
+    ) -> None:
+        question = worded(PREFERENCE, wording, name)
+        asked = respondent(
+            engine, generator, question, name=name, by=by, samples=samples, critiques=critiques,
+            temperature=temperature, max_tokens=max_tokens, normalise=normalise,
+        )  # fmt: skip
+        self._hold(PairwiseJudge(asked, merge=merge), meetings, strengths, name)
+
+    @classmethod
+    def of(
+        cls,
         judge: PairwiseJudge,
         *,
         meetings: int | None = None,
         strengths: Strengths | None = None,
         name: str = "tournament",
+    ) -> Self:
+        """A tournament whose judge is there already."""
+        tournament = cls.__new__(cls)
+        tournament._hold(judge, meetings, strengths, name)
+        return tournament
+
+    def _hold(
+        self, judge: PairwiseJudge, meetings: int | None, strengths: Strengths | None, name: str
     ) -> None:
         if meetings is not None and meetings < 1:
             raise InputError(
@@ -171,7 +211,7 @@ class TournamentVerifier(Verifier):
         return digest("tournament", self.judge.fingerprint, str(self._meetings), ranked).hex()
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
-        forged = {s.digest for s in sequences if self.judge.judge.forged(s.text)}
+        forged = {s.digest for s in sequences if self.judge.respondent.forged(s.text)}
         distinct = {s.digest: s for s in sorted(sequences, key=lambda s: s.digest) if s.digest not in forged}
         groups: dict[bytes, list[Sequence]] = {}
         for s in distinct.values():

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -61,6 +61,11 @@ class Question:
         return set(PLACES.findall(self.template))
 
     @property
+    def compares(self) -> bool:
+        """Whether it is about two answers."""
+        return "first" in self.places
+
+    @property
     def wording(self) -> str:
         """Names what is asked, whatever the labels are worth."""
         return digest(self.template, self.cue, self.join, str(self.chat), *self.labels).hex()
@@ -77,6 +82,15 @@ class Question:
         if self.chat:
             return Prompt(task.problem_id, messages=(Message("user", text),))
         return Prompt(task.problem_id, text=text)
+
+    def told(self, prompt: Prompt) -> Prompt:
+        """Its prompt with the form of the answer said in words, for who writes the verdict: in a chat only."""
+        if not (self.chat and self.cue.strip()):
+            return prompt
+        names = ", ".join(label.strip() for label in self.labels)
+        *before, last = prompt.messages
+        form = f'\nEnd with "{self.cue.strip()}" and one of: {names}.\n'
+        return replace(prompt, messages=(*before, replace(last, content=last.content + form)))
 
     def forged(self, text: str) -> bool:
         """Whether a completion writes the judge's cue by itself, as if the judge had begun to answer."""

@@ -8,7 +8,7 @@ from typing import Final
 from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import digest
-from metagen.verifiers.generative.judge import Asked, Judge
+from metagen.verifiers.generative.respondent import Asked, Respondent
 from metagen.verifiers.generative.question import Question
 from metagen.verifiers.utility.pairs import Pair, PairUtility
 
@@ -37,7 +37,7 @@ as good as the reference. The wording need not be the same.
 class JudgeUtility(PairUtility):
     """u(y, y') from a judge whose question has {first}, the reference, and {second}, the candidate.
 
-    A ProbabilityJudge takes the expectation over its distribution on the labels, in one evaluation; a CountingJudge
+    A LabelRespondent takes the expectation over its distribution on the labels, in one evaluation; a WritingRespondent
     needs nothing but a generator, and takes the mean of what it writes. Ratings are recorded under what is asked, so
     they stay the same whatever else is compared. A pair of which there is no rating (nothing readable, too long for
     the context, no budget) is not known; BudgetExhausted if the budget left out all. A candidate that writes
@@ -46,27 +46,27 @@ class JudgeUtility(PairUtility):
 
     name = "judge"
 
-    def __init__(self, judge: Judge) -> None:
-        if "first" not in judge.question.places:
+    def __init__(self, respondent: Respondent) -> None:
+        if not respondent.question.compares:
             raise InputError(
                 "the judge's question is about one answer; use AGAINST_REFERENCE, or one with {first}, the "
                 "reference, and {second}, the candidate"
             )
-        self._judge = judge
+        self._respondent = respondent
 
     @property
     def fingerprint(self) -> str:
-        return digest("judge utility", self._judge.fingerprint).hex()
+        return digest("judge utility", self._respondent.fingerprint).hex()
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
-        question = self._judge.question
-        forged = {s.digest for pair in pairs for s in pair if self._judge.forged(s.text)}
+        question = self._respondent.question
+        forged = {s.digest for pair in pairs for s in pair if self._respondent.forged(s.text)}
         honest = [(y, z) for y, z in pairs if not {y.digest, z.digest} & forged]
         asked = [
             Asked(digest(z.digest, y.digest), question.prompt(y.prompt, first=z.text, second=y.text))
             for y, z in honest
         ]
-        scores = iter(await self._judge.ask(asked, scope))
+        scores = iter(await self._respondent.ask(asked, scope))
         # A forger is worth nothing, and nothing is known of who would be measured by one.
         values = [
             0.0 if y.digest in forged else None if z.digest in forged else next(scores).value

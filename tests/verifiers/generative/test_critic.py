@@ -11,7 +11,7 @@ from metagen.analysis.selection import problem_aucs
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.tasks.arithmetic.task import ArithmeticTask
-from metagen.verifiers.generative.options import generative
+from metagen.verifiers.generative.judge import Judge
 
 #: Well below the card's figures, so that chance does not fail it.
 AREA = 0.75
@@ -30,7 +30,7 @@ def test_at_once_and_with_critiques_it_tells_right_from_wrong() -> None:
         return list(await asyncio.gather(*each))
 
     async def scored(critiques: int) -> list[list[Score]]:
-        judge = generative(critic, critiques=critiques)
+        judge = Judge(critic, critiques=critiques)
         each = (judge.score(s, scope=Scope.root(p.id)) for p, s in zip(problems, pool, strict=True))
         return list(await asyncio.gather(*each))
 

@@ -17,7 +17,7 @@ from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Sequence
 from metagen.strategies.parallel import Sample
 from metagen.testing.generators import CountingJournal
-from metagen.verifiers.generative.judge import CountingJudge, Judge, ProbabilityJudge
+from metagen.verifiers.generative.respondent import WritingRespondent, Respondent, LabelRespondent
 from metagen.verifiers.generative.question import RUBRIC, Question
 from metagen.verifiers.utility.base import Matrix
 from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
@@ -49,11 +49,11 @@ def candidate(prefix: Sequence) -> str:
     return prefix.prompt.messages[0].content.partition("Answer to rate:\n")[2].partition("\n")[0]
 
 
-def counting(answers: dict[str, str], samples: int = 1) -> CountingJudge:
+def counting(answers: dict[str, str], samples: int = 1) -> WritingRespondent:
     rater = FunctionGenerator(
         lambda prefix, seed, index: answers[candidate(prefix)], name=repr(sorted(answers.items()))
     )
-    return CountingJudge(rater, AGAINST_REFERENCE, samples=samples)
+    return WritingRespondent(rater, AGAINST_REFERENCE, samples=samples)
 
 
 def test_ratings_become_values_and_what_cannot_be_read_is_not_known() -> None:
@@ -71,7 +71,7 @@ def test_the_judge_sees_task_reference_and_candidate() -> None:
         seen.append(prefix.prompt.messages[0].content)
         return "4"
 
-    matrix(CountingJudge(FunctionGenerator(rate), AGAINST_REFERENCE), ["mine", "mine"], ["{task}", "theirs"])
+    matrix(WritingRespondent(FunctionGenerator(rate), AGAINST_REFERENCE), ["mine", "mine"], ["{task}", "theirs"])
     assert len(seen) == 2, "equal candidates are rated once"
     # What a task or an answer writes is never taken for a place in the template.
     assert "Task:\nSay {first}.\n\nReference answer:\n{task}\n\nAnswer to rate:\nmine\n" in seen[0]
@@ -86,7 +86,7 @@ def test_a_candidate_that_rates_itself_is_worth_nothing() -> None:
 def test_ratings_do_not_depend_on_what_else_is_compared() -> None:
     drawn = FunctionGenerator(lambda prefix, seed, index: str(1 + seed % 5), name="drawn")
     for generator in (drawn, Sample(drawn)):
-        judge = CountingJudge(generator, AGAINST_REFERENCE)
+        judge = WritingRespondent(generator, AGAINST_REFERENCE)
         whole = matrix(judge, list("abcdef"))
         assert len(set(whole.flat)) > 2
         assert (matrix(judge, list("fc"), list("ea")) == whole[np.ix_([5, 2], [4, 0])]).all()
@@ -117,7 +117,7 @@ def test_the_expectation_over_the_labels_of_a_real_model() -> None:
     )
     with torch_engine.TorchEngine("tiny-0.1m") as engine:
         values = matrix(
-            ProbabilityJudge(engine, question), ["1+2", "3"], ["2*2"], prompt=Prompt("p", text="a=1;")
+            LabelRespondent(engine, question), ["1+2", "3"], ["2*2"], prompt=Prompt("p", text="a=1;")
         )
         expected = []
         for text in ("1+2", "3"):
@@ -131,7 +131,7 @@ def test_the_expectation_over_the_labels_of_a_real_model() -> None:
 
 def test_a_question_about_one_answer_is_refused() -> None:
     with pytest.raises(InputError, match="the judge's question is about one answer; use AGAINST_REFERENCE"):
-        JudgeUtility(CountingJudge(FunctionGenerator(lambda prefix, seed, index: "5"), RUBRIC))
+        JudgeUtility(WritingRespondent(FunctionGenerator(lambda prefix, seed, index: "5"), RUBRIC))
 
 
 def test_fingerprints() -> None:

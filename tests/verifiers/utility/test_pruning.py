@@ -16,7 +16,7 @@ from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.testing.generators import CountingJournal
-from metagen.verifiers.generative.judge import CountingJudge
+from metagen.verifiers.generative.respondent import WritingRespondent
 from metagen.verifiers.utility.base import Matrix, Utility
 from metagen.verifiers.utility.chrf import ChrF
 from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
@@ -81,7 +81,7 @@ def prune(
 
 
 def judge(generator: Generator) -> JudgeUtility:
-    return JudgeUtility(CountingJudge(generator, AGAINST_REFERENCE))
+    return JudgeUtility(WritingRespondent(generator, AGAINST_REFERENCE))
 
 
 class Counting(Utility):

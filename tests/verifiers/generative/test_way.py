@@ -15,8 +15,10 @@ from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.testing import run
-from metagen.verifiers.generative.options import generative, tournament, worded
+from metagen.verifiers.generative.judge import Judge
+from metagen.verifiers.generative.pairwise import Tournament
 from metagen.verifiers.generative.question import RUBRIC
+from metagen.verifiers.generative.way import worded
 
 #: As YAML has them.
 TAGS = {
@@ -35,7 +37,7 @@ engines: {model: {kind: torch, model: tiny-0.1m}, judge: {kind: torch, model: ti
 generators: {small: {engine: model, temperature: 1.0, max_tokens: 60}}
 verifiers:
   judge:
-    kind: "metagen.verifiers.generative.options:generative"
+    kind: "metagen.verifiers.generative.judge:Judge"
     engine: judge
     template: "{task}{candidate}"
     labels: {"<+>": 1, "<->": 0}
@@ -53,8 +55,8 @@ def test_one_completion_and_pairs_by_the_same_words() -> None:
     pairs = {**TAGS, "template": "{task}{first}{second}"}
 
     async def both(scope: Scope) -> tuple[list[Score], list[Score]]:
-        alone = generative(engine, **TAGS)  # type: ignore[arg-type]
-        paired = tournament(engine, merge="log-odds", **pairs)  # type: ignore[arg-type]
+        alone = Judge(engine, **TAGS)  # type: ignore[arg-type]
+        paired = Tournament(engine, merge="log-odds", **pairs)  # type: ignore[arg-type]
         return await alone.score(STEPS, scope=scope), await paired.score(STEPS, scope=scope)
 
     with TorchEngine("tiny-prm", threads=1) as engine:
@@ -66,8 +68,8 @@ def test_one_completion_and_pairs_by_the_same_words() -> None:
 
 def test_a_critic_stops_before_its_verdict() -> None:
     with TorchEngine("tiny-prm", threads=1) as engine:
-        verifier = generative(engine, critiques=3, max_tokens=5, temperature=0.7, **TAGS)  # type: ignore[arg-type]
-        critic = verifier.judge._critic  # type: ignore[attr-defined]  # of this kind of judge
+        verifier = Judge(engine, critiques=3, max_tokens=5, temperature=0.7, **TAGS)  # type: ignore[arg-type]
+        critic = verifier.respondent._critic  # type: ignore[attr-defined]  # of this kind of judge
         assert (critic.params.stop, critic.params.max_tokens, critic.params.temperature) == (
             ("<step>",),
             5,
@@ -85,7 +87,7 @@ def test_labels_may_be_numbers_and_unknown_words_are_refused() -> None:
         TorchEngine("tiny-prm", threads=1) as engine,
         pytest.raises(InputError, match="one of correct, rubric"),
     ):
-        generative(engine, ask="style")
+        Judge(engine, ask="style")
 
 
 def test_an_experiment_file_may_name_a_judge(tmp_path: Path) -> None:
@@ -114,9 +116,9 @@ def test_a_model_that_was_trained_as_a_judge_is_asked_as_its_configuration_says(
         json.dumps({**config, "metagen": {"kind": "judge", **words}}), "utf-8"
     )
     with TorchEngine(tmp_path) as engine:
-        question = generative(engine).judge.question
+        question = Judge(engine).respondent.question
         assert (question.template, question.cue) == (words["template"], "V:")
         assert dict(question.labels) == words["labels"]
         assert (
-            generative(engine, cue="X:", chat=False, template="{task}{candidate}").judge.question.cue == "X:"
+            Judge(engine, cue="X:", chat=False, template="{task}{candidate}").respondent.question.cue == "X:"
         )

@@ -1,0 +1,290 @@
+"""Who answers a judge's question: one reads the probabilities of labels, one the verdicts that are written."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import count
+from pathlib import Path
+from typing import Final, Literal
+
+from metagen.border import Part
+from metagen.cost import FREE, Price
+from metagen.errors import BudgetExhausted, InputError, ScopeError, UnsupportedError
+from metagen.generators.base import Generator
+from metagen.generators.engine import Engine
+from metagen.generators.primitive import Primitive
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Score, Sequence, TokenIds, digest
+from metagen.verifiers.base import UNSCORED
+from metagen.verifiers.generative.labels import LabelReader, Reading
+from metagen.verifiers.generative.question import CORRECT, Question
+from metagen.verifiers.generative.written import VerdictReader
+from metagen.verifiers.published import special_tokens
+
+#: How a verdict is come to.
+Way = Literal["labels", "samples"]
+#: The verdict where nothing that was written can be read as one.
+UNPARSABLE: Final = "unparsable"
+#: A task to try a question out with.
+TRIAL = Prompt("trial", text="?")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A judge's prompt, without the cue. name: what it is about; together with the judge it determines the prompt."""
+
+    name: bytes
+    prompt: Prompt
+
+
+class Respondent(Part, ABC):
+    """Answers a question by a label, or by a distribution over labels."""
+
+    question: Question
+    #: How it comes to a verdict: it reads the labels' probabilities, or the verdicts of written samples.
+    way: Way
+
+    @property
+    def oracle(self) -> bool:
+        """Whether a part knows the reference answer, as a critic may that is a strategy."""
+        return any(getattr(part, "oracle", False) for part in vars(self).values())
+
+    def forged(self, text: str) -> bool:
+        """Whether a completion writes what is the judge's alone: its cue, or, in a chat, a control token.
+
+        Such a token would end the user's turn, and what follows would be the judge's own words.
+        """
+        return self.question.forged(text) or any(token in text for token in self._control)
+
+    @cached_property
+    def _control(self) -> tuple[str, ...]:
+        """Control tokens of the models that read the question as a chat."""
+        if not self.question.chat:
+            return ()
+        folders = {folder for part in vars(self).values() for folder in _folders(part)}
+        return tuple(sorted({token for folder in folders for token in special_tokens(folder)}))
+
+    def written_behind(self, prompt: Prompt) -> Prompt:
+        """What the judge's own words are a completion of, from the prompt of its question."""
+        return prompt
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Names judge and question: equal fingerprints promise equal answers."""
+
+    @abstractmethod
+    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
+        """One score each, in order. value: the label's worth in [0, 1]; raw: on the question's own scale.
+
+        feedback: a critique, where there are any. Verdicts: `unscored` for what a budget left out, `too long` for the
+        model's context, `unparsable` if there is no label. BudgetExhausted if the budget left out all.
+        """
+
+
+class LabelRespondent(Respondent):
+    """Reads the probabilities of the labels behind the cue: GenRM (Zhang et al. 2024).
+
+    Without critiques, v = Σ_l worth(l) p(l | question), one evaluation. With them, k critiques c_i are sampled
+    from `critic` and v = (1/k) Σ_i Σ_l worth(l) p(l | question, c_i) (GenRM-CoT); a critique that writes the
+    cue itself is cut there, and one that a budget cut counts for nothing. The critic needs not be the same model.
+
+    normalise: p is the share among the labels; False takes the probability as it is, what lies beside all labels
+    being worth as much as the worst. Needs an engine with token ids, and for a question in chat form with a
+    template. Raises InputError for critiques without a critic, or the other way round.
+    """
+
+    way = "labels"
+
+    def __init__(
+        self,
+        engine: Engine,
+        question: Question = CORRECT,
+        *,
+        critic: Generator | None = None,
+        critiques: int = 0,
+        normalise: bool = True,
+        price: Price | None = FREE,
+    ) -> None:
+        if critiques < 0 or (critic is None) != (critiques == 0):
+            raise InputError(
+                f"critiques={critiques!r}, critic={critic!r}: expected both, a generator and a number ≥ 1, or neither"
+            )
+        if critic is not None:
+            _independent(critic)
+        self.question = question
+        # What the engine cannot write, such as a chat without a template, it says here and not in the middle of a run.
+        engine.render(
+            Sequence(question.prompt(TRIAL, **dict.fromkeys(question.places - {"task"}, "?")), question.cue)
+        )
+        self._reader = LabelReader(engine, list(question.labels), question.wording, price)
+        self._engine, self._critic, self._critiques, self._normalise = engine, critic, critiques, normalise
+
+    def __repr__(self) -> str:
+        behind = f", behind {self._critiques} critiques of {self._critic!r}" if self._critic else ""
+        return f"the probabilities of labels in {self._engine!r}{behind}"
+
+    @property
+    def fingerprint(self) -> str:
+        critic = self._critic.fingerprint if self._critic else ""
+        parts = (self._reader.fingerprint, self.question.fingerprint, critic)
+        return digest("probability judge", *parts, str(self._critiques), str(self._normalise)).hex()
+
+    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
+        critic = self._critic
+        if critic is None:
+            cue = self.question.cue
+            readings = await self._reader.read([(a.name, Sequence(a.prompt, cue)) for a in asked], scope)
+            return [self._score(reading) for reading in readings]
+        distinct = {one.name: one for one in asked}
+        refusals: list[BudgetExhausted] = []
+        work = [partial(self._criticised, one, critic, scope, refusals) for one in distinct.values()]
+        scores = dict(zip(distinct, await scope.paced(work), strict=True))
+        if distinct and len(refusals) == len(distinct):
+            raise refusals[0]
+        return [scores[one.name] for one in asked]
+
+    async def _criticised(
+        self, one: Asked, critic: Generator, scope: Scope, refusals: list[BudgetExhausted]
+    ) -> Score:
+        try:
+            written = await _write(critic, one.prompt, self._critiques, scope)
+            whole = [critique for critique in written if not critique.exhausted]
+            ends = [self._end(critique) for critique in whole]
+            readings = await self._reader.read([(end.digest, end) for end in ends], scope)
+        except BudgetExhausted as refusal:
+            refusals.append(refusal)
+            return UNSCORED
+        pairs = [(self._score(r), critique.text) for r, critique in zip(readings, whole, strict=True)]
+        return _mean(pairs)
+
+    def _end(self, critique: Sequence) -> Sequence:
+        """The critique, up to the cue if it goes as far, and the cue."""
+        cue, join = self.question.cue, self.question.join
+        text = critique.text.partition(cue.strip())[0] if cue.strip() else critique.text
+        tail = ("" if text.endswith(join) else join) + cue if text else cue
+        tokens = None
+        known = critique.tokens
+        if (
+            known is not None
+            and known.tokenizer == self._engine.tokenizer_fingerprint
+            and text == critique.text
+        ):
+            tokens = TokenIds((*known.ids, *(self._engine.encode(tail) if tail else ())), known.tokenizer)
+        return Sequence(critique.prompt, text + tail, tokens=tokens)
+
+    def _score(self, reading: Reading) -> Score:
+        if reading.verdict is not None:
+            return Score(None, verdict=reading.verdict)
+        raw = self.question.expected(reading.shares)
+        if not self._normalise:
+            worst = min(self.question.labels.values())
+            raw = worst + reading.mass * (raw - worst)
+        return Score(self.question.scaled(raw), raw=raw)
+
+
+class WritingRespondent(Respondent):
+    """Lets a generator write answers, `samples` times, reads the verdict of each, and takes the mean worth.
+
+    For generators whose probabilities cannot be read: hosted models, functions, strategies. A verdict is a label or,
+    where there is none, a score (`VerdictReader`); the rest of an answer is the critique. A chat is told the form of
+    the answer behind the question; a text is not, and has to show it itself. Answers without a verdict, and those that
+    a limit cut within their thought, count for nothing and are counted (`Score.unread`); if none has one, the score
+    has no value and the verdict `unparsable`. Raises InputError for samples below 1.
+    """
+
+    way = "samples"
+
+    def __init__(self, generator: Generator, question: Question = CORRECT, *, samples: int = 1) -> None:
+        if samples < 1:
+            raise InputError(f"samples={samples!r}: expected how often the judge answers, at least 1")
+        _independent(generator)
+        self.question, self._generator, self._samples = question, generator, samples
+        self._reader = VerdictReader(question)
+
+    def __repr__(self) -> str:
+        return f"the mean of {self._samples} written verdicts of {self._generator!r}"
+
+    @property
+    def fingerprint(self) -> str:
+        parts = (self._generator.fingerprint, self.question.fingerprint, str(self._samples))
+        return digest("counting judge", *parts).hex()
+
+    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
+        distinct = {one.name: one for one in asked}
+        refusals: list[BudgetExhausted] = []
+        work = [partial(self._counted, one, scope, refusals) for one in distinct.values()]
+        scores = dict(zip(distinct, await scope.paced(work), strict=True))
+        if distinct and len(refusals) == len(distinct):
+            raise refusals[0]
+        return [scores[one.name] for one in asked]
+
+    def written_behind(self, prompt: Prompt) -> Prompt:
+        return self.question.told(prompt)
+
+    async def _counted(self, one: Asked, scope: Scope, refusals: list[BudgetExhausted]) -> Score:
+        # The cue is not written for the judge: a server may not be able to go on from half an answer.
+        prompt = self.written_behind(one.prompt)
+        try:
+            written = await _write(self._generator, prompt, self._samples, scope)
+        except BudgetExhausted as refusal:
+            refusals.append(refusal)
+            return UNSCORED
+        return _mean([(self._read(answer.text), answer.text) for answer in written])
+
+    def _read(self, text: str) -> Score:
+        found = self._reader.read(text)
+        if found is None:
+            return Score(None, verdict=UNPARSABLE)
+        return Score(self.question.scaled(found.raw), raw=found.raw)
+
+
+def _folders(part: object) -> Iterator[Path]:
+    """The directories of the models that an engine, a generator or a strategy has."""
+    if isinstance(folder := getattr(part, "directory", None), Path):
+        yield folder
+    for inner in ("engine", "generator"):
+        if (below := getattr(part, inner, None)) is not None:
+            yield from _folders(below)
+
+
+async def _write(generator: Generator, prompt: Prompt, n: int, scope: Scope) -> list[Sequence]:
+    """N answers to a prompt. A primitive's samples are named by what is asked; others get a scope of that name."""
+    if not isinstance(generator, Primitive):
+        scope = _own(scope, f"critique/{prompt.digest.hex()[:16]}")
+    return await generator.generate(Sequence(prompt), n=n, scope=scope)
+
+
+def _own(scope: Scope, role: str) -> Scope:
+    """A child of that name; asked for again in the same scope, one with a number, whose answers are drawn anew."""
+    for again in count():
+        try:
+            return scope.child(f"{role}/again/{again}" if again else role)
+        except ScopeError:
+            continue  # the same candidate came before, in another call; what was said of it then is not at hand
+    raise AssertionError("unreachable")
+
+
+def _mean(parts: Ordered[tuple[Score, str]]) -> Score:
+    """The mean of scores that have a value; as feedback, the words of the one nearest to it. Else the first verdict.
+
+    unread: how many have no verdict that can be read.
+    """
+    known = [(score, words) for score, words in parts if score.value is not None]
+    unread = sum(score.verdict == UNPARSABLE for score, _ in parts)
+    if not known:
+        return replace(parts[0][0], unread=unread) if parts else UNSCORED
+    value = math.fsum(score.value or 0.0 for score, _ in known) / len(known)
+    raw = math.fsum(score.raw or 0.0 for score, _ in known) / len(known)
+    feedback = min(known, key=lambda part: abs((part[0].value or 0.0) - value))[1]
+    return Score(min(1.0, max(0.0, value)), raw=raw, feedback=feedback or None, unread=unread)
+
+
+def _independent(generator: Generator) -> None:
+    if not generator.independent:
+        raise UnsupportedError(f"a judge averages independent answers; {generator!r} draws jointly")

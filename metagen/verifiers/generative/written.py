@@ -1,0 +1,134 @@
+"""The verdict in what a judge has written: a label, or else a score such as "Score: 7/10" or `{"score": 7}`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from metagen.verifiers.generative.question import Question
+
+#: Fields of a JSON object that hold a verdict, in the order in which they are looked for.
+FIELDS: Final = ("verdict", "label", "rating", "score", "grade", "correct", "answer", "choice", "winner", "better")
+_NUMBER: Final = r"([-−]?\d+(?:[.,]\d+)?)"
+_OUT_OF: Final = r"(?:\s*(?:/|out\s+of)\s*(\d+(?:[.,]\d+)?)|\s*(%))?(?![\w/%]|[.,]\d)"
+_SCORE: Final = re.compile(
+    rf"\b(?:score|rating|rated?|grade|verdict)\b[*_\"']*\s*(?:\([^()\n]*\)\s*)?(?:is\b|of\b|[:=])?[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}",
+    re.IGNORECASE,
+)
+_FRACTION: Final = re.compile(rf"[\W_]*?{_NUMBER}{_OUT_OF}[\W_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """raw: on the question's own scale. form: what it was read from."""
+
+    raw: float
+    form: Literal["label", "score"]
+
+
+class VerdictReader:
+    """Reads the answers to one question.
+
+    In this order: the last label that follows the cue; a label that is all there is; a field of the last JSON object
+    (`FIELDS`) that holds a label, a truth value (of the field `correct`) or a score; the last score that is called
+    one. Upper and lower case are one, unless two labels differ in nothing else.
+
+    A score out of something, 7/10 or 70%, is a share of the question's scale, and on a scale that ends there a number
+    of it. A number alone is read on a scale of numbers only, where it lies on it. Between two answers there is no
+    score. Whatever else is written is no verdict.
+    """
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        names = [label.strip() for label in question.labels]
+        folds = len({name.casefold() for name in names}) == len(names)
+        self._fold = str.casefold if folds else str
+        self._worth = {self._fold(label.strip()): worth for label, worth in question.labels.items()}
+        cue, case = re.escape(question.cue.strip()), re.IGNORECASE if folds else re.NOFLAG
+        name = f"({'|'.join(map(_written, sorted(names, key=len, reverse=True)))})"
+        self._after = re.compile(rf"{cue}[\W_]*{name}(?![\w]|[.,]\d|\s*/\s*\d|\s*%)", case) if cue else None
+        self._alone = re.compile(rf"[\W_]*{name}[\W_]*", case)
+        self._behind = re.compile(rf"{cue}[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}", case) if cue else None
+        self._low, self._high = min(question.labels.values()), max(question.labels.values())
+        self._numbers = all(_is(name, worth) for name, worth in zip(names, question.labels.values(), strict=True))
+        self._scored = self._numbers or not question.compares
+
+    def read(self, text: str) -> Verdict | None:
+        """The verdict; None if there is none that can be read."""
+        found = None
+        for match in self._after.finditer(text) if self._after else ():
+            found = match[1]
+        if found is None and (alone := self._alone.fullmatch(text)):
+            found = alone[1]
+        if found is not None:
+            return Verdict(self._worth[self._fold(found)], "label")
+        for fields in _objects(text):
+            if (verdict := self._in(fields)) is not None:
+                return verdict
+        if not self._scored:
+            return None
+        for pattern in filter(None, (self._behind, _SCORE)):
+            if (matches := list(pattern.finditer(text))) and (score := self._score(matches[-1])) is not None:
+                return score
+        whole = _FRACTION.fullmatch(text)
+        return self._score(whole) if whole and (whole[2] or whole[3]) else None
+
+    def _in(self, fields: dict[str, Any]) -> Verdict | None:
+        named = {str(name).casefold(): value for name, value in fields.items()}
+        for name in (name for name in FIELDS if name in named):
+            value = named[name]
+            if isinstance(value, bool):
+                if name == "correct" and not self._question.compares:
+                    return Verdict(self._high if value else self._low, "label")
+            elif isinstance(value, str) and (worth := self._worth.get(self._fold(value.strip()))) is not None:
+                return Verdict(worth, "label")
+            elif isinstance(value, int | float | str) and self._scored:
+                match = _FRACTION.fullmatch(str(value))
+                if match and (score := self._score(match)) is not None:
+                    return score
+        return None
+
+    def _score(self, match: re.Match[str]) -> Verdict | None:
+        """Groups: the number, what it is out of, a sign of percent."""
+        value = _float(match[1])
+        most = 100.0 if match[3] else _float(match[2]) if match[2] else None
+        if most is None or (self._numbers and most == self._high):
+            on = self._numbers and self._low <= value <= self._high
+            return Verdict(value, "score") if on else None
+        if not (most > 0 and 0.0 <= value <= most):
+            return None
+        return Verdict(self._low + value / most * (self._high - self._low), "score")
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text that hold nothing of one another, the last one first."""
+    found, at, decoder = [], text.find("{"), json.JSONDecoder()
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            found.append(value)
+        at = text.find("{", end)
+    yield from reversed(found)
+
+
+def _written(name: str) -> str:
+    """The pattern of a label; a minus sign before a number makes another number of it."""
+    return (r"(?<![-−])" if name[0].isdigit() else "") + re.escape(name)
+
+
+def _is(name: str, worth: float) -> bool:
+    """Whether a label is the number that it is worth."""
+    try:
+        return float(name) == worth
+    except ValueError:
+        return False
+
+
+def _float(number: str) -> float:
+    return float(number.replace("−", "-").replace(",", "."))
