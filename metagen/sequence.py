@@ -231,10 +231,25 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class Thought:
+    """What a model thought before its answer, told apart from it.
+
+    text: None where the server does not show it. tokens: decoded for it, of those that were generated; None if unknown.
+    written: as the model wrote it, with the marks around it, where these are known: an engine that reads text goes on
+    from it. None where a server told the thought in a field of its own.
+    """
+
+    text: str | None = None
+    tokens: int | None = None
+    written: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Sequence:
     """A completion y of a prompt, finished or partial.
 
-    text: all generated so far, without the prompt; canonical. tokens: its ids, where known.
+    text: the answer so far, without the prompt and without the thought before it; canonical. tokens: ids of thought and
+    text, where known. thought: None where nothing was told apart from the text.
     logprob: log p(y | x) under the raw model (temperature 1, no adapters), in nats; None if unknown.
     token_logprobs: the same of each token. token_confidences: how sure the raw model was at each token, from 0 to
     MOST_CONFIDENT (see `SamplingParams.top_logprobs`). None if unknown.
@@ -258,6 +273,7 @@ class Sequence:
     scores: Mapping[str, Score] = field(default_factory=dict, hash=False)
     token_confidences: tuple[float, ...] | None = None
     log_mass: float | None = None
+    thought: Thought | None = None
 
     @classmethod
     def of(cls, prefix: Sequence | Prompt | str) -> Sequence:
@@ -266,12 +282,54 @@ class Sequence:
 
     @property
     def digest(self) -> bytes:
-        """Names prompt and text. Ids are left out: text is canonical."""
-        return digest(self.prompt.digest, self.text)
+        """Names prompt, thought and text. Ids are left out: text is canonical."""
+        thought = () if self.thought is None or not self.thought.text else (self.thought.text,)
+        return digest(self.prompt.digest, self.text, *thought)
+
+    @property
+    def cut_in_thought(self) -> bool:
+        """Whether its length ended it before the thought did, so that there is no answer: not an empty one."""
+        return self.thought is not None and self.finish == "length" and not self.text
+
+    @property
+    def written(self) -> str:
+        """Thought and text as the model wrote them, for engines that go on from a text.
+
+        Raises PromptError for a thought whose marks are not known.
+        """
+        if self.thought is None:
+            return self.text
+        if self.thought.written is None:
+            raise PromptError(
+                f"problem {self.prompt.problem_id!r}: a server told the thought of this sequence apart, and the marks "
+                "around it are not known; go on at that server, or from the prompt"
+            )
+        return self.thought.written + self.text
+
+    @property
+    def answered(self) -> Sequence:
+        """The answer alone, as whoever is not concerned with thoughts sees it. Ids, which hold both, are dropped."""
+        if self.thought is None:
+            return self
+        return replace(self, thought=None, tokens=None, token_logprobs=None, token_confidences=None)
+
+    @property
+    def whole(self) -> Sequence:
+        """Thought and answer as one text, the thought first, a blank line between them."""
+        if self.thought is None:
+            return self
+        parts = [part for part in (self.thought.text, self.text) if part]
+        shift = len("\n\n".join(parts)) - len(self.text)
+        return replace(
+            self.answered, text="\n\n".join(parts), steps=tuple(shift + end for end in self.steps), scores={}
+        )
 
     def extends(self, prefix: Sequence) -> bool:
         """Whether this sequence continues `prefix` (or is it)."""
-        return self.prompt == prefix.prompt and self.text.startswith(prefix.text)
+        if self.prompt != prefix.prompt or not self.text.startswith(prefix.text):
+            return False
+        before = prefix.thought.text if prefix.thought else None
+        return not before or (self.thought is not None and (self.thought.text or "").startswith(before))
 
     def extend(
         self,
@@ -285,8 +343,10 @@ class Sequence:
         finish: Finish | None = None,
         cut: bool = False,
         step_end: int | None = None,
+        thought: Thought | None = None,
     ) -> Sequence:
-        """This sequence with `text` appended. `step_end` counts characters from the old end.
+        """This sequence with `text` appended. `step_end` counts characters from the old end. thought: what was thought
+        between; it goes on from a thought that is there.
 
         Ids survive only when the old ones belong to the same tokenizer (or the old text is empty).
         """
@@ -298,7 +358,7 @@ class Sequence:
         if tokens is not None and self.tokens is not None and self.tokens.tokenizer == tokens.tokenizer:
             # Even if there is no text yet: a token may hold only a part of its first character.
             tokens = TokenIds(self.tokens.ids + tokens.ids, tokens.tokenizer)
-        elif self.text:
+        elif self.text or self.thought is not None:
             tokens = None
         known = self.logprob is not None and logprob is not None
         fresh = not self.text and self.tokens is None
@@ -315,13 +375,14 @@ class Sequence:
             cut=cut,
             steps=self.steps if step_end is None else (*self.steps, len(self.text) + step_end),
             scores={},
+            thought=_both(self.thought, thought),
         )
 
     def _joined(
         self, old: tuple[float, ...] | None, new: tuple[float, ...] | None
     ) -> tuple[float, ...] | None:
         """Numbers of the tokens so far and of new ones; None where some are unknown."""
-        return None if new is None or (old is None and self.text) else (old or ()) + new
+        return None if new is None or (old is None and (self.text or self.thought)) else (old or ()) + new
 
     def rooted(self, prefix: Sequence) -> Sequence:
         """What this sequence says, as a completion of `prefix`: for what was written under another prompt.
@@ -340,11 +401,24 @@ class Sequence:
             cut=self.cut,
             exhausted=self.exhausted,
             steps=(*prefix.steps, *(start + end for end in self.steps)),
+            thought=_both(prefix.thought, self.thought),
         )
 
     def scored(self, name: str, score: Score) -> Sequence:
         """This sequence with one more score kept in it."""
         return replace(self, scores={**self.scores, name: score})
+
+
+def _both(first: Thought | None, then: Thought | None) -> Thought | None:
+    """One thought of two that follow on each other."""
+    if first is None or then is None:
+        return then if first is None else first
+    tokens = None if first.tokens is None or then.tokens is None else first.tokens + then.tokens
+    return Thought(_plus(first.text, then.text), tokens, _plus(first.written, then.written))
+
+
+def _plus(first: str | None, then: str | None) -> str | None:
+    return None if first is None or then is None else first + then
 
 
 @checked

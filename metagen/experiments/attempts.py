@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from metagen.cost import Usage
 from metagen.errors import MetagenError
 from metagen.experiments import costs
+from metagen.generators.primitive import thought_of
 from metagen.journal import Journal, Row
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
@@ -80,7 +81,10 @@ def _sequence(problem: Problem, row: Row) -> Sequence:
     data: dict[str, Any] = dict(row.payload or {})
     cut = row.status == "truncated"
     sequence = Sequence.of(problem.prompt).extend(
-        data["text"], logprob=data.get("logprob"), finish="length" if cut else data.get("finish")
+        data["text"],
+        logprob=data.get("logprob"),
+        finish="length" if cut else data.get("finish"),
+        thought=thought_of(data),
     )
     scores = {name: Score(**score) for name, score in (data.get("scores") or {}).items()}
     return replace(sequence, exhausted=cut, scores=scores)

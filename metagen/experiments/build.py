@@ -291,9 +291,9 @@ def _verifier(
 ) -> Verifier:
     spec = experiment.verifiers[name]
     parts = {**given, "name": name, "members": [made[member] for member in spec.named("verifiers")]}
-    there: Mapping[str, Mapping[str, Any]] = {"engines": engines, "generators": generators}
+    there: Mapping[str, Mapping[str, Any]] = {"engines": engines, "generators": generators, "verifiers": made}
     for field, section in spec.uses.items():
-        if section in there and (named := getattr(spec, field)) is not None:
+        if section in there and isinstance(named := getattr(spec, field), str):
             parts[field] = there[section][named]
     if isinstance(spec, PrmSpec | OrmSpec):
         # None: as the model's config.json names them.

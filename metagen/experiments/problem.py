@@ -23,10 +23,12 @@ VOTE = Line("", "", "", "majority")
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """A candidate with all samples that came out as this very text.
+    """A candidate with all samples that came out as this very text, after this very thought.
 
     samples: their numbers, at least one. tokens: generated, None if unknown. scores: by verifier, None where it
     gave none. steps: values of steps, of the verifiers that give them. eligible: it ended, with a readable answer.
+    thought: what was thought before the text, told apart from it; None where nothing was, or where it is not shown.
+    thought_tokens: of it; None if unknown.
     """
 
     text: str
@@ -38,12 +40,21 @@ class Distinct:
     tokens: float | None
     scores: Mapping[str, float | None]
     steps: Mapping[str, Ordered[float]]
+    thought: str | None = None
+    thought_tokens: int | None = None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether it has a thought of its own."""
+        return self.thought is not None or self.thought_tokens is not None
 
     @property
     def flaw(self) -> str | None:
         """Why it has no vote."""
         if self.eligible:
             return None
+        if self.thinks and self.finish == "length" and not self.text:
+            return "cut within its thought: there is no answer"
         return "unfinished" if self.finish not in ("eos", "stop") else "no answer that can be read"
 
     def scored_lines(self, verifier: str | None) -> list[tuple[str, float | None]]:
@@ -230,10 +241,11 @@ def _by_problem(table: pa.Table) -> dict[str, pa.Table]:
 def _distinct(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator[Distinct]:
     """By text, in order of first appearance."""
     verifiers = tuple(verifiers)
-    found: dict[str, list[Record]] = {}
+    found: dict[tuple[str, str | None], list[Record]] = {}
     for c in candidates:
-        found.setdefault(c["text"], []).append(c)
-    for text, same in found.items():
+        # Runs of earlier versions tell no thoughts.
+        found.setdefault((c["text"], c.get("thought")), []).append(c)
+    for (text, thought), same in found.items():
         c = same[0]
         yield Distinct(
             text=text,
@@ -245,6 +257,8 @@ def _distinct(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator
             tokens=c["generated"],
             scores={v: c[f"score.{v}"] for v in verifiers},
             steps={v: c[f"steps.{v}"] for v in verifiers if c[f"steps.{v}"]},
+            thought=thought,
+            thought_tokens=c.get("thought_tokens"),
         )
 
 

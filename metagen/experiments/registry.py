@@ -42,6 +42,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "public_tests": "metagen.verifiers.code.public:PublicTests",
         "judge": "metagen.verifiers.generative.judge:Judge",
         "tournament": "metagen.experiments.kinds.fitted:tournament",
+        "with_thought": "metagen.verifiers.with_thought:WithThought",
         "ensemble": "metagen.verifiers.ensemble:Ensemble",
         "calibrated": "metagen.experiments.kinds.fitted:calibrated",
     },
@@ -116,7 +117,18 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
     "generators": frozenset({"engine"}),
     "verifiers": frozenset(
-        {"engine", "reference", "tags", "name", "grade", "members", "sandbox", "program", "generator"}
+        {
+            "engine",
+            "reference",
+            "tags",
+            "name",
+            "grade",
+            "members",
+            "sandbox",
+            "program",
+            "generator",
+            "verifier",
+        }
     ),
     "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter"}),
     "task": frozenset(),

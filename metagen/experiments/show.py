@@ -25,6 +25,8 @@ from metagen.experiments.tables import read
 COLOURS = ("red3", "dark_orange3", "gold3", "chartreuse4", "green4")
 #: Candidates shown unless all are asked for.
 SHOWN = 6
+#: Lines of a thought shown unless all are asked for.
+THOUGHT = 12
 #: Answers shown with their votes.
 ANSWERS = 10
 
@@ -93,15 +95,22 @@ def _candidates(pool: Pool, everything: bool) -> RenderableType:
         often = f"\n×{len(c.samples)}" if len(c.samples) > 1 else ""
         number = Text(f"{c.samples[0]} ", justify="right").append(*_mark(c.correct)).append(often, "dim")
         tokens = "?" if c.tokens is None else f"{c.tokens:.0f}"
-        table.add_row(number, *(_score(c.scores[v]) for v in pool.verifiers), tokens, _steps(c, pool.process))
+        table.add_row(
+            number,
+            *(_score(c.scores[v]) for v in pool.verifiers),
+            tokens,
+            _steps(c, pool.process, everything),
+        )
     if len(shown) == len(pool.distinct):
         return table
     return Group(table, Text(f"… {len(pool.distinct) - len(shown)} more candidates: add --all", "dim"))
 
 
-def _steps(candidate: Distinct, process: str | None) -> Text:
-    """The text, line by line; a step's value before it."""
+def _steps(candidate: Distinct, process: str | None, everything: bool) -> Text:
+    """The thought, where there is one, and the text, line by line; a step's value before it."""
     text = Text()
+    if candidate.thinks:
+        text.append(_thought(candidate, everything), "dim")
     for i, (line, value) in enumerate(candidate.scored_lines(process)):
         text.append("\n" if i else "")
         if value is not None:
@@ -110,6 +119,16 @@ def _steps(candidate: Distinct, process: str | None) -> Text:
     if candidate.flaw:
         text.append(f"\n[{candidate.flaw}]", "dim italic")
     return text
+
+
+def _thought(candidate: Distinct, everything: bool) -> str:
+    tokens = "" if candidate.thought_tokens is None else f" of {candidate.thought_tokens:,} tokens"
+    if candidate.thought is None:
+        return f"[a thought{tokens} that is not shown]\n"
+    lines = candidate.thought.strip().splitlines()
+    left = 0 if everything else max(0, len(lines) - THOUGHT)
+    more = [f"… {left} more lines: add --all"] if left else []
+    return "\n".join([f"[thought{tokens}]", *lines[: len(lines) - left], *more, "[answer]", ""])
 
 
 def _votes(pool: Pool) -> Table:

@@ -28,7 +28,7 @@ from metagen.cost import Usage
 from metagen.experiments.costs import USAGE, Part, is_scoring, usage_columns
 from metagen.experiments.directory import writing
 from metagen.journal import Row
-from metagen.sequence import Score
+from metagen.sequence import Score, Thought
 from metagen.strategies.candidates import Candidate
 from metagen.tasks.base import Problem
 
@@ -42,6 +42,9 @@ _ANSWER = {
     "key": pa.string(),
     "correct": pa.bool_(),
     "finish": pa.string(),
+    #: What was thought before the text, told apart from it: null where nothing was, or where it is not shown.
+    "thought": pa.string(),
+    "thought_tokens": pa.int32(),
 }
 #: Expected values, so all are floats; null is unknown.
 _USAGE = dict.fromkeys(USAGE, pa.float64())
@@ -90,6 +93,8 @@ def _scores(verifiers: Iterable[str]) -> dict[str, pa.DataType]:
     columns: dict[str, pa.DataType] = {}
     for name in verifiers:
         columns |= {f"score.{name}": pa.float64(), f"steps.{name}": pa.list_(pa.float64())}
+        #: Why there is no score, or what else is said of it; answers of a judge that have no verdict.
+        columns |= {f"verdict.{name}": pa.string(), f"unread.{name}": pa.int32()}
     return columns
 
 
@@ -230,7 +235,9 @@ class ProblemRows:
             row = self._place | {"generator": generator, "sample": i} | _answered(one, grade)
             row |= {"eligible": one.eligible, "logprob": one.sequence.logprob} | usage_columns(astuple(usage))
             for name, given in scores.items():
-                row |= {f"score.{name}": given[i].value, f"steps.{name}": given[i].steps}
+                score = given[i]
+                row |= {f"score.{name}": score.value, f"steps.{name}": score.steps}
+                row |= {f"verdict.{name}": score.verdict, f"unread.{name}": score.unread}
             rows.append(row)
         return rows
 
@@ -266,13 +273,15 @@ def _encodable(value: Any) -> Any:
 
 def _answered(one: Candidate, grade: float) -> dict[str, Any]:
     """Right is what the task's grader holds for more right than wrong."""
-    answer = one.answer
+    answer, thought = one.answer, one.sequence.thought or Thought()
     return {
         "text": one.sequence.text,
         "answer": answer.text if answer else None,
         "key": answer.key if answer else None,
         "correct": grade > 0.5,
         "finish": one.sequence.finish,
+        "thought": thought.text,
+        "thought_tokens": thought.tokens,
     }
 
 

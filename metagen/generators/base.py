@@ -76,7 +76,7 @@ class Generator(Part, ABC):
                 f"{name}: the prefix of problem {prefix.prompt.problem_id!r} is finished "
                 f"({prefix.finish!r}); continue prefixes whose finish is None"
             )
-        if prefix.text and not self.accepts_prefix:
+        if (prefix.text or prefix.thought) and not self.accepts_prefix:
             raise UnsupportedError(f"{name} starts from a prompt only; it cannot continue a partial sequence")
         if until is not None and not self.accepts_until:
             raise UnsupportedError(f"{name} generates to the end only; it cannot stop at {until!r}")

@@ -32,13 +32,13 @@ from metagen.generators.decoding.adapters import whole as _whole
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.presets import preset
 from metagen.generators.decoding.search import SearchSpec, StochasticBeamSearch
-from metagen.sequence import Finish, Sequence, Until
+from metagen.sequence import Finish, Sequence, Thought, Until
 
 #: By what a model reads messages as turns: its chat template, which a prompt of text goes past; or a server's chat API,
 #: which makes a text the user's turn.
 Chat = Literal["template", "api"]
 #: Parameters that came later: they are no part of a fingerprint while they are off.
-_LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing", "log_mass")
+_LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing", "log_mass", "thought_end")
 #: Parameters that cut tokens off, by what is left of the distribution before them.
 _CUTS = ("top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "mirostat")
 
@@ -72,6 +72,8 @@ class SamplingParams:
 
     top_logprobs: k; keep the confidence of each token, C = −(1/k) Σ_j log p_j over the k most probable tokens of the
     raw model at its place (Fu et al. 2025, eq. 2). 0 is off. It changes nothing that is drawn.
+    thought_end: the text that ends a thought, such as "</think>": what a completion has up to it is kept apart as its
+    thought (`Sequence.thought`), and only the rest is its text. Off while it is empty.
     search: what chooses the continuations together (`metagen.generators.decoding.search`); None draws each for itself.
     """
 
@@ -102,6 +104,7 @@ class SamplingParams:
     banned: tuple[Ban, ...] = ()
     min_tokens: int = 0
     forced: Ban = ()
+    thought_end: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logit_bias", in_order(self.logit_bias))
@@ -133,6 +136,11 @@ class SamplingParams:
             "it says itself where a text ends; leave ignore_eos off",
         )
         expect(isinstance(self.healing, bool), "healing", "expected True or False")
+        expect(
+            isinstance(self.thought_end, str),
+            "thought_end",
+            'expected a text such as "</think>", or "" (off)',
+        )
         expect(isinstance(self.log_mass, bool), "log_mass", "expected True or False")
         searching = self.search is None or isinstance(self.search, SearchSpec)
         expect(searching, "search", "expected a search such as BeamSearch, or None")
@@ -239,6 +247,7 @@ class Sample:
     forced: of `generated`, tokens that a grammar forced: run together with others, and drawn by nobody.
     score: by which a search ranks it.
     log_mass: of all decoded tokens (`SamplingParams.log_mass`); None if it is not kept.
+    thought: what was thought before `text`, which does not hold it; `ids` and `generated` do.
     """
 
     text: str
@@ -254,6 +263,7 @@ class Sample:
     forced: int = 0
     score: float | None = None
     log_mass: float | None = None
+    thought: Thought | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ class EnumerableEngine:
         head = tuple(self._bytes(_prompt_text(prefix.prompt)))
         if prefix.tokens is not None and prefix.tokens.tokenizer == self.tokenizer_fingerprint:
             return head + prefix.tokens.ids
-        return head + self._completion(prefix.text)
+        return head + self._completion(prefix.written)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a completion's text: always the longest token that fits; bytes where none does."""

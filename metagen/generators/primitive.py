@@ -23,7 +23,17 @@ from metagen.generators.engine import Chat, Engine, Generated, GenerateRequest, 
 from metagen.journal import Row
 from metagen.logs import logger
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Score, Sequence, Step, TokenIds, Tokens, Until, digest
+from metagen.sequence import (
+    Prompt,
+    Score,
+    Sequence,
+    Step,
+    Thought,
+    TokenIds,
+    Tokens,
+    Until,
+    digest,
+)
 
 _LOG = logger(__name__)
 #: What a sample may hold of each of its tokens.
@@ -98,6 +108,7 @@ class Primitive(Generator):
             finish=data.get("finish"),
             cut=data.get("cut", False),
             step_end=data.get("step_end"),
+            thought=thought_of(data),
         )
         if scores:
             result = dataclasses.replace(result, scores={k: Score(**v) for k, v in scores.items()})
@@ -119,9 +130,16 @@ def payload(sample: Sample, scores: Mapping[str, Score] | None = None) -> dict[s
             data[name] = list(getattr(sample, name))
     if sample.cut:
         data["cut"] = True
+    if (thought := sample.thought) is not None:
+        data["thought"] = {k: v for k, v in dataclasses.asdict(thought).items() if v is not None}
     if scores:
         data["scores"] = {k: dataclasses.asdict(v) for k, v in scores.items()}
     return data
+
+
+def thought_of(data: Mapping[str, Any]) -> Thought | None:
+    """The thought in a payload."""
+    return None if data.get("thought") is None else Thought(**data["thought"])
 
 
 class EngineGenerator(Primitive):
@@ -246,6 +264,11 @@ class EngineGenerator(Primitive):
                 f"healing rewrites the last tokens of the prompt, which a step or block such as {until!r} would have "
                 "to count; generate to the end, or leave healing off"
             )
+        if self.params.thought_end and until is not None:
+            raise UnsupportedError(
+                f"thought_end={self.params.thought_end!r} tells thought and answer of a whole completion apart, and "
+                f"{until!r} ends before; leave thought_end out, so that the text holds both, or generate to the end"
+            )
         if (search := self.params.search) is not None and start + n > search.most:
             raise InputError(
                 f"n={n!r} from start={start!r}: a {search.kind} search finds {search.most} sequences at most; ask for "
@@ -254,13 +277,20 @@ class EngineGenerator(Primitive):
 
     def _length(self, prefix: Sequence) -> int:
         """Tokens of the completion so far, ancestors included; the bytes of its text bound them without a tokenizer."""
-        if not prefix.text:
+        if not prefix.text and prefix.thought is None:
             return 0
         if prefix.tokens is not None and prefix.tokens.tokenizer == self.tokenizer_fingerprint:
             return len(prefix.tokens.ids)
         if self.tokenizer_fingerprint is None:
-            return len(prefix.text.encode("utf-8", "surrogatepass"))
-        return len(self.engine.encode(prefix.text))
+            return len(prefix.text.encode("utf-8", "surrogatepass")) + self._thought(prefix)
+        return len(self.engine.encode(prefix.text)) + self._thought(prefix)
+
+    def _thought(self, prefix: Sequence) -> int:
+        """Tokens of its thought; where nobody counted them, as many as it has bytes at most."""
+        thought = prefix.thought or Thought(tokens=0)
+        if thought.tokens is not None:
+            return thought.tokens
+        return len((thought.written or thought.text or "").encode("utf-8", "surrogatepass"))
 
     async def sample(
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
@@ -289,7 +319,7 @@ class EngineGenerator(Primitive):
         new, known = self._charge(prefix, answer, scope)
         # The first sample pays for the prefix; the others read it from the (logical) cache.
         return [
-            self._outcome(sample, answer, (new, known) if i == 0 else None, cap)
+            self._outcome(sample, answer, (new, known) if i == 0 else None, cap, _begun(prefix))
             for i, sample in enumerate(answer.samples)
         ]
 
@@ -303,7 +333,7 @@ class EngineGenerator(Primitive):
         pays = min(request.ended) if scope.left().seconds == 0 else 0
         head = self._charge(request.prefix, answer, scope) if pays in request.ended else None
         return {
-            i: self._outcome(sample, answer, head if i == pays else None, cap)
+            i: self._outcome(sample, answer, head if i == pays else None, cap, _begun(request.prefix))
             for i, sample in request.ended.items()
         }
 
@@ -321,12 +351,21 @@ class EngineGenerator(Primitive):
         return total - known, known
 
     def _outcome(
-        self, sample: Sample, answer: Generated, head: tuple[int | None, int | None] | None, cap: int | None
+        self,
+        sample: Sample,
+        answer: Generated,
+        head: tuple[int | None, int | None] | None,
+        cap: int | None,
+        begun: bool = False,
     ) -> Outcome:
-        """head: prefix tokens that this sample pays for, new and known, if it is the one that does.
+        """begun: the prefix has a completion already, which no thought begins.
+
+        head: prefix tokens that this sample pays for, new and known, if it is the one that does.
 
         A budget cannot be kept with what nobody has counted: where one has cut the request short, it is the most.
         """
+        if (end := self.params.thought_end) and sample.thought is None and not begun:
+            sample = told_apart(sample, end)
         if cap is not None and sample.generated is None:
             sample = dataclasses.replace(sample, generated=cap)
         total = answer.prefix_tokens
@@ -395,7 +434,7 @@ class EngineGenerator(Primitive):
         for row in rows:
             assert row.payload is not None
             if head is None:
-                cache.note(letters(prefix) + row.payload["text"].encode("utf-8", "surrogatepass"))
+                cache.note(letters(prefix) + _letters(row.payload["text"], thought_of(row.payload)))
             else:
                 # The last token was decoded and never fed back: whoever goes on from here pays for it.
                 ids = row.payload.get("ids", ())
@@ -409,7 +448,37 @@ class EngineGenerator(Primitive):
 def letters(prefix: Sequence) -> bytes:
     """The bytes of a rendered prefix, for engines that have no token ids."""
     parts = [f"{m.role}\n{m.content}\n" for m in prefix.prompt.messages]
-    return ((prefix.prompt.text or "".join(parts)) + prefix.text).encode("utf-8", "surrogatepass")
+    head = prefix.prompt.text or "".join(parts)
+    return head.encode("utf-8", "surrogatepass") + _letters(prefix.text, prefix.thought)
+
+
+def _letters(text: str, thought: Thought | None) -> bytes:
+    before = "" if thought is None else thought.written or thought.text or ""
+    return (before + text).encode("utf-8", "surrogatepass")
+
+
+def _begun(prefix: Sequence) -> bool:
+    return bool(prefix.text) or prefix.thought is not None
+
+
+def told_apart(sample: Sample, end: str) -> Sample:
+    """The sample with what it has up to `end` as its thought; blanks around both are no part of either.
+
+    What would open such a thought, `end` without its slash, is left out where the text begins with it. A sample that
+    never comes to `end` is all thought if its length ended it, or if it opens one; else it has none.
+    """
+    opening = end.replace("/", "", 1)
+    head, found, rest = sample.text.partition(end)
+    opened = opening != end and head.lstrip().startswith(opening)
+    if not found and not opened and sample.finish != "length":
+        return sample
+    inner = head.lstrip().removeprefix(opening) if opened else head
+    text = rest.lstrip()
+    return dataclasses.replace(
+        sample,
+        text=text,
+        thought=Thought(inner.strip(), None if text else sample.generated, sample.text.removesuffix(text)),
+    )
 
 
 def _plus(first: float | None, other: float | None, times: int) -> float | None:

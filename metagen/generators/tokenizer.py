@@ -104,8 +104,9 @@ class Tokenizer:
         if own is not None and own.tokenizer == self.fingerprint:
             head = self._rendered(prefix.prompt, "")
             return head + own.ids, len(head)
-        ids = self._rendered(prefix.prompt, prefix.text)
-        if not prefix.text:
+        written = prefix.written
+        ids = self._rendered(prefix.prompt, written)
+        if not written:
             return ids, len(ids)
         return ids, min(len(self._rendered(prefix.prompt, "")), len(ids))
 

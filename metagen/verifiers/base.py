@@ -58,6 +58,9 @@ UNSCORED = Score(None, verdict="unscored")
 class PrimitiveVerifier(Verifier):
     """A verifier whose scores are leaf calls: batched, recorded, and charged to the budget."""
 
+    #: Whether it is shown the thoughts of sequences, in `Sequence.thought`; else it sees the answers alone.
+    sees_thoughts: bool = False
+
     @property
     def records(self) -> str:
         """Names what is recorded: the fingerprint, less what is done to a recorded score afterwards."""
@@ -66,6 +69,8 @@ class PrimitiveVerifier(Verifier):
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         if not sequences:
             return []
+        if not self.sees_thoughts:
+            sequences = [s.answered for s in sequences]
         # Equal candidates are scored, and paid for, once.
         distinct = {s.digest: s for s in sequences}
         items = tuple(Item(content) for content in distinct)
@@ -101,7 +106,9 @@ def score_payload(score: Score) -> dict[str, object]:
     """A score as JSON, without what is empty."""
     values = {f.name: getattr(score, f.name) for f in dataclasses.fields(score)}
     empty = {"unread": 0}
-    return {name: v for name, v in values.items() if v is not None and v is not False and empty.get(name) != v}
+    return {
+        name: v for name, v in values.items() if v is not None and v is not False and empty.get(name) != v
+    }
 
 
 def score_of(row: Row) -> Score:

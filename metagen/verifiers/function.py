@@ -23,7 +23,12 @@ def _out_of_range(score: float | Score) -> str | None:
 
 
 class FunctionVerifier(PrimitiveVerifier):
-    """Scores by `function(sequence)`: a number in [0, 1], or a Score. Charged one call per score."""
+    """Scores by `function(sequence)`: a number in [0, 1], or a Score. Charged one call per score.
+
+    The function sees the thought of a sequence, where there is one: `sequence.thought`.
+    """
+
+    sees_thoughts = True
 
     def __init__(self, function: Callable[[Sequence], float | Score], *, name: str = "function") -> None:
         self._function, self.name = function, name

@@ -267,8 +267,8 @@ def unsaid(row: Any) -> Any:
 
 def test_the_wording_of_a_critique_is_a_question_of_the_package(train: Any) -> None:
     from metagen.sequence import Prompt
-    from metagen.verifiers.generative.way import worded
     from metagen.verifiers.generative.question import CORRECT
+    from metagen.verifiers.generative.way import worded
 
     critique = train("critique")
     wording = {name: value for name, value in critique.OPTIONS.items() if name != "max_tokens"}

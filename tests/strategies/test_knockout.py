@@ -13,9 +13,9 @@ from metagen.sequence import Prompt, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.knockout import KnockOutTournament
 from metagen.testing import StrategyLaws, numbers
-from metagen.verifiers.generative.respondent import LabelRespondent
 from metagen.verifiers.generative.pairwise import PairwiseJudge
 from metagen.verifiers.generative.question import Question
+from metagen.verifiers.generative.respondent import LabelRespondent
 
 PROMPT = Prompt("p", text="Task.")
 Judges = dict[float, PairwiseJudge]
@@ -39,9 +39,7 @@ class Arena(EnumerableEngine):
 def judges() -> Iterator[dict[float, PairwiseJudge]]:
     """By how sure they are of the larger number."""
     with Arena(0.9) as sure, Arena(0.5) as unsure:
-        yield {
-            p: PairwiseJudge(LabelRespondent(arena, COMPARE)) for p, arena in ((0.9, sure), (0.5, unsure))
-        }
+        yield {p: PairwiseJudge(LabelRespondent(arena, COMPARE)) for p, arena in ((0.9, sure), (0.5, unsure))}
 
 
 def writes(*texts: str) -> FunctionGenerator:

@@ -23,9 +23,9 @@ from metagen.strategies.parallel import BestOfN, MajorityVote
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.rebase import Rebase
 from metagen.testing import StrategyLaws, first_word, last_word, numbers
-from metagen.verifiers.generative.respondent import WritingRespondent
-from metagen.verifiers.generative.question import Question
 from metagen.verifiers.generative.judge import Judge
+from metagen.verifiers.generative.question import Question
+from metagen.verifiers.generative.respondent import WritingRespondent
 from tests.strategies import test_mixture
 from tests.strategies.chain import test_chain
 

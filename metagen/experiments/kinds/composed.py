@@ -166,7 +166,7 @@ def _utility(spec: UtilitySpec, answer: AnswerRule, judge: Verifier | None) -> U
     if spec.kind == "judge":
         if not isinstance(judge, Judge):
             raise InputError(
-                "a utility of kind judge needs judge:, the name of a verifier of kind judge, whose model rates the answers"
+                "a utility of kind judge needs judge:, the name of a verifier of kind judge, whose model rates answers"
             )
         return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, spec.wording, "utility")))
     if spec.kind == "preference":

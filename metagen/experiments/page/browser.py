@@ -154,12 +154,16 @@ def _pool(pool: Pool, kept: int | None) -> dict[str, Any]:
 
 
 def _candidate(d: Distinct, pool: Pool) -> list[Any]:
-    """[lines, values of steps, samples, answer, right, flaw, tokens, scores]."""
+    """[lines, values of steps, samples, answer, right, flaw, tokens, scores, thought, its tokens]."""
     lines = d.scored_lines(pool.process)
     values = [v for _, v in lines]
     scored = None if None in values else [_round(v, 3) for v in values]
     scores = [_round(d.scores[v], 3) for v in pool.verifiers]
-    return [_cut(d.text), scored, list(d.samples), d.answer, d.correct, d.flaw, _round(d.tokens), scores]
+    thought = None if d.thought is None else _cut(d.thought)
+    return [
+        _cut(d.text), scored, list(d.samples), d.answer, d.correct, d.flaw, _round(d.tokens), scores,
+        thought, d.thought_tokens,
+    ]  # fmt: skip
 
 
 def _span(span: Span) -> list[Any]:

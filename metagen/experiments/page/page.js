@@ -141,14 +141,17 @@
     return box;
   }
 
-  function candidate([text, values, samples, answer, right, flaw, tokens, scores], pool) {
+  function candidate([text, values, samples, answer, right, flaw, tokens, scores, thought, thinking], pool) {
     const head = make("p", { class: "head" }, make("strong", {}, answer === null ? "no answer" : answer), mark(right));
     pool.verifiers.forEach((name, i) => head.append(make("span", {}, `${name} ${scores[i] === null ? "–" : scores[i].toFixed(2)}`)));
     if (tokens !== null) head.append(make("span", {}, plural(tokens, "token")));
     const few = samples.slice(0, 6).join(", ") + (samples.length > 6 ? ", …" : "");
     head.append(make("span", {}, samples.length > 1 ? `×${samples.length} (samples ${few})` : `sample ${few}`));
     const by = pool.choices.filter(([, sample]) => samples.includes(sample)).map(([label]) => label);
-    return make("li", {}, head, steps(text, values),
+    const title = "Thought" + (thinking === null ? "" : `, ${plural(thinking, "token")}`) + (thought === null ? ", not shown" : "");
+    const before = thought === null && thinking === null ? null
+      : make("details", {}, make("summary", {}, title), thought === null ? null : steps(thought, null));
+    return make("li", {}, head, before, steps(text, values),
       flaw ? make("p", { class: "chosen" }, flaw) : null,
       by.length ? make("p", { class: "chosen" }, "chosen by " + by.join(", ")) : null);
   }

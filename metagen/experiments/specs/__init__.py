@@ -29,6 +29,7 @@ from metagen.experiments.specs.verifiers import (
     PluginVerifierSpec,
     PrmSpec,
     RecordedSpec,
+    WithThoughtSpec,
 )
 
 __all__ = [
@@ -66,4 +67,5 @@ __all__ = [
     "Spec",
     "TorchSpec",
     "VLLMSpec",
+    "WithThoughtSpec",
 ]

@@ -170,6 +170,7 @@ class OpenAISpec(PartSpec):
     structured_outputs: Switch = False
     continuation: Switch | None = None
     length_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    stream: Switch = False
     extra_body: Annotated[
         dict[str, Any], Expects("a mapping of fields of requests"), AfterValidator(_public)
     ] = Field(default={})

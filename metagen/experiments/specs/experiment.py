@@ -93,6 +93,7 @@ from metagen.experiments.specs.verifiers import (
     PublicTestsSpec,
     RecordedSpec,
     TournamentSpec,
+    WithThoughtSpec,
 )
 
 SECTIONS: Final = ("engines", "generators", "verifiers", "strategies")
@@ -136,6 +137,7 @@ VerifierSpec = Annotated[
     | Annotated[JudgeSpec, Tag("judge")]
     | Annotated[TournamentSpec, Tag("tournament")]
     | Annotated[EnsembleSpec, Tag("ensemble")]
+    | Annotated[WithThoughtSpec, Tag("with_thought")]
     | Annotated[CalibratedSpec, Tag("calibrated")]
     | Annotated[PluginVerifierSpec, Tag("plugin")],
     Discriminator(_kind("verifiers")),

@@ -116,6 +116,7 @@ class EngineGeneratorSpec(PartSpec):
     forced: Annotated[Filled | Ids, Expects("a text that is not empty, or a list of ids")] = ()
     healing: Switch = False
     log_mass: Switch = False
+    thought_end: Text = ""
     search: SearchFields | None = None
 
     @model_validator(mode="after")

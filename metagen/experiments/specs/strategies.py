@@ -124,7 +124,9 @@ class UtilitySpec(Spec):
     @model_validator(mode="after")
     def _asks(self) -> Self:
         if self.kind != "judge" and self.wording:
-            raise ValueError(f"{next(iter(self.wording))} words what a judge is asked; give it with kind: judge")
+            raise ValueError(
+                f"{next(iter(self.wording))} words what a judge is asked; give it with kind: judge"
+            )
         return self
 
 

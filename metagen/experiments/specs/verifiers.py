@@ -198,6 +198,14 @@ class EnsembleSpec(PartSpec):
     weights: tuple[Quantity, ...] | None = None
 
 
+class WithThoughtSpec(PartSpec):
+    """Another verifier that is shown the thought before the answer as well."""
+
+    uses = naming(verifier="verifiers")
+    kind: Literal["with_thought"]
+    verifier: VerifierName
+
+
 def _points(path: str, info: ValidationInfo) -> str:
     """The file itself, or the table of samples of a run's directory, as an absolute path."""
     base = info.context.base if isinstance(info.context, Context) else Path()

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from metagen.generators.openai.stream import is_stream, joined
+
 #: Why a completion can have ended; what is none of these was no answer.
 ENDED = ("stop", "length", "content_filter", "tool_calls", "function_call", "eos")
 
@@ -24,11 +26,52 @@ class _Usage(_Read):
     # Counts are judged one by one: a wrong one spoils no answer.
     prompt_tokens: Any = None
     completion_tokens: Any = None
+    total_tokens: Any = None
     prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
+    # Where some servers count thoughts.
+    reasoning_tokens: Any = None
 
 
 class _Message(_Read):
-    content: str | None = None
+    """What servers call a thought: `reasoning` (vLLM, OpenRouter, Groq), `reasoning_content` (DeepSeek, SGLang,
+    llama.cpp, earlier vLLM), `reasoning_details` (OpenRouter), or parts of the content of type `thinking` (Mistral).
+    """
+
+    content: str | list[Any] | None = None
+    # Judged one by one: some servers put other things there.
+    reasoning: Any = None
+    reasoning_content: Any = None
+    reasoning_details: Any = None
+
+    @property
+    def said(self) -> str:
+        if not isinstance(self.content, list):
+            return self.content or ""
+        return "".join(_parts(self.content, "text"))
+
+    @property
+    def thought(self) -> str | None:
+        """What was thought before; None if nothing is shown."""
+        for told in (self.reasoning, self.reasoning_content):
+            if isinstance(told, str) and told:
+                return told
+        if isinstance(self.reasoning_details, list):
+            pieces = [*_parts(self.reasoning_details, "text"), *_parts(self.reasoning_details, "summary")]
+            return "".join(pieces) or None
+        return "".join(_parts(self.content, "thinking")) or None if isinstance(self.content, list) else None
+
+
+def _parts(parts: list[Any], kind: str) -> list[str]:
+    """The texts of the parts of a kind, which may hold parts again."""
+    found: list[str] = []
+    for part in parts:
+        value = part.get(kind) if isinstance(part, dict) else None
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            found += _parts(value, "text")
+    return found
 
 
 class _Candidate(_Read):
@@ -64,7 +107,12 @@ class Choice(_Read):
     @property
     def said(self) -> str:
         """The text of the completion."""
-        return (self.text if self.message is None else self.message.content) or ""
+        return (self.text or "") if self.message is None else self.message.said
+
+    @property
+    def thought(self) -> str | None:
+        """What was thought before that, where the server tells it apart."""
+        return None if self.message is None else self.message.thought
 
     @property
     def finish(self) -> str:
@@ -108,7 +156,8 @@ class Answer(_Read):
     def read(cls, content: bytes, n: int) -> Self:
         """From the body of a response. Malformed if it is no answer with n choices, in some order."""
         try:
-            answer = cls.model_validate_json(content)
+            streamed = is_stream(content)
+            answer = cls.model_validate(_streamed(content)) if streamed else cls.model_validate_json(content)
         except ValidationError as error:
             faults = error.errors(include_input=False, include_url=False, include_context=False)
             # No deeper: names further in are the server's, which may be the key that it was sent.
@@ -139,23 +188,57 @@ class Answer(_Read):
         # No end is reached without a token.
         new, bad = _count(usage.completion_tokens, len(self.choices), most_new)
         wrong += bad
+        if new is not None and (thought := _thinking(usage)) is not None:
+            if _apart(usage, thought):
+                # Some servers count thoughts beside the answer, and say so by their total.
+                new, bad = _count(new + thought, len(self.choices), most_new)
+                wrong += bad
+            thought, bad = _count(thought, 0, most_new if new is None else new)
+            wrong += bad
+        else:
+            thought = None
         details = usage.prompt_tokens_details
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
         cached, bad = _count(cached, 0, most_prompt if prompt is None else prompt)
-        return Counts(prompt, cached, new, wrong + bad)
+        return Counts(prompt, cached, new, wrong + bad, thought)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Tokens of a prompt, those of them read from a cache, tokens of all choices; None if unknown.
 
-    wrong: how many of them were given and cannot be.
+    wrong: how many of them were given and cannot be. thought: of the new ones, those that were thought before answers.
     """
 
     prompt: int | None
     cached: int | None
     new: int | None
     wrong: int = 0
+    thought: int | None = None
+
+
+def _streamed(content: bytes) -> dict[str, Any]:
+    try:
+        return joined(content)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise Malformed(
+            f"its stream of {len(content)} bytes is not as expected ({type(error).__name__})"
+        ) from None
+
+
+def _thinking(usage: _Usage) -> int | None:
+    details = usage.completion_tokens_details
+    told = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    told = usage.reasoning_tokens if told is None else told
+    return told if isinstance(told, int) and not isinstance(told, bool) and told >= 0 else None
+
+
+def _apart(usage: _Usage, thought: int) -> bool:
+    """Whether completion_tokens leave the thought out: the total then holds it besides."""
+    counts = (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
+    if not thought or not all(isinstance(count, int) for count in counts):
+        return False
+    return bool(usage.total_tokens == usage.prompt_tokens + usage.completion_tokens + thought)
 
 
 def _count(value: Any, least: int, most: int) -> tuple[int | None, int]:

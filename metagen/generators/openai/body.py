@@ -24,7 +24,7 @@ class Wording:
 
     continuation: whether a partial turn of the assistant can be gone on with. structured: whether grammars may be
     sent. seed_bits: seeds are below 2 to this power; 0 sends none. length: the field that bounds a completion.
-    extra: fields that are sent with every request, over all others.
+    extra: fields that are sent with every request, over all others. stream: answers come in chunks.
     """
 
     model: str
@@ -35,6 +35,7 @@ class Wording:
     seed_bits: int = 31
     length: LengthField = "max_tokens"
     extra: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool = False
 
     def body(
         self, request: GenerateRequest, ids: tuple[int, ...] | None, seed: int, n: int
@@ -60,6 +61,8 @@ class Wording:
         body |= self._endings(request) | self._logprobs(params)
         if params.grammar is not None:
             body |= self._held(request)
+        if self.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body | dict(self.extra)
 
     def _prompt(self, prefix: Sequence, ids: tuple[int, ...] | None) -> dict[str, Any]:
@@ -75,15 +78,16 @@ class Wording:
                 "tokenizer= the directory of the model's tokenizer, which has its chat template, or let them be sent "
                 "as plain text (form='auto', or 'text')"
             )
-        return {"prompt": said + prefix.text}
+        return {"prompt": said + prefix.written}
 
     def _messages(self, prefix: Sequence) -> dict[str, Any]:
         turns = conversation(prefix.prompt)
         begun = turns[-1]["role"] == "assistant"
-        if prefix.text:
+        thought = prefix.thought
+        if prefix.text or thought is not None:
             last = turns.pop()["content"] if begun else ""
-            turns.append({"role": "assistant", "content": last + prefix.text})
-        if not (prefix.text or begun):
+            turns.append({"role": "assistant", "content": last + prefix.text} | self._thought(prefix))
+        if not (prefix.text or thought or begun):
             return {"messages": turns}
         if not self.continuation:
             raise UnsupportedError(
@@ -92,6 +96,20 @@ class Wording:
                 "continuation=True), or api='completions'"
             )
         return {"messages": turns, **(self.dialect.open_turn or {})}
+
+    def _thought(self, prefix: Sequence) -> dict[str, Any]:
+        """The fields of an open turn that give the model back what it thought in it."""
+        if prefix.thought is None:
+            return {}
+        if prefix.thought.written is not None:
+            return {"content": prefix.written}
+        if prefix.thought.text is None:
+            raise UnsupportedError(
+                f"prompt {prefix.prompt.problem_id!r}: {self.model!r} does not show what it thought, so that its turn "
+                "cannot be gone on with; generate from the prompt"
+            )
+        # vLLM has renamed the field; templates and other servers know the old name.
+        return dict.fromkeys(("reasoning", "reasoning_content"), prefix.thought.text)
 
     def _endings(self, request: GenerateRequest) -> dict[str, Any]:
         params, dialect = request.params, self.dialect
@@ -130,7 +148,7 @@ class Wording:
                 "distribution; leave one of them out, or use TorchEngine"
             )
         counted = [name for name in ("presence_penalty", "frequency_penalty") if name in names]
-        if counted and request.prefix.text:
+        if counted and (request.prefix.text or request.prefix.thought):
             raise UnsupportedError(
                 f"{counted[0]}={getattr(params, counted[0])!r}: a server counts tokens from where it goes on, and not "
                 f"those of the {len(request.prefix.text)} characters before; generate from the prompt to the end"

@@ -59,6 +59,7 @@ class OpenAIEngine:
     n_per_request: samples that one request may ask for. At 1 each has a seed and counts of its own.
     seed_bits: seeds are below 2 to this power; 0 sends none. structured_outputs: whether grammars may be sent.
     continuation: whether a chat's partial turn can be gone on with; by default what the dialect says.
+    stream: ask for answers as streams, which some servers want for long ones; they are read whole all the same.
     length_field: what bounds a completion is called so. extra_body: fields that are sent with every request.
     concurrency: requests at a time, at first and at most. patience: time-outs and attempts.
 
@@ -87,6 +88,7 @@ class OpenAIEngine:
         structured_outputs: bool = False,
         continuation: bool | None = None,
         length_field: LengthField = "max_tokens",
+        stream: bool = False,
         extra_body: Mapping[str, Any] | None = None,
         concurrency: Concurrency | None = None,
         patience: Patience | None = None,
@@ -108,6 +110,7 @@ class OpenAIEngine:
             seed_bits,
             length_field,
             extra_body or {},
+            stream,
         )
         self._vocabulary = Vocabulary(tokenizer) if tokenizer is not None else None
         self.shape = ModelShape.from_config(shape) if shape is not None else None
@@ -167,7 +170,11 @@ class OpenAIEngine:
         return EngineGenerator(self, SamplingParams(**params), price=self.price)
 
     def render(self, prefix: Sequence) -> tuple[int, ...] | None:
-        return self._vocabulary.render(prefix) if self._vocabulary else None
+        """None without a tokenizer, and in a chat for a prefix whose thought the server has told in a field."""
+        if self._vocabulary is None:
+            return None
+        apart = prefix.thought is not None and prefix.thought.written is None
+        return None if apart and self._wording.api == "chat" else self._vocabulary.render(prefix)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """UnsupportedError without a tokenizer."""
@@ -248,7 +255,8 @@ class OpenAIEngine:
         def read(content: bytes) -> tuple[Counts, list[Sample]]:
             answer = Answer.read(content, n)
             counts = answer.counts(most, n * limit(request))
-            samples = [reader.sample(choice, counts.new if n == 1 else None) for choice in answer.ordered]
+            own = (counts.new, counts.thought) if n == 1 else (None, None)
+            samples = [reader.sample(choice, *own) for choice in answer.ordered]
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
             return counts, samples
 
@@ -257,7 +265,7 @@ class OpenAIEngine:
         counts, samples = await self._transport.ask(
             Ask(self._wording.api, body, read, lambda got: _size(*got), kind)
         )
-        if any(self._key.within(sample.text) for sample in samples):
+        if any(self._key.within(text) for sample in samples for text in _texts(sample)):
             raise EngineError(
                 f"{self!r} wrote the key that it was sent into its answer, which is dropped: do not trust it"
             )
@@ -375,7 +383,11 @@ class OpenAIEngine:
 
 def _size(counts: Counts, samples: list[Sample]) -> float:
     """The length of an answer in tokens; four letters are one where they are not counted."""
-    return counts.new if counts.new is not None else sum(len(s.text) for s in samples) / 4
+    return counts.new if counts.new is not None else sum(len(text) for s in samples for text in _texts(s)) / 4
+
+
+def _texts(sample: Sample) -> tuple[str, ...]:
+    return sample.text, (sample.thought.text if sample.thought else None) or ""
 
 
 def _check(model: str, api: str, dialect: str, each: int, bits: int, context: int | None) -> None:

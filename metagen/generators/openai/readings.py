@@ -59,7 +59,6 @@ class Readings:
         return {**base, **asked, "prompt": list(ids[:length])}
 
     def _check(self, request: EvaluateRequest) -> None:
-        wording = self._wording
         if request.outputs:
             raise UnsupportedError(
                 f"{self._shown} has no outputs that score; use TorchEngine for models with such heads"

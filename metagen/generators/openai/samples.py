@@ -14,7 +14,7 @@ from metagen.generators.openai.answer import Choice, Malformed
 from metagen.generators.openai.body import limit, stop_texts
 from metagen.generators.openai.dialects import Dialect
 from metagen.generators.openai.vocabulary import Vocabulary
-from metagen.sequence import Finish, Step
+from metagen.sequence import Finish, Step, Thought
 
 #: By so much rounding may lift the logarithm of a probability above 0.
 ROUNDING = 1e-3
@@ -36,14 +36,20 @@ class Reader:
     ) -> None:
         self._request, self._dialect, self._vocabulary, self._ids = request, dialect, vocabulary, ids
 
-    def sample(self, choice: Choice, generated: int | None) -> Sample:
-        """generated: its tokens, if the server counted them. Malformed for what contradicts itself."""
+    def sample(self, choice: Choice, generated: int | None, thinking: int | None = None) -> Sample:
+        """generated: its tokens, if the server counted them; thinking: those of its thought.
+
+        Malformed for what contradicts itself.
+        """
         logprobs, confidences = self._logprobs(choice)
         told, most = max(len(choice.token_ids or ()), len(logprobs or ())), limit(self._request)
         if told > most:
             raise Malformed(f"it gave {told} tokens where at most {most} were asked for")
         sample = None
-        if choice.token_ids and self._vocabulary is not None:
+        thought = choice.thought
+        if thought is not None or thinking:
+            return self._thoughtful(choice, Thought(thought, thinking), max(told, generated or 0) or None)
+        if choice.token_ids and self._vocabulary is not None and self._ids is not None:
             sample = self._by_ids(choice, choice.token_ids, logprobs)
         if sample is None:
             # What is charged for may be more than what is shown.
@@ -56,6 +62,15 @@ class Reader:
             else None,
             token_confidences=confidences,
         )
+
+    def _thoughtful(self, choice: Choice, thought: Thought, generated: int | None) -> Sample:
+        """A sample whose thought the server tells apart: its text is the answer alone.
+
+        Ids are left out, which would write the thought too. Log-probabilities, which some servers give of the answer
+        only, are checked and left out as well.
+        """
+        self._logprobs(choice)
+        return replace(self._by_text(choice, generated), ids=None, thought=thought)
 
     # -- by ids ----------------------------------------------------------------------------------
 

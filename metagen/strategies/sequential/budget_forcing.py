@@ -26,7 +26,13 @@ class BudgetForcing(Strategy):
     reaches `thinking.most` is cut, and `end` and `cue` are put there. thinking: for all problems, or by problem id.
 
     thinker: writes the thought, and stops before `end`; by default the generator with `end` as a further stop text.
-    Its max_tokens counts the thought alone, the generator's thought and answer. count: tokens of a text, for
+    Its max_tokens counts the thought alone, the generator's thought and answer.
+
+    Where a server tells thoughts apart from answers (`Sequence.thought`), `end` is not written: a thought that its
+    length cut is given back, with `cue` as the beginning of the answer; one that ended has its answer already. Such a
+    thought cannot be sent on with `wait`, since servers close what they are given: UnsupportedError.
+
+    count: tokens of a text, for
     generators without ids. Raises InputError where max_tokens leaves no room for the thought and an answer, and
     UnsupportedError for a generator that cannot go on from a thought, or a thinker that cannot be cut or sent on.
     """
@@ -93,9 +99,11 @@ class BudgetForcing(Strategy):
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         thought = await self._think(prefix, thinking_of(prefix.prompt, self.thinking), scope)
-        (sequence,) = await self.generator.generate(
-            reopened(thought, self.end + self.cue), scope=scope.child("answer")
-        )
+        apart = thought.thought is not None
+        if apart and (thought.finish == "eos" or (thought.finish == "stop" and thought.text != prefix.text)):
+            return await concluded(thought, scope, self.answer)  # it came with its answer
+        forced = self.cue if apart else self.end + self.cue
+        (sequence,) = await self.generator.generate(reopened(thought, forced), scope=scope.child("answer"))
         return await concluded(sequence, scope, self.answer)
 
     async def _think(self, prefix: Sequence, budget: Thinking, scope: Scope) -> Sequence:
@@ -109,6 +117,14 @@ class BudgetForcing(Strategy):
             (thought,) = await self.thinker.generate(before, until=until, scope=scope.child(f"thought/{i}"))
             await concluded(reopened(thought), scope)
             tokens += written(before, thought, self._count)
+            if thought.thought is not None:
+                if tokens < budget.least and thought.finish in ("eos", "stop") and i < budget.waits:
+                    raise UnsupportedError(
+                        f"{self.thinker!r} tells thoughts apart, and one of {tokens} tokens cannot be sent on to "
+                        f"least={budget.least}: ask the server by api='completions', where thoughts are text, or give "
+                        "Thinking(least=0)"
+                    )
+                break
             if thought.finish in (None, "length") or tokens >= budget.least or i == budget.waits:
                 break
             tokens += self._count(self.wait)

@@ -92,7 +92,9 @@ class Judge(Verifier):
     def about_pairs(self, question: Question) -> Respondent:
         """The same model, asked in the same way about two answers. Raises InputError for a judge made by `of`."""
         if self._engine is None and self._generator is None:
-            raise InputError(f"{self.name}: its respondent has a question already; make one with a question about two")
+            raise InputError(
+                f"{self.name}: its respondent has a question already; make one with a question about two"
+            )
         return respondent(self._engine, self._generator, question, name=self.name, **self._options)
 
     @property
@@ -106,6 +108,7 @@ class Judge(Verifier):
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         question = self.respondent.question
+        sequences = [s.answered for s in sequences]
         distinct = {s.digest: s for s in sequences if not self.respondent.forged(s.text)}
         asked = [Asked(name, question.prompt(s.prompt, candidate=s.text)) for name, s in distinct.items()]
         scores = dict(zip(distinct, await self.respondent.ask(asked, scope), strict=True))

@@ -66,6 +66,7 @@ class PairwiseJudge:
         A pair is asked once, whichever way round it comes. Verdicts are the judge's; BudgetExhausted if a budget left
         out all. Raises InputError for a pair that answers two prompts.
         """
+        pairs = [(a.answered, b.answered) for a, b in pairs]
         keys = [_key(a, b) for a, b in pairs]
         known: dict[tuple[bytes, bytes], Score] = {}
         asked: dict[tuple[bytes, bytes], Pair] = {}
@@ -211,6 +212,7 @@ class Tournament(Verifier):
         return digest("tournament", self.judge.fingerprint, str(self._meetings), ranked).hex()
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        sequences = [s.answered for s in sequences]
         forged = {s.digest for s in sequences if self.judge.respondent.forged(s.text)}
         distinct = {s.digest: s for s in sorted(sequences, key=lambda s: s.digest) if s.digest not in forged}
         groups: dict[bytes, list[Sequence]] = {}

@@ -42,8 +42,8 @@ def respondent(
     `samples` reads what is written; `auto` takes the labels where the engine can, else the samples.
 
     engine, generator: one of both; a generator only writes. samples: answers that are written, 4 by default.
-    critiques: written before labels are read, at `temperature`, of at most `max_tokens` tokens (512); where verdicts are
-    written, each is behind a critique of its own, so that so many samples are drawn. normalise: as of
+    critiques: written before labels are read, at `temperature`, of at most `max_tokens` tokens (512); where verdicts
+    are written, each is behind a critique of its own, so that so many samples are drawn. normalise: as of
     `LabelRespondent`. Raises InputError for what does not fit together, UnsupportedError for labels that the engine
     cannot read.
     """
@@ -53,20 +53,21 @@ def respondent(
         raise InputError(f"{name}: by={by!r}: expected one of {', '.join(get_args(By))}")
     if samples is not None and critiques and samples != critiques:
         raise InputError(
-            f"{name}: samples={samples!r}, critiques={critiques!r}: a written verdict has its critique before it; give one"
+            f"{name}: samples={samples!r}, critiques={critiques!r}: a written verdict has its critique before it; give "
+            "one of both"
         )
     able = engine is not None and reads_labels(engine)
     if by == "labels" and not able:
         raise UnsupportedError(
-            f"{name}: by='labels' reads probabilities of given tokens, which {engine or generator!r} does not tell; leave "
-            "by out, or give by='samples'"
+            f"{name}: by='labels' reads probabilities of given tokens, which {engine or generator!r} does not tell; "
+            "leave by out, or give by='samples'"
         )
     if able and by != "samples":
         assert engine is not None
         if samples is not None and by == "auto":
             raise InputError(
-                f"{name}: samples={samples!r}: {engine!r} tells the labels' probabilities, which need no samples; leave "
-                "samples out, or give by='samples'"
+                f"{name}: samples={samples!r}: {engine!r} tells the labels' probabilities, which need no samples; "
+                "leave samples out, or give by='samples'"
             )
         # The critic's answer ends where it would begin its verdict, which is read and not written.
         stop = (question.cue.strip(),) if question.cue.strip() else ()

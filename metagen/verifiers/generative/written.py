@@ -11,7 +11,18 @@ from typing import Any, Final, Literal
 from metagen.verifiers.generative.question import Question
 
 #: Fields of a JSON object that hold a verdict, in the order in which they are looked for.
-FIELDS: Final = ("verdict", "label", "rating", "score", "grade", "correct", "answer", "choice", "winner", "better")
+FIELDS: Final = (
+    "verdict",
+    "label",
+    "rating",
+    "score",
+    "grade",
+    "correct",
+    "answer",
+    "choice",
+    "winner",
+    "better",
+)
 _NUMBER: Final = r"([-−]?\d+(?:[.,]\d+)?)"
 _OUT_OF: Final = r"(?:\s*(?:/|out\s+of)\s*(\d+(?:[.,]\d+)?)|\s*(%))?(?![\w/%]|[.,]\d)"
 _SCORE: Final = re.compile(
@@ -53,7 +64,9 @@ class VerdictReader:
         self._alone = re.compile(rf"[\W_]*{name}[\W_]*", case)
         self._behind = re.compile(rf"{cue}[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}", case) if cue else None
         self._low, self._high = min(question.labels.values()), max(question.labels.values())
-        self._numbers = all(_is(name, worth) for name, worth in zip(names, question.labels.values(), strict=True))
+        self._numbers = all(
+            _is(name, worth) for name, worth in zip(names, question.labels.values(), strict=True)
+        )
         self._scored = self._numbers or not question.compares
 
     def read(self, text: str) -> Verdict | None:

@@ -8,8 +8,8 @@ from typing import Final
 from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import digest
-from metagen.verifiers.generative.respondent import Asked, Respondent
 from metagen.verifiers.generative.question import Question
+from metagen.verifiers.generative.respondent import Asked, Respondent
 from metagen.verifiers.utility.pairs import Pair, PairUtility
 
 #: How good is the second answer if the first is right? The value is the expected rating, less 1, over 4.
@@ -60,6 +60,7 @@ class JudgeUtility(PairUtility):
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         question = self._respondent.question
+        pairs = [(y.answered, z.answered) for y, z in pairs]
         forged = {s.digest for pair in pairs for s in pair if self._respondent.forged(s.text)}
         honest = [(y, z) for y, z in pairs if not {y.digest, z.digest} & forged]
         asked = [

@@ -73,14 +73,25 @@ def test_a_hosted_model_writes_and_the_judge_says_so() -> None:
 
 def test_one_name_on_every_engine() -> None:
     """The same words and the same call: labels where they are told, else samples."""
-    wording = {"template": "{task}{candidate}", "labels": {"Y": 1, "N": 0}, "cue": "?", "join": "", "chat": False}
+    wording = {
+        "template": "{task}{candidate}",
+        "labels": {"Y": 1, "N": 0},
+        "cue": "?",
+        "join": "",
+        "chat": False,
+    }
     with EnumerableEngine(["Y", "N", "?", "<end>"], lambda *_: [0.9, 0.1, 0.0, 0.0], name="table") as engine:
         labels = Judge(engine, **wording)
         (read,) = score(labels, "4")
         written = Judge(engine, by="samples", samples=3, max_tokens=1, **wording)
         (counted,) = score(written, "4")
     assert (labels.way, written.way) == ("labels", "samples")
-    assert read.value == pytest.approx(0.9) and counted.value in (0.0, pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0)
+    assert read.value == pytest.approx(0.9) and counted.value in (
+        0.0,
+        pytest.approx(1 / 3),
+        pytest.approx(2 / 3),
+        1.0,
+    )
     assert labels.fingerprint != written.fingerprint
     function = Judge(generator=mg.FunctionGenerator(lambda *_: "No"))
     assert function.way == "samples" and score(function, "4")[0].value == 0.0

@@ -21,7 +21,6 @@ from metagen.sequence import Prompt, Score, Sequence
 from metagen.testing import VerifierLaws, run
 from metagen.testing.generators import CountingJournal
 from metagen.verifiers.base import Verifier
-from metagen.verifiers.generative.respondent import WritingRespondent, LabelRespondent
 from metagen.verifiers.generative.pairwise import (
     Merge,
     PairwiseJudge,
@@ -30,6 +29,7 @@ from metagen.verifiers.generative.pairwise import (
     schedule,
 )
 from metagen.verifiers.generative.question import CORRECT, Question
+from metagen.verifiers.generative.respondent import LabelRespondent, WritingRespondent
 
 PROMPT = Prompt("p", text="Task.")
 COMPARE = Question("{task}|{first}|{second}", {"A": 1.0, "B": 0.0}, "?", join="", chat=False)

@@ -24,9 +24,9 @@ from metagen.strategies.parallel import BestOfN, Sample
 from metagen.testing import VerifierLaws, run
 from metagen.testing.generators import CountingJournal
 from metagen.verifiers.base import Verifier
-from metagen.verifiers.generative.respondent import WritingRespondent, LabelRespondent
-from metagen.verifiers.generative.question import CORRECT, PREFERENCE, RUBRIC, Question
 from metagen.verifiers.generative.judge import Judge
+from metagen.verifiers.generative.question import CORRECT, PREFERENCE, RUBRIC, Question
+from metagen.verifiers.generative.respondent import LabelRespondent, WritingRespondent
 from metagen.verifiers.oracle import OracleVerifier
 from metagen.verifiers.reward import ProcessRewardModel
 from tests.generators.torch.scored_models import make_language_model, save_tokenizer
@@ -255,9 +255,7 @@ def test_the_critic_may_be_a_strategy(judged: type, question: Question) -> None:
         plain = engine.generator(max_tokens=4)
         judge = LabelRespondent(engine, question, critic=Sample(plain), critiques=3)
         scores, rows = run(
-            lambda s: Judge.of(judge).score(
-                sequences("right", "wrong", "right"), scope=s.child("score")
-            ),
+            lambda s: Judge.of(judge).score(sequences("right", "wrong", "right"), scope=s.child("score")),
             problem="p",
         )
     assert scores[0] == scores[2] and {s.value is None for s in scores} == {False}

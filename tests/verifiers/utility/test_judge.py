@@ -17,8 +17,8 @@ from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Sequence
 from metagen.strategies.parallel import Sample
 from metagen.testing.generators import CountingJournal
-from metagen.verifiers.generative.respondent import WritingRespondent, Respondent, LabelRespondent
 from metagen.verifiers.generative.question import RUBRIC, Question
+from metagen.verifiers.generative.respondent import LabelRespondent, Respondent, WritingRespondent
 from metagen.verifiers.utility.base import Matrix
 from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
 
@@ -26,7 +26,7 @@ CHAT = Prompt("p", messages=(Message("system", "Be brief."), Message("user", "Sa
 
 
 def matrix(
-    judge: Judge,
+    judge: Respondent,
     ours: list[str],
     theirs: list[str] | None = None,
     *,
@@ -71,7 +71,9 @@ def test_the_judge_sees_task_reference_and_candidate() -> None:
         seen.append(prefix.prompt.messages[0].content)
         return "4"
 
-    matrix(WritingRespondent(FunctionGenerator(rate), AGAINST_REFERENCE), ["mine", "mine"], ["{task}", "theirs"])
+    matrix(
+        WritingRespondent(FunctionGenerator(rate), AGAINST_REFERENCE), ["mine", "mine"], ["{task}", "theirs"]
+    )
     assert len(seen) == 2, "equal candidates are rated once"
     # What a task or an answer writes is never taken for a place in the template.
     assert "Task:\nSay {first}.\n\nReference answer:\n{task}\n\nAnswer to rate:\nmine\n" in seen[0]

@@ -1,0 +1,53 @@
+"""The chunks of a streamed answer, put together to the answer that a server gives at once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def is_stream(content: bytes) -> bool:
+    """Whether a body is server-sent events."""
+    return content.lstrip()[:6].startswith((b"data:", b"event:", b"id:", b":"))
+
+
+def joined(content: bytes) -> dict[str, Any]:
+    """The answer of a stream. ValueError for events that are no JSON, and for an error among them.
+
+    Texts, token ids and log-probabilities of a choice follow one another; of what ended it, and of counts, the last
+    that is there holds. A stream that broke off has a choice without a finish_reason.
+    """
+    answer: dict[str, Any] = {"choices": []}
+    choices: dict[int, dict[str, Any]] = {}
+    for line in content.decode("utf-8").splitlines():
+        data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+        if not data or data == "[DONE]":
+            continue
+        chunk = json.loads(data)
+        if not isinstance(chunk, dict) or chunk.get("error"):
+            raise ValueError("an error within the stream")
+        answer["usage"] = chunk.get("usage") or answer.get("usage")
+        for part in chunk.get("choices") or ():
+            index = part.get("index") or 0
+            choice = choices.setdefault(index, {"index": index})
+            delta = part.pop("delta", None)
+            _add(choice, part)
+            if delta is not None:
+                _add(choice.setdefault("message", {}), delta)
+    answer["choices"] = list(choices.values())
+    return answer
+
+
+def _add(whole: dict[str, Any], part: dict[str, Any]) -> None:
+    for name, value in part.items():
+        old = whole.get(name)
+        if value is None or name in ("index", "role"):
+            continue
+        if name in ("finish_reason", "stop_reason", "matched_stop") or old is None:
+            whole[name] = dict(value) if isinstance(value, dict) else value
+        elif isinstance(old, dict) and isinstance(value, dict):
+            _add(old, value)
+        elif type(old) is type(value) and isinstance(value, str | list):
+            whole[name] = old + value
+        else:
+            whole[name] = value
