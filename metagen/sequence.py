@@ -236,12 +236,14 @@ class Thought:
 
     text: None where the server does not show it. tokens: decoded for it, of those that were generated; None if unknown.
     written: as the model wrote it, with the marks around it, where these are known: an engine that reads text goes on
-    from it. None where a server told the thought in a field of its own.
+    from it. None where a server told the thought in a field of its own. ended: False where something cut it, so that no
+    answer follows it; whoever begins an answer behind it has ended it.
     """
 
     text: str | None = None
     tokens: int | None = None
     written: str | None = None
+    ended: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +291,7 @@ class Sequence:
     @property
     def cut_in_thought(self) -> bool:
         """Whether its length ended it before the thought did, so that there is no answer: not an empty one."""
-        return self.thought is not None and self.finish == "length" and not self.text
+        return self.thought is not None and not self.thought.ended and self.finish == "length"
 
     @property
     def written(self) -> str:
@@ -414,7 +416,7 @@ def _both(first: Thought | None, then: Thought | None) -> Thought | None:
     if first is None or then is None:
         return then if first is None else first
     tokens = None if first.tokens is None or then.tokens is None else first.tokens + then.tokens
-    return Thought(_plus(first.text, then.text), tokens, _plus(first.written, then.written))
+    return Thought(_plus(first.text, then.text), tokens, _plus(first.written, then.written), then.ended)
 
 
 def _plus(first: str | None, then: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from itertools import groupby
@@ -11,6 +12,7 @@ from textwrap import indent
 from typing import Literal
 
 from matplotlib.figure import Figure
+from pyarrow.parquet import read_schema
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -62,7 +64,7 @@ def render(
             if table := best_table(results.configurations, cost):
                 title = f"Best configuration within a budget of {name} per problem"
                 parts += [Text(title, "bold"), table, Text()]
-        parts += [_notes(results), Text()]
+        parts += [_notes(results), *_unscored(directory), Text()]
     parts += _failures(state)
     if results.configurations:
         parts += _files(directory, drawn)
@@ -334,6 +336,33 @@ def _notes(results: Results) -> Text:
     if any(m.oracle for m in measured):
         lines.append("(oracle): chosen by the reference answer; an upper bound, never a method.")
     return Text("\n".join(lines), "dim")
+
+
+def _unscored(directory: RunDirectory) -> Iterator[Text]:
+    """Of each verifier, the samples that it gave no score, by verdict, and the written verdicts that nobody can read."""
+    missing: Counter[tuple[str, str]] = Counter()
+    unread: Counter[str] = Counter()
+    scores: Counter[str] = Counter()
+    for table in ("candidates", "attempts"):
+        path = directory.table(table)
+        # Runs of earlier versions tell no verdicts.
+        names = [] if not path.exists() else read_schema(path).names
+        for name in (name.removeprefix("verdict.") for name in names if name.startswith("verdict.")):
+            found = read(path, [f"score.{name}", f"verdict.{name}", f"unread.{name}"])
+            for value, verdict, count in zip(*(column.to_pylist() for column in found.columns), strict=True):
+                scores[name] += value is not None or verdict is not None
+                missing[name, verdict] += value is None and verdict is not None
+                unread[name] += count or 0
+    for name, total in scores.items():
+        told = [
+            f"{count} {verdict}" for (of, verdict), count in sorted(missing.items()) if of == name and count
+        ]
+        words = [f"no score for {', '.join(told)} of {total} samples"] if told else []
+        words += (
+            [f"{unread[name]} written verdicts cannot be read and count for nothing"] if unread[name] else []
+        )
+        if words:
+            yield Text(f"{name}: {'; '.join(words)}.", "yellow")
 
 
 def _carried(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int]]:

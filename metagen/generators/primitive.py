@@ -131,7 +131,8 @@ def payload(sample: Sample, scores: Mapping[str, Score] | None = None) -> dict[s
     if sample.cut:
         data["cut"] = True
     if (thought := sample.thought) is not None:
-        data["thought"] = {k: v for k, v in dataclasses.asdict(thought).items() if v is not None}
+        given = dataclasses.asdict(thought)
+        data["thought"] = {k: v for k, v in given.items() if v is not None and (k, v) != ("ended", True)}
     if scores:
         data["scores"] = {k: dataclasses.asdict(v) for k, v in scores.items()}
     return data
@@ -458,7 +459,8 @@ def _letters(text: str, thought: Thought | None) -> bytes:
 
 
 def _begun(prefix: Sequence) -> bool:
-    return bool(prefix.text) or prefix.thought is not None
+    """Whether the answer has begun, so that what follows is no thought."""
+    return bool(prefix.text) or (prefix.thought is not None and prefix.thought.ended)
 
 
 def told_apart(sample: Sample, end: str) -> Sample:
@@ -477,7 +479,9 @@ def told_apart(sample: Sample, end: str) -> Sample:
     return dataclasses.replace(
         sample,
         text=text,
-        thought=Thought(inner.strip(), None if text else sample.generated, sample.text.removesuffix(text)),
+        thought=Thought(
+            inner.strip(), None if found else sample.generated, sample.text.removesuffix(text), bool(found)
+        ),
     )
 
 

@@ -108,6 +108,11 @@ class Wording:
                 f"prompt {prefix.prompt.problem_id!r}: {self.model!r} does not show what it thought, so that its turn "
                 "cannot be gone on with; generate from the prompt"
             )
+        if not (prefix.thought.ended or prefix.text):
+            raise UnsupportedError(
+                f"prompt {prefix.prompt.problem_id!r}: the thought was cut, and no chat goes on within a thought; "
+                "begin the answer behind it, as BudgetForcing does, or use api='completions', where thoughts are text"
+            )
         # vLLM has renamed the field; templates and other servers know the old name.
         return dict.fromkeys(("reasoning", "reasoning_content"), prefix.thought.text)
 

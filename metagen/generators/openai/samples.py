@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from metagen.errors import UnsupportedError
 from metagen.generators.confidence import confidence
 from metagen.generators.continuation import BROKEN, CONTEXT, Continuation
 from metagen.generators.engine import GenerateRequest, Sample
@@ -70,7 +71,14 @@ class Reader:
         only, are checked and left out as well.
         """
         self._logprobs(choice)
-        return replace(self._by_text(choice, generated), ids=None, thought=thought)
+        ended = bool(choice.said) or choice.finish != "length"
+        if isinstance(self._request.until, Step) and not choice.said:
+            raise UnsupportedError(
+                f"a step of problem {self._request.prefix.prompt.problem_id!r} ended within a thought that the server "
+                "tells apart, where no chat can go on; search by api='completions', where thoughts are text, or let "
+                "the model answer without one (extra_body: {chat_template_kwargs: {enable_thinking: false}})"
+            )
+        return replace(self._by_text(choice, generated), ids=None, thought=replace(thought, ended=ended))
 
     # -- by ids ----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from metagen.errors import InputError, UnsupportedError
@@ -102,8 +103,10 @@ class BudgetForcing(Strategy):
         apart = thought.thought is not None
         if apart and (thought.finish == "eos" or (thought.finish == "stop" and thought.text != prefix.text)):
             return await concluded(thought, scope, self.answer)  # it came with its answer
-        forced = self.cue if apart else self.end + self.cue
-        (sequence,) = await self.generator.generate(reopened(thought, forced), scope=scope.child("answer"))
+        begun = reopened(thought, self.cue if apart else self.end + self.cue)
+        if begun.thought is not None:
+            begun = replace(begun, thought=replace(begun.thought, ended=True))
+        (sequence,) = await self.generator.generate(begun, scope=scope.child("answer"))
         return await concluded(sequence, scope, self.answer)
 
     async def _think(self, prefix: Sequence, budget: Thinking, scope: Scope) -> Sequence:

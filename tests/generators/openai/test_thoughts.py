@@ -18,6 +18,7 @@ from metagen.generators.openai import OpenAIEngine
 from metagen.generators.openai.retries import Patience
 from metagen.journal import Row
 from metagen.sequence import Message, Prompt, Score, Sequence, Thought
+from metagen.strategies.reopen import reopened
 from metagen.strategies.sequential.budget_forcing import BudgetForcing, budget_forcing
 from metagen.strategies.sequential.thinking import Thinking
 from metagen.testing import run
@@ -29,7 +30,7 @@ PROMPT = Prompt("p", text="What is 2 + 2?")
 THOUGHT = "2 + 2 is 4.\nAnswer: 5? No."
 
 
-def counts(thought: int | None, **more: Any) -> dict[str, Any]:
+def counts(thought: Any, **more: Any) -> dict[str, Any]:
     return {"completion_tokens_details": {"reasoning_tokens": thought}} | more
 
 
@@ -140,10 +141,12 @@ def test_a_cut_thought_is_no_empty_answer(content: str | None, shown: bool) -> N
     with Server(always(Reply(body=answer(choice, new=50, **counts(50))))).open() as server:
         sequence, _ = ask(server)
     assert sequence.cut_in_thought and sequence.finish == "length" and sequence.text == ""
-    with Server(always(Reply(body=answer(choice, new=50, **counts(50))))).open() as server:
-        with OpenAIEngine("m", base_url=server.url) as engine:
-            vote = mg.MajorityVote(engine.generator(max_tokens=50), n=3, answer=mg.NumberRule())
-            result = vote.solve(PROMPT)
+    with (
+        Server(always(Reply(body=answer(choice, new=50, **counts(50))))).open() as server,
+        OpenAIEngine("m", base_url=server.url) as engine,
+    ):
+        vote = mg.MajorityVote(engine.generator(max_tokens=50), n=3, answer=mg.NumberRule())
+        result = vote.solve(PROMPT)
     assert result.answer is not None and result.answer.key is None, "the answer in its thought is none"
 
 
@@ -172,7 +175,7 @@ def delta(finish: str | None = None, index: int = 0, **fields: Any) -> dict[str,
 def test_a_streamed_answer_is_the_same(field: str) -> None:
     chunks = [
         delta(role="assistant", content=""),
-        *(delta(**{field: piece}) for piece in (THOUGHT[:5], THOUGHT[5:])),
+        *(delta(None, 0, **{field: piece}) for piece in (THOUGHT[:5], THOUGHT[5:])),
         *(delta(content=piece) for piece in ("Answer", ": 4")),
         delta("stop"),
         {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 20, **counts(14)}},
@@ -251,8 +254,12 @@ grid: {{n: [2]}}
 
 
 def test_a_run_exports_and_shows_thoughts(tmp_path: Path) -> None:
+    met: set[str] = set()
+
     async def handle(asked: Asked) -> Reply:
-        if asked.number % 2:
+        question = asked.body["messages"][-1]["content"]
+        if question not in met:  # one of the two samples of each problem
+            met.add(question)
             choice = thoughtful(None, "length", reasoning="I wonder\nand wonder")
             return Reply(body=answer(choice, new=40, **counts(40)))
         return Reply(body=answer(thoughtful("A:4\n", reasoning="It is A:7\n"), new=9, **counts(5)))
@@ -355,10 +362,8 @@ def test_a_turn_whose_thought_is_not_known_cannot_be_gone_on_with() -> None:
 
 
 def test_a_refinement_sends_the_answer_and_not_the_thought() -> None:
-    replies = [
-        Reply(body=answer(thoughtful("It is 5.", reasoning="SECRET")))] + [
-        Reply(body=answer(thoughtful("It is 4.", reasoning="SECRET too")))
-    ]  # fmt: skip
+    words = ("It is 5.", "It is 4.")
+    replies = [Reply(body=answer(thoughtful(text, reasoning="SECRET"))) for text in words]
     with Server(in_turn(*replies)).open() as server, OpenAIEngine("m", base_url=server.url) as engine:
         check = mg.FunctionVerifier(lambda s: Score(float("4" in s.text), feedback="wrong"))
         chain = mg.Refinement(engine.generator(max_tokens=20), verifier=check, rounds=1)
@@ -366,6 +371,19 @@ def test_a_refinement_sends_the_answer_and_not_the_thought() -> None:
         turns = server.asked[1].body["messages"]
     assert result.text == "It is 4."
     assert turns[1] == {"role": "assistant", "content": "It is 5."} and "SECRET" not in json.dumps(turns)
+
+
+def test_a_cut_thought_is_never_taken_for_one_that_can_be_gone_on_with() -> None:
+    cut = Sequence(PROMPT, logprob=None, thought=Thought(THOUGHT, 8, ended=False))
+    within = thoughtful(None, "stop", reasoning=THOUGHT) | {"stop_reason": "\n"}
+    with Server(always(Reply(body=answer(within)))).open() as server:
+        with pytest.raises(UnsupportedError, match="no chat goes on within a thought"):
+            ask(server, cut, dialect="vllm")
+        assert not server.asked
+        with OpenAIEngine("m", base_url=server.url, dialect="vllm", tokenizer="tiny-bpe") as engine:
+            generator = engine.generator(max_tokens=60)
+            with pytest.raises(UnsupportedError, match="ended within a thought"):
+                run(lambda s: generator.generate(Sequence.of(PROMPT), until=mg.Step(), scope=s), problem="p")
 
 
 # -- budget forcing -----------------------------------------------------------------------------------------
@@ -385,7 +403,7 @@ def test_budget_forcing_sees_a_cut_thought_and_forces_the_answer() -> None:
         result = forcing.solve(PROMPT)
         first, second = (asked.body for asked in server.asked)
     assert first["max_tokens"] == 8 and result.text == "Answer: 4"
-    assert result.sequence.thought == Thought(THOUGHT, 8)
+    assert result.sequence.thought == Thought(THOUGHT, 8) and result.sequence.finish == "eos"
     assert second["messages"][-1]["content"] == "Answer:" and second["messages"][-1]["reasoning"] == THOUGHT
     assert "</think>" not in json.dumps(second["messages"])
     assert second["max_tokens"] < 60 - 8, "max_tokens counts the thought"
@@ -450,6 +468,19 @@ def test_a_local_engine_goes_on_behind_the_thought_that_it_wrote() -> None:
         assert engine.render(without) == engine.render(one)
         with pytest.raises(UnsupportedError, match="thought_end='A:'"):
             run(lambda s: apart.generate(prompt, until=mg.Step(), scope=s), problem="p")
+
+
+def test_a_local_thought_that_was_cut_is_gone_on_with() -> None:
+    """More room, and the same words: the thought ends, and the answer is told apart again."""
+    prompt = Sequence.of(Prompt("p", text="Q:a=12+7;a?\nS:\n"))
+    with mg.TorchEngine("tiny-0.5m", threads=1) as engine:
+        long = engine.generator(max_tokens=60, temperature=0.0, thought_end="A:")
+        (whole,), _ = run(lambda s: long.generate(prompt, scope=s), problem="p")
+        (cut,), _ = run(lambda s: long.replace(max_tokens=4).generate(prompt, scope=s), problem="p")
+        (more,), _ = run(lambda s: long.generate(reopened(cut), scope=s), problem="p")
+    assert cut.cut_in_thought and cut.text == "" and cut.thought is not None and cut.thought.tokens == 4
+    assert (more.text, more.written, more.finish) == (whole.text, whole.written, whole.finish)
+    assert more.thought is not None and more.thought.ended and more.tokens == whole.tokens
 
 
 def test_usage_is_that_of_thought_and_answer() -> None:

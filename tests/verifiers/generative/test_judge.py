@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -73,7 +74,7 @@ def test_a_hosted_model_writes_and_the_judge_says_so() -> None:
 
 def test_one_name_on_every_engine() -> None:
     """The same words and the same call: labels where they are told, else samples."""
-    wording = {
+    wording: dict[str, Any] = {
         "template": "{task}{candidate}",
         "labels": {"Y": 1, "N": 0},
         "cue": "?",
@@ -144,7 +145,7 @@ def test_the_critic_that_ships_judges_through_a_chat_server() -> None:
     with mg.TorchEngine("tiny-critic", threads=1) as engine:
         local = Judge(engine, critiques=16)
         question = local.respondent.question
-        wording = {
+        wording: dict[str, Any] = {
             "template": question.template, "labels": dict(question.labels), "cue": question.cue,
             "join": "", "chat": False,
         }  # fmt: skip
@@ -187,7 +188,8 @@ def test_a_hosted_model_rates_answers_against_each_other() -> None:
         utility = JudgeUtility(Judge(engine, samples=1).about_pairs(AGAINST_REFERENCE))
 
         async def matrix(scope: mg.Scope) -> list[list[float]]:
-            return (await utility.matrix(sequences("a", "b", "?"), sequences("a", "b"), scope=scope)).tolist()
+            found = await utility.matrix(sequences("a", "b", "?"), sequences("a", "b"), scope=scope)
+            return [[float(value) for value in row] for row in found]
 
         rows, _ = run(matrix, problem="p")
     assert rows[0] == [1.0, pytest.approx(0.2)] and rows[1] == [pytest.approx(0.2), 1.0]
@@ -223,7 +225,7 @@ def test_all_of_it_in_an_experiment_file(tmp_path: Path) -> None:
             kinds["ratings"] += 1
             return "Rating (1-5): 4"
         kinds["verdicts"] += 1
-        return "Yes" if "A:" in message else "I cannot say"
+        return "Yes" if len(solution(message)) % 2 else "I cannot say"
 
     file = tmp_path / "hosted.yaml"
     with Server(hosted(write)).open() as server:
@@ -232,6 +234,13 @@ def test_all_of_it_in_an_experiment_file(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
     rows = pq.read_table(tmp_path / "run" / "candidates.parquet").to_pylist()
     assert {row["score.judge"] for row in rows} <= {1.0, None} and 1.0 in {row["score.judge"] for row in rows}
+    silent = sum(row["verdict.judge"] == "unparsable" for row in rows)
+    assert silent and silent == sum(row["score.judge"] is None and row["unread.judge"] == 2 for row in rows)
+    told = " ".join(done.output.split())
+    assert (
+        f"judge: no score for {silent} unparsable of {len(rows)} samples; {2 * silent} written verdicts"
+        in told
+    )
     assert kinds["pairs"] and kinds["ratings"] and kinds["verdicts"] <= 2 * len(rows)
 
 
