@@ -339,7 +339,7 @@ def _notes(results: Results) -> Text:
 
 
 def _unscored(directory: RunDirectory) -> Iterator[Text]:
-    """Of each verifier, the samples that it gave no score, by verdict, and the written verdicts that nobody can read."""
+    """Of each verifier: the samples without a score, by verdict, and the written verdicts that nobody can read."""
     missing: Counter[tuple[str, str]] = Counter()
     unread: Counter[str] = Counter()
     scores: Counter[str] = Counter()
@@ -351,7 +351,7 @@ def _unscored(directory: RunDirectory) -> Iterator[Text]:
             found = read(path, [f"score.{name}", f"verdict.{name}", f"unread.{name}"])
             for value, verdict, count in zip(*(column.to_pylist() for column in found.columns), strict=True):
                 scores[name] += value is not None or verdict is not None
-                missing[name, verdict] += value is None and verdict is not None
+                missing[name, verdict or ""] += value is None and verdict is not None
                 unread[name] += count or 0
     for name, total in scores.items():
         told = [
