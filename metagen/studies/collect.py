@@ -10,7 +10,7 @@ from metagen.errors import InputError
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.specs import ReplaySpec
 from metagen.generators.pool import read_pool
-from metagen.studies import divergence, plan, tune
+from metagen.studies import baselines, divergence, plan, tune
 from metagen.studies.directory import STUDY, Role, StudyDirectory
 from metagen.studies.findings.temperature import APART
 from metagen.studies.reading import Names, Run
@@ -66,6 +66,7 @@ def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
         tuned=tuple(chosen[cell] for cell in study.experiment.grid.cells if cell in chosen),
         budgets=dict(spec.budgets),
     )  # fmt: skip
+    whole = replace(whole, notes=(*whole.notes, *baselines.notes(study.experiment, spec)))
     return _recorded(whole, study)
 
 

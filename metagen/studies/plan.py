@@ -18,6 +18,7 @@ from metagen.experiments import schema as experiments
 from metagen.experiments.source import Source
 from metagen.experiments.specs import SECTIONS, Experiment, ReplaySpec, Spec
 from metagen.experiments.specs.verifiers import RecordedSpec
+from metagen.studies import baselines
 from metagen.studies.directory import Role
 from metagen.studies.settings import laid, split, variant, words
 from metagen.studies.spec import Setting, Study
@@ -120,17 +121,24 @@ def parts(study: Study, frozen: Frozen) -> Iterator[Part]:
 
 
 def development(study: Study) -> Part | None:
-    """Every setting as a cell, at the n that settings are judged at; None for a study that tunes nothing."""
+    """Every setting as a cell, at the n that settings are judged at; None for a study that tunes nothing.
+
+    One sample is judged by the mean over a pool of as many: by a single draw, chance would choose its temperature.
+    """
     spec = study.spec.development
     if spec is None:
         return None
     cells = _Cells(study)
+    pool = _free("pool", cells.data["strategies"])
     for name in spec.settings:
         if sizes := _sizes(study, name):
             cells.data["strategies"][name]["n"] = [n for n in sizes if n <= spec.n] or [min(sizes)]
     for model, strategy in study.experiment.grid.cells:
         for setting in spec.settings.get(strategy, ()):
-            cells.cell(model, strategy, setting, words(setting))
+            generator, _ = cells.cell(model, strategy, setting, words(setting))
+            if baselines.drawn(study.experiment, model, strategy):
+                cells.data["strategies"][pool] = {"kind": "majority", "n": [spec.n]}
+                cells.add(generator, pool, generator, pool, "")
     only = None if spec.share is None else developing(spec.share)
     return cells.part("development", task=spec.task, only=only)
 

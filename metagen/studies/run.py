@@ -127,9 +127,10 @@ def _chosen(
             directory.set_aside("development")
             _played(part, directory, meter, begins)
         result = collect.of_run(directory.role("development"), names=part.names)
-        new = {(tuned.model, tuned.strategy): tuned for tuned in tune.choose(result.curves)}
-        chosen = {**new, **chosen}
-        if left := [cell for cell in tune.frozen(study, {}) if cell not in chosen]:
+        wanted = tune.frozen(study, {})
+        curves = [curve for curve in result.curves if (curve.model, curve.strategy) in wanted]
+        chosen = {**{(one.model, one.strategy): one for one in tune.choose(curves)}, **chosen}
+        if left := [cell for cell in wanted if cell not in chosen]:
             raise InputError(
                 f"development: {'/'.join(left[0])} finished no problem, so no setting can be chosen; look at the "
                 f"failures of {str(directory.role('development').root)!r}, or leave out its settings"

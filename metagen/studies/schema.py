@@ -21,13 +21,13 @@ from metagen.experiments.source import Path as Place
 from metagen.experiments.specs import UNIONS, Context, Experiment, ReplaySpec
 from metagen.experiments.specs.verifiers import OracleSpec
 from metagen.experiments.work import POOLABLE
-from metagen.studies import settings
+from metagen.studies import baselines, settings
 from metagen.studies.spec import Study, StudySpec
 
 __all__ = ["Study", "dump", "load"]
 
 #: Kinds of strategies that have nothing to tune.
-PLAIN: Final = ("sample", "greedy")
+PLAIN: Final = ("greedy",)
 
 
 def load(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Study:
@@ -48,7 +48,8 @@ def load(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None
         faults += _Checks(source, context, experiment, spec).faults()
     if experiment is None or spec is None or faults:
         raise experiments.refused(source, faults, "study")
-    return Study(experiment, _resolved(spec, experiment, context), base)
+    data, spec = baselines.completed(experiment, _resolved(spec, experiment, context))
+    return Study(experiments.checked(Source(source.name, data), base), spec, base)
 
 
 def dump(study: Study) -> str:

@@ -188,8 +188,12 @@ class AlignmentSpec(Spec):
 
 
 class StudySpec(Spec):
-    """What a study does beyond running its experiment. budgets: by cost, where strategies are compared."""
+    """What a study does beyond running its experiment. budgets: by cost, where strategies are compared.
 
+    baselines: every model is given greedy decoding and one sample, tuned, where the file has none.
+    """
+
+    baselines: Switch = True
     budgets: dict[Cost, Budgets] = Field(default={})
     accelerators: dict[Name, AcceleratorSpec] = Field(default={})
     sizes: dict[GeneratorName, SizeSpec] = Field(default={})

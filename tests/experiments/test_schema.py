@@ -178,7 +178,7 @@ FAULTS = [
      f"expected one of {TASKS}"),
     ("validation", "valid", "3: task.split = 'valid': expected one of train, validation, test; "
      "did you mean 'validation'?"),
-    ("levels: [1, 2]", "levels: [1, 7]", "3: task.levels.1 = 7: expected a level from 1 to 6"),
+    ("levels: [1, 2]", "levels: [1, 9]", "3: task.levels.1 = 9: expected a level from 1 to 8"),
     ("levels: [1, 2]", "levels: [1, 1]", "3: task.levels = [1, 1]: 1 is given more than once; name each once"),
     ("levels: [1, 2]", "levels: []", "3: task.levels = []: expected at least one"),
     ("levels: [1, 2]", "levels: 1", "3: task.levels = 1: expected a list"),

@@ -55,7 +55,6 @@ def test_an_experiment_is_a_study_and_a_study_is_no_experiment(
         ("study.temperature.adapters=[{skil: 0.5}]", "takes no option 'skil'; it takes skill"),
         ("study.splitting.critiques={1: weakest}", "did you mean 'weak'?"),
         ("study.development.trials=1", "study.development.settings.majority: 2 settings; expected at most 1"),
-        ("study.development.settings.single=[{}]", "a strategy of kind sample is run as written"),
         ("study.development.settings.pass=[{}]", "an oracle knows the answers"),
         ("study.development.settings.best=[{vrifier: weak}]", "best.vrifier = 'weak': no such field"),
         ("study.development.settings.best=[{verifier: wek}]", "did you mean 'weak'?"),
@@ -78,6 +77,11 @@ def test_faults_say_place_value_and_what_was_expected(study_file: Write, change:
     assert expected in faults(
         study_file(), "verifiers.unused={kind: 'metagen_toy:verifier', name: unused}", change
     )
+
+
+def test_greedy_decoding_has_nothing_to_tune(study_file: Write) -> None:
+    found = faults(study_file(), "strategies.argmax={kind: greedy}", "study.development.settings.argmax=[{}]")
+    assert "a strategy of kind greedy is run as written" in found
 
 
 def test_every_cost_that_a_recommendation_takes_may_be_a_budget(study_file: Write) -> None:

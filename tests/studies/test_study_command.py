@@ -89,7 +89,7 @@ def test_the_flagship_loads_and_tunes_every_strategy_alike() -> None:
 def test_the_flagship_runs_on_a_few_problems(tmp_path: Path) -> None:
     study = schema.load(EXAMPLES / "frontier.yaml", sets=SMALL)
     result = run.run(study, tmp_path / "study")
-    assert len(result.curves) == 3 * 18 and len(result.tuned) == 3 * 12
+    assert len(result.curves) == 3 * 19 and len(result.tuned) == 3 * 13
     assert {"flops", "tokens", "roofline:h200", "latency:laptop"} <= set(result.costs)
     assert not any(role["failures"] for role in result.facts["roles"].values())
     assert {one["policy"] for one in result.facts["ratios"]} >= {"temperature=0.4", "top_p=0.9"}

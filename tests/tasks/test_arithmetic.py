@@ -150,7 +150,19 @@ def test_levels_differ_and_unknown_ones_are_refused() -> None:
     sizes = [sum(len(p.definitions) for p in problems(Split.TRAIN, level, 50)) for level in arithmetic.LEVELS]
     assert sizes == sorted(set(sizes))
     with pytest.raises(ValueError, match="level"):
-        problems(Split.TRAIN, 7, 1)
+        problems(Split.TRAIN, 9, 1)
+
+
+def test_harder_levels_are_longer_or_in_any_order() -> None:
+    longest = {level: max(len(p.definitions) for p in problems(Split.TEST, level, 30)) for level in (6, 7)}
+    assert longest == {6: 7, 7: 8}
+    shown = problems(Split.TEST, 8, 60)
+    assert sum(arithmetic.in_order(p) != list(p.definitions) for p in shown) > 40
+    assert all(
+        check(p, arithmetic.reference_solution(p)).correct
+        for level in arithmetic.HARDER
+        for p in problems(Split.TEST, level, 40)
+    )
 
 
 def test_more_problems_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

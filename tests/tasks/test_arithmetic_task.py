@@ -80,7 +80,7 @@ def test_answers_are_read_as_the_step_checker_reads_them(
     [
         ({"split": "tset"}, "split='tset': expected one of train, validation, test"),
         ({"form": "step"}, "form='step': expected one of steps, direct"),
-        ({"levels": [0, 1]}, r"levels=\[0, 1\]: expected some of 1, 2, 3, 4, 5, 6, each once"),
+        ({"levels": [0, 1]}, r"levels=\[0, 1\]: expected some of 1, 2, 3, 4, 5, 6, 7, 8, each once"),
         ({"levels": [1, 1]}, r"levels=\[1, 1\]: expected some of"),
         ({"levels": []}, r"levels=\[\]: expected some of"),
         ({"levels": 5}, r"levels=5: expected some of"),

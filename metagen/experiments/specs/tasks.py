@@ -30,7 +30,7 @@ class ArithmeticSpec(PartSpec):
     kind: Literal["arithmetic"]
     split: Literal["train", "validation", "test"] = "validation"
     levels: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=6), Expects("a level from 1 to 6")], ...],
+        tuple[Annotated[int, Field(ge=1, le=8), Expects("a level from 1 to 8")], ...],
         AfterValidator(some),
         AfterValidator(distinct),
     ] = (1, 2, 3, 4, 5, 6)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from metagen.tasks.arithmetic.checker import Verdict, check, extract_answer, steps_of
 from metagen.tasks.arithmetic.definitions import NAMES, Definition, Problem, canonical, in_order, values
-from metagen.tasks.arithmetic.drawing import DIFFICULTY, LEVELS, Difficulty, draw, problems, split_of
+from metagen.tasks.arithmetic.drawing import DIFFICULTY, HARDER, LEVELS, Difficulty, draw, problems, split_of
 from metagen.tasks.arithmetic.notation import (
     DEFINITION,
     DELIMITER,
@@ -29,7 +29,8 @@ from metagen.tasks.arithmetic.notation import (
 from metagen.tasks.split import Split
 
 __all__ = [
-    "DEFINITION", "DELIMITER", "DIFFICULTY", "LEVELS", "NAMES", "Definition", "Difficulty", "Form", "Problem", "Split",
+    "DEFINITION", "DELIMITER", "DIFFICULTY", "HARDER", "LEVELS", "NAMES",
+    "Definition", "Difficulty", "Form", "Problem", "Split",
     "Verdict", "canonical", "check", "draw", "extract_answer", "in_order", "problems", "prompt", "read_prompt",
     "reference_answer", "reference_solution", "split_of", "steps_of", "values", "write_number",
 ]  # fmt: skip

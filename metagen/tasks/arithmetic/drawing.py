@@ -1,4 +1,4 @@
-"""Problems at random: six levels of difficulty, three splits that share no problem."""
+"""Problems at random: eight levels of difficulty, three splits that share no problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from metagen.tasks.arithmetic.definitions import (
 )
 from metagen.tasks.split import Split
 
+#: The levels that the embedded models were trained on.
 LEVELS: Final = (1, 2, 3, 4, 5, 6)
+#: Levels that no embedded model has seen: longer problems, and definitions in any order.
+HARDER: Final = (7, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,10 @@ DIFFICULTY: Final[dict[int, Difficulty]] = {
     4: Difficulty((4, 5), negatives=True, denominators=(2, 4), decimals=True, fractions=0.1, branching=0.3),
     5: Difficulty((5, 6), negatives=True, denominators=(2, 4, 5), decimals=True, branching=0.4),
     6: Difficulty((6, 7), negatives=True, denominators=(2, 4, 5), decimals=True, branching=0.5),
+    7: Difficulty((8,), negatives=True, denominators=(2, 4, 5), decimals=True, branching=0.5),
+    8: Difficulty(
+        (4, 5), negatives=True, denominators=(2, 4, 5), decimals=True, branching=0.3, shuffled=True
+    ),
 }
 
 #: Draws without a new problem after which a level counts as exhausted.
@@ -87,7 +94,7 @@ def problems(split: Split, level: int, count: int, seed: int = 0) -> list[Proble
     Raises ValueError for an unknown level, a negative count, or more problems than a level has.
     """
     if level not in DIFFICULTY:
-        raise ValueError(f"level must be one of {LEVELS}, not {level!r}")
+        raise ValueError(f"level must be one of {tuple(DIFFICULTY)}, not {level!r}")
     if count < 0:
         raise ValueError(f"count must not be negative, not {count!r}")
     found: dict[str, Problem] = {}

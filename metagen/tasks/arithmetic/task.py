@@ -1,4 +1,4 @@
-"""The embedded task, for the embedded models: arithmetic in steps, at six levels of difficulty."""
+"""The embedded task, for the embedded models: arithmetic in steps, at eight levels of difficulty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from metagen.errors import InputError
 from metagen.sequence import Prompt
 from metagen.tasks import arithmetic
-from metagen.tasks.arithmetic import DELIMITER, LEVELS, Form
+from metagen.tasks.arithmetic import DELIMITER, HARDER, LEVELS, Form
 from metagen.tasks.base import Problem
 from metagen.tasks.levelled import LevelledTask
 from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
@@ -19,14 +19,17 @@ FIRST_LINE = r"\A(.*)$"
 
 
 class ArithmeticTask(LevelledTask):
-    """`per_level` problems of each of `levels` (1 to 6), from one of three disjoint spaces.
+    """`per_level` problems of each of `levels`, from one of three disjoint spaces.
+
+    The embedded models were trained on levels 1 to 6, the default; 7 (eight definitions) and 8 (definitions in any
+    order) are harder than all that they have seen.
 
     form: answer after working step by step, or directly. seed, limit: of a `LevelledTask`. Raises InputError for what
     is out of range.
     """
 
     name = "arithmetic"
-    LEVELS = LEVELS
+    LEVELS = (*LEVELS, *HARDER)
     delimiter = DELIMITER
 
     def __init__(
