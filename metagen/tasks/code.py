@@ -122,7 +122,7 @@ class Until:
 
 
 class WholeProgram:
-    """A program rule that reads the whole turn of the assistant, of which the prompt has the beginning."""
+    """A program rule that reads the whole turn of the assistant, as `Whole` reads answers."""
 
     def __init__(self, program: ProgramRule) -> None:
         self._program = program
@@ -132,7 +132,7 @@ class WholeProgram:
         return digest("whole turn", self._program.fingerprint).hex()
 
     def read(self, sequence: Sequence) -> str | None:
-        return self._program.read(whole(sequence))
+        return self._program.read(whole(sequence)) or self._program.read(sequence)
 
 
 class WithPreamble:

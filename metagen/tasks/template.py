@@ -232,7 +232,10 @@ class Before(AnswerRule):
 
 
 class Whole(AnswerRule):
-    """Reads by another rule the whole turn of the assistant: how the prompt begins it, and what the model wrote."""
+    """Reads by another rule the whole turn of the assistant: how the prompt begins it, and what the model wrote.
+
+    Where that has no answer, what the model wrote alone: a revision may begin its turn anew.
+    """
 
     def __init__(self, rule: AnswerRule) -> None:
         self._rule = rule
@@ -242,7 +245,12 @@ class Whole(AnswerRule):
         return digest("whole turn", self._rule.fingerprint).hex()
 
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
-        return await self._rule.read([whole(s) for s in sequences])
+        answers = await self._rule.read([whole(s) for s in sequences])
+        if unread := [i for i, answer in enumerate(answers) if answer.key is None]:
+            alone = await self._rule.read([sequences[i] for i in unread])
+            for i, answer in zip(unread, alone, strict=True):
+                answers[i] = answers[i] if answer.key is None else answer
+        return answers
 
     async def key(self, answer: str) -> str | None:
         return await self._rule.key(answer)

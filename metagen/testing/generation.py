@@ -13,7 +13,7 @@ from metagen.generators.decoding.adapters import Mirostat
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import Engine, Generated, Sample, SamplingParams
 from metagen.generators.primitive import EngineGenerator
-from metagen.sequence import MOST_CONFIDENT, Sequence, Step, TokenIds, Tokens, Until
+from metagen.sequence import MOST_CONFIDENT, Message, Prompt, Sequence, Step, TokenIds, Tokens, Until
 from metagen.testing.asking import EngineTrial, seeds
 
 #: A delimiter that no model writes.
@@ -204,6 +204,19 @@ class GenerationLaws(EngineTrial):
                 assert engine.render(longer) == (*(engine.render(prefix) or ()), *part.ids)
             prefix = longer if part.finish is None else _finished(longer, part)
         return prefix
+
+    def test_messages_are_read_as_turns_or_as_plain_text(self, engine: Engine) -> None:
+        """As `auto` says, and as the engine says of itself; plain text is what a text prompt would be."""
+        self.need("ids")
+        turns = [Message("system", "Count."), Message("user", "One."), Message("assistant", "Two")]
+        auto, plain = (Prompt.of(turns, form=form) for form in ("auto", "text"))
+        text = Sequence.of(Prompt.of(plain.plain(template=True) or "", form="text"))
+        assert engine.render(Sequence.of(plain)) == engine.render(text)
+        chat = getattr(
+            engine, "chat", None
+        )  # engines of others may have been written before there was a form
+        same = Sequence.of(Prompt.of(turns)) if chat is not None else text
+        assert engine.render(Sequence.of(auto)) == engine.render(same)
 
     def test_ids_are_used_as_they_are_and_those_of_another_tokenizer_not_at_all(self, engine: Engine) -> None:
         self.need("ids", "begun")

@@ -313,6 +313,18 @@ class TrustsForeignIds(EnumerableEngine):
         return super().render(replace(prefix, tokens=own))
 
 
+class OverlooksTheForm(EnumerableEngine):
+    def render(self, prefix: Sequence) -> tuple[int, ...]:
+        turns = replace(prefix.prompt, form=None) if prefix.prompt.messages else prefix.prompt
+        return super().render(replace(prefix, prompt=turns))
+
+
+class ClaimsATemplate(EnumerableEngine):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.chat = "template"
+
+
 class SwallowsCancellation(EnumerableEngine):
     async def generate(self, request: GenerateRequest) -> Generated:
         try:
@@ -476,6 +488,8 @@ FAULTS: list[tuple[type[EnumerableEngine], str, dict[str, Any]]] = [
     (BeginsAnew, "going_on_comes_to_the_same_end_as_one_go", {"by": "steps"}),
     (TokenisesAgain, "ids_are_used_as_they_are_and_those_of_another_tokenizer_not_at_all", {}),
     (TrustsForeignIds, "ids_are_used_as_they_are_and_those_of_another_tokenizer_not_at_all", {}),
+    (OverlooksTheForm, "messages_are_read_as_turns_or_as_plain_text", {}),
+    (ClaimsATemplate, "messages_are_read_as_turns_or_as_plain_text", {}),
     (samples(sum_of_the_text_alone), "log_probabilities_add_up_and_are_those_of_the_raw_model", {}),
     (samples(of_the_adapted_model), "samples_have_the_log_probabilities_that_are_read_of_them", {}),
     (params(logprobs=True), "log_probabilities_add_up_and_are_those_of_the_raw_model", {}),

@@ -71,6 +71,7 @@ def test_turns_of_a_chat(path: Path) -> None:
             form="auto",
         )
         assert grades(table, "4", "5", "Well.\nA: 4") == [1, 0, 1], "the begun turn is a part of the answer"
+    assert grades(table, "A: 4", "A: 5") == [1, 0], "a revision begins the turn anew"
     assert asked(JsonlTask(path, prompt=TURNS, form="chat")).form is None
     plain = asked(JsonlTask(path, prompt=TURNS, form="text")).plain(template=True)
     assert plain == "Add. Be brief.\n\nOne and {one}?\n\nA: 2\n\nTwo and two?\n\nA: "
