@@ -14,7 +14,7 @@ from typing import Final, Literal, get_args
 from metagen.errors import InputError
 from metagen.experiments import registry
 from metagen.generators import tiny
-from metagen.generators.directory import has_chat_template
+from metagen.generators.directory import chat_template
 
 Task = Literal["arithmetic", "jsonl"]
 
@@ -174,7 +174,7 @@ def write(
         )
         prompt: str | None = "Q:{question}\nS:\n"
     else:
-        prompt = None if has_chat_template(Path(model).expanduser()) else "{question}\n"
+        prompt = None if chat_template(Path(model).expanduser()) else "{question}\n"
     pages[file] = text(file, task, model=_from(file, model), data=_relative(file, data), prompt=prompt)
     for path in pages:
         if path.exists():

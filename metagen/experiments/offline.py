@@ -28,7 +28,7 @@ from metagen.experiments.specs.models import RecipeSpec
 from metagen.generators import tiny
 from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.decoding.draft import Draft
-from metagen.generators.engine import Chat, EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
+from metagen.generators.engine import CHAT_API, EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.models.recipes import Recipe
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
@@ -150,10 +150,10 @@ class ClosedEngine:
         return f"engines.{self.name}"
 
     @property
-    def chat(self) -> Chat | None:
+    def chat(self) -> str | None:
         if self._options.get("api") == "chat":
-            return "api"
-        return "template" if self._tokenizer is not None and self._tokenizer.chat else None
+            return CHAT_API
+        return self._tokenizer.chat if self._tokenizer is not None else None
 
     @property
     def supports(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metagen.errors import ModelError
+from metagen.sequence import digest
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -24,12 +25,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
-def has_chat_template(directory: Path) -> bool:
-    """Whether the tokenizer in a directory can render messages. ModelError for a tokenizer_config.json that is none."""
-    path = directory / "tokenizer_config.json"
-    if path.exists() and read_json(path).get("chat_template"):
-        return True
-    return any((directory / name).exists() for name in ("chat_template.jinja", "chat_template.json"))
+def chat_template(directory: Path) -> str | None:
+    """Names the chat template by which the tokenizer in a directory renders messages; None if there is none.
+
+    ModelError for a tokenizer_config.json that is none.
+    """
+    config = directory / "tokenizer_config.json"
+    own = read_json(config).get("chat_template") if config.exists() else None
+    files = [directory / name for name in ("chat_template.jinja", "chat_template.json")]
+    found = [path.read_bytes() for path in files if path.exists()]
+    return digest("chat template", json.dumps(own), *found).hex() if own or found else None
 
 
 def vocabulary_size(directory: Path) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from metagen.border import checked, one_each, promises
 from metagen.cost import ModelShape
@@ -34,9 +34,8 @@ from metagen.generators.decoding.presets import preset
 from metagen.generators.decoding.search import SearchSpec, StochasticBeamSearch
 from metagen.sequence import Finish, Sequence, Thought, Until
 
-#: By what a model reads messages as turns: its chat template, which a prompt of text goes past; or a server's chat API,
-#: which makes a text the user's turn.
-Chat = Literal["template", "api"]
+#: A server's chat API, by which it reads messages, and makes a text the user's turn.
+CHAT_API: Final = "api"
 #: Parameters that came later: they are no part of a fingerprint while they are off.
 _LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing", "log_mass", "thought_end")
 #: Parameters that cut tokens off, by what is left of the distribution before them.
@@ -378,8 +377,11 @@ class Engine(Protocol):
     def stats(self) -> EngineStats: ...
 
     @property
-    def chat(self) -> Chat | None:
-        """By what the model reads messages; None if it has no chat template, as far as is known here."""
+    def chat(self) -> str | None:
+        """By what the model reads messages: `CHAT_API`, or the name of its chat template, which a text goes past.
+
+        None if it has none, as far as is known here.
+        """
         ...
 
     @property

@@ -27,7 +27,6 @@ from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.decoding.exact import Adapters, Row, confidence, drawn
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
-    Chat,
     EngineStats,
     Evaluated,
     EvaluateRequest,
@@ -90,7 +89,7 @@ class EnumerableEngine:
         self.tokenizer_fingerprint = digest("enumerable", *self.tokens).hex()
         self.fingerprint = digest(self.tokenizer_fingerprint, name, content).hex()
         self.stats = EngineStats()
-        self.chat: Chat | None = None
+        self.chat: str | None = None
         self._constraints: Constraints | None = None
         self._cache = Prefixes()
         self._lock = Lock()

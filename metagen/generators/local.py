@@ -7,7 +7,7 @@ from collections.abc import Sequence as Ordered
 
 from metagen.cost import ModelShape
 from metagen.generators.checks import Checks
-from metagen.generators.engine import Chat, EngineStats
+from metagen.generators.engine import EngineStats
 from metagen.generators.tokenizer import Tokenizer
 from metagen.sequence import Sequence
 
@@ -39,9 +39,9 @@ class LocalEngine:
         return self._tokenizer.fingerprint
 
     @property
-    def chat(self) -> Chat | None:
-        """By what the model reads messages: its chat template, if it has one."""
-        return "template" if self._tokenizer.chat else None
+    def chat(self) -> str | None:
+        """Names the model's chat template, if it has one."""
+        return self._tokenizer.chat
 
     @property
     def shape(self) -> ModelShape | None:

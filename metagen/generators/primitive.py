@@ -19,7 +19,7 @@ from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.generators.engine import Chat, Engine, Generated, GenerateRequest, Sample, SamplingParams
+from metagen.generators.engine import CHAT_API, Engine, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.journal import Row
 from metagen.logs import logger
 from metagen.scope import Scope
@@ -214,18 +214,23 @@ class EngineGenerator(Primitive):
         return EngineGenerator(self.engine, self.params.replace(**changes), price=self.price)
 
     @property
-    def chat(self) -> Chat | None:
+    def chat(self) -> str | None:
         """By what its model reads messages."""
         return getattr(self.engine, "chat", None)
 
     def named(self, prefix: Sequence, until: Until) -> bytes:
         name = super().named(prefix, until)
-        # The same messages as turns are another question: a model may get a chat template between two runs.
-        return digest(name, "plain") if prefix.prompt.form == "auto" and self.chat is None else name
+        prompt = prefix.prompt
+        if not prompt.messages or prompt.form == "text" or self.chat == CHAT_API:
+            return name
+        # A model's chat template may be added or changed between two runs: the same turns are another text then.
+        if self.chat is None:
+            return digest(name, "plain") if prompt.form == "auto" else name
+        return digest(name, self.chat)
 
     def sends(self, prompt: Prompt) -> str | None:
         """How a prompt is sent, where it is otherwise than whoever wrote it may think."""
-        if prompt.text is not None and prompt.form is None and self.chat == "template":
+        if prompt.text is not None and prompt.form is None and self.chat not in (None, CHAT_API):
             return "a text is sent as plain text, without the chat template"
         if prompt.form == "auto" and self.chat is None:
             return "messages are sent as plain text, since there is no chat template"
@@ -241,7 +246,8 @@ class EngineGenerator(Primitive):
         if prompt.text is not None:
             warnings.warn(
                 f"{said} of {self.engine!r}; form: chat sends it as a user's turn (in Python: Prompt.of(text, "
-                "form='chat'), or messages), and form: text says that plain text is meant",
+                "form='chat'), or messages; for prompts that a strategy writes, chat: true), and form: text says that "
+                "plain text is meant",
                 stacklevel=2,
             )
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as HFTokenizer
 from metagen.errors import ModelError, PromptError, UnsupportedError
 from metagen.generators.continuation import BROKEN
 from metagen.generators.decoding.constraint import Constraints
-from metagen.generators.directory import has_chat_template, read_json
+from metagen.generators.directory import chat_template, read_json
 from metagen.sequence import Form, Message, Prompt, Sequence, TokenIds
 
 REMEMBERED = 4096
@@ -23,7 +23,7 @@ class Tokenizer:
     """Ids of prompts and texts; thread-safe.
 
     `eos` are the ids that end a completion: of generation_config.json, else config.json, else the
-    tokenizer's end-of-sequence token. `chat`: whether there is a chat template.
+    tokenizer's end-of-sequence token. `chat` names the chat template; None if there is none.
     """
 
     def __init__(self, directory: Path, vocab_size: int) -> None:
@@ -50,7 +50,7 @@ class Tokenizer:
             )
         self.vocab_size = vocab_size
         self.eos = self._read_eos()
-        self.chat = has_chat_template(directory)
+        self.chat = chat_template(directory)
         self._prompts: OrderedDict[
             tuple[str | None, tuple[Message, ...], Form | None, str], tuple[int, ...]
         ] = OrderedDict()
@@ -119,7 +119,7 @@ class Tokenizer:
             if (known := self._prompts.get(key)) is not None:
                 self._prompts.move_to_end(key)
                 return known
-        said = prompt.plain(template=self.chat)
+        said = prompt.plain(template=self.chat is not None)
         if said is not None:
             ids = self._ids(said + text, special=True)
         else:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from metagen.errors import InputError, ModelError
-from metagen.generators.directory import has_chat_template
+from metagen.generators.directory import chat_template
 from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps, TaggedSteps, WholeSolution
 
 Kind = Literal["prm", "orm"]
@@ -83,7 +83,7 @@ def named(name: str, model: str | Path | None = None) -> Layout:
         return layout
     if isinstance(layout, SeparatorSteps) and layout.start:
         return dataclasses.replace(layout, start=_beginning(directory) or layout.start)
-    if isinstance(layout, WholeSolution) and has_chat_template(directory):
+    if isinstance(layout, WholeSolution) and chat_template(directory):
         return WholeSolution(chat=True, closing=_closing(directory))
     return layout
 

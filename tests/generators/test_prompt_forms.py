@@ -112,6 +112,12 @@ def test_records_of_plain_text_do_not_answer_for_turns(tmp_path: Path) -> None:
         assert engine.stats.samples == 1, "turns are turns, however they came to be"
         assert greedy(engine, Prompt.of(QUESTION, form="text"), journal=journal) == plain
         assert engine.stats.samples == 2
+    (place / "chat_template.jinja").write_text(template.replace("S:", "T:"))
+    with TorchEngine(place, threads=1) as engine:
+        greedy(engine, prompt, journal=journal)
+        assert engine.stats.samples == 1, "another template is asked anew"
+        assert greedy(engine, Prompt.of(QUESTION, form="text"), journal=journal) == plain
+        assert engine.stats.samples == 1, "plain text is the same under any template"
 
 
 def test_seeds_and_names_of_texts_are_those_of_before(base: TorchEngine) -> None:
@@ -151,9 +157,9 @@ def test_what_servers_are_sent() -> None:
 
 def test_engines_say_by_what_they_read_turns(chat: TorchEngine, base: TorchEngine) -> None:
     place = chat.directory
-    assert (chat.chat, base.chat) == ("template", None)
-    assert (Facts.of(chat).chat, Facts.of(base).chat) == ("template", None)
+    assert isinstance(chat.chat, str) and len(chat.chat) == 32 and base.chat is None
+    assert (Facts.of(chat).chat, Facts.of(base).chat) == (chat.chat, None)
     url = "http://localhost:1/v1"
     assert OpenAIEngine("m", base_url=url).chat == "api"
     assert OpenAIEngine("m", base_url=url, api="completions").chat is None
-    assert OpenAIEngine("m", base_url=url, api="completions", tokenizer=place).chat == "template"
+    assert OpenAIEngine("m", base_url=url, api="completions", tokenizer=place).chat == chat.chat

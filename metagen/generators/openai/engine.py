@@ -14,7 +14,7 @@ from metagen.border import checked
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.engine import (
-    Chat,
+    CHAT_API,
     EngineStats,
     Evaluated,
     EvaluateRequest,
@@ -143,11 +143,11 @@ class OpenAIEngine:
         return self._vocabulary.fingerprint if self._vocabulary else None
 
     @property
-    def chat(self) -> Chat | None:
+    def chat(self) -> str | None:
         """By what messages become turns; None for completions where no chat template is known here."""
         if self._wording.api == "chat":
-            return "api"
-        return "template" if self._vocabulary is not None and self._vocabulary.chat else None
+            return CHAT_API
+        return self._vocabulary.chat if self._vocabulary is not None else None
 
     @property
     def directory(self) -> Path | None:

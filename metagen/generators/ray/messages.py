@@ -10,7 +10,6 @@ from metagen import errors
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, MetagenError, NumericsError, PluginError
 from metagen.generators.engine import (
-    Chat,
     Engine,
     EngineStats,
     Evaluated,
@@ -100,7 +99,7 @@ class Facts:
     supports: frozenset[str]
     bills: bool
     price: Price | None
-    chat: Chat | None = None
+    chat: str | None = None
 
     @classmethod
     def of(cls, engine: Engine) -> Self:

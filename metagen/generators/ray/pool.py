@@ -13,7 +13,6 @@ from metagen.border import checked
 from metagen.cost import FREE, ModelShape, Price
 from metagen.errors import EngineError, InputError
 from metagen.generators.engine import (
-    Chat,
     Engine,
     EngineStats,
     Evaluated,
@@ -118,7 +117,7 @@ class RayPool:
         return self.facts.supports
 
     @property
-    def chat(self) -> Chat | None:
+    def chat(self) -> str | None:
         return self.facts.chat
 
     @property
