@@ -162,7 +162,7 @@ class Strategy(Generator):
 
     def opened(
         self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         budget: Budget | int | dict[str, Any] | None,
         seed: int,
         journal: Journal | None,
@@ -177,7 +177,7 @@ class Strategy(Generator):
     @checked
     async def asolve(
         self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
         budget: Budget | int | dict[str, Any] | None = None,
         seed: int = 0,
@@ -204,7 +204,7 @@ class Strategy(Generator):
     @checked
     def solve(
         self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
         budget: Budget | int | dict[str, Any] | None = None,
         seed: int = 0,

@@ -264,7 +264,7 @@ class ParticleFilter(TreeSearch):
 
     async def acloud(
         self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
         budget: Budget | int | dict[str, Any] | None = None,
         seed: int = 0,
@@ -278,7 +278,7 @@ class ParticleFilter(TreeSearch):
 
     def cloud(
         self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
         budget: Budget | int | dict[str, Any] | None = None,
         seed: int = 0,

@@ -41,7 +41,7 @@ class TreeStrategy(Strategy):
 
     async def atree(
         self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
         budget: Budget | int | dict[str, Any] | None = None,
         seed: int = 0,
@@ -55,7 +55,7 @@ class TreeStrategy(Strategy):
 
     def tree(
         self,
-        prompt: Prompt | str | Iterable[Message | Mapping[str, str]],
+        prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
         budget: Budget | int | dict[str, Any] | None = None,
         seed: int = 0,
