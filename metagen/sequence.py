@@ -53,10 +53,7 @@ def _framed(parts: Iterable[str | bytes]) -> bytes:
 @checked
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat. content: a text; parts that are texts, as OpenAI's API has them, become one.
-
-    Raises PromptError for another role or content, such as an image or a sound.
-    """
+    """One turn of a chat. Raises PromptError for another role, and for a content that is no text, such as an image."""
 
     role: Role
     content: str
@@ -66,11 +63,14 @@ class Message:
             raise PromptError(
                 f"a message has the role {self.role!r}; expected one of {', '.join(get_args(Role))}"
             )
-        object.__setattr__(self, "content", words(self.content, f"the {self.role}'s message"))
+        words(self.content, f"the {self.role}'s message")
 
     @classmethod
     def of(cls, given: Message | Mapping[str, Any]) -> Message:
-        """A message from a mapping with `role` and `content`, and nothing else that is not null."""
+        """A message from a mapping with `role` and `content`, and nothing else that is not null.
+
+        content: a text, or parts that are texts, as OpenAI's API has them. Raises PromptError for anything else.
+        """
         if isinstance(given, Message):
             return given
         fields: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}  # type: ignore[redundant-expr]
@@ -83,7 +83,7 @@ class Message:
             )
         if not {"role", "content"} <= set(fields):
             raise PromptError(f'{given!r:.80} is no message; expected {{"role": "user", "content": "…"}}')
-        return cls(fields["role"], fields["content"])
+        return cls(fields["role"], words(fields["content"], f"the {fields['role']}'s message"))
 
 
 def words(content: Any, what: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from metagen.errors import PromptError
+from metagen.errors import InputError, PromptError
 from metagen.sequence import Form, Message, Prompt, Sequence
 
 QUESTION = Message("user", "2 + 2?")
@@ -18,9 +18,10 @@ def test_parts_that_are_texts_are_one_text() -> None:
     parts = [{"type": "text", "text": "2 + "}, {"type": "input_text", "text": "2?"}]
     said: dict[str, Any] = {"role": "user", "content": parts, "name": None}
     assert Prompt.of([said]) == Prompt.of([QUESTION])
-    assert Prompt("p", messages=[said]).messages == (QUESTION,)  # type: ignore[arg-type]
     assert Sequence.of(Prompt.of([said])).prompt.digest == Prompt("q", messages=(QUESTION,)).digest
-    assert Message("user", parts) == QUESTION  # type: ignore[arg-type]
+    assert Message.of(said) == QUESTION
+    with pytest.raises(InputError, match=r"Message: content=.*; expected a text"):
+        Message("user", parts)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
