@@ -30,6 +30,7 @@ from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import CHAT_API, EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.models.recipes import Recipe
+from metagen.generators.openai.dialects import DIALECTS
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Verifier
@@ -159,6 +160,14 @@ class ClosedEngine:
     def supports(self) -> frozenset[str]:
         """Whatever is asked of it: nothing is done. But mirostat goes with no draft, on any engine."""
         return BEYOND if self.draft is None else BEYOND - {"mirostat"}
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether the engine would tell the probabilities of given tokens."""
+        ids = self._tokenizer is not None
+        if "dialect" not in self._options:
+            return ids
+        return DIALECTS[self._options["dialect"]].reads_labels(self._options["api"], ids)
 
     def check(self, params: SamplingParams) -> None:
         """InputError for what the engine would refuse as well, whatever the prompt."""

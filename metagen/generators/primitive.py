@@ -292,6 +292,15 @@ class EngineGenerator(Primitive):
             return len(prefix.text.encode("utf-8", "surrogatepass")) + self._thought(prefix)
         return len(self.engine.encode(prefix.text)) + self._thought(prefix)
 
+    def _counted(self, sample: Sample) -> Sample:
+        """The tokens of its thought, where its ids begin with those that write it."""
+        thought = sample.thought
+        if thought is None or thought.tokens is not None or sample.ids is None:
+            return sample
+        own = self.engine.encode(thought.written or "")
+        known = len(own) if sample.ids[: len(own)] == own else None
+        return dataclasses.replace(sample, thought=dataclasses.replace(thought, tokens=known))
+
     def _thought(self, prefix: Sequence) -> int:
         """Tokens of its thought; where nobody counted them, as many as it has bytes at most."""
         thought = prefix.thought or Thought(tokens=0)
@@ -372,7 +381,7 @@ class EngineGenerator(Primitive):
         A budget cannot be kept with what nobody has counted: where one has cut the request short, it is the most.
         """
         if (end := self.params.thought_end) and sample.thought is None and not begun:
-            sample = told_apart(sample, end)
+            sample = self._counted(told_apart(sample, end))
         if cap is not None and sample.generated is None:
             sample = dataclasses.replace(sample, generated=cap)
         total = answer.prefix_tokens

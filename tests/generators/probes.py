@@ -68,6 +68,7 @@ class Probe:
             "`top_k`": lambda: self._draw(top_k=2),
             "stop strings": lambda: self._draw(stop=("5",)),
             "`stop_token_ids`, `ignore_eos`": self._ends,
+            "a [thought](how-to/http.md#models-that-think) is told apart from the answer": self._thinks,
             "log-probabilities of samples": self._logprobs,
             "best-k confidences (`top_logprobs`)": self._confidences,
             "other adapters": self._adapted,
@@ -117,6 +118,11 @@ class Probe:
     async def _ends(self) -> bool:
         await self._draw(ignore_eos=True)
         return bool(await self._draw(stop_token_ids=(3,)))
+
+    async def _thinks(self) -> bool:
+        generator = self.generator.replace(thought_end="5") if self.engine else self.generator
+        some = await generator.generate(self.prefix, n=6, scope=Scope.root("probe"))
+        return any(one.thought is not None for one in some)
 
     async def _logprobs(self) -> bool:
         generator = self.generator.replace(logprobs=True) if self.engine else self.generator

@@ -16,7 +16,7 @@ from metagen.generators.openai import OpenAIEngine
 from metagen.generators.ray.messages import Facts
 from metagen.generators.replay import Recorded, ReplayGenerator
 from metagen.generators.torch import TorchEngine
-from metagen.sequence import Sequence
+from metagen.sequence import Sequence, Thought
 from tests.generators.openai.model_server import serves
 from tests.generators.openai.serving import Server
 from tests.generators.probes import Probe, table
@@ -65,7 +65,7 @@ def test_enumerable() -> None:
 def test_generators_without_an_engine() -> None:
     async def write(prefix: Sequence, seed: int, index: int) -> Sample:
         await asyncio.sleep(0.02)
-        return Sample(f"{seed}\n{index}", None, None, logprob=-1.0, finish="eos")
+        return Sample(f"{seed}\n{index}", None, None, logprob=-1.0, finish="eos", thought=Thought("hm"))
 
     replay = ReplayGenerator({"probe": [Recorded(text, 2) for text in "abcdef"]})
     assert Probe(replay, PROMPT, BEGUN).found() == table()["replay"]

@@ -38,6 +38,10 @@ class Dialect:
     labels: int = 0
     adapters: frozenset[str] = frozenset()
 
+    def reads_labels(self, api: str, ids: bool) -> bool:
+        """Whether log-probabilities of given tokens can be asked for. ids: whether the tokenizer is here."""
+        return bool(self.labels) and api == "completions" and ids
+
     def grammar(self, grammar: Grammar, chat: bool) -> Fields | None:
         """The fields that hold a completion to a grammar; None where this kind of grammar cannot be had."""
         kind, source = grammar.kind, grammar.source

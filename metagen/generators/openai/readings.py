@@ -33,8 +33,7 @@ class Readings:
     @property
     def possible(self) -> bool:
         """Whether the server can be asked for them."""
-        wording = self._wording
-        return bool(wording.dialect.labels) and wording.api == "completions" and self._vocabulary is not None
+        return self._wording.dialect.reads_labels(self._wording.api, self._vocabulary is not None)
 
     def parts(self, request: EvaluateRequest) -> list[EvaluateRequest]:
         """The request, by as many labels as the server takes at once. UnsupportedError where there is no way to ask."""

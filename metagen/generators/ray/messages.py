@@ -99,7 +99,8 @@ class Facts:
     supports: frozenset[str]
     bills: bool
     price: Price | None
-    chat: str | None = None
+    chat: Chat | None = None
+    reads_labels: bool = True
 
     @classmethod
     def of(cls, engine: Engine) -> Self:
@@ -109,4 +110,5 @@ class Facts:
         return cls(
             repr(engine), engine.fingerprint, engine.tokenizer_fingerprint, engine.shape, engine.directory,
             engine.max_context, supports, bills, price, getattr(engine, "chat", None),
+            getattr(engine, "reads_labels", engine.tokenizer_fingerprint is not None),
         )  # fmt: skip

@@ -121,6 +121,10 @@ class RayPool:
         return self.facts.chat
 
     @property
+    def reads_labels(self) -> bool:
+        return self.facts.reads_labels
+
+    @property
     def bills(self) -> bool:
         """Whether the engine costs money, at `price`; an unknown one is None."""
         return self.facts.bills

@@ -100,13 +100,9 @@ class BudgetForcing(Strategy):
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         thought = await self._think(prefix, thinking_of(prefix.prompt, self.thinking), scope)
-        apart = thought.thought is not None
-        if apart and (thought.finish == "eos" or (thought.finish == "stop" and thought.text != prefix.text)):
-            return await concluded(thought, scope, self.answer)  # it came with its answer
-        begun = reopened(thought, self.cue if apart else self.end + self.cue)
-        if begun.thought is not None:
-            begun = replace(begun, thought=replace(begun.thought, ended=True))
-        (sequence,) = await self.generator.generate(begun, scope=scope.child("answer"))
+        if thought.thought is not None and thought.finish in ("eos", "stop") and thought.text != prefix.text:
+            return await concluded(thought, scope, self.answer)  # the server told it apart, with its answer
+        (sequence,) = await self.generator.generate(self._ended(thought), scope=scope.child("answer"))
         return await concluded(sequence, scope, self.answer)
 
     async def _think(self, prefix: Sequence, budget: Thinking, scope: Scope) -> Sequence:
@@ -120,21 +116,27 @@ class BudgetForcing(Strategy):
             (thought,) = await self.thinker.generate(before, until=until, scope=scope.child(f"thought/{i}"))
             await concluded(reopened(thought), scope)
             tokens += written(before, thought, self._count)
-            if thought.thought is not None:
-                if tokens < budget.least and thought.finish in ("eos", "stop") and i < budget.waits:
-                    raise UnsupportedError(
-                        f"{self.thinker!r} tells thoughts apart, and one of {tokens} tokens cannot be sent on to "
-                        f"least={budget.least}: ask the server by api='completions', where thoughts are text, or give "
-                        "Thinking(least=0)"
-                    )
-                break
             if thought.finish in (None, "length") or tokens >= budget.least or i == budget.waits:
                 break
             tokens += self._count(self.wait)
             if budget.most is not None and tokens > budget.most:
                 break
-            thought = reopened(thought, self.wait)
+            thought = self._sent_on(thought)
         return thought
+
+    def _ended(self, thought: Sequence) -> Sequence:
+        """The thought with the beginning of an answer behind it."""
+        if thought.thought is None:
+            return reopened(thought, self.end + self.cue)
+        return replace(reopened(thought, self.cue), thought=replace(thought.thought, ended=True))
+
+    def _sent_on(self, thought: Sequence) -> Sequence:
+        if thought.thought is not None:
+            raise UnsupportedError(
+                f"{self.thinker!r} tells thoughts apart, and one that is shorter than least= cannot be sent on there; "
+                "ask the server by api='completions', where thoughts are text, or give Thinking(least=0)"
+            )
+        return reopened(thought, self.wait)
 
 
 def budget_forcing(

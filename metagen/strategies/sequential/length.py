@@ -35,11 +35,13 @@ def counting(count: Count | None) -> str:
 def written(before: Sequence, after: Sequence, count: Count) -> int:
     """Tokens that `after` has beyond `before`, which it extends: by their ids where both have them, else by `count`.
 
-    Where a server tells its thought apart, those of the thought.
+    A thought that a server has told apart is counted by what the server says, else by `count`.
     """
-    if after.thought is not None and after.tokens is None:
+    if after.thought is not None and after.tokens is None and before.thought is None:
         own = after.thought.tokens
-        return own if own is not None else count(after.thought.text or "")
+        return (count(after.thought.text or "") if own is None else own) + count(
+            after.text[len(before.text) :]
+        )
     if after.tokens is not None and not before.text:
         return len(after.tokens.ids)
     if after.tokens is not None and before.tokens is not None:

@@ -418,7 +418,7 @@ def test_budget_forcing_takes_an_answer_that_came_and_says_what_it_cannot_do() -
         generator = engine.generator(max_tokens=60)
         result = budget_forcing(generator, end="</think>", most=20, cue="Answer:").solve(PROMPT)
         assert result.text == "Answer: 4" and len(server.asked) == 1
-        with pytest.raises(UnsupportedError, match="cannot be sent on to least=30"):
+        with pytest.raises(UnsupportedError, match="cannot be sent on there"):
             BudgetForcing(generator, Thinking(least=30, waits=1), end="</think>").solve(PROMPT)
 
 
@@ -463,6 +463,7 @@ def test_a_local_engine_goes_on_behind_the_thought_that_it_wrote() -> None:
         (two,), _ = run(lambda s: apart.generate(prompt, scope=s), problem="p")
         assert two.thought is not None and two.thought.text and one.text == two.written
         assert two.text == one.text.partition("A:")[2].lstrip()
+        assert two.thought.tokens == len(engine.encode(one.text.partition("A:")[0] + "A:"))
         assert engine.render(two) == engine.render(one)
         without = mg.Sequence(two.prompt, two.text, logprob=None, thought=two.thought)
         assert engine.render(without) == engine.render(one)
