@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.errors import InputError, PromptError
-from metagen.sequence import Message, Prompt, Score, Sequence, Step, TokenIds, Tokens, digest
+from metagen.sequence import Finish, Message, Prompt, Score, Sequence, Step, Thought, TokenIds, Tokens, digest
 from metagen.strategies.prompts import begun
 from metagen.strategies.reopen import reopened
 
@@ -172,3 +172,47 @@ def test_what_was_written_under_another_prompt_becomes_a_completion_of_the_prefi
     assert rooted.extends(asked) and (rooted.text, rooted.finish) == ("so a\nb", "eos")
     assert rooted.steps == (3, 5) and rooted.logprob is None
     assert rooted.rooted(asked) is rooted
+
+
+# -- thoughts ------------------------------------------------------------------------------------------------
+
+
+def test_a_thought_names_a_sequence_and_is_no_part_of_its_text() -> None:
+    prompt = Prompt("p", text="x")
+    plain, thinking = Sequence(prompt, "4"), Sequence(prompt, "4", thought=Thought("hm", 3))
+    assert plain.digest != thinking.digest == Sequence(prompt, "4", thought=Thought("hm")).digest
+    assert thinking.answered.digest == plain.digest and thinking.answered == plain
+    assert thinking.whole.text == "hm\n\n4" and thinking.whole.thought is None
+    assert Sequence(prompt, "4", thought=Thought(None, 9)).whole.text == "4"
+    assert Sequence(prompt, "a\nb\n", steps=(2, 4), thought=Thought("hm")).whole.steps == (6, 8)
+
+
+def test_what_goes_on_from_a_thought_extends_it() -> None:
+    begun = Sequence(Prompt("p", text="x"), thought=Thought("a", 1, "<a", ended=False))
+    more = begun.extend("4", thought=Thought("b", 2, "b>"), finish="eos")
+    assert more.thought == Thought("ab", 3, "<ab>") and more.extends(begun) and more.written == "<ab>4"
+    assert not replace(more, thought=Thought("b")).extends(begun)
+    assert begun.extend("4").thought == begun.thought
+    ids = TokenIds((1,), "t")
+    assert replace(begun, tokens=None).extend("4", tokens=ids).tokens is None, (
+        "they would not write the thought"
+    )
+
+
+def test_a_thought_goes_where_its_sequence_is_rooted() -> None:
+    other = Sequence(Prompt("q", text="y"))
+    thinking = Sequence(Prompt("p", text="x"), "4", thought=Thought("hm", 3))
+    assert thinking.rooted(other).thought == Thought("hm", 3)
+
+
+@pytest.mark.parametrize(
+    ("finish", "ended", "cut"), [("length", False, True), ("length", True, False), ("eos", False, False)]
+)
+def test_a_cut_thought_says_so(finish: Finish, ended: bool, cut: bool) -> None:
+    sequence = Sequence(Prompt("p", text="x"), finish=finish, thought=Thought("hm", ended=ended))
+    assert sequence.cut_in_thought is cut
+
+
+def test_a_thought_without_its_marks_cannot_be_written_down() -> None:
+    with pytest.raises(PromptError, match="marks around it are not known"):
+        _ = Sequence(Prompt("p", text="x"), "4", thought=Thought("hm")).written

@@ -70,7 +70,7 @@ def _unknown(spec: PartSpec) -> PluginVerifierSpec:
 def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
     options = {
         key: value
-        for key in ("dtype", "device", "quantization", "max_context", "price", "shape", "api")
+        for key in ("dtype", "device", "quantization", "max_context", "price", "shape", "api", "dialect")
         if (value := _option(spec, key))
     }
     if isinstance(spec, TorchSpec) and spec.draft is not None:

@@ -245,6 +245,25 @@ def test_all_of_it_in_an_experiment_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "judge",
+    [
+        # Ids without a way to read labels: what is known before the engine opens is what it says then.
+        "judge: {kind: judge, engine: told, samples: 2}",
+        "judge: {kind: judge, generator: small, samples: 1, chat: false, template: '{task}{candidate}'}",
+    ],
+)
+def test_an_estimate_knows_the_way_and_a_generator_may_judge(tmp_path: Path, judge: str) -> None:
+    file = tmp_path / "hosted.yaml"
+    text = FILE.format(url="http://localhost:9/v1").replace(
+        "judge: {kind: judge, engine: hosted, samples: 2}", judge
+    )
+    told = "told: {kind: openai, model: m, base_url: 'http://localhost:9/v1', dialect: vllm, tokenizer: tiny-0.1m}"
+    file.write_text(text.replace("generators:", f"  {told}\ngenerators:"), "utf-8")
+    done = CliRunner().invoke(app, ["run", str(file), "--dry-run"])
+    assert done.exit_code == 0 and "judge" in done.output, done.output
+
+
+@pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ("{kind: judge, engine: hosted, samples: 2}", "{kind: judge, samples: 2}", "one of both"),
