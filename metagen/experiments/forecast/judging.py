@@ -19,6 +19,8 @@ from metagen.verifiers.oracle import OracleVerifier
 from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.reward import ProcessRewardModel, RewardModel
 
+#: How judges come to verdicts (`Judge.way`).
+WAYS = {"labels": " (it reads the labels' probabilities)", "samples": " (it writes its verdicts)"}
 FIGURES = ("prefilled", "generated", "flops", "flops_2n")
 
 
@@ -86,7 +88,10 @@ class Judging:
             elif isinstance(verifier, Unknown):
                 self.missing.append(f"{name}: its model is not on this machine, so it cannot be counted")
             elif not isinstance(verifier, OracleVerifier | RecordedVerifier):
-                self.missing.append(f"{name}: what it asks is not known before it runs; --probe measures it")
+                way = WAYS.get(getattr(verifier, "way", ""), "")
+                self.missing.append(
+                    f"{name}: what it asks is not known before it runs; --probe measures it{way}"
+                )
         return list(judges.values())
 
     def _parts(self, names: Iterable[str]) -> Iterator[tuple[str, Verifier]]:

@@ -18,7 +18,7 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier
 from metagen.verifiers.generative.question import PREFERENCE
-from metagen.verifiers.generative.respondent import Asked, Respondent
+from metagen.verifiers.generative.respondent import Asked, Respondent, Way
 from metagen.verifiers.generative.way import By, respondent, worded
 from metagen.verifiers.naming import name_of
 from metagen.verifiers.odds import logit, sigmoid
@@ -102,9 +102,10 @@ class PairwiseJudge:
         return Asked(digest(first.digest, second.digest), prompt)
 
     def _merged(self, forward: Score, backward: Score) -> Score:
+        unread = forward.unread + backward.unread
         for score in (forward, backward):
             if score.value is None:
-                return score
+                return replace(score, unread=unread)
         assert forward.value is not None
         assert backward.value is not None
         if self.merge == "mean":
@@ -112,7 +113,7 @@ class PairwiseJudge:
         else:
             value = sigmoid((logit(forward.value, EDGE) - logit(backward.value, EDGE)) / 2.0)
         raw = logit(value, EDGE) if 0.0 < value < 1.0 else None
-        return Score(value, raw=raw, feedback=forward.feedback)
+        return Score(value, raw=raw, feedback=forward.feedback, unread=unread)
 
 
 class PreferenceUtility(PairUtility):
@@ -146,8 +147,8 @@ class Tournament(Verifier):
     the opponents; a function of the matrix of wins gives strengths θ in log-odds, such as `bradley_terry(wins,
     prior=0.5).theta` from `metagen.analysis.preference`, which also takes into account whom one has met; the
     value is then σ(θ), raw θ. Completions of different prompts do not meet. One without a known comparison has
-    the verdict `unscored`; one by itself scores ½. One that is `forged` meets nobody, and scores 0. Raises
-    InputError for meetings below 1.
+    the verdict `unscored`; one by itself scores ½. One that is `forged` meets nobody, and scores 0. Verdicts that
+    cannot be read are counted with the first of the two. Raises InputError for meetings below 1.
     """
 
     def __init__(
@@ -202,6 +203,11 @@ class Tournament(Verifier):
         return True
 
     @property
+    def way(self) -> Way:
+        """How its judge comes to a verdict: see `Judge.way`."""
+        return self.judge.respondent.way
+
+    @property
     def oracle(self) -> bool:
         """Whether the judge has a part that knows the reference answer."""
         return self.judge.oracle
@@ -224,12 +230,15 @@ class Tournament(Verifier):
         scores = dict.fromkeys(forged, Score(0.0, verdict="forged"))
         for group, plan in plans:
             wins = np.zeros((len(group), len(group)))
+            unread = [0] * len(group)
             for i, j in plan:
-                value = next(results).value
-                if value is not None:
+                result = next(results)
+                unread[i] += result.unread
+                if (value := result.value) is not None:
                     wins[i, j] += value
                     wins[j, i] += 1.0 - value
-            scores |= dict(zip((s.digest for s in group), self._ranked(wins), strict=True))
+            ranked = zip(group, self._ranked(wins), unread, strict=True)
+            scores |= {s.digest: replace(score, unread=count) for s, score, count in ranked}
         return [replace(scores[s.digest], oracle=self.oracle) for s in sequences]
 
     def _ranked(self, wins: Matrix) -> list[Score]:

@@ -6,12 +6,14 @@ import math
 from typing import Final
 
 from metagen.errors import InputError
+from metagen.logs import logger
 from metagen.scope import Scope
 from metagen.sequence import digest
 from metagen.verifiers.generative.question import Question
 from metagen.verifiers.generative.respondent import Asked, Respondent
 from metagen.verifiers.utility.pairs import Pair, PairUtility
 
+_LOG = logger(__name__)
 #: How good is the second answer if the first is right? The value is the expected rating, less 1, over 4.
 AGAINST_REFERENCE: Final = Question(
     """\
@@ -67,7 +69,10 @@ class JudgeUtility(PairUtility):
             Asked(digest(z.digest, y.digest), question.prompt(y.prompt, first=z.text, second=y.text))
             for y, z in honest
         ]
-        scores = iter(await self._respondent.ask(asked, scope))
+        answers = await self._respondent.ask(asked, scope)
+        if unread := sum(score.unread for score in answers):
+            _LOG.warning("ratings cannot be read", extra={"unread": unread, "pairs": len(answers)})
+        scores = iter(answers)
         # A forger is worth nothing, and nothing is known of who would be measured by one.
         values = [
             0.0 if y.digest in forged else None if z.digest in forged else next(scores).value

@@ -178,6 +178,21 @@ def test_pairs_are_compared_by_a_hosted_model() -> None:
     assert [s.value for s in rates] == [0.0, 0.5, 1.0]
 
 
+def test_comparisons_that_cannot_be_read_are_counted_once() -> None:
+    mute = Tournament(generator=mg.FunctionGenerator(lambda *_: "both are fine"), samples=3)
+    scores = score(mute, "4", "5", "6")
+    assert {(s.value, s.verdict) for s in scores} == {(None, "unscored")}
+    assert sum(s.unread for s in scores) == 3 * 2 * 3, "three pairs, in both orders, three times"
+
+
+def test_ratings_that_cannot_be_read_are_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    judge = Judge(generator=mg.FunctionGenerator(lambda *_: "fine"), samples=2)
+    utility = JudgeUtility(judge.about_pairs(AGAINST_REFERENCE))
+    run(lambda s: utility.matrix(sequences("a", "b"), scope=s), problem="p")
+    (record,) = [r for r in caplog.records if r.message == "ratings cannot be read"]
+    assert (vars(record)["unread"], vars(record)["pairs"]) == (8, 4)
+
+
 def test_a_hosted_model_rates_answers_against_each_other() -> None:
     def write(message: str, seed: int) -> str:
         reference = message.partition("Reference answer:\n")[2].partition("\n")[0]
@@ -260,7 +275,11 @@ def test_an_estimate_knows_the_way_and_a_generator_may_judge(tmp_path: Path, jud
     told = "told: {kind: openai, model: m, base_url: 'http://localhost:9/v1', dialect: vllm, tokenizer: tiny-0.1m}"
     file.write_text(text.replace("generators:", f"  {told}\ngenerators:"), "utf-8")
     done = CliRunner().invoke(app, ["run", str(file), "--dry-run"])
-    assert done.exit_code == 0 and "judge" in done.output, done.output
+    assert done.exit_code == 0, done.output
+    assert (
+        "judge: what it asks is not known before it runs; --probe measures it (it writes its verdicts)"
+        in " ".join(done.output.split())
+    )
 
 
 @pytest.mark.parametrize(
