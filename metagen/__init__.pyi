@@ -41,6 +41,7 @@ from metagen.sequence import Prompt as Prompt
 from metagen.sequence import Score as Score
 from metagen.sequence import Sequence as Sequence
 from metagen.sequence import Step as Step
+from metagen.sequence import Thought as Thought
 from metagen.sequence import TokenIds as TokenIds
 from metagen.sequence import Tokens as Tokens
 from metagen.strategies.adaptive.adaptive import Adaptive as Adaptive
@@ -133,6 +134,7 @@ from metagen.verifiers.oracle import OracleVerifier as OracleVerifier
 from metagen.verifiers.recorded import RecordedVerifier as RecordedVerifier
 from metagen.verifiers.reward import OutcomeRewardModel as OutcomeRewardModel
 from metagen.verifiers.reward import ProcessRewardModel as ProcessRewardModel
+from metagen.verifiers.with_thought import WithThought as WithThought
 
 __version__: str
 from metagen.generators.decoding.adapters import Mirostat as Mirostat
