@@ -220,6 +220,8 @@ def _run(experiment: Experiment, out: Path | None) -> None:
     meter, directory = Meter(), None
     try:
         with build.opened(experiment) as setup:
+            for caution in build.cautions(setup):
+                typer.echo(f"note: {caution}", err=True)
             directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
             with watched(meter, experiment.name):
                 state = runner.run(setup, directory, meter)

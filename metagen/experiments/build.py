@@ -42,6 +42,10 @@ from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.oracle import Grade
 
 
+#: With an oracle it is pass@n, an upper bound by definition.
+COVERAGE = "best_of_n"
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """One cell of the grid. name: such as `mid/weighted@32`, or `mid/single` for a strategy without n.
@@ -307,6 +311,17 @@ def _sandbox() -> Any:
     from metagen.verifiers.code.sandbox import Sandbox
 
     return Sandbox()
+
+
+def cautions(setup: Setup) -> list[str]:
+    """What a reader of the results should know before they are made: strategies that an oracle steers."""
+    knowing = {c.strategy for c in setup.configurations if c.kind != COVERAGE and setup.strategy(c).oracle}
+    return [
+        f"strategies.{name}: a verifier that knows the answers steers it; its results are upper bounds, marked (oracle), "
+        "and never recommended"
+        for name in setup.experiment.strategies
+        if name in knowing
+    ]
 
 
 def _enough(

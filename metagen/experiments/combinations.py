@@ -51,6 +51,7 @@ class Combinations:
     def faults(self) -> Iterator[Fault]:
         yield from self._plugins()
         yield from self._reward_models()
+        yield from self._contexts()
         yield from self._circles()
         yield from self._numbers()
         yield from self._allocated()
@@ -141,6 +142,23 @@ class Combinations:
             except ModelError as error:
                 reason = f"{engine.model!r} is no reward model: {error}, in this verifier's definition"
                 yield self._fault(("verifiers", name, "engine"), reason, value=verifier.engine)
+
+    def _contexts(self) -> Iterator[Fault]:
+        """A local model's context has room for a prompt beside the longest sample."""
+        for name, generator in self.generators.items():
+            if not isinstance(generator, EngineGeneratorSpec):
+                continue
+            engine = self.engines.get(generator.engine)
+            if not isinstance(engine, LocalSpec) or not isinstance(engine.model, str):
+                continue
+            own = json.loads((tiny.resolve(engine.model) / "config.json").read_text("utf-8"))
+            known = [own.get("max_position_embeddings"), getattr(engine, "max_context", None)]
+            context = min((size for size in known if isinstance(size, int)), default=None)
+            if context is not None and generator.max_tokens >= context:
+                reason = (
+                    f"the context of {engine.model!r} has {context:,} tokens, prompt included; expected fewer"
+                )
+                yield self._fault(("generators", name, "max_tokens"), reason, value=generator.max_tokens)
 
     def _circles(self) -> Iterator[Fault]:
         """No verifier is made of itself, and no strategy stands over itself."""

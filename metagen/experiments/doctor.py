@@ -153,7 +153,7 @@ def _software() -> Iterator[Check]:
 
 
 def _requirements() -> Iterator[tuple[Requirement, bool]]:
-    """What metagen asks for, and whether only its extra `torch` does; in a clone that is not installed, by its project."""
+    """What metagen asks for, and whether only its extra `torch` does; of a clone that is not installed too."""
     try:
         lines = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:

@@ -101,6 +101,10 @@ generators:
     temperature: 1.0      # 0 is greedy; also top_k, top_p
     max_tokens: 256       # of one solution, at most
     # stop: ["\\n\\n"]      # texts that end a solution
+  cool:                   # the same for one sample alone, which wants less chance: a baseline that is fair
+    engine: writer
+    temperature: 0.5      # tune it on problems of their own, as a study does (metagen study)
+    max_tokens: 256
 """
 
 VERIFIERS: Final = """
@@ -138,11 +142,15 @@ NO_SCORED: Final = """\
 """
 
 TAIL: Final = """
-# What is run: every generator with every strategy, at every n.
+# What is run: these generators with these strategies, at every n; without pairs, all with all.
 grid:
   n: [1, 2, 4, 8, 16]     # every n is measured on one pool of the largest
-  # generators: [writer]  # only these, and so for strategies
-
+  pairs:
+    - [writer, greedy]    # what more samples have to beat: greedy decoding,
+    - [cool, single]      # and one sample at a temperature that suits it
+    - [writer, single]
+    - [writer, majority]
+$scored_pairs
 # What one problem may cost one configuration, at most; what does not fit is cut or refused, never overshot.
 # budget: {generated: 4000}   # also prefilled, calls, flops, money, seconds
 
@@ -205,7 +213,9 @@ def text(file: Path, task: Task, *, model: str, data: str, prompt: str | None) -
     sections: tuple[registry.Section, ...] = get_args(registry.Section)
     kinds = {f"{section}_kinds": ", ".join(registry.kinds(section)) for section in sections}
     title = "How far do more samples carry this model, and which strategy uses them best?"
+    pairs = "".join(f"    - [writer, {name}]\n" for name in ("best-of-n", "weighted"))
     given = {
+        "scored_pairs": pairs if judged else "",
         "title": title,
         "file": shlex.quote(str(file)),
         "name": name,

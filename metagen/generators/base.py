@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from metagen.border import Part, promises
 from metagen.errors import InputError, UnsupportedError
@@ -24,6 +24,10 @@ def _samples(result: list[Sequence], given: Mapping[str, Any]) -> str | None:
     ):
         return None
     return f"expected n={n} sequences and there are {len(result)}; fewer only where a budget ends, marked exhausted"
+
+
+#: Samples of one call, candidates of one strategy, tokens of one sample: beyond that it is a slip.
+MOST: Final = 1_000_000
 
 
 class Generator(Part, ABC):
@@ -69,6 +73,7 @@ class Generator(Part, ABC):
         name = type(self).__name__
         if not is_count(n, 1):
             raise InputError(f"{name}: n={n!r}; expected the number of samples, at least 1")
+        at_most(name, n=n)
         if not is_count(start, 0):
             raise InputError(f"{name}: start={start!r}; expected the number of the first sample, at least 0")
         if prefix.finish is not None:
@@ -80,6 +85,13 @@ class Generator(Part, ABC):
             raise UnsupportedError(f"{name} starts from a prompt only; it cannot continue a partial sequence")
         if until is not None and not self.accepts_until:
             raise UnsupportedError(f"{name} generates to the end only; it cannot stop at {until!r}")
+
+
+def at_most(name: str, **numbers: int) -> None:
+    """InputError for a number that nobody can mean."""
+    for what, value in numbers.items():
+        if value > MOST:
+            raise InputError(f"{name}: {what}={value!r}; expected at most {MOST:,}")
 
 
 def is_count(value: object, least: int) -> bool:

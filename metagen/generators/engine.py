@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self
 
 from metagen.border import checked, one_each, promises
 from metagen.cost import ModelShape
@@ -119,6 +119,7 @@ class SamplingParams:
             _real(self.top_p) and 0.0 < self.top_p <= 1.0, "top_p", "expected a number in (0, 1] (1 is off)"
         )
         expect(_whole(self.max_tokens) and self.max_tokens >= 1, "max_tokens", "expected an integer ≥ 1")
+        expect(self.max_tokens <= MOST_TOKENS, "max_tokens", f"expected at most {MOST_TOKENS:,}")
         stop: Any = self.stop
         expect(not isinstance(stop, str), "stop", "expected a tuple of strings, not one string")
         texts = isinstance(stop, tuple) and all(isinstance(text, str) for text in stop)
@@ -334,6 +335,10 @@ class EngineStats:
     generated: int = 0
     aborted_tokens: int = 0
     extra: dict[str, float] = field(default_factory=dict)
+
+
+#: Tokens of one sample: beyond that it is a slip.
+MOST_TOKENS: Final = 1_000_000
 
 
 def _one_a_seed(answer: Generated, given: Mapping[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from metagen.border import one_each, promises
 from metagen.call import Ended, Item, Outcome, Request
@@ -42,6 +42,9 @@ BY_TOKEN = ("token_logprobs", "token_confidences")
 
 class Primitive(Generator):
     """A generator whose samples are leaf calls."""
+
+    #: It is made of no others; what it holds is data.
+    oracle: ClassVar[bool] = False
 
     #: Fingerprint of the tokenizer of the ids it returns; None without ids.
     tokenizer_fingerprint: str | None = None

@@ -62,11 +62,6 @@ class Aggregator(Part, ABC):
         """What tells two aggregators of this class apart, beside answer rule and verifier."""
         return ""
 
-    @property
-    def oracle(self) -> bool:
-        """Whether a part knows the reference answer."""
-        return any(getattr(part, "oracle", False) for part in vars(self).values())
-
     async def aggregate(self, candidates: Ordered[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
         """The chosen candidate's sequence, with its score. What is cut or has no answer loses to whatever has one.
 

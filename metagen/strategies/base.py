@@ -117,11 +117,6 @@ class Strategy(Generator):
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         """One sequence that extends `prefix`."""
 
-    @property
-    def oracle(self) -> bool:
-        """Whether a verifier that knows the reference answer takes part, here or below."""
-        return any(getattr(part, "oracle", False) for part in vars(self).values())
-
     async def generate(
         self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
     ) -> list[Sequence]:

@@ -52,11 +52,6 @@ class MixtureOfAgents(Strategy):
         self.aggregator, self.ask, self.answer = aggregator, ask, answer
 
     @property
-    def oracle(self) -> bool:
-        parts = [self.aggregator, *(agent for layer in self.layers for agent in layer)]
-        return any(getattr(part, "oracle", False) for part in parts)
-
-    @property
     def fingerprint(self) -> str:
         agents = [f"{i} {agent.fingerprint}" for i, layer in enumerate(self.layers) for agent in layer]
         rule = self.answer.fingerprint if self.answer else ""

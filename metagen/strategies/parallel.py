@@ -11,7 +11,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator, at_most, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.aggregate import Rule
@@ -65,6 +65,7 @@ class Parallel(Strategy):
     def __init__(self, generator: Generator, n: int, aggregator: Aggregator) -> None:
         if not is_count(n, 1):
             raise InputError(f"{type(self).__name__}: n={n!r}; expected the number of candidates, at least 1")
+        at_most(type(self).__name__, n=n)
         if not generator.independent:
             raise UnsupportedError(
                 f"{type(self).__name__} pools independent draws; {generator!r} draws jointly"

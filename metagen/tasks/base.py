@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from metagen.border import Part, one_each, promises
 from metagen.errors import DataError
@@ -42,6 +42,8 @@ class Task(Part, ABC):
     """Problems, prompts, the answer rule, and the grader A(y)."""
 
     name: str = "task"
+    #: It grades; what it holds is data.
+    oracle: ClassVar[bool] = False
     #: What ends a step of a solution.
     delimiter: str = "\n"
 

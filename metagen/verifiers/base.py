@@ -6,6 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
+from typing import ClassVar
 
 from metagen.border import Part, one_each, promises
 from metagen.call import Ended, Item, Outcome, Request
@@ -21,11 +22,6 @@ class Verifier(Part, ABC):
     name: str = "verifier"
     #: Verifiers that it is made of; they score, record and charge themselves.
     members: Ordered[Verifier] = ()
-
-    @property
-    def oracle(self) -> bool:
-        """Made with the reference answer: marked as such in every result."""
-        return any(member.oracle for member in self.members)
 
     @property
     def relative(self) -> bool:
@@ -60,6 +56,8 @@ class PrimitiveVerifier(Verifier):
 
     #: Whether it is shown the thoughts of sequences, in `Sequence.thought`; else it sees the answers alone.
     sees_thoughts: bool = False
+    #: It is made of no others; what it holds is data.
+    oracle: ClassVar[bool] = False
 
     @property
     def records(self) -> str:

@@ -31,11 +31,23 @@ def test_it_loads_and_every_section_has_a_word(
     assert max(map(len, lines)) <= 120
 
 
+@pytest.mark.parametrize("task", ["arithmetic", "jsonl"])
+def test_more_samples_stand_beside_greedy_and_a_sample_at_its_own_temperature(
+    task: new.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    experiment = schema.load(new.write(Path("votes.yaml"), task)[0])
+    cells = {(g, experiment.strategies[s].kind) for g, s in experiment.grid.cells}
+    assert {("writer", "greedy"), ("cool", "sample"), ("writer", "sample"), ("writer", "majority")} <= cells
+    writer, cool = (experiment.generators[name] for name in ("writer", "cool"))
+    assert cool.temperature < writer.temperature
+
+
 def test_the_examples_are_read_and_checked(tmp_path: Path) -> None:
     """The data that come with a jsonl experiment are sound, and the model of the file can read them."""
     file, data = new.write(tmp_path / "mine.yaml", "jsonl")
     assert data.name == "mine.jsonl"
-    with build.opened(schema.load(file, sets=["grid.strategies=[single]"])) as setup:
+    with build.opened(schema.load(file, sets=["grid.pairs=[[writer, single]]"])) as setup:
         problems = list(setup.task.problems())
         assert [problem.reference for problem in problems] == [answer for _, _, answer in new.EXAMPLES]
         assert problems[0].prompt.text == "Q:a=11*3;b=a+38;b?\nS:\n"

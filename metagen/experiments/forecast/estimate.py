@@ -195,7 +195,7 @@ class _Estimator:
             self._part(name, "verification", sums, self.judging.verifiers[name])
             for name, sums in self.judging.sums.items()
         ]
-        notes = []
+        notes = build.cautions(self.setup)
         if self.hardware:
             notes.append(
                 f"seconds: the least that {self.hardware.name} can take (roofline), one part after the other"

@@ -19,6 +19,7 @@ from metagen.experiments.specs.fields import (
     FileName,
     ModelName,
     Quantity,
+    Size,
     Switch,
     Text,
 )
@@ -64,8 +65,8 @@ class TorchSpec(LocalSpec):
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     quantization: Literal["int8", "int4", "nf4"] | None = None
     max_batch: Count | None = None
-    kv_memory_bytes: Count | None = None
-    max_context: Count | None = None
+    kv_memory_bytes: Size | None = None
+    max_context: Size | None = None
     threads: Count | None = None
     draft: DraftSpec | None = None
 
@@ -80,7 +81,7 @@ class VLLMSpec(LocalSpec):
     kind: Literal["vllm"]
     model: ModelName
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    max_context: Count | None = None
+    max_context: Size | None = None
     max_pending: Count | None = None
     lora: AdapterName | None = None
     threads: Count | None = None
@@ -160,7 +161,7 @@ class OpenAISpec(PartSpec):
     tokenizer: ModelName | None = None
     shape: FileName | None = None
     price: PriceSpec | None = None
-    max_context: Count | None = None
+    max_context: Size | None = None
     api_key_env: (
         Annotated[str, Expects("the name of an environment variable"), AfterValidator(_variable)] | None
     ) = None

@@ -15,7 +15,6 @@ from metagen.experiments.registry import Section
 from metagen.experiments.specs.engines import OpenAISpec, TorchSpec, VLLMSpec
 from metagen.experiments.specs.executor import ExecutorSpec
 from metagen.experiments.specs.fields import (
-    Amount,
     Count,
     Expects,
     GeneratorName,
@@ -24,6 +23,7 @@ from metagen.experiments.specs.fields import (
     Quantity,
     RunName,
     StrategyName,
+    Total,
     distinct,
     some,
 )
@@ -251,9 +251,9 @@ class GridSpec(Spec):
 class BudgetSpec(Budget):
     """A Budget as read from outside."""
 
-    generated: Amount | None = None
-    prefilled: Amount | None = None
-    calls: Amount | None = None
+    generated: Total | None = None
+    prefilled: Total | None = None
+    calls: Total | None = None
     flops: Quantity | None = None
     money: Quantity | None = None
     seconds: Quantity | None = None

@@ -15,6 +15,7 @@ from metagen.errors import InputError
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.source import nearest
 from metagen.generators import tiny
+from metagen.generators.base import MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,12 @@ def _regex(pattern: str) -> str:
     return pattern
 
 
+def _at_most(value: int) -> int:
+    if value > MOST:
+        raise ValueError(f"expected at most {MOST:,}")
+    return value
+
+
 EngineName = Annotated[str, Expects("the name of an engine"), _reference("engines")]
 VerifierName = Annotated[str, Expects("the name of a verifier"), _reference("verifiers")]
 GeneratorName = Annotated[str, Expects("the name of a generator"), _reference("generators")]
@@ -138,8 +145,11 @@ RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidat
 Pattern = Annotated[str, Expects("a regular expression with one group"), AfterValidator(_regex)]
 Text = Annotated[str, Expects("a text")]
 Integer = Annotated[int, Expects("an integer")]
-Count = Annotated[int, Field(ge=1), Expects("an integer ≥ 1")]
-Amount = Annotated[int, Field(ge=0), Expects("an integer ≥ 0")]
+Count = Annotated[int, Field(ge=1), Expects("an integer ≥ 1"), AfterValidator(_at_most)]
+Amount = Annotated[int, Field(ge=0), Expects("an integer ≥ 0"), AfterValidator(_at_most)]
+#: What may be larger than any number of samples, steps or tokens of a text: bytes, contexts, totals.
+Size = Annotated[int, Field(ge=1), Expects("an integer ≥ 1")]
+Total = Annotated[int, Field(ge=0), Expects("an integer ≥ 0")]
 Quantity = Annotated[float, Field(ge=0), Expects("a number ≥ 0")]
 #: What a judge may answer, and what each is worth.
 Labels = Annotated[dict[Text, Annotated[float, Expects("a number")]], AfterValidator(some)]

@@ -16,6 +16,7 @@ from metagen.experiments.specs.fields import (
     GeneratorName,
     Labels,
     Quantity,
+    Size,
     Switch,
     Text,
     VerifierName,
@@ -117,7 +118,7 @@ class PublicTestsSpec(PartSpec):
     kind: Literal["public_tests"]
     #: Of one execution: seconds of wall clock, and bytes.
     wall: Annotated[float, Field(gt=0), Expects("a number of seconds > 0")] | None = None
-    memory: Count | None = None
+    memory: Size | None = None
 
     def options(self) -> dict[str, Any]:
         given = {name: value for name in ("wall", "memory") if (value := getattr(self, name)) is not None}

@@ -54,10 +54,6 @@ class ByDifficulty(Strategy):
         parts = [self.generator.fingerprint, str(self.first), self.aggregator.fingerprint, self.predictor]
         return digest("by difficulty", *parts, *table).hex()
 
-    @property
-    def oracle(self) -> bool:
-        return super().oracle or any(getattr(option, "oracle", False) for option in self.options)
-
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         sampling, scoring = scope.child("sample"), scope.child("score")
         drawing = Drawing(

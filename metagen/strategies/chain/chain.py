@@ -64,10 +64,6 @@ class Chain(Strategy):
         parts = [part for name, step in self.steps.items() for part in (name, step.fingerprint)]
         return digest("chain", *parts, self.output, self.answer.fingerprint if self.answer else "").hex()
 
-    @property
-    def oracle(self) -> bool:
-        return any(step.oracle for step in self.steps.values())
-
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         outputs = await self.outputs(prefix, scope)
         sequence = Inputs(prefix, outputs).sequence(self.output)

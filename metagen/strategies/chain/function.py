@@ -55,10 +55,6 @@ class FunctionStrategy(Strategy):
             "function strategy", self.name, *parts, self.answer.fingerprint if self.answer else ""
         ).hex()
 
-    @property
-    def oracle(self) -> bool:
-        return any(getattr(part, "oracle", False) for part in self.uses)
-
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         written = await answered(self, self.program, prefix, scope, hint=Sequence | str)
         sequence = (

@@ -59,11 +59,6 @@ class ChainStep(Part, ABC):
     def fingerprint(self) -> str:
         """Names the step: equal fingerprints promise equal outputs."""
 
-    @property
-    def oracle(self) -> bool:
-        """Whether a part knows the reference answer."""
-        return any(getattr(part, "oracle", False) for part in vars(self).values())
-
     def fault(self, steps: Mapping[str, ChainStep]) -> str | None:
         """What can be seen wrong among the steps of a chain, beyond names that are missing; None for nothing."""
         return None

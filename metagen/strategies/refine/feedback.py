@@ -31,11 +31,6 @@ class Feedback(Part, ABC):
     def fingerprint(self) -> str:
         """Names the source: equal fingerprints promise equal remarks."""
 
-    @property
-    def oracle(self) -> bool:
-        """Whether a part knows the reference answer."""
-        return any(getattr(part, "oracle", False) for part in vars(self).values())
-
     @abstractmethod
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
         """A remark on a candidate. score: what the strategy's verifier says of it, where there is one."""

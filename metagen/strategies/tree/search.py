@@ -11,7 +11,7 @@ from typing import Any
 
 from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator, at_most, is_count
 from metagen.journal import Journal
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, Step, Tokens, Until, digest
@@ -191,6 +191,7 @@ def at_least_one(name: str, **numbers: int) -> None:
     for what, value in numbers.items():
         if not is_count(value, 1):
             raise InputError(f"{name}: {what}={value!r}; expected an integer, at least 1")
+    at_most(name, **numbers)
 
 
 def check_generator(name: str, generator: Generator, until: Steps) -> None:

@@ -98,11 +98,6 @@ class Judge(Verifier):
         return respondent(self._engine, self._generator, question, name=self.name, **self._options)
 
     @property
-    def oracle(self) -> bool:
-        """Whether the judge has a part that knows the reference answer."""
-        return self.respondent.oracle
-
-    @property
     def fingerprint(self) -> str:
         return digest("generative verifier", self.respondent.fingerprint).hex()
 

@@ -208,11 +208,6 @@ class Tournament(Verifier):
         return self.judge.respondent.way
 
     @property
-    def oracle(self) -> bool:
-        """Whether the judge has a part that knows the reference answer."""
-        return self.judge.oracle
-
-    @property
     def fingerprint(self) -> str:
         ranked = "" if self._strengths is None else name_of(self._strengths)
         return digest("tournament", self.judge.fingerprint, str(self._meetings), ranked).hex()

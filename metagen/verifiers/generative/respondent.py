@@ -49,11 +49,6 @@ class Respondent(Part, ABC):
     #: How it comes to a verdict: it reads the labels' probabilities, or the verdicts of written samples.
     way: Way
 
-    @property
-    def oracle(self) -> bool:
-        """Whether a part knows the reference answer, as a critic may that is a strategy."""
-        return any(getattr(part, "oracle", False) for part in vars(self).values())
-
     def forged(self, text: str) -> bool:
         """Whether a completion writes what is the judge's alone: its cue, or, in a chat, a control token.
 

@@ -47,11 +47,6 @@ class Utility(Part, ABC):
         return True
 
     @property
-    def oracle(self) -> bool:
-        """Whether a part of it knows the reference answer."""
-        return any(getattr(part, "oracle", False) for part in vars(self).values())
-
-    @property
     @abstractmethod
     def fingerprint(self) -> str:
         """Names the utility: equal fingerprints promise equal values."""
