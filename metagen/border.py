@@ -239,7 +239,8 @@ def blamed(name: str, function: object) -> Iterator[None]:
         what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
         at = _raised(function, error)
         *_, (last, line) = traceback.walk_tb(error.__traceback__)
-        inside = Path(last.f_code.co_filename).is_relative_to(HOME)
+        theirs = len(list(traceback.walk_tb(error.__traceback__))) > 2  # else it could not even be called
+        inside = theirs and Path(last.f_code.co_filename).is_relative_to(HOME)
         where = f"at metagen's {Path(last.f_code.co_filename).relative_to(HOME)}:{line}" if inside else ""
         mend = (
             f"{where}, which it calls: look at that call"
@@ -275,7 +276,9 @@ def told(error: BaseException) -> str:
     if not isinstance(error, PluginError) or cause is None:
         return ""
     frames = traceback.extract_tb(cause.__traceback__)
-    theirs = next((i for i, one in enumerate(frames) if not Path(one.filename).is_relative_to(HOME)), 0)
+    theirs = next((i for i, one in enumerate(frames) if not Path(one.filename).is_relative_to(HOME)), None)
+    if theirs is None:  # it could not even be called
+        return ""
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames[theirs:])]
     return "".join([*lines, *traceback.format_exception_only(cause)]).rstrip()
 

@@ -13,9 +13,13 @@ def install(extra: str) -> str:
 
 
 class MetagenError(Exception):
-    """Root of all errors that metagen raises. `through`: the plug-in inside of which it was raised, if in one."""
+    """Root of all errors that metagen raises.
+
+    through: the plug-in inside of which it was raised, if in one. path: of the part of an experiment that it is about.
+    """
 
     through: str = ""
+    path: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{super().__str__()} (raised in {self.through})" if self.through else super().__str__()

@@ -62,11 +62,13 @@ def run(
         raise InputError(
             "--hardware, --probe and --json belong to an estimate; add --dry-run, or leave them out"
         )
-    experiment = schema.load(file, sets=sets or (), limit=limit)
-    if dry:
-        _estimate(experiment, out, hardware, probe, as_json)
-    else:
-        _run(experiment, out)
+    source = schema.sourced(file, sets=sets or (), limit=limit)
+    experiment = schema.checked(source, file.parent)
+    with schema.located(source):
+        if dry:
+            _estimate(experiment, out, hardware, probe, as_json)
+        else:
+            _run(experiment, out)
 
 
 def study(

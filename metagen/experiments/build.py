@@ -41,7 +41,6 @@ from metagen.tasks.base import Problem, Task
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.oracle import Grade
 
-
 #: With an oracle it is pass@n, an upper bound by definition.
 COVERAGE = "best_of_n"
 
@@ -169,9 +168,28 @@ class Needed:
         )
 
 
+@contextmanager
+def about(*path: str) -> Iterator[None]:
+    """What is raised inside is about this part of the experiment, and says so."""
+    try:
+        yield
+    except InputError as error:
+        if error.path:
+            raise
+        error.args = (f"{'.'.join(path)}: {error.args[0]}", *error.args[1:])
+        error.path = path
+        raise
+
+
+def _task(experiment: Experiment) -> Task:
+    with about("task"):
+        task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
+    return task
+
+
 def tabled(experiment: Experiment) -> Experiment:
     """The experiment as `opened` has it, with the tables that are to be learned written out."""
-    return tabulated(experiment, registry.make("task", experiment.task.kind, experiment.task.options(), {}))
+    return tabulated(experiment, _task(experiment))
 
 
 @contextmanager
@@ -185,7 +203,7 @@ def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setu
     Raises InputError for data, models and combinations that do not fit, for a budget that a generator cannot keep, for
     held-out problems that are not, and for shards where a total is dealt out by difficulty.
     """
-    task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
+    task = _task(experiment)
     experiment = tabulated(experiment, task)
     sharded = experiment.executor.shards is not None
     here = offline.closed(experiment, fingerprints=False) if sharded else experiment
@@ -209,10 +227,8 @@ def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setu
             experiment, task, engines, generators, verifiers, cells, found.problems, asked, difficulties
         )
         for cell in cells:
-            try:
+            with about("strategies", cell.strategy):
                 setup.strategy(cell)
-            except (InputError, UnsupportedError) as error:
-                raise type(error)(f"strategies.{cell.strategy}: {error}") from None
         yield setup
 
 
@@ -225,12 +241,13 @@ def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStac
     engines = {}
     for name in needed.engines:
         spec = experiment.engines[name]
-        engine: Engine = (
-            _pool(executor, name, spec, parts)
-            if executor.kind == "ray"
-            else registry.make("engines", spec.kind, spec.options(), parts)
-        )
-        engines[name] = stack.enter_context(engine)
+        with about("engines", name):
+            engine: Engine = (
+                _pool(executor, name, spec, parts)
+                if executor.kind == "ray"
+                else registry.make("engines", spec.kind, spec.options(), parts)
+            )
+            engines[name] = stack.enter_context(engine)
     return engines
 
 
@@ -260,10 +277,8 @@ def _generator(experiment: Experiment, name: str, engines: Mapping[str, Engine])
     spec = experiment.generators[name]
     engine = getattr(spec, "engine", None)
     parts = {} if engine is None else {"engine": engines[engine]}
-    try:
+    with about("generators", name):
         generator: Generator = registry.make("generators", spec.kind, spec.options(), parts)
-    except InputError as error:
-        raise type(error)(f"generators.{name}: {error}") from None
     return generator
 
 
@@ -302,7 +317,8 @@ def _verifier(
     if isinstance(spec, PrmSpec | OrmSpec):
         # None: as the model's config.json names them.
         parts["tags"] = spec.tags.tags if spec.tags else None
-    verifier: Verifier = registry.make("verifiers", spec.kind, spec.options(), parts)
+    with about("verifiers", name):
+        verifier: Verifier = registry.make("verifiers", spec.kind, spec.options(), parts)
     return verifier
 
 
@@ -317,8 +333,8 @@ def cautions(setup: Setup) -> list[str]:
     """What a reader of the results should know before they are made: strategies that an oracle steers."""
     knowing = {c.strategy for c in setup.configurations if c.kind != COVERAGE and setup.strategy(c).oracle}
     return [
-        f"strategies.{name}: a verifier that knows the answers steers it; its results are upper bounds, marked (oracle), "
-        "and never recommended"
+        f"strategies.{name}: a verifier that knows the answers steers it; its results are upper bounds, marked "
+        "(oracle), and never recommended"
         for name in setup.experiment.strategies
         if name in knowing
     ]

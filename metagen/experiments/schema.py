@@ -8,18 +8,19 @@ Every fault is found at once: `load` raises one ConfigError that lists them all,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from metagen.errors import ConfigError
+from metagen.errors import ConfigError, InputError
 from metagen.experiments.combinations import Combinations
 from metagen.experiments.explain import fault
 from metagen.experiments.source import Fault, Source, read, write
 from metagen.experiments.specs import SECTIONS, Context, Experiment
 
-__all__ = ["Experiment", "checked", "dump", "examined", "load", "named", "refused", "sourced"]
+__all__ = ["Experiment", "checked", "dump", "examined", "load", "located", "named", "refused", "sourced"]
 
 
 def load(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Experiment:
@@ -39,6 +40,17 @@ def sourced(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = N
     if limit is not None:
         source.assign(f"task.limit={limit}", option="--limit")
     return source
+
+
+@contextmanager
+def located(source: Source) -> Iterator[None]:
+    """What is raised inside about a part of the experiment names its place in the file."""
+    try:
+        yield
+    except InputError as error:
+        if error.path:
+            error.args = (f"{source.place(error.path)}: {error.args[0]}",)
+        raise
 
 
 def dump(experiment: Experiment) -> str:

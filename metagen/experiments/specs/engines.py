@@ -61,7 +61,12 @@ class TorchSpec(LocalSpec):
     """A local model on the torch engine."""
 
     kind: Literal["torch"]
-    device: Annotated[str, Expects("a torch device, such as cpu or cuda:0")] | None = None
+    device: (
+        Annotated[
+            str, Field(pattern=r"^(cpu|cuda(:\d+)?)$"), Expects("a torch device, such as cpu or cuda:0")
+        ]
+        | None
+    ) = None
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     quantization: Literal["int8", "int4", "nf4"] | None = None
     max_batch: Count | None = None
