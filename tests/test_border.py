@@ -25,6 +25,7 @@ from metagen import (
     Generator,
     MajorityVote,
     MathRule,
+    OracleVerifier,
     Parallel,
     Problem,
     Prompt,
@@ -46,6 +47,7 @@ from metagen.generators.primitive import EngineGenerator, Primitive
 from metagen.sequence import Until
 from metagen.strategies.adaptive.stopping import StoppingRule
 from metagen.strategies.aggregate import Selection
+from metagen.strategies.aggregators import Majority
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.stop_when import StopWhen
 from metagen.verifiers.base import PrimitiveVerifier
@@ -501,11 +503,34 @@ def test_a_guarded_class_is_what_it_was() -> None:
 
 
 class Stops(StoppingRule):
-    made: Any = None
+    def stops(self, classes: Any, weights: Any) -> Any:
+        return True
 
-    @property
-    def fingerprint(self) -> str:
-        return "stops"
 
-    def met(self, *given: Any, **named: Any) -> Any:
-        return self.made
+def test_a_stopping_rule() -> None:
+    rule = metagen.Adaptive(WRITER, 3, Majority(RULE), Stops())
+    refused(lambda: rule.solve("Q"), "Stops.stops", "returned True", "an array")
+
+
+def test_an_oracle_marks_whatever_it_is_in_however_deep() -> None:
+    async def grade(sequence: Sequence) -> float:
+        return 1.0
+
+    class Wraps(Verifier):
+        def __init__(self, *inner: Verifier) -> None:
+            self.inner = {"first": list(inner)}
+
+        @property
+        def fingerprint(self) -> str:
+            return "wraps"
+
+        async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+            return [Score(0.5) for _ in sequences]
+
+    oracle, honest = OracleVerifier(grade), FunctionVerifier(lambda y: 0.5)
+    for verifier, knows in ((oracle, True), (Wraps(honest), False), (Wraps(honest, Wraps(oracle)), True)):
+        inner = BestOfN(WRITER, 2, verifier=verifier)
+        assert inner.oracle is knows
+        assert MajorityVote(inner, 2, answer=RULE).solve("Q").oracle is knows
+        assert metagen.Chain({"a": metagen.Ask(inner, "x")}).oracle is knows
+        assert metagen.MixtureOfAgents([[WRITER, inner]], WRITER).oracle is knows

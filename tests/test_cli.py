@@ -339,6 +339,59 @@ def test_a_plug_in_that_breaks_its_contract_is_named(place: Path, old: str, new:
         sys.path.remove(str(place))
 
 
+TINY = """
+name: tiny
+task: {kind: arithmetic, split: validation, levels: [1], per_level: 1}
+engines:
+  writer: {kind: torch, model: tiny-0.1m}
+generators:
+  writer: {engine: writer, max_tokens: 64}
+verifiers:
+  truth: {kind: oracle}
+  calm: {kind: calibrated, verifier: truth}
+  both: {kind: ensemble, members: [truth, calm]}
+strategies:
+  coverage: {kind: best_of_n, verifier: truth, n: 2}
+  beam: {kind: beam, verifier: both, m: 2, n: 2}
+  over: {kind: majority, over: beam, n: 2}
+  majority: {kind: majority, n: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("m: 2, n: 2", "m: 3, n: 4", "tiny.yaml:14: strategies.beam: BeamSearch: n=4"),
+        ("max_tokens: 64", "max_tokens: 64, grammar: {regex: '['}", "tiny.yaml:7: generators.writer: regex grammar"),
+        ("max_tokens: 64", "max_tokens: 999999", "tiny.yaml:7: generators.writer.max_tokens = 999999: the context of"),
+        ("tiny-0.1m}", "tiny-0.1m, device: gpu}", "tiny.yaml:5: engines.writer.device = 'gpu'"),
+        ("kind: arithmetic", "kind: 'json:loads'", "tiny.yaml:3: task: json:loads"),
+    ],
+)
+def test_what_a_part_finds_wrong_is_placed_in_the_file(place: Path, old: str, new: str, told: str) -> None:
+    (place / "tiny.yaml").write_text(TINY.replace(old, new))
+    code, _, err = invoke("run", "tiny.yaml", "--dry-run")
+    assert code == 2 and told in err, err
+    assert "Traceback" not in err
+
+
+def test_an_oracle_that_steers_is_told_before_a_run_and_marked_after_it_however_deep_it_lies(place: Path) -> None:
+    (place / "tiny.yaml").write_text(TINY)
+    code, out, _ = invoke("run", "tiny.yaml", "--dry-run")
+    told = " ".join(out.split())
+    assert code == 0
+    assert "strategies.beam: a verifier that knows the answers steers it" in told
+    assert "strategies.over: a verifier that knows" in told
+    assert "strategies.coverage: " not in told and "strategies.majority: " not in told
+    code, out, err = invoke("run", "tiny.yaml")
+    assert code == 0 and "note: strategies.beam: a verifier that knows" in " ".join(err.split())
+    marked = {row["strategy"]: row["oracle"] for row in results(place / "runs/tiny")}
+    assert marked == {"coverage": "true", "beam": "true", "over": "true", "majority": "false"}
+    for name in ("beam", "over", "coverage"):
+        assert f"{name} (oracle)" in out
+    assert "never a method" in " ".join(out.split())
+
+
 def test_metagens_own_faults_keep_their_traceback(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*given: object) -> None:
         raise KeyError("ours")

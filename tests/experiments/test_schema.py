@@ -232,6 +232,11 @@ FAULTS = [
      "strategies single, greedy, majority, best-of-n, weighted; did you mean 'single'?"),
     ("n: [1, 4]", "m: [1, 4]\n  n: [1]", "19: grid.m = [1, 4]: no such field; expected one of generators, "
      "strategies, n, pairs"),
+    ("n: [1, 4]", "n: [1, 100000000000000000000]", "19: grid.n.1 = 100000000000000000000: expected at most 1,000,000"),
+    ("n: [1, 4]", "n: [1, 1e20]", "19: grid.n.1 = 1e+20: expected an integer ≥ 1"),
+    ("max_tokens: 300", "max_tokens: 100000000", "7: generators.mid.max_tokens = 100000000: expected at most "
+     "1,000,000"),
+    ("per_level: 3", "per_level: 1000000000000", "3: task.per_level = 1000000000000: expected at most 1,000,000"),
     ("n: [1, 4]", "n: [1, 0]", "19: grid.n.1 = 0: expected an integer ≥ 1"),
     ("n: [1, 4]", "n: [4, 4]", "19: grid.n = [4, 4]: 4 is given more than once; name each once"),
     ("n: [1, 4]", "n: [true]", "19: grid.n.0 = True: expected an integer ≥ 1"),
