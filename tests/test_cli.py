@@ -362,8 +362,16 @@ strategies:
     ("old", "new", "told"),
     [
         ("m: 2, n: 2", "m: 3, n: 4", "tiny.yaml:14: strategies.beam: BeamSearch: n=4"),
-        ("max_tokens: 64", "max_tokens: 64, grammar: {regex: '['}", "tiny.yaml:7: generators.writer: regex grammar"),
-        ("max_tokens: 64", "max_tokens: 999999", "tiny.yaml:7: generators.writer.max_tokens = 999999: the context of"),
+        (
+            "max_tokens: 64",
+            "max_tokens: 64, grammar: {regex: '['}",
+            "tiny.yaml:7: generators.writer: regex grammar",
+        ),
+        (
+            "max_tokens: 64",
+            "max_tokens: 999999",
+            "tiny.yaml:7: generators.writer.max_tokens = 999999: the context of",
+        ),
         ("tiny-0.1m}", "tiny-0.1m, device: gpu}", "tiny.yaml:5: engines.writer.device = 'gpu'"),
         ("kind: arithmetic", "kind: 'json:loads'", "tiny.yaml:3: task: json:loads"),
     ],
@@ -375,7 +383,9 @@ def test_what_a_part_finds_wrong_is_placed_in_the_file(place: Path, old: str, ne
     assert "Traceback" not in err
 
 
-def test_an_oracle_that_steers_is_told_before_a_run_and_marked_after_it_however_deep_it_lies(place: Path) -> None:
+def test_an_oracle_that_steers_is_told_before_a_run_and_marked_after_it_however_deep_it_lies(
+    place: Path,
+) -> None:
     (place / "tiny.yaml").write_text(TINY)
     code, out, _ = invoke("run", "tiny.yaml", "--dry-run")
     told = " ".join(out.split())

@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping
 from itertools import product
+from pathlib import Path as Directory
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -151,8 +152,7 @@ class Combinations:
             engine = self.engines.get(generator.engine)
             if not isinstance(engine, LocalSpec) or not isinstance(engine.model, str):
                 continue
-            own = json.loads((tiny.resolve(engine.model) / "config.json").read_text("utf-8"))
-            known = [own.get("max_position_embeddings"), getattr(engine, "max_context", None)]
+            known = [_context(tiny.resolve(engine.model)), getattr(engine, "max_context", None)]
             context = min((size for size in known if isinstance(size, int)), default=None)
             if context is not None and generator.max_tokens >= context:
                 reason = (
@@ -288,3 +288,12 @@ class Combinations:
             return bool(getattr(registry.find("generators", spec.kind), "independent", True))
         except ConfigError:
             return True
+
+
+def _context(directory: Directory) -> int | None:
+    """A model's context by its config.json; None where that is torn, which its engine will say."""
+    try:
+        own = json.loads((directory / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return own.get("max_position_embeddings") if isinstance(own, dict) else None
