@@ -133,7 +133,7 @@ CASES = [
     (of(VOTE.solve), "prompt missing"),
     (of(VOTE.solve, None), "prompt=None"),
     (of(VOTE.solve, {"role": "user", "content": "x"}), "prompt={"),
-    (of(VOTE.solve, [{"role": "user", "content": None}]), "content=None"),
+    (of(VOTE.solve, [{"role": "user", "content": None}]), "message holds None"),
     (
         of(VOTE.solve, "x", budget="1000"),
         "budget='1000'; expected a Budget or an integer.*give {'generated': 4000}",
