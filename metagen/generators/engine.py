@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from metagen.border import checked, one_each, promises
 from metagen.cost import ModelShape

@@ -99,7 +99,7 @@ class Facts:
     supports: frozenset[str]
     bills: bool
     price: Price | None
-    chat: Chat | None = None
+    chat: str | None = None
     reads_labels: bool = True
 
     @classmethod
