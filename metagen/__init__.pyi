@@ -137,6 +137,8 @@ from metagen.verifiers.reward import ProcessRewardModel as ProcessRewardModel
 from metagen.verifiers.with_thought import WithThought as WithThought
 
 __version__: str
+from metagen.generators.decoding.adapters import XTC as XTC
+from metagen.generators.decoding.adapters import Dry as Dry
 from metagen.generators.decoding.adapters import Mirostat as Mirostat
 from metagen.generators.decoding.draft import Draft as Draft
 from metagen.generators.decoding.grammar import Grammar as Grammar

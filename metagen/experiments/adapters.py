@@ -21,7 +21,7 @@ from metagen.analysis.figures import inline, style
 from metagen.errors import InputError, ModelError
 from metagen.experiments.specs.generators import GrammarSpec
 from metagen.experiments.specs.models import MODEL, RecipeSpec
-from metagen.generators.decoding.adapters import Mirostat, whole
+from metagen.generators.decoding.adapters import XTC, Dry, Mirostat, whole
 from metagen.generators.decoding.stages import Pipeline, checked, pipeline
 from metagen.generators.decoding.words import spelt
 from metagen.generators.engine import SamplingParams
@@ -125,13 +125,17 @@ def _value(name: str, text: str) -> Any:
         raise InputError(
             f"--adapter {name}={text!r}: the value is no YAML; quote it, as in {name}='[\"a\"]'"
         ) from None
-    if name in (shapes := {"grammar": "{regex: '[0-9]+'}", "mirostat": "{tau: 3}"}):
+    made = {"mirostat": Mirostat, "dry": Dry, "xtc": XTC}
+    shapes = {
+        "grammar": "{regex: '[0-9]+'}", "mirostat": "{tau: 3}", "dry": "{multiplier: 0.8}", "xtc": "{threshold: 0.1}",
+    }  # fmt: skip
+    if name in shapes:
         try:
-            if name == "mirostat":
-                return Mirostat(**value)
+            if name in made:
+                return made[name](**{key: _frozen(one) for key, one in value.items()})
             # As experiment files are: strictly, but lists become tuples.
             return GrammarSpec.model_validate_json(json.dumps(value)).grammar
-        except (TypeError, ValidationError):
+        except (AttributeError, TypeError, ValidationError):
             raise InputError(
                 f"--adapter {name}={text!r}: expected a mapping such as {shapes[name]}"
             ) from None

@@ -20,9 +20,12 @@ from metagen.errors import InputError
 from metagen.generators.decoding.adapters import (
     ADAPTERS,
     MOST,
+    XTC,
     Ban,
     Bias,
+    Dry,
     Mirostat,
+    SequenceBias,
     check_adapters,
     count,
     in_order,
@@ -39,7 +42,9 @@ CHAT_API: Final = "api"
 #: Parameters that came later: they are no part of a fingerprint while they are off.
 _LATER = (*ADAPTERS, "grammar", "top_logprobs", "search", "healing", "log_mass", "thought_end")
 #: Parameters that cut tokens off, by what is left of the distribution before them.
-_CUTS = ("top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "mirostat")
+_CUTS = (
+    "top_n_sigma", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "xtc", "mirostat",
+)  # fmt: skip
 
 
 @checked
@@ -61,12 +66,15 @@ class SamplingParams:
     Adapters (`docs/decoding`), in the order in which they work; all of them are off by default:
 
     logit_bias: ids, or texts of one token, and what is added to their logits.
+    sequence_bias: texts, or tuples of ids, and what is added to the logit of the last token of each, behind the others.
     repetition_penalty: θ; divides the logits of tokens that occur in prompt or completion, multiplies negative ones.
     presence_penalty, frequency_penalty: taken off the logits of tokens in the completion, once and for each occurrence.
+    dry: takes off the more, the longer the repetition that a token would go on with (`Dry`).
     no_repeat_ngram: n; no n tokens of prompt and completion come twice. banned: texts, or sequences of ids, that are
     not completed; a text as it is encoded alone and behind a space. min_tokens: of the whole completion, before a token
     may end it. forced: a text, or ids, that it begins with.
-    top_h, top_k, top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff: cut tokens off, after temperature.
+    top_n_sigma, top_h, top_k, top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff: cut tokens off, after temperature.
+    min_tokens_to_keep: of the best tokens, so many stay whatever these cut. xtc: cuts the best ones (`XTC`).
     mirostat: cuts tokens off last, by the surprise of what the request has drawn so far.
 
     top_logprobs: k; keep the confidence of each token, C = −(1/k) Σ_j log p_j over the k most probable tokens of the
@@ -89,24 +97,30 @@ class SamplingParams:
     search: SearchSpec | None = None
     healing: bool = False
     log_mass: bool = False
+    top_n_sigma: float = 0.0
+    min_tokens_to_keep: int = 1
     top_h: float = 1.0
     min_p: float = 0.0
     typical_p: float = 1.0
     epsilon_cutoff: float = 0.0
     eta_cutoff: float = 0.0
+    xtc: XTC | None = None
     mirostat: Mirostat | None = None
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    dry: Dry | None = None
     no_repeat_ngram: int = 0
     logit_bias: Mapping[int | str, float] | Bias = ()
+    sequence_bias: Mapping[Ban, float] | SequenceBias = ()
     banned: tuple[Ban, ...] = ()
     min_tokens: int = 0
     forced: Ban = ()
     thought_end: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "logit_bias", in_order(self.logit_bias))
+        for name in ("logit_bias", "sequence_bias"):
+            object.__setattr__(self, name, in_order(getattr(self, name)))
 
         def expect(ok: bool, name: str, what: str) -> None:
             if not ok:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from metagen.errors import UnsupportedError
-from metagen.generators.decoding.adapters import Mirostat
+from metagen.generators.decoding.adapters import XTC, Dry, Mirostat
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import Engine, Generated, Sample, SamplingParams
 from metagen.generators.primitive import EngineGenerator
@@ -23,6 +23,7 @@ NEVER = "\x00law\x00"
 #: A value that is on, of every adapter that an engine may have.
 SOME: dict[str, Any] = {
     "logit_bias": {0: -1.0}, "repetition_penalty": 1.2, "presence_penalty": 0.5, "frequency_penalty": 0.5,
+    "sequence_bias": {(0, 1): -1.0}, "dry": Dry(breakers=()), "min_tokens_to_keep": 2, "top_n_sigma": 2.0, "xtc": XTC(),
     "no_repeat_ngram": 3, "banned": ((0,),), "min_tokens": 2, "top_h": 0.9, "min_p": 0.05,
     "typical_p": 0.9, "epsilon_cutoff": 1e-3, "eta_cutoff": 1e-3, "mirostat": Mirostat(),
 }  # fmt: skip

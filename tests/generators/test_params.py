@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from metagen.errors import InputError
-from metagen.generators.decoding.adapters import ADAPTERS, Mirostat
+from metagen.generators.decoding.adapters import ADAPTERS, XTC, Dry, Mirostat
 from metagen.generators.decoding.presets import PRESETS
 from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.engine import SamplingParams
@@ -35,7 +35,9 @@ from metagen.verifiers.function import FunctionVerifier
         ("epsilon_cutoff", 1), ("epsilon_cutoff", -0.1), ("eta_cutoff", 1.0), ("mirostat", 3.0), ("mirostat", (3, 1)),
         ("repetition_penalty", 0), ("repetition_penalty", float("inf")), ("presence_penalty", float("nan")),
         ("frequency_penalty", "1"), ("no_repeat_ngram", -1), ("no_repeat_ngram", 2.0), ("typical_p", 2),
-        ("logit_bias", {1: float("inf")}),
+        ("logit_bias", {1: float("inf")}), ("top_n_sigma", -1), ("top_n_sigma", float("nan")),
+        ("min_tokens_to_keep", 0), ("min_tokens_to_keep", 2.0), ("dry", 0.8), ("xtc", (0.5, 0.1)),
+        ("sequence_bias", {(): 1.0}), ("sequence_bias", {"a": "b"}), ("sequence_bias", 3), ("sequence_bias", {5: 1.0}),
         ("logit_bias", {"": 1.0}), ("logit_bias", {1.5: 1.0}), ("logit_bias", 3), ("logit_bias", ((1, 2, 3),)),
         ("banned", "no"), ("banned", ("",)), ("banned", ((),)), ("banned", (("a",),)), ("banned", (3,)),
         ("min_tokens", -1), ("min_tokens", 257), ("forced", 3), ("forced", ("a",)), ("forced", tuple(range(300))),
@@ -78,6 +80,7 @@ def test_confidences_are_another_generator_and_their_absence_changes_no_fingerpr
 ON = {
     "top_h": 0.5, "min_p": 0.1, "typical_p": 0.9, "epsilon_cutoff": 1e-3, "eta_cutoff": 1e-3, "mirostat": Mirostat(),
     "repetition_penalty": 1.1, "presence_penalty": -1.0, "frequency_penalty": 0.5, "no_repeat_ngram": 3,
+    "sequence_bias": {"ab": 1.0}, "dry": Dry(), "min_tokens_to_keep": 3, "top_n_sigma": 1.5, "xtc": XTC(),
     "logit_bias": {3: 1.0}, "banned": ("a",), "min_tokens": 2, "forced": "b",
 }  # fmt: skip
 
@@ -104,6 +107,22 @@ def test_biases_are_the_same_however_they_are_written() -> None:
 def test_a_mirostat_that_aims_at_nothing_is_refused(values: Any) -> None:
     with pytest.raises(InputError, match=r"mirostat: (tau|eta)="):
         Mirostat(*values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "named"),
+    [
+        (Dry, {"multiplier": 0}, "dry: multiplier=0"), (Dry, {"base": 0.5}, "dry: base="),
+        (Dry, {"base": 9}, "dry: base="),
+        (Dry, {"allowed_length": 0}, "dry: allowed_length="), (Dry, {"last": -1}, "dry: last="),
+        (Dry, {"breakers": "x"}, "dry: breakers="), (Dry, {"breakers": ("",)}, "dry: breakers="),
+        (XTC, {"probability": 0}, "xtc: probability="), (XTC, {"probability": 1.1}, "xtc: probability="),
+        (XTC, {"threshold": 0.6}, "xtc: threshold="), (XTC, {"threshold": float("nan")}, "xtc: threshold="),
+    ],
+)  # fmt: skip
+def test_repetitions_and_top_choices_of_no_meaning_are_refused(kind: Any, given: Any, named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        kind(**given)
 
 
 def test_mirostat_has_nothing_to_follow_in_a_search() -> None:

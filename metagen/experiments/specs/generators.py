@@ -18,7 +18,7 @@ from metagen.experiments.specs.fields import (
 )
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
 from metagen.experiments.specs.searches import SearchFields
-from metagen.generators.decoding.adapters import Mirostat
+from metagen.generators.decoding.adapters import XTC, Dry, Mirostat
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.presets import PRESETS, Preset, preset
 from metagen.generators.engine import SamplingParams
@@ -68,6 +68,23 @@ class MirostatSpec(Spec):
     eta: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
 
 
+class DrySpec(Spec):
+    """How much a token loses that goes on with a repetition, and what no repetition runs across."""
+
+    multiplier: Annotated[float, Field(gt=0), Expects("a number > 0")] = 0.8
+    base: Annotated[float, Field(ge=1, le=4), Expects("a number from 1 to 4")] = 1.75
+    allowed_length: Count = 2
+    breakers: Annotated[tuple[Text, ...], Expects("a list of texts")] = Dry().breakers
+    last: Amount = 0
+
+
+class XTCSpec(Spec):
+    """How often the best tokens are cut, and from which probability on a token is one of them."""
+
+    probability: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.5
+    threshold: Annotated[float, Field(gt=0, le=0.5), Expects("a number in (0, 0.5]")] = 0.1
+
+
 Share = Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1] (1 is off)")]
 Threshold = Annotated[float, Field(ge=0, lt=1), Expects("a number in [0, 1) (0 is off)")]
 Penalty = Annotated[float, Expects("a number (0 is off)")]
@@ -95,18 +112,26 @@ class EngineGeneratorSpec(PartSpec):
     top_logprobs: Annotated[
         Literal[0] | Annotated[int, Field(ge=2)], Expects("an integer ≥ 2, or 0 (off)")
     ] = 0
+    min_tokens_to_keep: Count = 1
+    top_n_sigma: Annotated[float, Field(ge=0), Expects("a number ≥ 0 (0 is off)")] = 0.0
     top_h: Share = 1.0
     min_p: Annotated[float, Field(ge=0, le=1), Expects("a number in [0, 1] (0 is off)")] = 0.0
     typical_p: Share = 1.0
     epsilon_cutoff: Threshold = 0.0
     eta_cutoff: Threshold = 0.0
+    xtc: XTCSpec | None = None
     mirostat: MirostatSpec | None = None
     repetition_penalty: Annotated[float, Field(gt=0), Expects("a number > 0 (1 is off)")] = 1.0
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
+    dry: DrySpec | None = None
     no_repeat_ngram: Amount = 0
     logit_bias: Annotated[
         tuple[tuple[Amount | Filled, float], ...], Expects("a list of pairs [id or text, number]")
+    ] = ()
+    sequence_bias: Annotated[
+        tuple[tuple[Filled | Annotated[Ids, Field(min_length=1)], float], ...],
+        Expects("a list of pairs [text or list of ids, number]"),
     ] = ()
     banned: Annotated[
         tuple[Filled | Annotated[Ids, Field(min_length=1)], ...],
@@ -134,7 +159,9 @@ class EngineGeneratorSpec(PartSpec):
     def params(self) -> SamplingParams:
         made = {
             "grammar": self.grammar.grammar if self.grammar else None,
-            "mirostat": Mirostat(self.mirostat.tau, self.mirostat.eta) if self.mirostat else None,
+            "dry": Dry(**self.dry.model_dump()) if self.dry else None,
+            "xtc": XTC(**self.xtc.model_dump()) if self.xtc else None,
+            "mirostat": Mirostat(**self.mirostat.model_dump()) if self.mirostat else None,
             "search": self.search.search if self.search else None,
         }
         return SamplingParams(**super().options() | made)

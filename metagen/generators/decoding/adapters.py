@@ -12,18 +12,23 @@ from metagen.errors import InputError
 #: Adapters beyond temperature, top_k and top_p in the order in which they work, each with the value that is off.
 ADAPTERS: Final[Mapping[str, Any]] = {
     "logit_bias": (),
+    "sequence_bias": (),
     "repetition_penalty": 1.0,
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
+    "dry": None,
     "no_repeat_ngram": 0,
     "banned": (),
     "min_tokens": 0,
     "forced": (),
+    "min_tokens_to_keep": 1,
+    "top_n_sigma": 0.0,
     "top_h": 1.0,
     "min_p": 0.0,
     "typical_p": 1.0,
     "epsilon_cutoff": 0.0,
     "eta_cutoff": 0.0,
+    "xtc": None,
     "mirostat": None,
 }
 
@@ -37,6 +42,7 @@ MOST: Final = 2**31 - 1
 
 Bias = tuple[tuple[int | str, float], ...]
 Ban = str | tuple[int, ...]
+SequenceBias = tuple[tuple[Ban, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,60 @@ class Mirostat:
             raise InputError(f"mirostat: tau={self.tau!r}: expected a number > 0, in bits")
         if not (real(self.eta) and 0.0 < self.eta <= 1.0):
             raise InputError(f"mirostat: eta={self.eta!r}: expected a number in (0, 1]")
+
+
+@dataclass(frozen=True, slots=True)
+class Dry:
+    """Don't repeat yourself (p-e-w 2024): a token that goes on with a repetition has a lower logit.
+
+    It loses multiplier · base^(m − allowed_length).
+
+    m: tokens at the end of prompt and completion that stood before the token earlier, where they are allowed_length or
+    more; at most 50 are compared. breakers: texts whose last token no repetition runs across. last: how many of the
+    newest tokens are looked at; 0 is all.
+    """
+
+    multiplier: float = 0.8
+    base: float = 1.75
+    allowed_length: int = 2
+    breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    last: int = 0
+
+    def __post_init__(self) -> None:
+        if not (real(self.multiplier) and 0.0 < self.multiplier <= LARGE):
+            raise InputError(f"dry: multiplier={self.multiplier!r}: expected a number > 0 up to {LARGE:g}")
+        if not (real(self.base) and 1.0 <= self.base <= 4.0):
+            raise InputError(f"dry: base={self.base!r}: expected a number from 1 to 4")
+        if not (count(self.allowed_length) and self.allowed_length >= 1):
+            raise InputError(f"dry: allowed_length={self.allowed_length!r}: expected an integer ≥ 1")
+        if not (count(self.last)):
+            raise InputError(f"dry: last={self.last!r}: expected an integer ≥ 0 (0 looks at all tokens)")
+        if not (
+            isinstance(self.breakers, tuple) and all(isinstance(one, str) and one for one in self.breakers)
+        ):
+            raise InputError(
+                f"dry: breakers={self.breakers!r}: expected a tuple of texts, none of them empty"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class XTC:
+    """Exclude top choices (p-e-w 2024): where several tokens have p ≥ threshold, all but the least of them are cut.
+
+    probability: how often that is done, decided for each token anew. Draws come from the mixture of both
+    distributions, which is the same as tossing a coin first.
+    """
+
+    probability: float = 0.5
+    threshold: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (real(self.probability) and 0.0 < self.probability <= 1.0):
+            raise InputError(f"xtc: probability={self.probability!r}: expected a number in (0, 1]")
+        if not (real(self.threshold) and 0.0 < self.threshold <= 0.5):
+            raise InputError(
+                f"xtc: threshold={self.threshold!r}: expected a number in (0, 0.5]; two tokens cannot have more each"
+            )
 
 
 def in_order(bias: Any) -> Any:
@@ -75,6 +135,13 @@ def check_adapters(params: Any, expect: Callable[[bool, str, str], None]) -> Non
     for name in ("top_h", "typical_p"):
         value = getattr(params, name)
         expect(real(value) and 0.0 < value <= 1.0, name, "expected a number in (0, 1] (1 is off)")
+    value = params.top_n_sigma
+    expect(real(value) and 0.0 <= value <= LARGE, "top_n_sigma", "expected a number ≥ 0 (0 is off)")
+    value = params.min_tokens_to_keep
+    expect(count(value) and value >= 1, "min_tokens_to_keep", f"expected an integer from 1 to {MOST}")
+    for name, kind in (("dry", Dry), ("xtc", XTC)):
+        value = getattr(params, name)
+        expect(value is None or isinstance(value, kind), name, f"expected {kind.__name__}(…), or None")
     value = params.min_p
     expect(real(value) and 0.0 <= value <= 1.0, "min_p", "expected a number in [0, 1] (0 is off)")
     for name in ("epsilon_cutoff", "eta_cutoff"):
@@ -103,6 +170,11 @@ def _check_tokens(params: Any, expect: Callable[[bool, str, str], None]) -> None
     expect(fine, "logit_bias", what)
     once = len({key for key, _ in bias}) == len(bias)
     expect(once, "logit_bias", "an id or a text is given twice; give each one bias")
+    bias = params.sequence_bias
+    pairs = isinstance(bias, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in bias)
+    fine = pairs and all(key and _written(key) and _weight(value) for key, value in bias)
+    what = f"expected a mapping of texts, or tuples of ids, to numbers up to ±{LARGE:g}"
+    expect(fine and len({key for key, _ in bias}) == len(bias), "sequence_bias", what)
     banned = params.banned
     what = "expected a tuple of texts, or of tuples of ids, none of them empty"
     expect(isinstance(banned, tuple) and all(one and _written(one) for one in banned), "banned", what)

@@ -18,10 +18,12 @@ from metagen.generators.waiting import waited
 from metagen.sequence import Sequence
 
 _NAMES: Final = tuple(ADAPTERS)
+#: The first that works behind temperature, and where top_k and top_p come between them.
+_KEPT: Final = _NAMES.index("min_tokens_to_keep")
 _TOP_H: Final = _NAMES.index("top_h")
 #: Adapters by their names in SamplingParams, in the order in which they work, whatever the order of their names.
 ORDER: Final = (
-    *_NAMES[:_TOP_H], "grammar", "temperature", "top_h", "top_k", "top_p", *_NAMES[_TOP_H + 1 :],
+    *_NAMES[:_KEPT], "grammar", "temperature", *_NAMES[_KEPT : _TOP_H + 1], "top_k", "top_p", *_NAMES[_TOP_H + 1 :],
 )  # fmt: skip
 #: Letters of a value.
 LETTERS: Final = 28

@@ -8,22 +8,28 @@ from dataclasses import dataclass
 from typing import Self
 
 from metagen.errors import InputError
+from metagen.generators.decoding.adapters import Ban
 from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.engine import SamplingParams
 
 Ids = tuple[int, ...]
+#: Parameters that speak of certain tokens.
+_SPOKEN = ("logit_bias", "sequence_bias", "dry", "banned", "forced", "min_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """bias: added to the logits of tokens. banned: sequences of which the last token is never drawn behind the others.
-    forced: what a completion begins with. ends: tokens that wait until min_tokens are there.
+    sequences: what is added to the logit of the last token of each, behind the others. breakers: tokens that `Dry` does
+    not run across. forced: what a completion begins with. ends: tokens that wait until min_tokens are there.
     """
 
     bias: tuple[tuple[int, float], ...] = ()
     banned: tuple[Ids, ...] = ()
     forced: Ids = ()
     ends: Ids = ()
+    sequences: tuple[tuple[Ids, float], ...] = ()
+    breakers: Ids = ()
 
     @classmethod
     def of(
@@ -36,11 +42,11 @@ class Words:
     ) -> Self:
         """encode, decode: ids of a text, and back. size: of the vocabulary. eos: tokens that end a sequence.
 
-        A banned text is banned as it is encoded alone, and behind a space. Raises InputError for ids that the
-        vocabulary does not have, for texts that its tokens cannot write, for the bias of a text that is not one token,
-        for two biases of one token, and for a forced text that is longer than max_tokens.
+        A banned text, and a biased sequence, is taken as it is encoded alone, and behind a space. Raises InputError for
+        ids that the vocabulary does not have, for texts that its tokens cannot write, for the logit_bias of a text that
+        is not one token, for two biases of one token, and for a forced text that is longer than max_tokens.
         """
-        if not (params.logit_bias or params.banned or params.forced or params.min_tokens):
+        if not any(getattr(params, name) for name in _SPOKEN):
             return cls()
 
         def known(name: str, ids: Ids) -> Ids:
@@ -61,14 +67,24 @@ class Words:
                 )
             return known("logit_bias", ids)[0]
 
-        banned: list[Ids] = []
-        for one in params.banned:
-            if isinstance(one, str):
-                banned.append(written("banned", one))
-                if not one[0].isspace():
-                    banned.append(spelt(" " + one, encode, decode, size) or banned[-1])
-            else:
-                banned.append(known("banned", tuple(one)))
+        def ways(name: str, one: Ban) -> list[Ids]:
+            """A text as it is encoded alone and, where that differs, behind a space; ids as they are."""
+            if not isinstance(one, str):
+                return [known(name, tuple(one))]
+            alone = written(name, one)
+            behind = None if one[0].isspace() else spelt(" " + one, encode, decode, size)
+            return [alone] if behind in (None, alone) else [alone, behind]
+
+        banned = [ids for one in params.banned for ids in ways("banned", one)]
+        sequences: dict[Ids, float] = {}
+        for one, value in params.sequence_bias:
+            for ids in ways("sequence_bias", one):
+                if ids in sequences:
+                    raise InputError(
+                        f"sequence_bias: {one!r} is {ids!r}, which has a bias already; give it one"
+                    )
+                sequences[ids] = float(value)
+        breakers = [] if params.dry is None else [encode(text) for text in params.dry.breakers]
         text = params.forced
         forced = (written("forced", text) if text else ()) if isinstance(text, str) else known("forced", text)
         if len(forced) > params.max_tokens:
@@ -89,6 +105,8 @@ class Words:
             tuple(dict.fromkeys(banned)),
             forced,
             tuple(dict.fromkeys(ends)) if params.min_tokens else (),
+            tuple(sequences.items()),
+            tuple(dict.fromkeys(ids[-1] for ids in breakers if ids and 0 <= ids[-1] < size)),
         )
 
     def check(self, completion: Ordered[int]) -> None:

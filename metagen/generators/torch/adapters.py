@@ -19,7 +19,7 @@ HEAD = 100
 
 
 def truncated(z: Tensor, params: RowParams) -> Tensor:
-    """Logits after top_h, top_k, top_p, min_p, typical_p, epsilon_cutoff and eta_cutoff, in this order.
+    """Logits after top_n_sigma, top_h, top_k, top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff, xtc, in this order.
 
     Greedy rows are left as they are.
     """
@@ -27,10 +27,33 @@ def truncated(z: Tensor, params: RowParams) -> Tensor:
         if name in params.used:
             rows, own = params.part(name)
             if rows is None:
-                z = adapter(z, own)
+                z = _least(name, z, adapter(z, own), own)
             elif len(rows):
-                z = z.index_copy(0, rows, adapter(z[rows], own))
+                some = z[rows]
+                z = z.index_copy(0, rows, _least(name, some, adapter(some, own), own))
     return z
+
+
+def _least(name: str, before: Tensor, after: Tensor, params: RowParams) -> Tensor:
+    """What an adapter left, and the best tokens that a row keeps in any case; of typical_p the most typical."""
+    if "min_tokens_to_keep" not in params.used or name == "xtc":
+        return after
+    count = params.column("min_tokens_to_keep", before).long().clamp(max=before.shape[-1])
+    score = before
+    if name == "typical_p":
+        logp = torch.log_softmax(before, -1)
+        score = torch.where(before.isneginf(), -torch.inf, -(-logp - _entropy(logp)).abs())
+    best = torch.topk(score, int(count.max()), -1).values
+    return torch.where(_first(score, best, count).isneginf(), after, before)
+
+
+def top_n_sigma(z: Tensor, params: RowParams) -> Tensor:
+    """Cut logits below max − n·σ, σ over those that can come (Tang et al. 2024); temperature changes no such mask."""
+    there = ~z.isneginf()
+    total = there.sum(-1, keepdim=True)
+    mean = torch.where(there, z, 0.0).sum(-1, keepdim=True) / total
+    sigma = torch.sqrt(torch.where(there, (z - mean) ** 2, 0.0).sum(-1, keepdim=True) / total)
+    return _cut(z, z < z.amax(-1, keepdim=True) - params.column("top_n_sigma", z) * sigma)
 
 
 def top_h(z: Tensor, params: RowParams) -> Tensor:
@@ -89,6 +112,19 @@ def eta_cutoff(z: Tensor, params: RowParams) -> Tensor:
     return _below(z, p, least)
 
 
+def xtc(z: Tensor, params: RowParams) -> Tensor:
+    """Mixed with what is left without the best, of those with p ≥ threshold all but the least (p-e-w 2024).
+
+    Tokens that tie with the least stay.
+    """
+    p = torch.softmax(z, -1)
+    over = p >= params.column("xtc_threshold", z)
+    least = torch.where(over, p, torch.inf).amin(-1, keepdim=True)
+    left = torch.where(over & (p > least), 0.0, p)
+    share = params.column("xtc", z)
+    return torch.log((1 - share) * p + share * left / left.sum(-1, keepdim=True))
+
+
 def surprise(z: Tensor) -> Tensor:
     """[N, V]: −log₂ p, in bits."""
     return torch.log_softmax(z, -1) / -math.log(2)
@@ -101,6 +137,7 @@ def mirostat(z: Tensor, bits: Tensor, params: RowParams) -> Tensor:
 
 
 ADAPTERS = {
+    "top_n_sigma": top_n_sigma,
     "top_h": top_h,
     "top_k": top_k,
     "drop": top_p,
@@ -108,6 +145,7 @@ ADAPTERS = {
     "typical_p": typical_p,
     "epsilon_cutoff": epsilon_cutoff,
     "eta_cutoff": eta_cutoff,
+    "xtc": xtc,
 }
 
 

@@ -16,9 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metagen.generators.decoding.adapters import LARGE
 from metagen.generators.torch.parameters import RowParams
 
 _CPU: Final = torch.device("cpu")
+#: Tokens of a repetition that are compared, at most.
+_FARTHEST: Final = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +84,7 @@ class History:
 
 def penalise_(z: Tensor, params: RowParams, history: History) -> None:
     """Once for each token that occurs: score·θ where it is negative, else score/θ (Keskar et al. 2019), of prompt and
-    completion; then − presence − frequency·count, of the completion alone.
+    completion; then − presence − frequency·count, of the completion alone; then what `Dry` takes off.
     """
     if "repetition_penalty" in params.used:
         row, token = history.places(params.on("repetition_penalty"), z.shape[-1])
@@ -95,6 +98,50 @@ def penalise_(z: Tensor, params: RowParams, history: History) -> None:
             params.column(f"{name}_penalty", z)[row, 0] for name in ("presence", "frequency")
         )
         z[row, token] = z[row, token] - frequency * count - presence
+    if "dry" in params.used:
+        _dry(z, params, history)
+
+
+def bias_(z: Tensor, params: RowParams, history: History) -> None:
+    """Added to the last token of a sequence, where the others stand before it."""
+    for length, (rows, sequences, bias) in params.sequences.items():
+        met = (history.tail(length - 1)[rows] == sequences[:, :-1]).all(-1)
+        z.index_put_((rows[met], sequences[met, -1]), bias[met].to(z.dtype), accumulate=True)
+
+
+def _dry(z: Tensor, params: RowParams, history: History) -> None:
+    """− multiplier · base^(m − allowed) for what stood behind the m newest tokens earlier, m ≥ allowed."""
+    rows = params.on("dry")
+    ids, lengths = history.ids[rows], history.lengths[rows, None]
+    size, longest = z.shape[-1], ids.shape[1]
+    if longest < 2:
+        return
+    multiplier, base, allowed, last = (
+        params.column(name, z)[rows] for name in ("dry", "dry_base", "dry_allowed", "dry_last")
+    )
+    breaks = torch.zeros(len(params), size, dtype=torch.bool, device=z.device)
+    row, token = params.breakers
+    breaks[row, token[:, 0]] = True
+    # Beyond the vocabulary, and before the first token, nothing is repeated.
+    stops = (ids < 0) | (ids >= size) | breaks[rows].gather(1, ids.clamp(0, size - 1))
+    at = torch.arange(longest, device=z.device)[None]
+    first = torch.where(last > 0, lengths - last, 0).clamp(min=0)
+    behind = ids.roll(-1, 1)
+    going = (at < lengths - 1) & ~stops.roll(-1, 1)
+    met = torch.zeros_like(ids)
+    for back in range(min(_FARTHEST, longest - 1)):
+        newest = (lengths - 1 - back).clamp(min=0)
+        same = ids.roll(back, 1) == ids.gather(1, newest)
+        inside = (at - back >= first) & (lengths - 1 - back >= first)
+        going = going & same & inside & ~stops.gather(1, newest)
+        if not bool(going.any()):
+            break
+        met += going
+    row, place = (met >= allowed).nonzero(as_tuple=True)
+    most = torch.zeros(len(rows), size, dtype=torch.long, device=z.device)
+    most.view(-1).scatter_reduce_(0, row * size + behind[row, place], met[row, place], "amax")
+    off = (multiplier * base ** (most.to(z.dtype) - allowed)).clamp(max=LARGE)
+    z[rows] = torch.where(most >= allowed, z[rows] - off, z[rows])
 
 
 def forbid_(z: Tensor, params: RowParams, history: History) -> None:

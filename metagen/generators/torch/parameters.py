@@ -20,22 +20,26 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 #: The columns, each with the value that changes nothing. drop: 1 − top_p. tau, eta, mu: of mirostat, mu the surprise
-#: that is cut at next, in bits. words: a number, of what is said of certain tokens; 0 is nothing.
+#: that is cut at next, in bits. dry, xtc: multiplier and probability, then the rest of each. words: a number, of what
+#: is said of certain tokens; 0 is nothing.
 OFF: Final = {
-    "temperature": 1.0, "top_h": 1.0, "top_k": 0.0, "drop": 0.0, "min_p": 0.0, "typical_p": 1.0,
-    "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "tau": 0.0, "eta": 0.0, "mu": 0.0,
+    "temperature": 1.0, "min_tokens_to_keep": 1.0, "top_n_sigma": 0.0, "top_h": 1.0, "top_k": 0.0, "drop": 0.0,
+    "min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "xtc": 0.0, "xtc_threshold": 0.0,
+    "tau": 0.0, "eta": 0.0, "mu": 0.0,
     "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "no_repeat_ngram": 0.0,
+    "dry": 0.0, "dry_base": 0.0, "dry_allowed": 0.0, "dry_last": 0.0,
     "min_tokens": 0.0, "top_logprobs": 0.0, "words": 0.0,
 }  # fmt: skip
 _OFF: Final = np.array(list(OFF.values()))
 PLACE: Final = {name: i for i, name in enumerate(OFF)}
 #: Those that come after the penalties, in order.
-_SHAPING: Final = frozenset(
-    ("temperature", "top_h", "top_k", "drop", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "tau")
-)
+_SHAPING: Final = (
+    "temperature", "top_n_sigma", "top_h", "top_k", "drop", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+    "xtc", "tau",
+)  # fmt: skip
 #: Those that look at what came before.
 _REMEMBERING: Final = frozenset(
-    ("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram", "min_tokens")
+    ("repetition_penalty", "presence_penalty", "frequency_penalty", "dry", "no_repeat_ngram", "min_tokens")
 )
 #: What is colder counts as this: float32 would take it for 0.
 COLDEST: Final = 1e-37
@@ -45,13 +49,19 @@ _CPU: Final = torch.device("cpu")
 
 def values(params: SamplingParams) -> Floats:
     """A row of the table, but for its words."""
-    m = params.mirostat
+    m, dry, xtc = params.mirostat, params.dry, params.xtc
     own = {
         "temperature": max(params.temperature, COLDEST) if params.temperature else 0.0,
         "drop": 1.0 - params.top_p,
         "tau": m.tau if m else 0.0,
         "eta": m.eta if m else 0.0,
         "mu": 2 * m.tau if m else 0.0,
+        "dry": dry.multiplier if dry else 0.0,
+        "dry_base": dry.base if dry else 0.0,
+        "dry_allowed": dry.allowed_length if dry else 0.0,
+        "dry_last": dry.last if dry else 0.0,
+        "xtc": xtc.probability if xtc else 0.0,
+        "xtc_threshold": xtc.threshold if xtc else 0.0,
         "words": 0.0,
     }
     return np.array([own[name] if name in own else getattr(params, name) for name in OFF], np.float64)
@@ -139,7 +149,7 @@ class RowParams:
     @property
     def shapes(self) -> bool:
         """Whether any row has an adapter that comes after the penalties."""
-        return bool(self.used & _SHAPING)
+        return not self.used.isdisjoint(_SHAPING)
 
     @property
     def mirostat(self) -> bool:
@@ -150,7 +160,8 @@ class RowParams:
     def remembers(self) -> bool:
         """Whether any row's adapters look at what came before."""
         return bool(self.used & _REMEMBERING) or any(
-            words.forced or any(len(one) > 1 for one in words.banned) for words in self.words
+            words.forced or words.sequences or any(len(one) > 1 for one in words.banned)
+            for words in self.words
         )
 
     @cached_property
@@ -196,6 +207,27 @@ class RowParams:
             n: self._ids(lambda words, n=n: [one for one in words.banned if len(one) == n], n)  # type: ignore[misc]
             for n in lengths
         }
+
+    @cached_property
+    def sequences(self) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        """By length: rows [K], sequences [K, length], and what is added to the last token of each [K]."""
+        found = {}
+        for n in sorted({len(ids) for words in self.words for ids, _ in words.sequences}):
+            rows, both = self._spread(
+                lambda words, n=n: [(*ids, bias) for ids, bias in words.sequences if len(ids) == n],  # type: ignore[misc]
+                n + 1,
+            )
+            found[n] = (
+                self.tensor(rows),
+                self.tensor(both[:, :-1].astype(np.int64)),
+                self.tensor(both[:, -1]),
+            )
+        return found
+
+    @cached_property
+    def breakers(self) -> tuple[Tensor, Tensor]:
+        """Rows [K] and tokens [K, 1] that no repetition runs across."""
+        return self._ids(lambda words: [(one,) for one in words.breakers], 1)
 
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:

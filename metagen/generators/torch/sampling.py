@@ -1,7 +1,7 @@
 """The next token of every row at once: adapters, inverse CDF, and the log-probability of what was drawn.
 
-Order: biases, penalties and bans on raw logits; then temperature, top_h, top_k, top_p, min_p, typical_p,
-epsilon_cutoff, eta_cutoff, and mirostat last, with the masks that transformers makes. A temperature of 0 takes the
+Order: biases, penalties and bans on raw logits; then temperature, top_n_sigma, top_h, top_k, top_p, min_p, typical_p,
+epsilon_cutoff, eta_cutoff, xtc, and mirostat last, with the masks that transformers makes. A temperature of 0 takes the
 best of the penalised, allowed logits, the lowest id among equals; the adapters behind do not touch such a row.
 
 Adapters compute in the number format of the logits, which engines give in float32: a model in bfloat16 has its logits
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metagen.generators.torch.adapters import mirostat, surprise, truncated
-from metagen.generators.torch.history import History, forbid_, penalise_
+from metagen.generators.torch.history import History, bias_, forbid_, penalise_
 from metagen.generators.torch.models.formulas import ruled_out
 from metagen.generators.torch.parameters import RowParams
 from metagen.sequence import MOST_CONFIDENT
@@ -174,6 +174,7 @@ def held(
     if params.remembers:
         if history is None:
             raise ValueError("some rows' adapters look at what came before; give a history")
+        bias_(z, params, history)
         penalise_(z, params, history)
         forbid_(z, params, history)
     if alone is not None:

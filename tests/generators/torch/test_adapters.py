@@ -42,6 +42,8 @@ def theirs(params: SamplingParams) -> LogitsProcessorList:
     made: list[Any] = []
     if p.biases:
         made.append(SequenceBiasLogitsProcessor({(i,): float(v) for i, v in p.biases}))  # type: ignore[dict-item]
+    if p.sequence_bias:
+        made.append(SequenceBiasLogitsProcessor(dict(p.sequence_bias)))  # type: ignore[misc]
     if p.repetition_penalty != 1:
         made.append(RepetitionPenaltyLogitsProcessor(p.repetition_penalty))
     if p.no_repeat_ngram:
@@ -55,22 +57,23 @@ def theirs(params: SamplingParams) -> LogitsProcessorList:
 
 
 def shaping(p: SamplingParams) -> Iterator[Any]:
+    kept = p.min_tokens_to_keep
     if p.temperature != 1:
         yield TemperatureLogitsWarper(float(p.temperature))
     if p.top_h < 1:
         yield TopHLogitsWarper(p.top_h)
     if p.top_k:
-        yield TopKLogitsWarper(p.top_k)
+        yield TopKLogitsWarper(p.top_k, min_tokens_to_keep=kept)
     if p.top_p < 1:
-        yield TopPLogitsWarper(p.top_p)
+        yield TopPLogitsWarper(p.top_p, min_tokens_to_keep=kept)
     if p.min_p:
-        yield MinPLogitsWarper(p.min_p)
+        yield MinPLogitsWarper(p.min_p, min_tokens_to_keep=kept)
     if p.typical_p < 1:
-        yield TypicalLogitsWarper(p.typical_p)
+        yield TypicalLogitsWarper(p.typical_p, min_tokens_to_keep=kept)
     if p.epsilon_cutoff:
-        yield EpsilonLogitsWarper(p.epsilon_cutoff)
+        yield EpsilonLogitsWarper(p.epsilon_cutoff, min_tokens_to_keep=kept)
     if p.eta_cutoff:
-        yield EtaLogitsWarper(p.eta_cutoff)
+        yield EtaLogitsWarper(p.eta_cutoff, min_tokens_to_keep=kept)
 
 
 def words(params: SamplingParams) -> Words:
@@ -94,6 +97,11 @@ ALONE = [
     {"top_k": 3}, {"top_p": 0.4}, {"temperature": 0.3}, {"repetition_penalty": 1.7}, {"repetition_penalty": 0.6},
     {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"no_repeat_ngram": 3}, {"min_tokens": 20}, {},
     {"banned": ((3,), (1, 2), (4, 5, 6), (2, 2))}, {"logit_bias": {3: 2.5, 4: -7.0}},
+    {"sequence_bias": {(3,): 1.5, (1, 2): -4.0, (4, 5): 3.0, (2, 2): 2.0, (0, 1, 2): -1.0}},
+    {"top_k": 2, "min_tokens_to_keep": 5}, {"top_p": 0.1, "min_tokens_to_keep": 4},
+    {"min_p": 0.9, "min_tokens_to_keep": 3},
+    {"typical_p": 0.05, "min_tokens_to_keep": 4}, {"epsilon_cutoff": 0.9, "min_tokens_to_keep": 6},
+    {"eta_cutoff": 0.9, "min_tokens_to_keep": 2, "temperature": 1.7},
 ]  # fmt: skip
 PARAMS = st.fixed_dictionaries(
     {},
@@ -105,6 +113,9 @@ PARAMS = st.fixed_dictionaries(
         "min_tokens": st.integers(0, 40),
         "banned": st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=3).map(tuple), max_size=4).map(tuple),
         "logit_bias": st.dictionaries(st.integers(0, 11), st.floats(-5, 5), max_size=3),
+        "sequence_bias": st.dictionaries(
+            st.lists(st.integers(0, 11), min_size=1, max_size=3).map(tuple), st.floats(-5, 5), max_size=3
+        ),
     },
 )  # fmt: skip
 
