@@ -164,6 +164,20 @@ def test_the_critic_that_ships_judges_through_a_chat_server() -> None:
     assert scores[0].value > scores[1].value
 
 
+def test_labels_are_read_from_a_server_that_tells_them() -> None:
+    """By the same words, with the same scores, as from the engine behind it."""
+    prompt = Prompt("p", text="Q:a=12+7;a?\nS:\n")
+    steps = [Sequence.of(prompt).extend(s) for s in ("a=12+7=19\nA:19\n", "a=12+7=18\nA:18\n")]
+    with mg.TorchEngine("tiny-critic", threads=1) as engine, Server(serves(engine)).open() as server:
+        spoken: Any = {"api": "completions", "dialect": "vllm", "tokenizer": "tiny-critic"}
+        with OpenAIEngine("m", base_url=server.url, **spoken) as remote:
+            far = Judge(remote)
+            scores, rows = run(lambda s: far.score(steps, scope=s), problem="p")
+        near, _ = run(lambda s: Judge(engine).score(steps, scope=s), problem="p")
+    assert far.way == "labels" and {row.kind for row in rows} == {"score"}
+    assert [s.value for s in scores] == pytest.approx([s.value for s in near], abs=1e-3)
+
+
 # -- pairs and utilities ------------------------------------------------------------------------------------
 
 
