@@ -288,7 +288,8 @@ class LeafCall:
             account = grant.account
             limit = Limit(account.owner, grant.dimension, float(getattr(account.budget, grant.dimension)))
         u = outcome.usage
-        usage = replace(u, calls=1, seconds=seconds)
+        # Whoever replays a recorded call knows how long that took.
+        usage = replace(u, calls=1, seconds=u.seconds or seconds)
         status: Status = "truncated" if limit else "complete"
         return self._row(
             i, outcome.payload, usage, outcome.physical, status=status, limit=limit, started=started

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from metagen.studies.spec import Study
 
 
+class Unknowns(StrEnum):
+    """What `grade` makes of samples without a verdict."""
+
+    exclude = "exclude"
+    wrong = "wrong"
+    error = "error"
+
+
 class Answers(StrEnum):
     """How `grade` reads answers."""
 
@@ -183,6 +191,37 @@ def grade(
             show_default=False,
         ),
     ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="NAME=FIELD",
+            help="A field with something else of each sample: generated, prefilled (tokens), seconds, money; or counts "
+            "in place of samples: successes, n. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="FIELD=VALUE",
+            help="Only records with this value; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    unknown: Annotated[
+        Unknowns, typer.Option(help="What becomes of samples without a verdict, and of failed calls.")
+    ] = Unknowns.exclude,
+    maps: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="[SCORE=]MAP",
+            help="How scores outside [0, 1] become weights of votes: ranks (default), minmax, softmax(T), sigmoid(T).",
+            show_default=False,
+        ),
+    ] = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="Grade the problems that the file and the task both have.")
     ] = False,
@@ -205,12 +244,24 @@ def grade(
     read = ({"answer": answer.value} if answer else {}) | ({"pattern": pattern} if pattern else {})
     found = grading.grading(
         file, like=like, task=task, named=named, answer=read, scores=score or (), correct=correct,
+        fields=_pairs("--field", fields), where=_pairs("--where", where), unknown=unknown.value, maps=maps or (),
         partial=partial, n=n or (), sets=sets or (),
     )  # fmt: skip
     for note in found.notes:
         typer.secho("note: ", bold=True, err=True, nl=False)
         typer.echo(note, err=True)
     _run(found.experiment, out)
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """`NAME=VALUE` options as a mapping. InputError for one without both."""
+    found = {}
+    for one in given or ():
+        name, _, value = one.partition("=")
+        if not name or not value:
+            raise InputError(f"{option} {one}: expected NAME=VALUE, such as {option} seconds=working_time")
+        found[name] = value
+    return found
 
 
 def _run(experiment: Experiment, out: Path | None) -> None:

@@ -99,6 +99,13 @@ class Setup:
     asked: Asked
     difficulties: Mapping[str, Difficulty]
 
+    @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """By generator, what readers of figures should know of it: what a recorded pool lacks, and how it is read."""
+        return tuple(
+            (name, text) for name, made in self.generators.items() for text in getattr(made, "notes", ())
+        )
+
     def strategy(self, configuration: Configuration) -> Strategy:
         """A configuration's strategy, with its generator, n, other parts and the task's answer rule filled in."""
         return self._strategy(
@@ -355,8 +362,8 @@ def _enough(
         sizes = {problem.id: generator.size(problem.id) for problem in task.problems()}
         # What no configuration names by itself, a strategy asks for one sample.
         strict = [cell.n or 1 for cell in ours if alone or cell.kind not in POOLABLE]
-        if generator.scored is not None and not strict:
-            # Problems without a scored sample are left out.
+        if not strict:
+            # Problems of which no sample is left (without a score, without a verdict) are left out.
             sizes = {problem: size for problem, size in sizes.items() if size} or sizes
         least, most = (pick(sizes, key=sizes.__getitem__) for pick in (min, max))
         for problem, n in (

@@ -82,7 +82,8 @@ class State:
 
     status: `complete` when all was tried, and something delivered. problems: of the experiment. samples,
     recorded: pool samples and direct solutions delivered, and those of them that were made in the last call
-    of `run` (the others came from the journal). seconds: wall clock of the last call of `run`.
+    of `run` (the others came from the journal). seconds: wall clock of the last call of `run`. notes: what readers of
+    figures should know of its generators, `[generator, text]` each.
     """
 
     name: str
@@ -94,12 +95,14 @@ class State:
     seed: int = 0
     lines: tuple[Line, ...] = ()
     failures: tuple[Failure, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> State:
         lines = tuple(Line(**line) for line in data.get("lines", ()))
         failures = tuple(Failure(**failure) for failure in data.get("failures", ()))
-        return cls(**{**data, "lines": lines, "failures": failures})
+        notes = tuple((name, text) for name, text in data.get("notes", ()))
+        return cls(**{**data, "lines": lines, "failures": failures, "notes": notes})
 
 
 @dataclass(frozen=True, slots=True)

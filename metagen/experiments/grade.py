@@ -7,7 +7,6 @@ of n and the weighted vote; each is an average over random subsets of the pool.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
@@ -20,12 +19,14 @@ from metagen.experiments import registry
 from metagen.experiments.schema import checked
 from metagen.experiments.source import Place, Source, nearest, parse, read
 from metagen.experiments.specs import SECTIONS, Experiment
+from metagen.generators.pool import records
 from metagen.generators.replay import ReplayGenerator
+from metagen.generators.unit import UnitMap
 
-#: Parts of every grading, by name; VERDICT is a recorded score.
-POOL, SINGLE, MAJORITY, COVERAGE, GRADER, VERDICT = (
-    "recorded", "single", "majority", "pass", "grader", "verdict",
-)  # fmt: skip
+#: Parts of every grading, by name.
+POOL, SINGLE, MAJORITY, COVERAGE, GRADER = "recorded", "single", "majority", "pass", "grader"
+#: Fields of counts, where there are no samples.
+COUNTS: Final = ("successes", "n")
 #: What an experiment file lends to a grading.
 LENT: Final = ("task", "engines", "verifiers", "seed")
 
@@ -65,6 +66,10 @@ def grading(
     answer: Mapping[str, Any] | None = None,
     scores: Ordered[str] = (),
     correct: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    where: Mapping[str, str] | None = None,
+    unknown: str = "exclude",
+    maps: Ordered[str] = (),
     partial: bool = False,
     n: Ordered[int] = (),
     sets: Ordered[str] = (),
@@ -75,7 +80,10 @@ def grading(
     task, or its definition in YAML, which comes before that of `like`. Without a task, questions and references stand
     in the pool's own records, and `answer` holds options for reading answers: `answer` and `pattern`.
     scores: fields that hold a number for each sample, each a verifier of its own. correct: a field that says of each
-    sample whether it is right, which is then the grader. partial: grade the problems that pool and task both have.
+    sample whether it is right, which is then the grader. fields: what else `read_pool` maps, such as
+    `generated: output_tokens`. where: only records in which fields have these values. unknown: what becomes of samples
+    without a verdict, and of failed calls (see ReplayGenerator). maps: how scores outside [0, 1] become weights of
+    votes: one for all, or `SCORE=MAP`. partial: grade the problems that pool and task both have.
     n: numbers of candidates, besides the size of the largest pool; by default powers of two. A figure at n is over the
     problems that have n samples. sets: overrides.
 
@@ -89,21 +97,32 @@ def grading(
     own = "task" not in lent
     if not own:
         _unused(named or Fields(), answer or {})
-    found, notes = _found(file, named or Fields(), reference=own and correct is None)
-    pool = {"id": str(found.id), "texts": str(found.samples)} | {f"scores.{score}": score for score in scores}
+    fields, where = dict(fields or {}), dict(where or {})
+    counted = "successes" in fields
+    first = _first(file, fields, where)
+    if not counted and (named is None or named.samples is None) and _counts(first):
+        fields |= {name: name for name in COUNTS}
+        counted = True
+    verdicts = counted or correct is not None
+    found, notes = _found(file, first, named or Fields(), reference=own and not verdicts, samples=not counted)
+    pool = {"id": str(found.id)} | fields | {f"scores.{score}": score for score in scores}
+    if not counted:
+        pool["texts"] = str(found.samples)
     if correct is not None:
-        pool[f"scores.{VERDICT}"] = correct
-    recorded = ReplayGenerator.from_jsonl(file, pool)
+        pool["correct"] = correct
+    how: dict[str, Any] = {"unknown": unknown, "maps": _maps(maps, scores)}
+    how |= {"where": where} if where else {}
+    recorded = ReplayGenerator.from_jsonl(file, pool, **how)
     verifiers = _verifiers(lent.get("verifiers") or {}, scores)
     waiting = [1]  # until it is known which problems count; an override takes its place
     source.data = {
         "name": "grade-"
         + "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "-" for c in file.stem),
-        "task": _own(file, found, answer or {}, correct is not None),
+        "task": _own(file, found, first, answer or {}, fields if counted else {}, where, verdicts),
         **lent,
-        "generators": {POOL: {"kind": "replay", "path": str(file.resolve()), "fields": pool}},
+        "generators": {POOL: {"kind": "replay", "path": str(file.resolve()), "fields": pool, **how}},
         "verifiers": verifiers,
-        "strategies": _strategies(verifiers),
+        "strategies": _strategies(verifiers, texts=not counted),
         "grid": {"n": waiting},
     }
     for assignment in sets:
@@ -113,13 +132,33 @@ def grading(
     ids = list(recorded.problems)
     if not own:
         ids, differ = _shared(file, experiment, ids, partial)
-        if differ or correct is not None:
-            source.data["task"] = _pooled(experiment, pool, correct is not None)
+        if differ or verdicts:
+            source.data["task"] = _pooled(experiment)
     sizes, more = _sizes(file, recorded, ids, n)
     if source.data["grid"].get("n") is waiting:
         source.data["grid"]["n"] = sizes
         notes += more
     return Grading(checked(source, base), tuple(notes))
+
+
+def _counts(first: Mapping[str, Any]) -> bool:
+    """Whether a record has counts of right samples in place of samples."""
+    return all(name in first for name in COUNTS) and not any(
+        name in first for name in str(USUAL.samples).split()
+    )
+
+
+def _maps(given: Ordered[str], scores: Ordered[str]) -> dict[str, str]:
+    """Maps by score: `SCORE=MAP`, or one for all scores. InputError for a score that is not selected by."""
+    found: dict[str, str] = {}
+    for one in given:
+        score, separator, name = one.rpartition("=")
+        if separator and score not in scores:
+            raise InputError(f"--map {one}: {score!r} is no --score (they are {', '.join(scores) or 'none'})")
+        if not scores:
+            raise InputError(f"--map {one}: there are no scores to map; name their field by --score")
+        found |= dict.fromkeys([score] if separator else scores, str(UnitMap.of(name)))
+    return found
 
 
 def _task(source: Source, text: str) -> dict[str, Any]:
@@ -160,7 +199,7 @@ def _verifiers(given: Any, scores: Ordered[str]) -> Any:
     if not isinstance(given, dict):
         return given
     for score in scores:
-        if score == VERDICT or scores.count(score) > 1:
+        if scores.count(score) > 1:
             raise InputError(f"--score {score}: the name is taken; give the field another one")
     for name in (GRADER, *scores):
         if name in given:
@@ -170,43 +209,45 @@ def _verifiers(given: Any, scores: Ordered[str]) -> Any:
     return {**given, **recorded, GRADER: {"kind": "oracle"}}
 
 
-def _strategies(verifiers: Any) -> dict[str, Any]:
-    strategies: dict[str, Any] = {
-        SINGLE: {"kind": "sample"},
-        MAJORITY: {"kind": "majority"},
-        COVERAGE: {"kind": "best_of_n", "verifier": GRADER},
-    }
+def _strategies(verifiers: Any, *, texts: bool) -> dict[str, Any]:
+    strategies: dict[str, Any] = {SINGLE: {"kind": "sample"}}
+    if texts:
+        strategies[MAJORITY] = {"kind": "majority"}
+    strategies[COVERAGE] = {"kind": "best_of_n", "verifier": GRADER}
     for name in (name for name in verifiers if name != GRADER) if isinstance(verifiers, dict) else ():
         strategies[f"best-{name}"] = {"kind": "best_of_n", "verifier": name}
         strategies[f"weighted-{name}"] = {"kind": "weighted", "verifier": name}
     return strategies
 
 
-def _own(file: Path, found: Fields, answer: Mapping[str, Any], verdicts: bool) -> dict[str, Any]:
+def _own(
+    file: Path,
+    found: Fields,
+    first: Mapping[str, Any],
+    answer: Mapping[str, Any],
+    counts: Mapping[str, str],
+    where: Mapping[str, str],
+    verdicts: bool,
+) -> dict[str, Any]:
     """The records as problems: whoever gives no question is asked nothing, and its samples are graded all the same."""
-    if not verdicts and isinstance(_first(file)[str(found.samples)], list):
+    if not verdicts and not where and isinstance(first[str(found.samples)], list):
         names = {"id": found.id, "question": found.question or found.id, "answer": found.reference}
         return {"kind": "jsonl", "path": str(file.resolve()), "fields": names, "answer": "math", **answer}
     names = {name: given for name in ("id", "question", "reference") if (given := getattr(found, name))}
-    own = {
-        "kind": "metagen.tasks.recorded:RecordedTask",
-        "path": str(file.resolve()),
-        "fields": names,
-        **answer,
-    }
-    return own | ({"verdicts": VERDICT} if verdicts else {})
+    names |= {name: counts[name] for name in COUNTS if name in counts}
+    own = {"kind": "recorded", "path": str(file.resolve()), "fields": names, "verdicts": verdicts, **answer}
+    return own | ({"where": dict(where)} if where else {})
 
 
-def _pooled(experiment: Experiment, pool: Mapping[str, str], verdicts: bool) -> dict[str, Any]:
+def _pooled(experiment: Experiment) -> dict[str, Any]:
     """The task, as far as the pool goes."""
     (replay,) = experiment.generators.values()
-    task = {
+    options = replay.options()
+    return {
         "kind": "metagen.experiments.pooled:PooledTask",
         "task": experiment.task.model_dump(mode="json", exclude_none=True),
-        "path": replay.options()["path"],
-        "fields": dict(pool),
+        **{name: options[name] for name in ("path", "fields", "where")},
     }
-    return task | ({"verdicts": VERDICT} if verdicts else {})
 
 
 def _shared(file: Path, experiment: Experiment, ids: list[str], partial: bool) -> tuple[list[str], bool]:
@@ -229,13 +270,14 @@ def _shared(file: Path, experiment: Experiment, ids: list[str], partial: bool) -
     return both, True
 
 
-def _found(file: Path, named: Fields, *, reference: bool) -> tuple[Fields, list[str]]:
+def _found(
+    file: Path, first: Mapping[str, Any], named: Fields, *, reference: bool, samples: bool
+) -> tuple[Fields, list[str]]:
     """The names of the fields, checked against the first record, and what was chosen among several.
 
-    reference: references are read from the records too.
+    reference, samples: references, and samples, are read from the records too.
     """
-    first = _first(file)
-    wanted = ("id", "samples", *(("reference",) if reference else ()))
+    wanted = ("id", *(("samples",) if samples else ()), *(("reference",) if reference else ()))
     chosen: dict[str, str | None] = {}
     notes = []
     for each in (f.name for f in fields(Fields)):
@@ -261,19 +303,12 @@ def _found(file: Path, named: Fields, *, reference: bool) -> tuple[Fields, list[
     return Fields(**chosen), notes
 
 
-def _first(file: Path) -> dict[str, Any]:
-    try:
-        with file.open(encoding="utf-8-sig") as stream:
-            line = next((line for line in stream if line.strip()), None)
-        record = json.loads(line) if line is not None else None
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"cannot read the pool {str(file)!r}: {error}; expected a JSONL file, one problem a line"
-        ) from error
-    if line is None:
-        raise DataError(f"the pool {str(file)!r} is empty; expected a JSONL file, one problem a line")
-    if not isinstance(record, dict):
-        raise DataError(f"{str(file)!r} begins with {line[:60]!r}; expected one JSON object a line")
+def _first(file: Path, fields: Mapping[str, str], where: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"id": "id", "successes": "successes", "n": "n", **fields}
+    record = next((record for _, record in records(file, names, where)), None)
+    if record is None:
+        what = f"has no record with {dict(where)!r}" if where else "is empty"
+        raise DataError(f"the pool {str(file)!r} {what}; expected a JSONL file, one problem a line")
     return record
 
 
@@ -285,6 +320,9 @@ def _sizes(
     The size of the largest pool is always among them: all samples make the estimates at smaller numbers.
     """
     sizes = {problem: recorded.size(problem) for problem in problems}
+    left = {problem: size for problem, size in sizes.items() if size}
+    if recorded.notes:
+        sizes = left or sizes  # the notes say why
     least = min(sizes, key=lambda problem: sizes[problem])
     if not sizes[least]:
         raise DataError(

@@ -18,13 +18,16 @@ from metagen.generators.pool import read_pool
 from metagen.sequence import Sequence
 from metagen.tasks.base import Problem
 from metagen.tasks.recorded import verdicts_of
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.votes_only import VotesOnly
 
 
 class PooledTask(Subset):
     """Of a task, the problems that a pool has samples of.
 
-    task: its definition, as in an experiment file. path, fields: of the pool, as of `read_pool`. verdicts: the name of
-    a recorded score that is the grader, in place of the task's own. Raises DataError if they have no problem in common.
+    task: its definition, as in an experiment file. path, fields, where: of the pool, as of `read_pool`. Where `fields`
+    maps verdicts (`correct`) these grade, in place of the task's own grader. Raises DataError if they have no problem
+    in common.
     """
 
     def __init__(
@@ -33,7 +36,7 @@ class PooledTask(Subset):
         path: str | Path,
         *,
         fields: Mapping[str, str] | None = None,
-        verdicts: str | None = None,
+        where: Mapping[str, Any] | None = None,
     ) -> None:
         try:
             spec = TypeAdapter[PartSpec](UNIONS["task"]).validate_json(
@@ -42,18 +45,20 @@ class PooledTask(Subset):
         except ValidationError as error:
             raise ConfigError(f"task={dict(task)!r:.80}: {error}") from None
         whole = registry.make("task", spec.kind, spec.options(), {})
-        there = read_pool(path, fields)
+        there = read_pool(path, fields, where)
         problems = [problem for problem in whole.problems() if problem.id in there]
         if not problems:
             raise DataError(f"the pool {str(path)!r} has no problem of the task {whole.name!r}")
         super().__init__(whole, problems)
         self.program = getattr(whole, "program", None)
-        self._verdicts = verdicts
+        self._verdicts = "correct" in (fields or {})
+
+    @property
+    def answer(self) -> AnswerRule:
+        return VotesOnly(self.task.answer) if self._verdicts else self.task.answer
 
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
-        if self._verdicts is not None:
-            return verdicts_of(sequences, self._verdicts)
-        return await super().grade(problem, sequences)
+        return verdicts_of(sequences) if self._verdicts else await super().grade(problem, sequences)
 
     def check_steps(self, problem: Problem, text: str, *, finished: bool) -> list[bool] | None:
         return self.task.check_steps(problem, text, finished=finished)

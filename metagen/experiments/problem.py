@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.tables import read
-from metagen.strategies.aggregate import best_of, weighted_vote
+from metagen.strategies.aggregate import best_of, in_order, weighted_vote
 
 Record = Mapping[str, Any]
 VOTE = Line("", "", "", "majority")
@@ -23,12 +23,13 @@ VOTE = Line("", "", "", "majority")
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """A candidate with all samples that came out as this very text, after this very thought.
+    """A candidate with all samples that came out as this very text, after this very thought, with the same verdict and
+    scores.
 
     samples: their numbers, at least one. tokens: generated, None if unknown. scores: by verifier, None where it
-    gave none. steps: values of steps, of the verifiers that give them. eligible: it ended, with a readable answer.
-    thought: what was thought before the text, told apart from it; None where nothing was, or where it is not shown.
-    thought_tokens: of it; None if unknown.
+    gave none. steps: values of steps, of the verifiers that give them. eligible: it ended, with a readable answer where
+    one is needed. thought: what was thought before the text, told apart from it; None where nothing was, or where it is
+    not shown. thought_tokens: of it; None if unknown. votes: with an answer that votes.
     """
 
     text: str
@@ -42,6 +43,7 @@ class Distinct:
     steps: Mapping[str, Ordered[float]]
     thought: str | None = None
     thought_tokens: int | None = None
+    votes: bool = True
 
     @property
     def thinks(self) -> bool:
@@ -52,7 +54,7 @@ class Distinct:
     def flaw(self) -> str | None:
         """Why it has no vote."""
         if self.eligible:
-            return None
+            return None if self.votes else "no answer that can be read: no vote"
         if self.thinks and self.finish == "length" and not self.text:
             return "cut within its thought: there is no answer"
         return "unfinished" if self.finish not in ("eos", "stop") else "no answer that can be read"
@@ -216,7 +218,8 @@ def choose(candidates: Ordered[Record], line: Line, salt: str) -> int:
     keys, texts = [candidates[i]["key"] for i in able], [candidates[i]["text"] for i in able]
     weights = [candidates[i][f"score.{line.verifier}"] if line.verifier else 1.0 for i in able]
     if line.kind == "best_of_n":
-        return able[best_of(weights, texts, salt).index]
+        raw = [candidates[i].get(f"raw.{line.verifier}") for i in able]
+        return able[best_of(in_order(weights, raw), texts, salt).index]
     return able[weighted_vote(keys, weights, texts, salt).index]
 
 
@@ -239,16 +242,17 @@ def _by_problem(table: pa.Table) -> dict[str, pa.Table]:
 
 
 def _distinct(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator[Distinct]:
-    """By text, in order of first appearance."""
+    """By text, verdict and scores, in order of first appearance."""
     verifiers = tuple(verifiers)
-    found: dict[tuple[str, str | None], list[Record]] = {}
+    found: dict[tuple[Any, ...], list[Record]] = {}
     for c in candidates:
         # Runs of earlier versions tell no thoughts.
-        found.setdefault((c["text"], c.get("thought")), []).append(c)
-    for (text, thought), same in found.items():
+        same_as = (c["text"], c.get("thought"), c["correct"], *(c[f"score.{v}"] for v in verifiers))
+        found.setdefault(same_as, []).append(c)
+    for same in found.values():
         c = same[0]
         yield Distinct(
-            text=text,
+            text=c["text"],
             samples=tuple(s["sample"] for s in same),
             answer=c["answer"],
             correct=c["correct"],
@@ -257,15 +261,16 @@ def _distinct(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator
             tokens=c["generated"],
             scores={v: c[f"score.{v}"] for v in verifiers},
             steps={v: c[f"steps.{v}"] for v in verifiers if c[f"steps.{v}"]},
-            thought=thought,
+            thought=c.get("thought"),
             thought_tokens=c.get("thought_tokens"),
+            votes=c["key"] is not None,
         )
 
 
 def _votes(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator[Vote]:
     """Answers by votes."""
     verifiers = tuple(verifiers)
-    able = [c for c in candidates if c["eligible"]]
+    able = [c for c in candidates if c["eligible"] and c["key"] is not None]
     for key, votes in Counter(c["key"] for c in able).most_common():
         ours = [c for c in able if c["key"] == key]
         totals = {v: sum(c[f"score.{v}"] or 0.0 for c in ours) for v in verifiers}

@@ -100,6 +100,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "humaneval": "metagen.tasks.humaneval:HumanEvalTask",
         "mbpp": "metagen.tasks.mbpp:MBPPTask",
         "cruxeval": "metagen.tasks.cruxeval:CRUXEvalTask",
+        "recorded": "metagen.tasks.recorded:RecordedTask",
     },
 }
 

@@ -64,7 +64,7 @@ def render(
             if table := best_table(results.configurations, cost):
                 title = f"Best configuration within a budget of {name} per problem"
                 parts += [Text(title, "bold"), table, Text()]
-        parts += [_notes(results), *_unscored(directory), Text()]
+        parts += [_notes(state, results), *_unscored(directory), Text()]
     parts += _failures(state)
     if results.configurations:
         parts += _files(directory, drawn)
@@ -318,8 +318,14 @@ def _line(name: str, x: Ordered[float], rows: Ordered[Measured | LevelMeasured])
 # ------------------------------------------------------------------------------------------------ words
 
 
-def _notes(results: Results) -> Text:
-    measured, lines = results.configurations, []
+def noted(state: State) -> list[str]:
+    """What generators have to say of their samples; by name, where there are several."""
+    several = len({line.generator for line in state.lines}) > 1
+    return [f"{name}: {text}" if several else text for name, text in state.notes]
+
+
+def _notes(state: State, results: Results) -> Text:
+    measured, lines = results.configurations, noted(state)
     if any(m.how != "direct" for m in measured):
         lines.append(
             "Each n is an average over random subsets of one pool of samples; intervals: bootstrap over problems."

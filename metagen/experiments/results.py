@@ -6,9 +6,9 @@ by themselves answer for what they returned. Intervals are 95%, by bootstrap ove
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import groupby
 from math import inf, nan
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from metagen import html
 from metagen.analysis.bootstrap import interval
-from metagen.analysis.estimators import best_of_k, majority_at_k, pass_at_k, weighted_at_k
+from metagen.analysis.estimators import best_of_k, majority_at_k, weighted_at_k
+from metagen.analysis.ranks import standing
 from metagen.errors import DataError
 from metagen.experiments.costs import USAGE
 from metagen.experiments.directory import Line, RunDirectory, writing
@@ -236,9 +237,10 @@ def _bounds(rows: Ordered[Floats]) -> list[tuple[float, float, float]]:
 class Pool:
     """The candidates of one generator as arrays [problems, samples], and what n of them cost.
 
-    classes: of the answer; −1 for a candidate that is not eligible. What is not eligible (cut, or without a
-    readable answer) loses to whatever is, as in the strategies. sizes: samples of each problem; what lies behind them
-    in a row is nothing.
+    classes: of the answer; −1 for a candidate without a vote. What is not eligible (cut, or without an answer that is
+    needed) loses to whatever is, as in the strategies. scores: values in [0, 1], NaN for none; raw: by verifier, the
+    scores before they were mapped there, NaN where there are no others. sizes: samples of each problem; what lies
+    behind them in a row is nothing.
     """
 
     classes: NDArray[np.int64]
@@ -248,15 +250,20 @@ class Pool:
     levels: NDArray[np.int64]
     costs: pa.Table
     sizes: NDArray[np.int64]
+    raw: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
     def of(cls, directory: RunDirectory, generator: str) -> Pool:
         """Read from a run; problems in the order of the task, and only those that were finished."""
         path = directory.table("candidates")
-        verifiers = [n.removeprefix("score.") for n in pq.read_schema(path).names if n.startswith("score.")]
+        names = pq.read_schema(path).names
+        verifiers = [name.removeprefix("score.") for name in names if name.startswith("score.")]
+        # Runs of earlier versions have no raw scores.
+        unmapped = [v for v in verifiers if f"raw.{v}" in names]
         columns = [
             *["place", "sample", "level", "key", "eligible", "correct"],
             *(f"score.{v}" for v in verifiers),
+            *(f"raw.{v}" for v in unmapped),
         ]
         table = read(path, columns, generator=generator).sort_by(
             [("place", "ascending"), ("sample", "ascending")]
@@ -277,11 +284,12 @@ class Pool:
         # As for a strategy: where nothing is eligible, everything is.
         eligible = eligible | (there & ~eligible.any(axis=1, keepdims=True))
         scores = {v: array(table[f"score.{v}"], np.nan) for v in verifiers}
+        raw = {v: array(table[f"raw.{v}"], np.nan) for v in unmapped}
         classes = np.where(eligible, array(keys, -1), -1)
         levels = array(table["level"], -1)[:, 0] if len(table) else np.zeros(0)
         costs = read(directory.table("costs"), generator=generator)
         correct = array(table["correct"], False)
-        return cls(classes, eligible, correct, scores, levels.astype(np.int64), costs, sizes)
+        return cls(classes, eligible, correct, scores, levels.astype(np.int64), costs, sizes, raw)
 
     def solved(self, lines: Iterable[Line]) -> dict[str, Solved]:
         """By configuration, over the problems that have n samples; what no problem has is left out.
@@ -334,6 +342,7 @@ class Pool:
             self.levels[rows],
             self.costs,
             self.sizes[rows],
+            {name: values[rows, :size] for name, values in self.raw.items()},
         )
 
     def _curve(self, kind: str, ns: Ordered[int], verifier: str | None) -> tuple[Floats, Floats]:
@@ -343,29 +352,46 @@ class Pool:
             case "sample":
                 mean = np.tile(self.correct.mean(axis=1), (len(ns), 1))
                 return mean, np.zeros_like(mean)
+            case "best_of_n":
+                found = best_of_k(self._order(verifier), self.correct, ns)
             case "majority":
                 found = majority_at_k(self.classes, self.correct, ns, rng)
-            case "best_of_n":
-                # Without a score: worse than with any, and still better than what is not eligible.
-                scores = np.where(self.eligible, self._scores(verifier, -1.0), np.nan)
-                found = best_of_k(scores, self.correct, ns)
             case "weighted":
-                found = weighted_at_k(self.classes, self._scores(verifier, 0.0), self.correct, ns, rng)
+                weights = np.nan_to_num(self.scores[verifier or ""], nan=0.0)
+                found = weighted_at_k(self.classes, weights, self.correct, ns, rng)
             case _:
                 raise DataError(
                     f"a strategy of kind {kind!r} cannot be measured from a pool; run it by itself"
                 )
+        silent = 0.0 if kind == "best_of_n" else self._silent(ns, verifier)
         # Without the rounding errors of sums, so that what is always right is exactly 1.
-        return np.round(found.accuracy + np.stack([self._nothing_eligible(n) for n in ns]), 12), found.error
+        return np.round(found.accuracy + silent, 12), found.error
 
-    def _scores(self, verifier: str | None, missing: float) -> Floats:
-        return np.nan_to_num(self.scores[verifier or ""], nan=missing)
+    def _order(self, verifier: str | None) -> Floats:
+        """What a choice by scores goes by, the highest first: only the order of these numbers means anything.
 
-    def _nothing_eligible(self, n: int) -> Floats:
-        """Where no candidate of a subset is eligible, strategies choose among what there is: one at random, here."""
-        size, able = self.eligible.shape[1], self.eligible.sum(axis=1)
-        right = (self.correct & ~self.eligible).sum(axis=1) / np.maximum(size - able, 1)
-        return np.asarray((1.0 - pass_at_k(size, able, n)) * right)
+        By value, and where values are equal by the raw score. A candidate without a score is worse than any with one,
+        and better than one that is not eligible.
+        """
+        order = np.where(self.eligible, 0.0, -1.0)
+        if verifier is None:
+            return order
+        values = self.scores[verifier]
+        known, width = self.eligible & ~np.isnan(values), values.shape[1]
+        raw = self.raw.get(verifier, values)
+        ranks = [
+            standing(np.where(known, x, np.nan))[0] for x in (values, np.where(np.isnan(raw), values, raw))
+        ]
+        return np.where(known, 1.0 + ranks[0] * width + ranks[1], order)
+
+    def _silent(self, ns: Ordered[int], verifier: str | None) -> Floats:
+        """What subsets add in which nobody votes: there the best by score is taken, or one at random without scores."""
+        votes = self.classes >= 0
+        if votes.all():
+            return np.zeros((len(ns), len(votes)))
+        # A vote in a subset outdoes whatever has none.
+        order = np.where(votes, np.inf, self._order(verifier))
+        return best_of_k(order, self.correct & ~votes, ns).accuracy
 
     def _cost(self, n: int, verifier: str | None) -> dict[str, float | None]:
         made = self._spent.get((n, "generation"), dict.fromkeys(USAGE))

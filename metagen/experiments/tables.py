@@ -60,7 +60,7 @@ _CALL = (
 
 
 def schemas(pooled: Iterable[str], tried: Iterable[str] = (), *, calls: bool = False) -> dict[str, pa.Schema]:
-    """The columns of each table, which have `score.NAME` and `steps.NAME` of verifiers.
+    """The columns of each table, which have `score.NAME`, `raw.NAME` and `steps.NAME` of verifiers.
 
     pooled: verifiers of the pools, for `candidates`. tried: of what ran by itself, for `attempts`. calls: whether there
     is a table of calls.
@@ -92,7 +92,8 @@ def schemas(pooled: Iterable[str], tried: Iterable[str] = (), *, calls: bool = F
 def _scores(verifiers: Iterable[str]) -> dict[str, pa.DataType]:
     columns: dict[str, pa.DataType] = {}
     for name in verifiers:
-        columns |= {f"score.{name}": pa.float64(), f"steps.{name}": pa.list_(pa.float64())}
+        columns |= {f"score.{name}": pa.float64(), f"raw.{name}": pa.float64()}
+        columns |= {f"steps.{name}": pa.list_(pa.float64())}
         #: Why there is no score, or what else is said of it; answers of a judge that have no verdict.
         columns |= {f"verdict.{name}": pa.string(), f"unread.{name}": pa.int32()}
     return columns
@@ -236,7 +237,7 @@ class ProblemRows:
             row |= {"eligible": one.eligible, "logprob": one.sequence.logprob} | usage_columns(astuple(usage))
             for name, given in scores.items():
                 score = given[i]
-                row |= {f"score.{name}": score.value, f"steps.{name}": score.steps}
+                row |= {f"score.{name}": score.value, f"raw.{name}": score.raw, f"steps.{name}": score.steps}
                 row |= {f"verdict.{name}": score.verdict, f"unread.{name}": score.unread}
             rows.append(row)
         return rows

@@ -16,90 +16,177 @@ from metagen.errors import DataError
 TEXT: Final = ("text", "completion", "content", "output", "response", "generation", "answer")
 #: A part of each sample's list of numbers: `NAME[a:b]`.
 PART: Final = re.compile(r"(?P<name>.+)\[(?P<start>\d+):(?P<end>\d+)\]")
+#: What a file may say of a sample beside its text and scores.
+COUNTS: Final = ("generated", "prefilled")
+AMOUNTS: Final = ("seconds", "money")
+#: What `fields` may map; scores besides, as `scores.NAME`.
+FIELDS: Final = ("id", "texts", "correct", "successes", "n", *COUNTS, *AMOUNTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recorded sample.
+    """One recorded sample. None: unknown, or not recorded.
 
-    generated: its tokens, if known. scores: recorded with it, by name; None where it has none.
+    text: None is an abstention. generated, prefilled: its tokens, and those of its prompt. scores: recorded with it, by
+    name. correct: its recorded verdict. seconds, money: what its call took. failed: the call gave no sample at all.
     """
 
-    text: str
+    text: str | None
     generated: int | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)
+    correct: bool | None = None
+    failed: bool = False
+    prefilled: int | None = None
+    seconds: float | None = None
+    money: float | None = None
 
 
-def read_pool(path: str | Path, fields: Mapping[str, str] | None = None) -> dict[str, list[Recorded]]:
+def read_pool(
+    path: str | Path, fields: Mapping[str, str] | None = None, where: Mapping[str, Any] | None = None
+) -> dict[str, list[Recorded]]:
     """The samples of each problem, in the order of the file.
 
-    fields: names in the file for `id`, `texts` and, if there are, `generated` (token counts); `scores.NAME` maps
-    numbers. With one problem a line all but the id are lists, one entry a sample. With one sample a line, `texts` is
-    its text, the rest is a number each, and an id comes as often as it has samples.
+    fields: names in the file for `id`, `texts` and, if there are, `correct` (verdicts), `generated` and `prefilled`
+    (token counts), `seconds` and `money`; `scores.NAME` maps numbers. With one problem a line all but the id are lists,
+    one entry a sample; what is no field of the record may be one of samples that are objects. With one sample a line,
+    `texts` is its text, the rest is a value each, and an id comes as often as it has samples. `successes` and `n` map
+    counts in place of texts: of n samples so many were right. where: only records in which fields have these values.
 
-    A sample is a text, a number, an object with a `text` (`completion`, …), or null: an abstention, which is an empty
-    text. A score is a number, true or false, null where a sample has none, or a list of numbers: their mean. Where
-    `scores.NAME` maps `FIELD[a:b]` it is the mean of numbers a … b−1 of each sample's list: so many verifications of
-    one sample. Such a list of lists may be shorter than that of the texts; the samples behind it have no score.
+    A sample is a text, a number, an object with a `text` (`completion`, …), or null. A verdict is true or false, or
+    a number from 0 to 1, right above ½. A score is a number, true or false, null where a sample has none, or a list
+    of numbers: their mean. Where `scores.NAME` maps `FIELD[a:b]` it is the mean of numbers a … b−1 of each sample's
+    list: so many verifications of one sample. Such a list of lists may be shorter than that of the texts; the
+    samples behind it have no score.
+
+    A null sample is an abstention; a call that failed, where verdicts or scores are mapped and nothing of these, nor a
+    token count, was recorded with it. An object with an `error` is a failed call too.
     Raises DataError, which names the line.
     """
-    names = {"id": "id", "texts": "texts", **(fields or {})}
-    unknown = [n for n in names if n not in ("id", "texts", "generated") and not n.startswith("scores.")]
+    names = {"id": "id", **(fields or {})}
+    if "successes" not in names:
+        names.setdefault("texts", "texts")
+    unknown = [n for n in names if n not in FIELDS and not n.startswith("scores.")]
     if unknown:
-        raise DataError(f"fields maps {unknown[0]!r}; expected id, texts, generated or scores.NAME")
+        raise DataError(f"fields maps {unknown[0]!r}; expected {', '.join(FIELDS)} or scores.NAME")
     pool: dict[str, list[Recorded]] = {}
     single: set[str] = set()
-    for where, record in _records(Path(path)):
-        problem = _field(record, names["id"], where)
+    for place, record in records(Path(path), names, where or {}):
+        problem = _field(record, names["id"], place)
         if isinstance(problem, bool) or not isinstance(problem, str | int):
-            raise DataError(f"{where}: the id is {problem!r:.60}; expected a text or a number")
-        alone = isinstance(_field(record, names["texts"], where), str)
+            raise DataError(f"{place}: the id is {problem!r:.60}; expected a text or a number")
+        alone = "texts" in names and _alone(record, names)
         if (problem := str(problem)) in pool and not (alone and problem in single):
-            raise DataError(f"{where}: problem id {problem!r} occurs twice; ids must be unique")
+            raise DataError(f"{place}: problem id {problem!r} occurs twice; ids must be unique")
         if alone:
             single.add(problem)
             given = {_source(name, record)[0] for name in names.values()}
             record = {name: [record[name]] if name in record else None for name in given}
-        pool.setdefault(problem, []).extend(_samples(record, names, where))
+        made = _counted(record, names, place) if "successes" in names else _samples(record, names, place)
+        pool.setdefault(problem, []).extend(made)
     if not pool:
-        raise DataError(f"{str(path)!r} holds no samples; expected one problem a line, or one sample")
+        what = f" with {dict(where)!r}" if where else ""
+        raise DataError(f"{str(path)!r} holds no samples{what}; expected one problem a line, or one sample")
+    if "correct" in names and all(s.correct is None for samples in pool.values() for s in samples):
+        raise DataError(f"{str(path)!r}: every verdict {names['correct']!r} is null; leave it out of fields")
     return pool
 
 
-def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each record, and where it stands."""
+def records(
+    path: Path, names: Mapping[str, str], where: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each record, and where it stands: the lines of a file, or the entries of one JSON list.
+
+    A record whose `successes` are a list holds so many problems, which are named by its id, if it has one, and their
+    number.
+    """
+    for place, record in _found(path):
+        if any(str(record.get(name)) != str(value) for name, value in where.items()):
+            continue
+        counts = record.get(names["successes"]) if "successes" in names else None
+        if not isinstance(counts, list):
+            yield place, record
+            continue
+        name, many = names["id"], record.get(names.get("n", "n"))
+        head = "" if record.get(name) is None else f"{record[name]}/"
+        for number, count in enumerate(counts):
+            each = many[number] if isinstance(many, list) and number < len(many) else many
+            yield place, {name: f"{head}{number}", names["successes"]: count, names.get("n", "n"): each}
+
+
+def _found(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        # Lines end at "\n" alone: texts may hold other characters that end lines elsewhere.
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"cannot read the pool {str(path)!r}: {error}; expected a JSONL file in UTF-8"
         ) from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        where = f"{str(path)!r}, line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where} is not JSON ({error}); expected one object a line") from error
+    if text.lstrip().startswith("["):
+        whole = _json(text, f"{str(path)!r}")
+        found = [(f"{str(path)!r}, entry {number}", one) for number, one in enumerate(whole)]
+    else:
+        # Lines end at "\n" alone: texts may hold other characters that end lines elsewhere.
+        lines = ((f"{str(path)!r}, line {n}", line) for n, line in enumerate(text.split("\n"), 1))
+        found = [(place, _json(line, place)) for place, line in lines if line.strip()]
+    for place, record in found:
         if not isinstance(record, dict):
-            raise DataError(f"{where} is {record!r:.60}; expected one object a line")
-        yield where, record
+            raise DataError(f"{place} is {record!r:.60}; expected one object a line")
+        yield place, record
 
 
-def _samples(record: Mapping[str, Any], names: Mapping[str, str], where: str) -> list[Recorded]:
-    texts = [_text(value, where) for value in _list(record, names["texts"], where)]
-    counts = _list(record, names["generated"], where, texts) if "generated" in names else [None] * len(texts)
-    for count in counts:
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
-            raise DataError(f"{where}: a token count is {count!r}; expected an integer ≥ 0, or null")
+def _json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place} is not JSON ({error}); expected one object a line") from error
+
+
+def _alone(record: Mapping[str, Any], names: Mapping[str, str]) -> bool:
+    """Whether a record is one sample: its text is no list. A null is one where nothing else is a list either."""
+    if (name := names["texts"]) not in record:
+        return False
+    text = record[name]
+    if text is None:
+        others = (record.get(_source(given, record)[0]) for field, given in names.items() if field != "id")
+        return not any(isinstance(value, list) for value in others)
+    return isinstance(text, str | dict) or (isinstance(text, int | float) and not isinstance(text, bool))
+
+
+def _counted(record: Mapping[str, Any], names: Mapping[str, str], place: str) -> list[Recorded]:
+    """So many samples without texts, of which some are right."""
+    n, right = (_field(record, names.get(name, name), place) for name in ("n", "successes"))
+    if any(isinstance(x, bool) or not isinstance(x, int) for x in (n, right)) or not 0 <= right <= n:
+        raise DataError(
+            f"{place}: {right!r} of {n!r} samples are right; expected integers, 0 ≤ successes ≤ n"
+        )
+    return [Recorded(None, correct=True)] * right + [Recorded(None, correct=False)] * (n - right)
+
+
+def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) -> list[Recorded]:
+    whole = _list(record, names["texts"], place)
+    found: dict[str, list[Any]] = {"text": [_text(value, place) for value in whole]}
+    for name in COUNTS:
+        if name in names:
+            found[name] = [_count(v, place) for v in _list(record, names[name], place, whole)]
+    for name in AMOUNTS:
+        if name in names:
+            found[name] = [_amount(v, name, place) for v in _list(record, names[name], place, whole)]
+    if "correct" in names:
+        found["correct"] = [_verdict(v, place) for v in _list(record, names["correct"], place, whole)]
     scores = {
-        name: [_number(value, name, where) for value in _scores(record, given, where, texts)]
+        name: [_number(value, f"a score {name!r}", place) for value in _scores(record, given, place, whole)]
         for field, given in names.items()
         if (name := field.removeprefix("scores.")) != field
     }
-    return [Recorded(text, counts[i], {k: v[i] for k, v in scores.items()}) for i, text in enumerate(texts)]
+    judged = "correct" in found or bool(scores)
+    samples = []
+    for i, value in enumerate(whole):
+        known = {name: values[i] for name, values in found.items()}
+        mine = {name: values[i] for name, values in scores.items()}
+        told = (known.get("correct"), known.get("generated"), *mine.values())
+        nothing = judged and known["text"] is None and all(one is None for one in told)
+        broken = isinstance(value, dict) and value.get("error") is not None
+        samples.append(Recorded(**known, scores=mine, failed=nothing or broken))
+    return samples
 
 
 def _source(given: str, record: Mapping[str, Any]) -> tuple[str, slice | None]:
@@ -108,76 +195,105 @@ def _source(given: str, record: Mapping[str, Any]) -> tuple[str, slice | None]:
     return (part["name"], slice(int(part["start"]), int(part["end"]))) if part else (given, None)
 
 
-def _scores(record: Mapping[str, Any], given: str, where: str, texts: list[Any]) -> list[Any]:
+def _scores(record: Mapping[str, Any], given: str, place: str, texts: list[Any]) -> list[Any]:
     """What was recorded of each sample under a name, or under a part `NAME[a:b]` of what it names."""
     name, part = _source(given, record)
     if part is None:
-        return _list(record, name, where, texts)
+        return _list(record, name, place, texts)
     if part.start >= part.stop:
         raise DataError(f"{given!r} is an empty part; expected [a:b] with a < b, such as {name}[0:4]")
-    lists = _list(record, name, where)
+    lists = _list(record, name, place)
     if len(lists) > len(texts):
         raise DataError(
-            f"{where}: {name!r} has {len(lists)} entries for {len(texts)} samples; expected at most one a sample"
+            f"{place}: {name!r} has {len(lists)} entries for {len(texts)} samples; expected at most one a sample"
         )
     for number, values in enumerate(lists):
         if values is not None and not (isinstance(values, list) and len(values) >= part.stop):
             found = f"has {len(values)} numbers" if isinstance(values, list) else f"is {values!r:.60}"
             raise DataError(
-                f"{where}: entry {number} of {name!r} {found}, {given!r} takes the first {part.stop} of each; write "
+                f"{place}: entry {number} of {name!r} {found}, {given!r} takes the first {part.stop} of each; write "
                 "null for a sample without them, or take fewer"
             )
     parts = [None if values is None else values[part] for values in lists]
     return parts + [None] * (len(texts) - len(parts))
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: Any, place: str) -> str | None:
     if isinstance(value, dict):
         name = next((name for name in TEXT if isinstance(value.get(name), str)), None)
+        if name is None and (value.get("error") is not None or any(name in value for name in TEXT)):
+            return None
         if name is None:
             raise DataError(
-                f"{where}: a sample is an object with {', '.join(value) or 'nothing'}; expected a text, or an object "
+                f"{place}: a sample is an object with {', '.join(value) or 'nothing'}; expected a text, or an object "
                 f"whose text is called {', '.join(TEXT)}"
             )
         value = value[name]
     if value is not None and not isinstance(value, str | int | float):
         raise DataError(
-            f"{where}: a sample is {value!r:.60}; expected a text, an object with a text, or null for an abstention"
+            f"{place}: a sample is {value!r:.60}; expected a text, an object with a text, or null for an abstention"
         )
-    return "" if value is None else str(value)
+    return None if value is None else str(value)
 
 
-def _number(value: Any, name: str, where: str) -> float | None:
-    """A score, the mean of several, or None. Nulls among several do not count."""
+def _count(value: Any, place: str) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise DataError(f"{place}: a token count is {value!r:.60}; expected an integer ≥ 0, or null")
+    return value
+
+
+def _amount(value: Any, name: str, place: str) -> float | None:
+    found = None if isinstance(value, list) else _number(value, name, place)
+    if isinstance(value, list | bool) or (found is not None and found < 0):
+        raise DataError(f"{place}: {name} of a sample is {value!r:.60}; expected a number ≥ 0, or null")
+    return found
+
+
+def _verdict(value: Any, place: str) -> bool | None:
+    found = _number(value, "a verdict", place)
+    if found is not None and not 0.0 <= found <= 1.0:
+        raise DataError(
+            f"{place}: a verdict is {value!r:.60}; expected true, false, a number from 0 to 1, or null"
+        )
+    return None if found is None else found > 0.5
+
+
+def _number(value: Any, what: str, place: str) -> float | None:
+    """A number, the mean of several, or None. Nulls among several do not count."""
     several = value if isinstance(value, list) and value else [value]
     if not (several := [one for one in several if one is not None]):
         return None
     if not all(isinstance(one, int | float) and _finite(one) for one in several):
         raise DataError(
-            f"{where}: a score {name!r} is {value!r:.60}; expected numbers, lists of them, or null for a sample without"
+            f"{place}: {what} is {value!r:.60}; expected numbers, lists of them, or null for a sample without"
         )
     return math.fsum(map(float, several)) / len(several)
 
 
-def _list(record: Mapping[str, Any], name: str, where: str, like: list[Any] | None = None) -> list[Any]:
-    values = _field(record, name, where)
+def _list(record: Mapping[str, Any], name: str, place: str, like: list[Any] | None = None) -> list[Any]:
+    inside = name not in record and like is not None and any(isinstance(v, dict) and name in v for v in like)
+    values = (
+        [v.get(name) if isinstance(v, dict) else None for v in like or ()]
+        if inside
+        else _field(record, name, place)
+    )
     if not isinstance(values, list):
         raise DataError(
-            f"{where}: {name!r} is {values!r:.60}; expected a list with one entry a sample (or, with one sample a "
+            f"{place}: {name!r} is {values!r:.60}; expected a list with one entry a sample (or, with one sample a "
             "line, its text)"
         )
     if like is not None and len(values) != len(like):
         raise DataError(
-            f"{where}: {name!r} is {values!r:.60}; expected a list with one entry a sample: it has {len(values)} for "
+            f"{place}: {name!r} is {values!r:.60}; expected a list with one entry a sample: it has {len(values)} for "
             f"{len(like)} samples; write null for those without"
         )
     return values
 
 
-def _field(record: Mapping[str, Any], name: str, where: str) -> Any:
+def _field(record: Mapping[str, Any], name: str, place: str) -> Any:
     if record.get(name) is None:
         known = ", ".join(sorted(name for name, value in record.items() if value is not None))
-        raise DataError(f"{where} has no field {name!r} (it has {known}); map it with fields=")
+        raise DataError(f"{place} has no field {name!r} (it has {known}); map it with fields=")
     return record[name]
 
 

@@ -3,41 +3,68 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from statistics import fmean
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
 
 from metagen.call import Ended, Item, Outcome
-from metagen.cost import Usage
-from metagen.errors import DataError, PoolExhausted
+from metagen.cost import Price, Usage
+from metagen.errors import DataError, InputError, PoolExhausted
 from metagen.generators.engine import Sample
-from metagen.generators.pool import Recorded, read_pool
+from metagen.generators.pool import AMOUNTS, COUNTS, Recorded, read_pool
 from metagen.generators.primitive import Primitive, payload
+from metagen.generators.unit import UnitMap
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 
-__all__ = ["Recorded", "ReplayGenerator"]
+__all__ = ["VERDICT", "Recorded", "ReplayGenerator"]
 
+#: The name under which a recorded verdict is in `Sequence.scores`; no score of a file is called so.
+VERDICT: Final = "(verdict)"
 #: The score of a sample that was recorded without one.
 UNSCORED = Score(None, verdict="unscored")
+#: What becomes of a sample without a verdict where others have one, and of a call that failed.
+Unknown = Literal["exclude", "wrong", "error"]
+UNIT: Final = UnitMap("identity")
+USUAL: Final = UnitMap("ranks")
 
 
 class ReplayGenerator(Primitive):
     """Sample number i of a problem is the i-th of its recorded samples in an order drawn from the seed.
 
     So files that are sorted (by likelihood, say) do no harm, and draws count as independent. Each place of a
-    nested strategy draws from the whole pool again, in an order of its own.
-    Recorded scores come with the sequences (`Sequence.scores`). scored: only the samples with this score; a problem
-    may then have none. Raises PoolExhausted when asked for more than was recorded, DataError for a problem that the
-    pool does not know, and where no sample has the score.
+    nested strategy draws from the whole pool again, in an order of its own. A null sample is the empty text.
+    Recorded scores come with the sequences (`Sequence.scores`), verdicts too, as VERDICT. Scores that lie in [0, 1]
+    throughout are values as they are; others are raw scores, and their values are mapped by `maps`, score by score over
+    the samples of a problem: by ranks unless it says otherwise (see `UnitMap`).
+
+    scored: only the samples with this score; a problem may then have none. unknown: where verdicts are recorded,
+    samples without one and calls that failed are left out, are wrong, or are an error. price: of tokens, where the
+    file does not say what calls have cost. A count or amount that is null for some samples is the mean of the
+    others' of its problem, or else of the pool. notes: what was counted, estimated, mapped and left out, for
+    people. Raises PoolExhausted when asked for more than was recorded, DataError for a problem that the pool does
+    not know, where no sample has the score, and for unknown verdicts that are an error; InputError for options that
+    say nothing.
     """
 
     accepts_prefix = False
     accepts_until = False
 
     def __init__(
-        self, pool: Mapping[str, Iterable[Recorded | str]], *, name: str = "replay", scored: str | None = None
+        self,
+        pool: Mapping[str, Iterable[Recorded | str]],
+        *,
+        name: str = "replay",
+        scored: str | None = None,
+        unknown: Unknown = "exclude",
+        maps: Mapping[str, str | UnitMap] | None = None,
+        price: Price | None = None,
     ) -> None:
         whole = {
             problem: tuple(r if isinstance(r, Recorded) else Recorded(r) for r in samples)
@@ -45,43 +72,67 @@ class ReplayGenerator(Primitive):
         }
         if not whole:
             raise DataError(f"the pool {name!r} is empty; give it recorded samples by problem id")
-        self.name, self.scored = name, scored
+        if unknown not in get_args(Unknown):
+            raise InputError(f"unknown={unknown!r}: expected one of {', '.join(get_args(Unknown))}")
+        self.name, self.scored, self._price = name, scored, price
+        self._notes: list[str] = []
+        whole = self._judged(whole, unknown)
         self._pool = {
             problem: tuple(r for r in samples if scored is None or r.scores.get(scored) is not None)
             for problem, samples in whole.items()
         }
-        recorded = [r for samples in self._pool.values() for r in samples]
-        if scored is not None and not recorded:
+        if scored is not None and not any(self._pool.values()):
             raise DataError(f"no sample of the pool {name!r} has a score {scored!r}; leave out scored")
-        #: Scores that are in [0, 1] throughout stand as they are; others go through the logistic function.
-        self._unit = {
-            score
-            for score in {name for r in recorded for name in r.scores}
-            if all(0.0 <= (r.scores.get(score) or 0.0) <= 1.0 for r in recorded)
-        }
-        content = json.dumps(
-            {p: [[r.text, r.generated, dict(r.scores)] for r in rs] for p, rs in self._pool.items()},
-            sort_keys=True,
-        )
-        self._fingerprint = digest("replay", content).hex()
+        self._count()
+        self._usages = self._amounts()
+        self._values = self._mapped({name: UnitMap.of(given) for name, given in (maps or {}).items()})
 
     @classmethod
     def from_jsonl(
-        cls, path: str | Path, fields: Mapping[str, str] | None = None, scored: str | None = None
+        cls,
+        path: str | Path,
+        fields: Mapping[str, str] | None = None,
+        scored: str | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        unknown: Unknown = "exclude",
+        maps: Mapping[str, str | UnitMap] | None = None,
+        price: Price | None = None,
     ) -> ReplayGenerator:
-        """A pool from a JSONL file; `fields`, and what a file may hold, are those of `read_pool`."""
-        return cls(read_pool(path, fields), name=Path(path).name, scored=scored)
+        """A pool from a JSONL file; `fields` and `where`, and what a file may hold, are those of `read_pool`."""
+        pool = read_pool(path, fields, where)
+        return cls(pool, name=Path(path).name, scored=scored, unknown=unknown, maps=maps, price=price)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        content = json.dumps(
+            {
+                problem: [
+                    [r.text, r.correct, dict(r.scores), u.prefilled, u.generated, u.money, u.seconds]
+                    for r, u in zip(samples, self._usages[problem], strict=True)
+                ]
+                for problem, samples in self._pool.items()
+            },
+            sort_keys=True,
+        )
+        maps = json.dumps({name: str(given) for name, (given, _) in self._values.items()}, sort_keys=True)
+        return digest("replay", content, maps).hex()
 
     @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self._notes)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the file says how long calls took."""
+        return any(usage.seconds for usages in self._usages.values() for usage in usages)
 
     @property
     def problems(self) -> tuple[str, ...]:
         return tuple(self._pool)
 
     def size(self, problem: str) -> int:
-        """Recorded samples of a problem."""
+        """Recorded samples of a problem that can be drawn."""
         return len(self._samples(problem))
 
     def _samples(self, problem: str) -> tuple[Recorded, ...]:
@@ -94,38 +145,195 @@ class ReplayGenerator(Primitive):
     async def sample(
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:
-        samples = self._samples(prefix.prompt.problem_id)
+        problem = prefix.prompt.problem_id
+        samples = self._samples(problem)
         order = list(range(len(samples)))
         random.Random(scope.seed(Item(items[0].content, 0))).shuffle(order)
         last = max(item.index for item in items)
         if last >= len(samples):
             raise PoolExhausted(
-                f"sample {last} of problem {prefix.prompt.problem_id!r} was asked for, the pool "
+                f"sample {last} of problem {problem!r} was asked for, the pool "
                 f"{self.name!r} holds {len(samples)}; ask for at most that many"
             )
-        return [self._outcome(samples[order[item.index]]) for item in items]
+        return [self._outcome(problem, order[item.index]) for item in items]
 
-    def _outcome(self, recorded: Recorded) -> Outcome:
-        sample = Sample(recorded.text, None, recorded.generated, finish="eos")
-        scores = {
-            name: UNSCORED
-            if value is None
-            else Score(value if name in self._unit else _logistic(value), raw=value)
-            for name, value in recorded.scores.items()
-        }
-        usage = Usage(prefilled=None, cached=None, generated=recorded.generated, flops=None, flops_2n=None)
+    def _outcome(self, problem: str, number: int) -> Outcome:
+        recorded, usage = self._pool[problem][number], self._usages[problem][number]
+        sample = Sample(recorded.text or "", None, usage.generated, finish="eos")
+        scores = {}
+        for name, value in recorded.scores.items():
+            given, values = self._values[name]
+            scores[name] = (
+                UNSCORED
+                if value is None
+                else Score(value)
+                if given == UNIT
+                else Score(float(values[problem][number]), raw=value)
+            )
+        if recorded.correct is not None:
+            scores[VERDICT] = Score(float(recorded.correct), oracle=True)
         return Outcome(payload(sample, scores), usage)
 
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
-        known = [r.generated for r in self._samples(prefix.prompt.problem_id)]
-        longest = None if None in known else max((g for g in known if g is not None), default=0)
-        generated = None if longest is None else n * longest
-        return Usage(prefilled=None, generated=generated, calls=n, flops=None, flops_2n=None)
+        usages = self._usages[prefix.prompt.problem_id] if self._samples(prefix.prompt.problem_id) else ()
+
+        def most(name: str) -> Any:
+            known = [getattr(usage, name) for usage in usages]
+            return None if None in known else n * max(known, default=0)
+
+        limits = {name: most(name) for name in ("prefilled", "generated", "money")}
+        return Usage(**limits, calls=n, flops=None, flops_2n=None)
+
+    # -- what a file leaves unsaid -----------------------------------------------------------------
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+
+    def _judged(
+        self, pool: dict[str, tuple[Recorded, ...]], unknown: Unknown
+    ) -> dict[str, tuple[Recorded, ...]]:
+        """The samples that count, each with a verdict where verdicts are recorded; what has none is noted."""
+        recorded = any(r.correct is not None for rs in pool.values() for r in rs)
+        silent = [
+            (problem, i, r)
+            for problem, rs in pool.items()
+            for i, r in enumerate(rs)
+            if r.failed or (recorded and r.correct is None)
+        ]
+        if not silent:
+            return pool
+        failed = sum(r.failed for *_, r in silent)
+        parts = {"failed calls": failed, "without a verdict (null)": len(silent) - failed}
+        every = sum(map(len, pool.values()))
+        what = f"{' and '.join(f'{n:,} {part}' for part, n in parts.items() if n)} among {every:,} samples"
+        if unknown == "error":
+            problem, number, _ = silent[0]
+            raise DataError(
+                f"the pool {self.name!r} has {what}, the first is sample {number} of problem {problem!r}; give them "
+                "verdicts, or choose unknown: exclude or wrong"
+            )
+        lost = [(r.failed or (recorded and r.correct is None)) for rs in pool.values() for r in rs]
+        flags = iter(lost)
+        kept = {problem: tuple(r for r in rs if not next(flags)) for problem, rs in pool.items()}
+        wrong = {
+            problem: tuple(replace(r, correct=False) if recorded and r.correct is None else r for r in rs)
+            for problem, rs in pool.items()
+        }
+        chosen = "left out" if unknown == "exclude" else "counted as wrong"
+        text = f"{what}: {chosen} (unknown: {unknown})"
+        if empty := sum(not rs for rs in kept.values()):
+            text += f"; {empty:,} of {len(pool):,} problems have no other sample"
+        if recorded:
+            text += f"; a sample is right in {_right(kept):.1%} without them, in {_right(wrong):.1%} if they are wrong"
+        self._note(text)
+        return kept if unknown == "exclude" else wrong
+
+    def _count(self) -> None:
+        """Note abstentions, and samples without scores."""
+        samples = [r for rs in self._pool.values() for r in rs]
+        textless = sum(r.text is None for r in samples)
+        if textless == len(samples):
+            self._note("no sample has a text: none has a vote")
+        elif textless:
+            self._note(f"{textless:,} of {len(samples):,} samples are null: they abstain, and have no vote")
+        for name in dict.fromkeys(name for r in samples for name in r.scores):
+            missing = sum(r.scores.get(name) is None for r in samples)
+            if missing:
+                self._note(
+                    f"{missing:,} of {len(samples):,} samples have no score {name!r}: they come last in best-of-n, "
+                    "and have no weighted vote"
+                )
+
+    def _amounts(self) -> dict[str, tuple[Usage, ...]]:
+        """What each sample has cost, as far as it is known or can be estimated."""
+        columns = {name: self._filled(name) for name in (*COUNTS, *AMOUNTS)}
+        usages = {}
+        for problem, samples in self._pool.items():
+            rows = [{name: columns[name][problem][i] for name in columns} for i in range(len(samples))]
+            usages[problem] = tuple(map(self._usage, rows))
+        priced = self._price is not None and all(u.money is None for us in usages.values() for u in us)
+        if priced:
+            self._note(
+                "money is unknown: a price needs the tokens of prompts too; map them as fields.prefilled"
+            )
+        return usages
+
+    def _usage(self, known: Mapping[str, Any]) -> Usage:
+        tokens = Usage(
+            prefilled=known["prefilled"],
+            cached=None if known["prefilled"] is None else 0,
+            generated=known["generated"],
+            flops=None,
+            flops_2n=None,
+            money=known["money"],
+            seconds=known["seconds"] or 0,
+        )
+        if tokens.money is None and self._price is not None:
+            free = replace(tokens, prefilled=0, cached=0) if not self._price.prompt else tokens
+            return replace(tokens, money=self._price.of(free))
+        return tokens
+
+    def _filled(self, name: str) -> dict[str, list[Any]]:
+        """A count or amount of every sample; what is null is estimated from the others, if there are any."""
+        found = {problem: [getattr(r, name) for r in rs] for problem, rs in self._pool.items()}
+        known = {problem: [v for v in values if v is not None] for problem, values in found.items()}
+        every = [v for values in known.values() for v in values]
+        if not every or len(every) == (size := sum(map(len, found.values()))):
+            return found
+        self._note(
+            f"{size - len(every):,} of {size:,} samples have no {name} (null): each counts as the mean of the others "
+            "of its problem, or of the pool"
+        )
+        whole = fmean(every)
+        for problem, values in found.items():
+            mean = fmean(known[problem]) if known[problem] else whole
+            guess: float = round(mean) if name in COUNTS else mean
+            found[problem] = [guess if v is None else v for v in values]
+        return found
+
+    def _mapped(self, maps: Mapping[str, UnitMap]) -> dict[str, tuple[UnitMap, dict[str, Any]]]:
+        """By score: its map into [0, 1], and by problem the values of all samples, NaN for none."""
+        names = dict.fromkeys(name for rs in self._pool.values() for r in rs for name in r.scores)
+        if strange := sorted(set(maps) - set(names)):
+            raise InputError(
+                f"maps names {strange[0]!r}, and the pool {self.name!r} has the scores {', '.join(names) or '(none)'}"
+            )
+        found = {}
+        for name in names:
+            raw = {
+                problem: np.array([r.scores.get(name) for r in rs], dtype=np.float64)
+                for problem, rs in self._pool.items()
+            }
+            known = [x[~np.isnan(x)] for x in raw.values()]
+            low = min((float(x.min()) for x in known if x.size), default=0.0)
+            high = max((float(x.max()) for x in known if x.size), default=0.0)
+            given = maps.get(name) or (UNIT if low >= 0.0 and high <= 1.0 else USUAL)
+            values = {}
+            for problem, x in raw.items():
+                values[problem] = np.full(x.shape, np.nan)
+                values[problem][~np.isnan(x)] = given(x[~np.isnan(x)])
+            found[name] = given, values
+            if given != UNIT:
+                self._scale(name, given, low, high, known, chosen=name in maps)
+        return found
+
+    def _scale(
+        self, name: str, given: UnitMap, low: float, high: float, known: list[Any], *, chosen: bool
+    ) -> None:
+        """Note how a score is mapped, and where its order is lost."""
+        how = f"mapped into [0, 1] by {given}{'' if chosen else ', the default'}"
+        self._note(
+            f"scores {name!r} run from {low:g} to {high:g}: best-of-n goes by them as they are; for weighted votes "
+            f"they are {how}, over the samples of a problem"
+        )
+        if lost := sum(map(given.lost, known)):
+            self._note(
+                f"{given} makes {lost:,} scores {name!r} equal to others that they differ from, of "
+                f"{sum(len(np.unique(x)) for x in known):,}: weighted votes cannot tell them apart; ranks can, and "
+                "so may a higher temperature"
+            )
 
 
-def _logistic(value: float) -> float:
-    return (
-        1.0 / (1.0 + math.exp(-value))
-        if value >= 0
-        else math.exp(max(value, -700.0)) / (1.0 + math.exp(value))
-    )
+def _right(pool: Mapping[str, tuple[Recorded, ...]]) -> float:
+    """The share of right samples, over problems that have any."""
+    return fmean([fmean(bool(r.correct) for r in rs) for rs in pool.values() if rs] or [0.0])

@@ -39,6 +39,17 @@ def best_of(scores: Sequence[float | None], members: Sequence[str], salt: str) -
     return Selection(max(range(len(order)), key=order.__getitem__), {}, _blind(scores, members))
 
 
+def in_order(values: Sequence[float | None], raw: Sequence[float | None]) -> list[float | None]:
+    """Numbers in the order of the values; where these are equal, in that of the raw scores they were mapped from.
+
+    For choices that need an order alone: a map into [0, 1] may make equal what its raw scores tell apart. A value
+    without a raw score stands for itself.
+    """
+    keys = [None if v is None else (v, v if r is None else r) for v, r in zip(values, raw, strict=True)]
+    ranks = {key: float(rank) for rank, key in enumerate(sorted({key for key in keys if key is not None}))}
+    return [None if key is None else ranks[key] for key in keys]
+
+
 def soft_best_of(
     scores: Sequence[float | None], members: Sequence[str], salt: str, *, beta: float, seed: int
 ) -> Selection:

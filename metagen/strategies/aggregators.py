@@ -22,6 +22,7 @@ from metagen.strategies.aggregate import (
     best_of,
     borda_weights,
     highest_expected_utility,
+    in_order,
     majority_vote,
     ranked_vote,
     soft_best_of,
@@ -84,19 +85,13 @@ class Aggregator(Part, ABC):
 
 
 class Best(Aggregator):
-    """The candidate with the highest score: argmax_i v(y_i).
+    """The candidate with the highest score: argmax_i v(y_i); by raw scores where values in [0, 1] are equal."""
 
-    raw: by the verifier's raw scores r_i, where values in [0, 1] would not tell them apart.
-    """
-
-    def __init__(self, verifier: Verifier, *, raw: bool = False, answer: AnswerRule | None = None) -> None:
-        self.verifier, self.raw, self.answer = verifier, raw, answer
-
-    def options(self) -> str:
-        return "raw" if self.raw else ""
+    def __init__(self, verifier: Verifier, *, answer: AnswerRule | None = None) -> None:
+        self.verifier, self.answer = verifier, answer
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
-        return best_of(scores(pool, raw=self.raw), texts(pool), salt)
+        return best_of(ordered(pool), texts(pool), salt)
 
 
 class Majority(Aggregator):
@@ -156,7 +151,12 @@ class Borda(Aggregator):
         return repr(float(self.power))
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
-        weights = borda_weights([c.value for c in pool], power=self.power)
+        # What has no answer has no vote, and takes no rank from what has one.
+        voting = any(c.key is not None for c in pool)
+        order = [
+            None if voting and c.key is None else rank for c, rank in zip(pool, ordered(pool), strict=True)
+        ]
+        weights = borda_weights(order, power=self.power)
         return weighted_vote([c.key for c in pool], weights, texts(pool), salt)
 
 
@@ -218,6 +218,11 @@ class MinimumBayesRisk(Aggregator):
 def scores(pool: Ordered[Candidate], *, raw: bool) -> list[float | None]:
     """Values in [0, 1], or the raw scores before they were mapped there."""
     return [(c.score.raw if c.score else None) if raw else c.value for c in pool]
+
+
+def ordered(pool: Ordered[Candidate]) -> list[float | None]:
+    """Numbers in the order of the candidates' scores: see `in_order`."""
+    return in_order([c.value for c in pool], [c.score.raw if c.score else None for c in pool])
 
 
 def texts(pool: Ordered[Candidate]) -> list[str]:

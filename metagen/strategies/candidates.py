@@ -21,9 +21,9 @@ class Candidate:
 
     @property
     def eligible(self) -> bool:
-        """Ended by itself, and with a readable answer where answers are read."""
+        """Ended by itself, and with a readable answer where one is needed."""
         ended = self.sequence.finish in ("eos", "stop")
-        return ended and (self.answer is None or self.answer.key is not None)
+        return ended and (self.answer is None or self.answer.key is not None or not self.answer.needed)
 
     @property
     def value(self) -> float | None:
@@ -68,6 +68,8 @@ async def judged(
 async def _scored(
     sequences: Ordered[Sequence], verifier: Verifier, scope: Scope, known: dict[bytes, Score]
 ) -> list[Score]:
+    if verifier.by_sample:
+        return await verifier.score(sequences, scope=scope)
     fresh = [s for s in sequences if s.digest not in known]
     scores = await verifier.score(fresh, scope=scope) if fresh else []
     new = {s.digest: score for s, score in zip(fresh, scores, strict=True)}

@@ -169,8 +169,7 @@ class PessimisticBestOfN(Parallel):
         answer: AnswerRule | None = None,
     ) -> None:
         bound = Ensemble(verifiers, "lower-bound", penalty=penalty, name="pessimistic")
-        # A bound below 0 is 0 as a value: only the raw one tells two of them apart.
-        super().__init__(generator, n, Best(bound, raw=True, answer=answer))
+        super().__init__(generator, n, Best(bound, answer=answer))
 
 
 class BordaVote(Parallel):

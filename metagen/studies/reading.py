@@ -136,6 +136,7 @@ class Run:
         curves = tuple(self._curves())
         votes = (*self.votes("test"), *(self.votes("limit") if self.halves is not None else ()))
         self._failures()
+        self.notes.extend(Note(self._model(name), text) for name, text in self.state.notes)
         self.notes.extend(checks.duplicated(self.directory))
         return StudyResult(
             self.state.name, self.state.seed, self.problems.ids, self.problems.levels, self._models(), curves, votes,

@@ -59,6 +59,7 @@ def _taken(pool: Pool, order: NDArray[np.int64], start: Ints, sizes: Ints) -> Po
         levels=pool.levels,
         costs=pool.costs,
         sizes=sizes,
+        raw={name: taken(values, np.nan) for name, values in pool.raw.items()},
     )
 
 

@@ -29,6 +29,11 @@ class Verifier(Part, ABC):
         return any(member.relative for member in self.members)
 
     @property
+    def by_sample(self) -> bool:
+        """Whether a score belongs to the sample and not to its text: of equal texts each has its own."""
+        return any(member.by_sample for member in self.members)
+
+    @property
     def whole(self) -> bool:
         """Whether it judges whole solutions only: it was not made, or trained, for the beginning of one."""
         return any(member.whole for member in self.members)
@@ -122,11 +127,14 @@ class Answer:
     """What a sequence answers. text: as written; key: canonical, equal for equal answers.
 
     key None: there is no answer, or none that can be read; `verdict` says which: `missing`, `unparsable` or `timeout`.
+    needed: without a key the sequence loses to any that has one. False where answers serve votes alone: such a sequence
+    has no vote, and may be chosen by its score all the same.
     """
 
     text: str | None = None
     key: str | None = None
     verdict: str | None = None
+    needed: bool = True
 
 
 class AnswerRule(Part, ABC):

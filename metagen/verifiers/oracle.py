@@ -18,6 +18,7 @@ class OracleVerifier(Verifier):
     """Scores by the task's grader. Costs nothing, and every score says `oracle`."""
 
     oracle: ClassVar[bool] = True
+    by_sample: ClassVar[bool] = True
     name = "oracle"
 
     def __init__(self, grade: Grade) -> None:

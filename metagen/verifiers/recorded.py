@@ -15,6 +15,7 @@ class RecordedVerifier(Verifier):
     """Reads `Sequence.scores[name]`, which a ReplayGenerator fills. Costs nothing."""
 
     whole: ClassVar[bool] = True
+    by_sample: ClassVar[bool] = True
 
     def __init__(self, name: str) -> None:
         self.name = name

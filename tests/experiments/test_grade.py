@@ -125,7 +125,7 @@ def test_every_problem_is_measured_with_all_its_samples_and_figures_say_how_many
     ("records", "named", "message"),
     [
         ([], {}, "is empty; expected a JSONL file, one problem a line"),
-        ([["a"]], {}, "expected one JSON object a line"),
+        ([["a"]], {}, "entry 0 is 'a'; expected one object a line"),
         ([{"id": "a", "texts": ["1"]}], {}, r"usual for the reference \(answer, gold.*--reference"),
         ([{"id": "a", "gold": 1}], {}, "usual for the samples.*--samples"),
         ([{"id": "a", "gold": 1, "outs": ["1"]}], {"samples": "out"}, "no field 'out'.*did you mean 'outs'"),

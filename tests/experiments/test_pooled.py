@@ -11,6 +11,7 @@ import pytest
 
 from metagen.errors import ConfigError, DataError
 from metagen.experiments.pooled import PooledTask
+from metagen.generators.replay import VERDICT
 from metagen.sequence import Score, Sequence
 from metagen.tasks.arithmetic.task import ArithmeticTask
 
@@ -19,7 +20,9 @@ TASK = {"kind": "arithmetic", "per_level": 2, "levels": [1]}
 
 
 def pool(path: Path, *ids: str) -> Path:
-    path.write_text("".join(json.dumps({"id": one, "texts": ["A:1"]}) + "\n" for one in ids), "utf-8")
+    path.write_text(
+        "".join(json.dumps({"id": one, "texts": ["A:1"], "v": [1]}) + "\n" for one in ids), "utf-8"
+    )
     return path
 
 
@@ -32,8 +35,13 @@ def test_it_asks_what_the_pool_has_and_grades_as_the_task_does(tmp_path: Path) -
     assert asyncio.run(task.grade(second, [right, wrong])) == [1.0, 0.0]
     text = "nothing follows\n"
     assert task.check_steps(second, text, finished=True) == WHOLE.check_steps(second, text, finished=True)
-    said = PooledTask(TASK, tmp_path / "p.jsonl", verdicts="v")
-    assert asyncio.run(said.grade(second, [replace(wrong, scores={"v": Score(1.0)})])) == [1.0]
+    said = PooledTask(TASK, tmp_path / "p.jsonl", fields={"correct": "v"})
+    assert asyncio.run(said.grade(second, [replace(wrong, scores={VERDICT: Score(1.0)})])) == [1.0]
+    silent = Sequence(second.prompt, "no answer\n", finish="eos")
+    (answer,) = asyncio.run(said.answer.read([silent]))
+    assert answer.key is None and not answer.needed, (
+        "what cannot be read has no vote, and may still be chosen"
+    )
     with pytest.raises(DataError, match="has no problem of the task 'arithmetic'"):
         PooledTask(TASK, pool(tmp_path / "none.jsonl", "x"))
     assert first.id != second.id

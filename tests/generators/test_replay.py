@@ -6,15 +6,17 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from metagen.budget import Budget
-from metagen.errors import DataError, PoolExhausted, UnsupportedError
+from metagen.cost import Price
+from metagen.errors import DataError, InputError, PoolExhausted, UnsupportedError
 from metagen.generators.pool import read_pool
-from metagen.generators.replay import Recorded, ReplayGenerator
+from metagen.generators.replay import VERDICT, Recorded, ReplayGenerator, Unknown
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Step
@@ -93,10 +95,10 @@ def test_files_are_read_with_fields_by_mapping(tmp_path: Path) -> None:
     found = run(generator.generate(Sequence(Prompt("7", text="?")), n=2, scope=scope))
     by_text = {s.text: s.scores for s in found}
     assert set(by_text) == {"a", ""} and scope.usage.generated == 3 and scope.usage.prefilled is None
-    # In [0, 1] throughout: as it is. Otherwise through the logistic function, the raw value kept.
+    # In [0, 1] throughout: as it is. Otherwise by its rank in the problem, the raw value kept.
     assert by_text["a"]["judge"].value == 0.25 and by_text["a"]["rm"].raw == 2.5
-    assert by_text["a"]["rm"].value == pytest.approx(1 / (1 + 2.718281828459045**-2.5))
-    assert by_text[""]["rm"].value == pytest.approx(0.0, abs=1e-300)
+    assert (by_text["a"]["rm"].value, by_text[""]["rm"].value) == (1.0, 0.5)
+    assert by_text[""]["rm"].raw == -800.0
     scores = run(RecordedVerifier("judge").score(found, scope=scope))
     assert [s.value for s in scores] == [by_text[s.text]["judge"].value for s in found]
     with pytest.raises(DataError, match=r"no recorded score 'x' \(it has judge, rm\)"):
@@ -135,7 +137,7 @@ def test_samples_may_be_objects_and_scores_null_truths_or_lists(tmp_path: Path) 
     texts = [{"text": "x", "finish": "stop"}, {"completion": "y"}, None, 4.5]
     line = {"id": 1, "texts": texts, "v": [None, True, [0.25, 0.75], 0]}
     (samples,) = pool(tmp_path / "p.jsonl", line, scores_v="v").values()
-    assert [s.text for s in samples] == ["x", "y", "", "4.5"]
+    assert [s.text for s in samples] == ["x", "y", None, "4.5"]
     assert [s.scores["v"] for s in samples] == [None, 1.0, 0.5, 0.0]
     replayed = ReplayGenerator({"p": samples})
     found = run(replayed.generate(Sequence(Prompt("p", text="?")), n=4, scope=Scope.root("p")))
@@ -174,7 +176,7 @@ def test_the_fingerprint_names_the_content_and_not_the_name() -> None:
 @pytest.mark.parametrize(
     ("line", "fields", "message"),
     [
-        ('{"id": 1, "texts": 5}', None, "'texts' is 5; expected a list"),
+        ('{"id": 1, "texts": true}', None, "'texts' is True; expected a list"),
         ('{"id": 1, "texts": ["a"], "t": ["x"]}', {"generated": "t"}, "a token count is 'x'"),
         ('{"id": 1, "texts": ["a"], "s": ["x"]}', {"scores.v": "s"}, "a score 'v' is 'x'"),
         (
@@ -215,3 +217,189 @@ def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
     path = tmp_path / "pool.jsonl"
     path.write_text('\ufeff{"id": 1, "texts": ["a\u2028b"]}\n', encoding="utf-8")
     assert ReplayGenerator.from_jsonl(path).size("1") == 1
+
+
+# -- scores of any scale, and what files leave unsaid ------------------------------------------------------------------
+
+
+def drawn(generator: ReplayGenerator, problem: str = "p") -> dict[str, Sequence]:
+    n = generator.size(problem)
+    found = run(generator.generate(Sequence(Prompt(problem, text="?")), n=n, scope=Scope.root(problem)))
+    return {s.text: s for s in found}
+
+
+def test_scores_of_any_scale_keep_their_order_and_say_how_they_are_mapped() -> None:
+    for raw in (
+        [0.0, 50.0, 98.0, 99.0, 100.0],
+        [-900.0, -899.5, -3.0, -2.9, -1.0],
+        [1e300, 2e300, 3e300, 4e300, 5e300],
+    ):
+        pool = ReplayGenerator({"p": [Recorded(str(i), scores={"v": s}) for i, s in enumerate(raw)]})
+        found = [drawn(pool)[str(i)].scores["v"] for i in range(5)]
+        assert [s.value for s in found] == [0.2, 0.4, 0.6, 0.8, 1.0] and [s.raw for s in found] == raw
+        (note,) = pool.notes
+        assert "best-of-n goes by them as they are" in note and "by ranks, the default" in note
+
+
+def test_a_map_is_chosen_and_warns_where_it_loses_the_order() -> None:
+    samples = [Recorded(str(i), scores={"v": s, "w": s}) for i, s in enumerate([10.0, 98.0, 99.0, 100.0])]
+    pool = ReplayGenerator({"p": samples}, maps={"v": "sigmoid", "w": "softmax(50)"})
+    scores = {name: [drawn(pool)[str(i)].scores[name].value for i in range(4)] for name in "vw"}
+    assert scores["v"][1:] == [1.0] * 3 and len(set(scores["w"])) == 4
+    lost = [note for note in pool.notes if "equal" in note]
+    assert len(lost) == 1 and lost[0].startswith("sigmoid makes 2 scores 'v' equal to others")
+    other = ReplayGenerator({"p": samples}, maps={"v": "minmax"})
+    assert other.fingerprint != pool.fingerprint and len(set(drawn(other)["0"].scores["v"].__repr__())) > 1
+    with pytest.raises(InputError, match=r"maps names 'x', and the pool 'replay' has the scores v, w"):
+        ReplayGenerator({"p": samples}, maps={"x": "ranks"})
+
+
+SILENT = [
+    {"id": "a", "texts": ["1", None, None, "2"], "ok": [1, 1, None, None], "tokens": [10, 20, None, 60]},
+    {"id": "b", "texts": [None, None], "ok": [None, None], "tokens": [None, None]},
+]
+
+
+@pytest.mark.parametrize(
+    ("unknown", "sizes", "note"),
+    [
+        ("exclude", (2, 0), "left out (unknown: exclude); 1 of 2 problems have no other sample; a sample is right in "
+                            "100.0% without them, in 25.0% if they are wrong"),
+        ("wrong", (4, 2), "counted as wrong (unknown: wrong)"),
+    ],
+)  # fmt: skip
+def test_failed_calls_unknown_verdicts_and_abstentions_are_told_apart(
+    tmp_path: Path, unknown: Unknown, sizes: tuple[int, int], note: str
+) -> None:
+    path = tmp_path / "pool.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in SILENT))
+    fields = {"correct": "ok", "generated": "tokens"}
+    found = ReplayGenerator.from_jsonl(path, fields, unknown=unknown)
+    assert (found.size("a"), found.size("b")) == sizes
+    first = found.notes[0]
+    assert first.startswith("3 failed calls and 1 without a verdict (null) among 6 samples") and note in first
+    assert any("are null: they abstain, and have no vote" in text for text in found.notes)
+    with pytest.raises(
+        DataError, match=r"3 failed calls.*the first is sample 2 of problem 'a'.*unknown: exclude or wrong"
+    ):
+        ReplayGenerator.from_jsonl(path, fields, unknown="error")
+
+
+def test_an_abstention_may_be_right_and_has_the_empty_text() -> None:
+    pool = ReplayGenerator({"p": [Recorded(None, correct=True), Recorded("x", correct=False)]})
+    found = drawn(pool)
+    assert found[""].scores[VERDICT].value == 1.0 and found["x"].scores[VERDICT].value == 0.0
+
+
+def test_one_missing_count_is_estimated_and_named() -> None:
+    """By the others of its problem, or of the pool; of a quantity that nobody recorded nothing is known."""
+    samples = {
+        "p": [
+            Recorded("a", 10, seconds=1.0),
+            Recorded("b", None, seconds=3.0),
+            Recorded("c", 21, seconds=2.0),
+        ],
+        "q": [Recorded("d", None, seconds=None)],
+    }
+    pool = ReplayGenerator(samples)
+    usages = {}
+    for problem in samples:
+        scope = Scope.root(problem)
+        run(pool.generate(Sequence(Prompt(problem, text="?")), n=pool.size(problem), scope=scope))
+        usages[problem] = scope.usage
+    assert (usages["p"].generated, usages["q"].generated) == (10 + 16 + 21, 16)
+    assert (usages["p"].seconds, usages["q"].seconds) == (6.0, 2.0)
+    assert usages["p"].prefilled is None and usages["p"].money is None, "nobody counted prompts, or money"
+    assert any(
+        "2 of 4 samples have no generated (null): each counts as the mean" in note for note in pool.notes
+    )
+    assert any("1 of 4 samples have no seconds (null)" in note for note in pool.notes)
+
+
+def test_recorded_amounts_are_what_samples_cost() -> None:
+    samples = [Recorded("a", 100, prefilled=40, money=0.5), Recorded("b", 200, prefilled=40, money=0.25)]
+    usage = {}
+    for name, price in (("told", None), ("priced", Price(1.0, 10.0))):
+        told = samples if price is None else [replace(s, money=None) for s in samples]
+        scope = Scope.root("p")
+        run(
+            ReplayGenerator({"p": told}, price=price).generate(
+                Sequence(Prompt("p", text="?")), n=2, scope=scope
+            )
+        )
+        usage[name] = scope.usage
+    assert (usage["told"].prefilled, usage["told"].generated, usage["told"].money) == (80, 300, 0.75)
+    assert usage["priced"].money == pytest.approx((80 * 1.0 + 300 * 10.0) / 1e6)
+    unknown = ReplayGenerator({"p": [Recorded("a", 100)]}, price=Price(1.0, 10.0))
+    assert "money is unknown" in unknown.notes[-1]
+    by_output = ReplayGenerator({"p": [Recorded("a", 100)]}, price=Price(0.0, 10.0))
+    scope = Scope.root("p", budget=Budget(money=0.01))
+    run(by_output.generate(Sequence(Prompt("p", text="?")), scope=scope))
+    assert scope.usage.money == pytest.approx(100 * 10.0 / 1e6)
+
+
+def test_counts_of_right_samples_are_a_pool(tmp_path: Path) -> None:
+    lines = [{"id": "a", "n": 3, "successes": 2}, {"id": "b", "n": 3, "successes": 0}]
+    found = pool(tmp_path / "p.jsonl", *lines, successes="successes")
+    assert [[s.correct for s in samples] for samples in found.values()] == [[True, True, False], [False] * 3]
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps([{"of": name, "n": 2, "successes": [0, 2]} for name in "xy"]))
+    fields = {"id": "of", "successes": "successes"}
+    assert list(read_pool(path, fields)) == ["x/0", "x/1", "y/0", "y/1"]
+    assert list(read_pool(path, fields, {"of": "y"})) == ["y/0", "y/1"]
+    assert ReplayGenerator(read_pool(path, fields)).notes == ("no sample has a text: none has a vote",)
+    with pytest.raises(DataError, match=r"4 of 3 samples are right; expected integers, 0 ≤ successes ≤ n"):
+        pool(tmp_path / "p.jsonl", {"id": "a", "n": 3, "successes": 4}, successes="successes")
+    with pytest.raises(DataError, match=r"no samples with \{'of': 'z'\}"):
+        read_pool(path, fields, {"of": "z"})
+
+
+def test_one_sample_a_line_may_be_null_a_number_or_an_object(tmp_path: Path) -> None:
+    lines: list[object] = [
+        {"id": "a", "texts": None, "ok": None},
+        {"id": "a", "texts": 4.5, "ok": 1},
+        {"id": "a", "texts": {"text": "x", "tokens": 7}, "ok": 0},
+        {"id": "a", "texts": {"error": "timeout"}, "ok": None},
+    ]
+    (samples,) = pool(tmp_path / "p.jsonl", *lines, correct="ok").values()
+    assert [(s.text, s.correct, s.failed) for s in samples] == [
+        (None, None, True), ("4.5", True, False), ("x", False, False), (None, None, True),
+    ]  # fmt: skip
+
+
+def test_what_records_lack_may_be_in_samples_that_are_objects(tmp_path: Path) -> None:
+    samples = [
+        {"text": "x", "tokens": 7, "ok": True, "s": 80},
+        {"text": None, "tokens": None, "ok": None, "s": None},
+    ]
+    (found,) = pool(
+        tmp_path / "p.jsonl", {"id": 1, "texts": samples}, correct="ok", generated="tokens", scores_v="s"
+    ).values()
+    assert found == [
+        Recorded("x", 7, {"v": 80.0}, True),
+        Recorded(None, None, {"v": None}, None, failed=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "fields", "message"),
+    [
+        (
+            {"id": 1, "texts": ["a"], "ok": [2]},
+            {"correct": "ok"},
+            "a verdict is 2; expected true, false, a number from 0 to 1",
+        ),
+        ({"id": 1, "texts": ["a"], "ok": ["yes"]}, {"correct": "ok"}, "a verdict is 'yes'; expected numbers"),
+        ({"id": 1, "texts": ["a"], "ok": [None]}, {"correct": "ok"}, "every verdict 'ok' is null"),
+        (
+            {"id": 1, "texts": ["a"], "t": [-1.0]},
+            {"seconds": "t"},
+            "seconds of a sample is -1.0; expected a number ≥ 0",
+        ),
+    ],
+)
+def test_verdicts_and_amounts_that_are_none_are_refused(
+    tmp_path: Path, line: object, fields: dict[str, str], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        pool(tmp_path / "p.jsonl", line, **fields)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from metagen.errors import DataError, InputError
+from metagen.generators.replay import VERDICT
 from metagen.sequence import Score, Sequence
 from metagen.tasks.recorded import RecordedTask
 
@@ -42,15 +43,13 @@ def test_the_first_record_of_an_id_tells_its_problem(tmp_path: Path) -> None:
 
 
 def test_verdicts_grade_and_need_no_reference(tmp_path: Path) -> None:
-    task = RecordedTask(written(tmp_path / "pool.jsonl", {"id": "a"}), fields={"id": "id"}, verdicts="v")
+    task = RecordedTask(written(tmp_path / "pool.jsonl", {"id": "a"}), fields={"id": "id"})
     (problem,) = task.problems()
     plain = Sequence(problem.prompt, "x", finish="eos")
     scores = (Score(1.0), Score(0.0), Score(None, verdict="unscored"))
-    samples = [replace(plain, scores={"v": score}) for score in scores]
+    samples = [replace(plain, scores={VERDICT: score}) for score in scores]
     assert asyncio.run(task.grade(problem, samples)) == [1.0, 0.0, 0.0]
-    with pytest.raises(
-        InputError, match=r"problem 'a' has no recorded verdict 'v'; map it .* \{scores\.v: …\}"
-    ):
+    with pytest.raises(InputError, match=r"problem 'a' has no recorded verdict; map it .* \{correct: …\}"):
         asyncio.run(task.grade(problem, [plain]))
 
 
@@ -62,11 +61,15 @@ def test_verdicts_grade_and_need_no_reference(tmp_path: Path) -> None:
             {"fields": {"name": "task"}},
             "'name' is none of id, question, reference",
         ),
-        ([{"task": "a"}], {"fields": {"id": "task"}}, "expected a reference, or verdicts"),
+        (
+            [{"task": "a"}],
+            {"fields": {"id": "task"}, "verdicts": False},
+            "expected a reference, or verdicts",
+        ),
         (
             [{"task": "a"}, [1]],
             {"fields": FIELDS},
-            r":1: there is no field 'gold'; it has task\n.*:2: holds a list",
+            r"line 2 is \[1\]; expected one object a line",
         ),
         ([{"task": ["a"], "gold": "2"}], {"fields": FIELDS}, r":1: the id is \['a'\]; expected a text"),
         ([], {"fields": FIELDS}, "holds no problems; expected one record a line"),

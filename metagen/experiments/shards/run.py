@@ -104,6 +104,7 @@ class Head:
         return State(
             self.experiment.name, status, self.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
             self.experiment.seed, ended[0].lines if ended else (), tuple(f for s in ended for f in s.failures),
+            ended[0].notes if ended else (),
         )  # fmt: skip
 
     def note(self, makers: Makers) -> None:

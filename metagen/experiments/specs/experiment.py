@@ -76,6 +76,7 @@ from metagen.experiments.specs.tasks import (
     MBPPSpec,
     ProgramsSpec,
     PublicSpec,
+    RecordedTaskSpec,
     TableSpec,
 )
 from metagen.experiments.specs.verifiers import (
@@ -192,6 +193,7 @@ TaskSpec = Annotated[
     | Annotated[Game24Spec, Tag("game24")]
     | Annotated[JsonlSpec, Tag("jsonl")]
     | Annotated[TableSpec, Tag("table")]
+    | Annotated[RecordedTaskSpec, Tag("recorded")]
     | Annotated[PublicSpec, Tag("gsm8k")]
     | Annotated[PublicSpec, Tag("math")]
     | Annotated[PublicSpec, Tag("aime")]

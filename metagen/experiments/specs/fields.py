@@ -16,6 +16,7 @@ from metagen.experiments.directory import RunDirectory
 from metagen.experiments.source import nearest
 from metagen.generators import tiny
 from metagen.generators.base import MOST
+from metagen.generators.pool import FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,8 @@ def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def pool_field(name: str) -> str:
     """A name that a recorded pool maps to one of its fields."""
-    if name not in ("id", "texts", "generated") and not name.startswith("scores."):
-        raise ValueError(
-            "expected one of id, texts, generated, scores.NAME" + nearest(name, ("id", "texts", "generated"))
-        )
+    if name not in FIELDS and not name.startswith("scores."):
+        raise ValueError(f"expected one of {', '.join(FIELDS)}, scores.NAME{nearest(name, FIELDS)}")
     return name
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from metagen.experiments.specs.engines import PriceSpec
 from metagen.experiments.specs.fields import (
     Amount,
     Count,
@@ -22,6 +23,7 @@ from metagen.generators.decoding.adapters import XTC, Dry, Mirostat
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.presets import PRESETS, Preset, preset
 from metagen.generators.engine import SamplingParams
+from metagen.generators.unit import UnitMap
 
 KINDS = ("regex", "choice", "json_schema", "lark")
 
@@ -170,19 +172,37 @@ class EngineGeneratorSpec(PartSpec):
         return {"params": self.params}
 
 
+def _unit(written: str) -> str:
+    UnitMap.of(written)
+    return written
+
+
 class ReplaySpec(PartSpec):
     """Recorded samples from a JSONL file, one problem a line; `fields` maps names as ReplayGenerator does.
 
-    scored: only the samples with this score; problems without any are left out.
+    where: only records in which fields have these values. scored: only the samples with this score; problems
+    without any are left out. unknown: what becomes of samples without a verdict where verdicts are recorded, and of
+    calls that failed. maps: how scores outside [0, 1] become weights of votes, by score. price: of a million
+    tokens.
     """
 
     kind: Literal["replay"]
     path: FileName
     fields: dict[Annotated[str, AfterValidator(pool_field)], Text] = Field(default={})
+    where: dict[Text, Any] = Field(default={})
     scored: Text | None = None
+    unknown: Literal["exclude", "wrong", "error"] = "exclude"
+    maps: dict[
+        Text, Annotated[str, Expects("ranks, minmax, softmax(T) or sigmoid(T)"), AfterValidator(_unit)]
+    ] = Field(default={})
+    price: PriceSpec | None = None
 
     @model_validator(mode="after")
     def _mapped(self) -> Self:
+        if strange := [name for name in self.maps if f"scores.{name}" not in self.fields]:
+            raise ValueError(
+                f"maps.{strange[0]}: fields maps no scores.{strange[0]}; expected one that it maps"
+            )
         if self.scored is not None and f"scores.{self.scored}" not in self.fields:
             raise ValueError(
                 f"scored = {self.scored!r}: fields maps no scores.{self.scored}; expected one that it maps"

@@ -110,6 +110,18 @@ class JsonlSpec(PromptedSpec, AnswersSpec):
     limit: Count | None = None
 
 
+class RecordedTaskSpec(AnswersSpec):
+    """The problems that a file of recorded samples tells of itself; graded by its verdicts, or by references."""
+
+    kind: Literal["recorded"]
+    path: FileName
+    fields: dict[Literal["id", "question", "reference", "successes", "n"], Text] = Field(default={})
+    where: dict[Text, Any] = Field(default={})
+    verdicts: Switch | None = None
+    answer: Literal["number", "math"] = "math"
+    limit: Count | None = None
+
+
 class HubSpec(Spec):
     """A data set that the library `datasets` loads."""
 
