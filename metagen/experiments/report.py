@@ -321,11 +321,11 @@ def _line(name: str, x: Ordered[float], rows: Ordered[Measured | LevelMeasured])
 def noted(state: State) -> list[str]:
     """What generators have to say of their samples; by name, where there are several."""
     several = len({line.generator for line in state.lines}) > 1
-    return [f"{name}: {text}" if several else text for name, text in state.notes]
+    return [f"{name}: {text}" if several else text[:1].upper() + text[1:] for name, text in state.notes]
 
 
 def _notes(state: State, results: Results) -> Text:
-    measured, lines = results.configurations, noted(state)
+    measured, lines = results.configurations, [f"{text}." for text in noted(state)]
     if any(m.how != "direct" for m in measured):
         lines.append(
             "Each n is an average over random subsets of one pool of samples; intervals: bootstrap over problems."

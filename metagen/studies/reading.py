@@ -219,7 +219,11 @@ class Run:
         counts = np.array(ns, dtype=np.int64)
         samples = np.repeat(np.maximum(counts, 1).astype(np.float64)[:, None], len(self.problems.ids), axis=1)
         total = self._by_size(model, {**spent, "samples": samples}, samples)
-        if self._written.get(line.generator, {}).get("kind") == "replay":
+        written = self._written.get(line.generator, {})
+        if written.get("kind") == "replay" and "seconds" in written.get("fields", {}):
+            text = f"of {model} are those that were recorded with its samples, one call after the other"
+            self.notes.append(Note("seconds", text))
+        elif written.get("kind") == "replay":
             # What was measured is the time of looking samples up.
             total["seconds"] = np.full(samples.shape, np.nan)
             self.notes.append(Note("seconds", f"of {model} are unknown: its samples were recorded elsewhere"))
@@ -236,10 +240,18 @@ class Run:
     # -- costs -------------------------------------------------------------------------------------
 
     def _by_size(self, model: str, spent: dict[str, Floats], samples: Floats) -> dict[str, Floats]:
-        """2N for every token of a model whose size was given, where the run does not know better."""
+        """2N for every token of a model whose size was given, where the run does not know better.
+
+        Tokens that were counted beat those that are stated, though nobody has counted the prompts.
+        """
         if (size := self.sizes.get(model)) is None:
             return spent
         found = dict(spent)
+        if np.isnan(found["tokens"]).all() and not np.isnan(found["generated"]).all():
+            found["tokens"] = found["generated"]
+            self.notes.append(
+                Note("tokens", f"of {model} are those it wrote: nobody has counted its prompts")
+            )
         for name in ("generated", "tokens"):
             if size.tokens is not None and np.isnan(found[name]).all():
                 found[name] = samples * size.tokens

@@ -328,7 +328,9 @@ def _notes(
     if shared < every:
         found.append(Note("problems", f"compared on {shared} of {every} problems, those that all have"))
     largest = max(chosen.curve.ns.tolist())
-    if chosen.curve.ns[chosen.point] == largest and largest and chosen.load(budgets) < 0.5:
+    # One sample has no larger n, whatever its strategy is measured at.
+    more = chosen.curve.kind != "sample" and largest
+    if more and chosen.curve.ns[chosen.point] == largest and chosen.load(budgets) < 0.5:
         share = chosen.load(budgets)
         text = f"takes {share:.0%} of the budget, and is the largest n measured: larger ones may be better"
         found.append(Note(chosen.name, text))

@@ -176,6 +176,10 @@ def test_a_budget_beyond_what_was_measured_is_said() -> None:
     assert (found.n == 32) == any("largest n measured" in note.text for note in found.notes)
     rising = study(np.array([[0.0] * 8 + [1.0] * 8]), np.array([1.0]))
     assert any("largest n measured" in n.text for n in recommend(rising, {"flops": 10}).notes)
+    (line,) = rising.curves
+    single = replace(rising, curves=(replace(line, kind="sample"),))
+    notes = recommend(single, {"flops": 10}).notes
+    assert not any("largest n" in n.text for n in notes), "one sample has no larger n"
 
 
 def test_notes_of_what_is_recommended_come_along() -> None:

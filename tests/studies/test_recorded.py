@@ -246,6 +246,75 @@ def test_sizes_stand_in_for_counts_of_tokens(verified: RunDirectory) -> None:
     assert found.costs["flops_2n"] <= 1e15 and found.n <= 7
 
 
+COUNTED = [
+    {"id": f"p{i}", "outs": ["def f(): return 1", "pass", None, "x"], "ok": [1, 0, 1, None if i == 0 else 0],
+     "len": [100, 200, None if i == 1 else 300, 400], "took": [1.0, 2.0, 3.0, 4.0]}
+    for i in range(3)
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Programs with verdicts, one unknown, counts of tokens, one unknown, and seconds."""
+    root = tmp_path_factory.mktemp("counted")
+    (root / "pool.jsonl").write_text("\n".join(map(json.dumps, COUNTED)), encoding="utf-8")
+    (root / "it.yaml").write_text(
+        """
+name: counted
+task: {kind: recorded, path: pool.jsonl}
+generators:
+  theirs:
+    kind: replay
+    path: pool.jsonl
+    fields: {texts: outs, correct: ok, generated: len, seconds: took}
+    price: {prompt: 0, generated: 10}
+verifiers: {oracle: {kind: oracle}}
+strategies: {single: {kind: sample}, majority: {kind: majority}, pass: {kind: best_of_n, verifier: oracle}}
+grid: {n: [1, 2, 4]}
+""",
+        encoding="utf-8",
+    )
+    return ran(root / "it.yaml", root / "run")
+
+
+def test_counts_seconds_and_money_are_those_that_were_recorded(counted: RunDirectory) -> None:
+    from metagen.studies.spec import SizeSpec
+
+    sizes = {"theirs": SizeSpec(parameters=1e9, tokens=7.0)}
+    result = collect.of_run(counted, sizes=sizes)
+    curve = result.curve("theirs", "majority")
+    # Of p0 the sample without a verdict is left out; of p1 the third counts as the mean of the others.
+    mean = np.array([200.0, (100 + 200 + 400 + 233) / 4, 250.0])
+    ns = np.array([[1.0] * 3, [2.0] * 3, [np.nan, 4.0, 4.0]])
+    for cost in ("generated", "tokens"):
+        assert curve.costs[cost] == pytest.approx(ns * mean, nan_ok=True)
+    assert curve.costs["flops_2n"] == pytest.approx(2e9 * ns * mean, nan_ok=True)
+    assert curve.costs["seconds"] == pytest.approx(ns * np.array([2.0, 2.5, 2.5]), nan_ok=True)
+    assert curve.costs["money"] == pytest.approx(ns * mean * 1e-5, nan_ok=True)
+    text = " | ".join(note.text for note in result.notes)
+    for said in (
+        "1 without a verdict (null) among 12 samples: left out (unknown: exclude)",
+        "3 of 11 samples are null: they abstain",
+        "1 of 11 samples have no generated (null): each counts as the mean of the others",
+        "nobody has counted its prompts",
+        "recorded with its samples, one call after the other",
+    ):
+        assert said in text
+    assert "study.sizes` says" not in text
+    found = recommend(result, {"tokens": 1000.0})
+    assert found.costs["tokens"] <= 1000.0
+
+
+def test_verdicts_decide_in_a_study(counted: RunDirectory) -> None:
+    """Two of three or four samples are right, and no rule reads one of them."""
+    result = collect.of_run(counted)
+    expected = [[2 / 3, 1 / 2, 1 / 2], [1.0, 5 / 6, 5 / 6], [np.nan, 1.0, 1.0]]
+    assert result.curve("theirs", "pass").accuracy == pytest.approx(np.array(expected), nan_ok=True)
+    assert result.curve("theirs", "single").accuracy[0] == pytest.approx([2 / 3, 1 / 2, 1 / 2])
+    (votes,) = result.votes
+    assert votes.eligible.sum() == 11 and votes.sizes.tolist() == [3, 4, 4]
+
+
 @pytest.mark.slow
 def test_the_example_is_studied_and_gives_advice(tmp_path: Path) -> None:
     root = tmp_path / "gpqa"

@@ -28,7 +28,7 @@ from metagen.experiments.makers import Makers
 from metagen.experiments.page import browser, figure, spans
 from metagen.experiments.page.spans import Span
 from metagen.experiments.problem import examine
-from metagen.experiments.report import accuracies_by_size, amount, between, duration, percent, too_few
+from metagen.experiments.report import accuracies_by_size, amount, between, duration, noted, percent, too_few
 from metagen.experiments.results import FEW, Measured, Results, most_accurate
 from metagen.journal import SQLiteJournal
 
@@ -81,6 +81,7 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
         "state": state,
         "directory": directory,
         "few": FEW if too_few(results) else 0,
+        "noted": noted(state),
         "headline": headline(found, state, results),
         "missing": state.problems - min(m.problems for m in results.configurations),
         "figures": figure.drawn(results),
