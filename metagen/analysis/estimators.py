@@ -102,6 +102,39 @@ def best_of_k(scores: ArrayLike, correct: ArrayLike, ks: Sequence[int]) -> AtK:
     return AtK(tuple(ks), np.stack(rows), np.zeros((len(ks), len(scores))))
 
 
+def best_of_k_by_verdicts(
+    verdicts: ArrayLike,
+    correct: ArrayLike,
+    ks: Sequence[int],
+    v: int,
+    rng: np.random.Generator,
+    draws: int = 64,
+) -> AtK:
+    """Best-of-k(s, v): accuracy of the best of s samples by a score that is the mean of v verdicts each, for s in ks.
+
+    verdicts: [problems, samples, V], those recorded of each sample, NaN for one that said nothing. Of the V places
+    v are drawn without replacement, `draws` times, and `best_of_k` is exact for each; a sample whose v verdicts all
+    said nothing has no score. error: of the mean over draws; 0 for v = V, where there is one draw alone. Raises
+    InputError for shapes that do not fit, v outside 1 … V, and fewer than 2 draws.
+    """
+    given, right = np.asarray(verdicts, dtype=np.float64), np.asarray(correct, dtype=bool)
+    if given.ndim != 3 or given.shape[:2] != right.shape or not 1 <= v <= given.shape[-1] or draws < 2:
+        raise InputError(
+            f"verdicts {given.shape} of samples {right.shape}, v={v!r}, draws={draws!r}: expected [problems, samples, "
+            "V] and [problems, samples], 1 ≤ v ≤ V, and at least 2 draws"
+        )
+
+    def once() -> Floats:
+        some = given if v == given.shape[-1] else rng.permuted(given, axis=-1)[..., :v]
+        said = (~np.isnan(some)).sum(axis=-1)
+        score = np.nansum(some, axis=-1) / np.where(said, said, np.nan)
+        return best_of_k(score, right, ks).accuracy
+
+    found = np.stack([once() for _ in range(1 if v == given.shape[-1] else draws)])
+    error = found.std(axis=0, ddof=1) / draws**0.5 if len(found) > 1 else np.zeros(found.shape[1:])
+    return AtK(tuple(ks), found.mean(axis=0), error)
+
+
 def mean_best_of_k(scores: ArrayLike, values: ArrayLike, ks: Sequence[int]) -> Floats:
     """Mean of `values` (a gold reward, a length) of the sample with the highest score among k; exact.
 

@@ -181,7 +181,9 @@ def grade(
     score: Annotated[
         list[str] | None,
         typer.Option(
-            help="A field with a number for each sample, to select by; may be repeated.", show_default=False
+            help="A field with a number for each sample, to select by; of lists FIELD~4: the mean of 4, drawn at "
+            "random. May be repeated.",
+            show_default=False,
         ),
     ] = None,
     correct: Annotated[

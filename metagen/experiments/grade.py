@@ -76,15 +76,16 @@ def grading(
 ) -> Grading:
     """How `file` is graded.
 
-    like: an experiment file, or the beginning of one, whose task, engines and verifiers are used. task: the name of a
-    task, or its definition in YAML, which comes before that of `like`. Without a task, questions and references stand
-    in the pool's own records, and `answer` holds options for reading answers: `answer` and `pattern`.
-    scores: fields that hold a number for each sample, each a verifier of its own. correct: a field that says of each
-    sample whether it is right, which is then the grader. fields: what else `read_pool` maps, such as
-    `generated: output_tokens`. where: only records in which fields have these values. unknown: what becomes of samples
-    without a verdict, and of failed calls (see ReplayGenerator). maps: how scores outside [0, 1] become weights of
-    votes: one for all, or `SCORE=MAP`. partial: grade the problems that pool and task both have.
-    n: numbers of candidates, besides the size of the largest pool; by default powers of two. A figure at n is over the
+    like: an experiment file, or the beginning of one, whose task, engines and verifiers are used. task: the name of
+    a task, or its definition in YAML, which comes before that of `like`. Without a task, questions and references
+    stand in the pool's own records, and `answer` holds options for reading answers: `answer` and `pattern`. scores:
+    fields that hold a number for each sample, each a verifier of its own; or of lists of numbers, `FIELD[a:b]` and
+    `FIELD~v` as of `read_pool`, whose verifiers are called `FIELD-a-b` and `FIELD-v`. correct: a field that says of
+    each sample whether it is right, which is then the grader. fields: what else `read_pool` maps, such as
+    `generated: output_tokens`. where: only records in which fields have these values. unknown: what becomes of
+    samples without a verdict, and of failed calls (see ReplayGenerator). maps: how scores outside [0, 1] become
+    weights of votes: one for all, or `SCORE=MAP`. partial: grade the problems that pool and task both have. n:
+    numbers of candidates, besides the size of the largest pool; by default powers of two. A figure at n is over the
     problems that have n samples. sets: overrides.
 
     Raises DataError for a file that is no pool, or not one of this task, InputError for options that contradict each
@@ -99,13 +100,15 @@ def grading(
         _unused(named or Fields(), answer or {})
     fields, where = dict(fields or {}), dict(where or {})
     counted = "successes" in fields
-    first = _first(file, fields, where)
+    first = _first(file, fields | {"id": (named.id if named else None) or "id"}, where)
     if not counted and (named is None or named.samples is None) and _counts(first):
         fields |= {name: name for name in COUNTS}
         counted = True
-    verdicts = counted or correct is not None
-    found, notes = _found(file, first, named or Fields(), reference=own and not verdicts, samples=not counted)
-    pool = {"id": str(found.id)} | fields | {f"scores.{score}": score for score in scores}
+    judged = counted or correct is not None
+    found, notes = _found(file, first, named or Fields(), reference=own and not judged, samples=not counted)
+    sources, scores = scores, tuple(re.sub(r"[^\w.+-]+", "-", score).strip("-") for score in scores)
+    mapped = {f"scores.{name}": field for name, field in zip(scores, sources, strict=True)}
+    pool = {"id": str(found.id)} | fields | mapped
     if not counted:
         pool["texts"] = str(found.samples)
     if correct is not None:
@@ -118,7 +121,7 @@ def grading(
     source.data = {
         "name": "grade-"
         + "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "-" for c in file.stem),
-        "task": _own(file, found, first, answer or {}, fields if counted else {}, where, verdicts),
+        "task": _own(file, found, first, answer or {}, fields if counted else {}, where, judged),
         **lent,
         "generators": {POOL: {"kind": "replay", "path": str(file.resolve()), "fields": pool, **how}},
         "verifiers": verifiers,
@@ -132,7 +135,7 @@ def grading(
     ids = list(recorded.problems)
     if not own:
         ids, differ = _shared(file, experiment, ids, partial)
-        if differ or verdicts:
+        if differ or judged:
             source.data["task"] = _pooled(experiment)
     sizes, more = _sizes(file, recorded, ids, n)
     if source.data["grid"].get("n") is waiting:
@@ -304,7 +307,7 @@ def _found(
 
 
 def _first(file: Path, fields: Mapping[str, str], where: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"id": "id", "successes": "successes", "n": "n", **fields}
+    names = {"successes": "successes", **fields}
     record = next((record for _, record in records(file, names, where)), None)
     if record is None:
         what = f"has no record with {dict(where)!r}" if where else "is empty"

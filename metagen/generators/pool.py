@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from metagen.errors import DataError
 TEXT: Final = ("text", "completion", "content", "output", "response", "generation", "answer")
 #: A part of each sample's list of numbers: `NAME[a:b]`.
 PART: Final = re.compile(r"(?P<name>.+)\[(?P<start>\d+):(?P<end>\d+)\]")
+#: Some of each sample's list of numbers, drawn at random: `NAME~v`.
+SOME: Final = re.compile(r"(?P<name>.+)~(?P<count>\d+)")
 #: What a file may say of a sample beside its text and scores.
 COUNTS: Final = ("generated", "prefilled")
 AMOUNTS: Final = ("seconds", "money")
@@ -189,32 +192,45 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) ->
     return samples
 
 
-def _source(given: str, record: Mapping[str, Any]) -> tuple[str, slice | None]:
-    """The field that is meant, and which part of each sample's list; a field of that very name is itself."""
-    part = None if given in record else PART.fullmatch(given)
-    return (part["name"], slice(int(part["start"]), int(part["end"]))) if part else (given, None)
+def _source(given: str, record: Mapping[str, Any]) -> tuple[str, slice | int | None]:
+    """The field that is meant, and which of each sample's numbers; a field of that very name is itself."""
+    if given in record:
+        return given, None
+    if part := PART.fullmatch(given):
+        return part["name"], slice(int(part["start"]), int(part["end"]))
+    some = SOME.fullmatch(given)
+    return (some["name"], int(some["count"])) if some else (given, None)
 
 
 def _scores(record: Mapping[str, Any], given: str, place: str, texts: list[Any]) -> list[Any]:
-    """What was recorded of each sample under a name, or under a part `NAME[a:b]` of what it names."""
+    """What was recorded of each sample under a name, or some of each list of numbers: `NAME[a:b]`, `NAME~v`."""
     name, part = _source(given, record)
     if part is None:
         return _list(record, name, place, texts)
-    if part.start >= part.stop:
-        raise DataError(f"{given!r} is an empty part; expected [a:b] with a < b, such as {name}[0:4]")
+    if part == 0 or (isinstance(part, slice) and part.start >= part.stop):
+        raise DataError(
+            f"{given!r} is an empty part; expected [a:b] with a < b, such as {name}[0:4], or ~v with v ≥ 1"
+        )
+    least = part if isinstance(part, int) else part.stop
     lists = _list(record, name, place)
     if len(lists) > len(texts):
         raise DataError(
             f"{place}: {name!r} has {len(lists)} entries for {len(texts)} samples; expected at most one a sample"
         )
     for number, values in enumerate(lists):
-        if values is not None and not (isinstance(values, list) and len(values) >= part.stop):
+        if values is not None and not (isinstance(values, list) and len(values) >= least):
             found = f"has {len(values)} numbers" if isinstance(values, list) else f"is {values!r:.60}"
             raise DataError(
-                f"{place}: entry {number} of {name!r} {found}, {given!r} takes the first {part.stop} of each; write "
+                f"{place}: entry {number} of {name!r} {found}, {given!r} takes {least} of each; write "
                 "null for a sample without them, or take fewer"
             )
-    parts = [None if values is None else values[part] for values in lists]
+    # Named by what is drawn from, and not by where the file lies.
+    line = place.rpartition(", ")[2]
+    parts = [
+        None if values is None else values[part] if isinstance(part, slice)
+        else random.Random(f"{line}, {number}, {given}").sample(values, part)
+        for number, values in enumerate(lists)
+    ]  # fmt: skip
     return parts + [None] * (len(texts) - len(parts))
 
 

@@ -3,7 +3,7 @@
 import time
 from collections import Counter, defaultdict
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from math import comb, isnan
 
 import numpy as np
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from metagen.analysis import subset_votes
 from metagen.analysis.estimators import (
     best_of_k,
+    best_of_k_by_verdicts,
     majority_at_k,
     mbr_at_k,
     mean_best_of_k,
@@ -480,3 +481,34 @@ class TestContract:
         start = time.process_time()
         weighted_at_k(classes, draw.random((500, 64)), classes == 0, [1, 2, 4, 8, 16, 32, 64], rng())
         assert time.process_time() - start < 2.0
+
+
+# -- best-of-k by the mean of several verdicts -------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+def test_best_of_k_by_verdicts_is_the_average_over_all_draws_of_verdicts() -> None:
+    """Against every way of drawing v of V verdicts of each sample, one that said nothing among them."""
+    verdicts = np.array([[[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [np.nan, 1.0, 0.0]]])
+    correct = np.array([[True, False, False]])
+    for v in (1, 2, 3):
+        ways = [
+            np.nanmean(verdicts[0, :, :, None][:, list(d)], axis=(1, 2)) for d in combinations(range(3), v)
+        ]
+        exact = np.mean(
+            [
+                best_of_k([[ways[a][0], ways[b][1], ways[c][2]]], correct, [1, 2, 3]).accuracy[:, 0]
+                for a, b, c in product(range(len(ways)), repeat=3)
+            ],
+            axis=0,
+        )
+        found = best_of_k_by_verdicts(verdicts, correct, [1, 2, 3], v, np.random.default_rng(0), draws=2000)
+        # Five standard errors of a mean over draws; exact where all verdicts are taken.
+        assert np.abs(found.accuracy[:, 0] - exact).max() <= 5 * found.error.max() + 1e-12
+        assert (found.error.max() == 0.0) == (v == 3)
+
+
+@pytest.mark.parametrize(("v", "draws"), [(0, 64), (3, 64), (1, 1)])
+def test_verdicts_that_are_not_there_are_refused(v: int, draws: int) -> None:
+    with pytest.raises(InputError, match="1 ≤ v ≤ V, and at least 2 draws"):
+        best_of_k_by_verdicts(np.ones((1, 2, 2)), [[True, False]], [1], v, np.random.default_rng(0), draws)

@@ -285,3 +285,111 @@ def test_sizes_that_are_asked_for_are_measured_with_all_samples(tmp_path: Path) 
     assert CliRunner().invoke(app, asked).exit_code == 0
     assert figures(run)["pass@2"] == pytest.approx((5 / 6 + 3 / 6) / 2), "over all pairs, not the first"
     assert grade.grading(pool, n=[2], sets=["grid.n=[1]"]).experiment.grid.n == (1,)
+
+
+# -- scores of other scales, counts, verdicts drawn --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0, -900.0])
+def test_a_perfect_judge_chooses_the_right_sample_on_any_scale(tmp_path: Path, scale: float) -> None:
+    """Right samples have the highest score by a hundredth of the scale, log-probabilities near −900 among them."""
+    scores = [0.98, 0.99, 0.97, 0.96] if scale > 0 else [0.99, 0.98, 1.0, 1.01]
+    record = {"samples": ["1", "2", "1", "3"], "right": [0, 1, 0, 0], "judge": [s * scale for s in scores]}
+    pool = written(tmp_path / "pool.jsonl", *({"id": i, **record} for i in "ab"))
+    run = tmp_path / "run"
+    asked = ["grade", str(pool), "--correct", "right", "--score", "judge", "--out", str(run)]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    found = figures(run)
+    assert found["best-judge@4"] == 1.0 and found["best-judge@2"] == pytest.approx(0.5)
+    said = " ".join(result.output.split())
+    assert ("mapped into [0, 1] by ranks, the default" in said) == (scale != 1.0)
+
+
+def test_maps_are_chosen_and_named_where_they_lose_the_order(tmp_path: Path) -> None:
+    record = {"samples": ["1", "2", "1", "3"], "right": [0, 1, 0, 0], "judge": [98, 99, 40, 50]}
+    pool = written(tmp_path / "pool.jsonl", {"id": "a", **record})
+    found = {}
+    for name in ("sigmoid", "softmax(10)", "judge=minmax"):
+        run = tmp_path / name
+        asked = [
+            "grade",
+            str(pool),
+            "--correct",
+            "right",
+            "--score",
+            "judge",
+            "--map",
+            name,
+            "--out",
+            str(run),
+        ]
+        result = CliRunner().invoke(app, asked)
+        assert result.exit_code == 0, result.output
+        found[name] = figures(run)
+        lost = "weighted votes cannot tell them apart" in " ".join(result.output.split())
+        assert lost == (name == "sigmoid") and found[name]["best-judge@4"] == 1.0
+    # A sigmoid weighs all alike, so that two votes win; a softmax hears the best alone.
+    assert found["sigmoid"]["weighted-judge@4"] == 0.0 and found["softmax(10)"]["weighted-judge@4"] == 1.0
+    for options, message in (
+        (["--map", "ranks"], "there are no scores to map"),
+        (["--score", "judge", "--map", "rm=ranks"], "'rm' is no --score"),
+        (["--score", "judge", "--map", "square"], "maps no scores into"),
+        (["--where", "x"], "expected NAME=VALUE"),
+    ):
+        result = CliRunner().invoke(app, ["grade", str(pool), "--correct", "right", *options])
+        assert result.exit_code == 2 and message in " ".join(result.output.split()), result.output
+
+
+@pytest.mark.parametrize(("unknown", "single"), [("exclude", (1.0 + 0.5) / 2), ("wrong", (1 / 3 + 0.5) / 2)])
+def test_unknown_verdicts_are_left_out_or_wrong_and_named(
+    tmp_path: Path, unknown: str, single: float
+) -> None:
+    rows = [
+        {"id": "a", "samples": ["1", None, "2"], "right": [1, None, None]},
+        {"id": "b", "samples": ["1", "2"], "right": [1, 0]},
+        {"id": "c", "samples": [None], "right": [None]},
+    ]
+    pool = written(tmp_path / "pool.jsonl", *rows[: 2 if unknown == "wrong" else 3])
+    run = tmp_path / "run"
+    asked = ["grade", str(pool), "--correct", "right", "--unknown", unknown, "--out", str(run)]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert figures(run)["single"] == pytest.approx(single)
+    said = " ".join(result.output.split())
+    assert "failed call" in said and f"(unknown: {unknown})" in said
+    again = CliRunner().invoke(app, ["report", str(run)])
+    assert f"(unknown: {unknown})" in " ".join(again.output.split()), "kept with the result"
+    assert "(unknown: " in (run / "report.html").read_text("utf-8")
+    refused = CliRunner().invoke(app, ["grade", str(pool), "--correct", "right", "--unknown", "error"])
+    assert refused.exit_code == 2 and "unknown: exclude or wrong" in " ".join(refused.output.split())
+
+
+def test_counts_of_right_samples_are_graded(tmp_path: Path) -> None:
+    rows = [{"task_id": i, "n": 4, "successes": c} for i, c in enumerate((0, 1, 4))]
+    pool = written(tmp_path / "pool.jsonl", *rows)
+    run = tmp_path / "run"
+    result = CliRunner().invoke(app, ["grade", str(pool), "--out", str(run)])
+    assert result.exit_code == 0, result.output
+    found = figures(run)
+    assert found == pytest.approx({"single": 5 / 12, "pass@1": 5 / 12, "pass@2": 0.5, "pass@4": 2 / 3})
+    listed = tmp_path / "list.json"
+    listed.write_text(json.dumps([{"run": r, "total": 2, "c": [r, 2]} for r in (0, 1)]))
+    names = ["--id", "run", "--field", "successes=c", "--field", "n=total", "--where", "run=1"]
+    result = CliRunner().invoke(app, ["grade", str(listed), *names, "--out", str(tmp_path / "other")])
+    assert result.exit_code == 0, result.output
+    assert figures(tmp_path / "other")["single"] == pytest.approx(0.75)
+
+
+def test_a_score_may_be_the_mean_of_some_verdicts_of_each_sample(tmp_path: Path) -> None:
+    """Three of four verdicts are right of either sample: one of them errs in a quarter, all four never."""
+    record = {"samples": ["1", "2"], "right": [1, 0], "checks": [[1, 1, 1, 0], [0, 0, 0, 1]]}
+    pool = written(tmp_path / "pool.jsonl", *({"id": str(i), **record} for i in range(300)))
+    run = tmp_path / "run"
+    asked = ["--correct", "right", "--score", "checks~1", "--score", "checks~4", "--score", "checks[0:3]"]
+    result = CliRunner().invoke(app, ["grade", str(pool), *asked, "--out", str(run)])
+    assert result.exit_code == 0, result.output
+    found = figures(run)
+    assert found["best-checks-4@2"] == found["best-checks-0-3@2"] == 1.0
+    # Right with 9/16, a tie with 6/16: 3/4, ± 5 standard errors over 300 problems.
+    assert found["best-checks-1@2"] == pytest.approx(0.75, abs=5 * 0.34 / 300**0.5)

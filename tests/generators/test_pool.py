@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from metagen.errors import DataError
@@ -76,7 +77,7 @@ def test_a_field_of_that_very_name_is_itself(written: Write) -> None:
         (
             LISTS,
             "checks[0:5]",
-            r"line 1: entry 0 of 'checks' has 4 numbers, 'checks\[0:5\]' takes the first 5",
+            r"line 1: entry 0 of 'checks' has 4 numbers, 'checks\[0:5\]' takes 5 of each",
         ),
         ([1, 2], "checks[0:1]", "entry 0 of 'checks' is 1, .* write null for a sample without them"),
         (LISTS, "checks[2:2]", r"'checks\[2:2\]' is an empty part; expected \[a:b\] with a < b"),
@@ -92,3 +93,25 @@ def test_parts_that_are_not_there_are_data_errors(
 ) -> None:
     with pytest.raises(DataError, match=message):
         scores(written({"texts": ["a", "b"], "checks": checks}), given)
+
+
+def test_some_numbers_of_each_list_are_drawn_at_random_and_once_for_all(tmp_path: Path) -> None:
+    """Of 0 … 9 the mean of v, for many lists: of expectation 4.5, and the variance of draws without replacement."""
+    line = {"id": "a", "texts": ["x"] * 2000, "checks": [list(range(10))] * 2000}
+    path = tmp_path / "pool.jsonl"
+    path.write_text(json.dumps(line))
+    found = {}
+    for v in (1, 4, 10):
+        (samples,) = read_pool(path, {"scores.v": f"checks~{v}"}).values()
+        found[v] = np.array([sample.scores["v"] for sample in samples])
+        spread = (8.25 / v * (10 - v) / 9) ** 0.5
+        assert abs(found[v].mean() - 4.5) <= 5 * spread / 2000**0.5
+        assert found[v].std() == pytest.approx(spread, rel=0.1, abs=1e-12)
+    again = tmp_path / "elsewhere.jsonl"
+    again.write_text(json.dumps(line))
+    (samples,) = read_pool(again, {"scores.v": "checks~4"}).values()
+    assert [s.scores["v"] for s in samples] == found[4].tolist(), "wherever the file lies"
+    with pytest.raises(DataError, match=r"entry 0 of 'checks' has 10 numbers, 'checks~11' takes 11 of each"):
+        read_pool(path, {"scores.v": "checks~11"})
+    with pytest.raises(DataError, match=r"'checks~0' is an empty part"):
+        read_pool(path, {"scores.v": "checks~0"})
