@@ -25,8 +25,8 @@ from metagen.sequence import Score, Sequence, Until, digest
 
 __all__ = ["VERDICT", "Recorded", "ReplayGenerator"]
 
-#: The name under which a recorded verdict is in `Sequence.scores`; no score of a file is called so.
-VERDICT: Final = "(verdict)"
+#: The name under which a recorded verdict is in `Sequence.scores`.
+VERDICT: Final = "verdict"
 #: The score of a sample that was recorded without one.
 UNSCORED = Score(None, verdict="unscored")
 #: What becomes of a sample without a verdict where others have one, and of a call that failed.
@@ -76,6 +76,8 @@ class ReplayGenerator(Primitive):
             raise InputError(f"unknown={unknown!r}: expected one of {', '.join(get_args(Unknown))}")
         self.name, self.scored, self._price = name, scored, price
         self._notes: list[str] = []
+        if any(r.correct is not None and VERDICT in r.scores for samples in whole.values() for r in samples):
+            raise DataError(f"the pool {name!r} has verdicts, and a score {VERDICT!r}; give the score another name")
         whole = self._judged(whole, unknown)
         self._pool = {
             problem: tuple(r for r in samples if scored is None or r.scores.get(scored) is not None)

@@ -10,10 +10,7 @@ from metagen.verifiers.base import Answer, AnswerRule
 
 
 class VotesOnly(AnswerRule):
-    """Reads as another rule does. What that cannot read has no vote, and is as good a candidate as any other.
-
-    An empty text abstains, whatever the rule makes of it: it stands for an answer that was not given.
-    """
+    """Reads as another rule does. What that cannot read has no vote, and is as good a candidate as any other."""
 
     def __init__(self, rule: AnswerRule) -> None:
         self.rule = rule
@@ -23,12 +20,7 @@ class VotesOnly(AnswerRule):
         return digest("votes only", self.rule.fingerprint).hex()
 
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
-        said = [sequence for sequence in sequences if sequence.text.strip()]
-        answers = iter(await self.rule.read(said) if said else ())
-        found = (
-            next(answers) if sequence.text.strip() else Answer(verdict="missing") for sequence in sequences
-        )
-        return [replace(answer, needed=False) for answer in found]
+        return [replace(answer, needed=False) for answer in await self.rule.read(sequences)]
 
     async def key(self, answer: str) -> str | None:
         return await self.rule.key(answer)

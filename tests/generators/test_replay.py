@@ -403,3 +403,8 @@ def test_verdicts_and_amounts_that_are_none_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         pool(tmp_path / "p.jsonl", line, **fields)
+
+
+def test_a_score_and_the_verdicts_cannot_have_one_name() -> None:
+    with pytest.raises(DataError, match="has verdicts, and a score 'verdict'; give the score another name"):
+        ReplayGenerator({"p": [Recorded("a", correct=True, scores={"verdict": 0.5})]})
