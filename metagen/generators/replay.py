@@ -77,7 +77,9 @@ class ReplayGenerator(Primitive):
         self.name, self.scored, self._price = name, scored, price
         self._notes: list[str] = []
         if any(r.correct is not None and VERDICT in r.scores for samples in whole.values() for r in samples):
-            raise DataError(f"the pool {name!r} has verdicts, and a score {VERDICT!r}; give the score another name")
+            raise DataError(
+                f"the pool {name!r} has verdicts, and a score {VERDICT!r}; give the score another name"
+            )
         whole = self._judged(whole, unknown)
         self._pool = {
             problem: tuple(r for r in samples if scored is None or r.scores.get(scored) is not None)
@@ -205,7 +207,10 @@ class ReplayGenerator(Primitive):
         if not silent:
             return pool
         failed = sum(r.failed for *_, r in silent)
-        parts = {"failed calls": failed, "without a verdict (null)": len(silent) - failed}
+        parts = {
+            "failed call" if failed == 1 else "failed calls": failed,
+            "without a verdict (null)": len(silent) - failed,
+        }
         every = sum(map(len, pool.values()))
         what = f"{' and '.join(f'{n:,} {part}' for part, n in parts.items() if n)} among {every:,} samples"
         if unknown == "error":
