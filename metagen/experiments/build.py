@@ -364,7 +364,8 @@ def _enough(
         strict = [cell.n or 1 for cell in ours if alone or cell.kind not in POOLABLE]
         if not strict:
             # Problems of which no sample is left (without a score, without a verdict) are left out.
-            sizes = {problem: size for problem, size in sizes.items() if size} or sizes
+            left = {problem: size for problem, size in sizes.items() if problem not in generator.emptied}
+            sizes = left or sizes
         least, most = (pick(sizes, key=sizes.__getitem__) for pick in (min, max))
         for problem, n in (
             (least, max([1, *strict])),

@@ -323,9 +323,8 @@ def _sizes(
     The size of the largest pool is always among them: all samples make the estimates at smaller numbers.
     """
     sizes = {problem: recorded.size(problem) for problem in problems}
-    left = {problem: size for problem, size in sizes.items() if size}
-    if recorded.notes:
-        sizes = left or sizes  # the notes say why
+    # Of what has no sample left the generator's notes say why.
+    sizes = {problem: size for problem, size in sizes.items() if problem not in recorded.emptied} or sizes
     least = min(sizes, key=lambda problem: sizes[problem])
     if not sizes[least]:
         raise DataError(

@@ -30,14 +30,15 @@ FIELDS: Final = ("id", "texts", "correct", "successes", "n", *COUNTS, *AMOUNTS)
 class Recorded:
     """One recorded sample. None: unknown, or not recorded.
 
-    text: None is an abstention. generated, prefilled: its tokens, and those of its prompt. scores: recorded with it, by
-    name. correct: its recorded verdict. seconds, money: what its call took. failed: the call gave no sample at all.
+    text: None is an abstention. generated, prefilled: its tokens, and those of its prompt. scores: recorded with
+    it, by name. correct: its recorded verdict from 0 to 1, right above ½. seconds, money: what its call took.
+    failed: the call gave no sample at all.
     """
 
     text: str | None
     generated: int | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    correct: bool | None = None
+    correct: float | None = None
     failed: bool = False
     prefilled: int | None = None
     seconds: float | None = None
@@ -253,9 +254,10 @@ def _text(value: Any, place: str) -> str | None:
 
 
 def _count(value: Any, place: str) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    if whole is not None and (isinstance(whole, bool) or not isinstance(whole, int) or whole < 0):
         raise DataError(f"{place}: a token count is {value!r:.60}; expected an integer ≥ 0, or null")
-    return value
+    return whole
 
 
 def _amount(value: Any, name: str, place: str) -> float | None:
@@ -265,13 +267,14 @@ def _amount(value: Any, name: str, place: str) -> float | None:
     return found
 
 
-def _verdict(value: Any, place: str) -> bool | None:
-    found = _number(value, "a verdict", place)
-    if found is not None and not 0.0 <= found <= 1.0:
+def _verdict(value: Any, place: str) -> float | None:
+    """0 to 1. A list may hold the results of tests, of which all count, or of graders: no mean of it is a verdict."""
+    found = None if isinstance(value, list) else _number(value, "a verdict", place)
+    if isinstance(value, list) or (found is not None and not 0.0 <= found <= 1.0):
         raise DataError(
-            f"{place}: a verdict is {value!r:.60}; expected true, false, a number from 0 to 1, or null"
+            f"{place}: a verdict is {value!r:.60}; expected true, false, a number from 0 to 1, or null, one a sample"
         )
-    return None if found is None else found > 0.5
+    return found
 
 
 def _number(value: Any, what: str, place: str) -> float | None:

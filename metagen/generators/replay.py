@@ -76,15 +76,18 @@ class ReplayGenerator(Primitive):
             raise InputError(f"unknown={unknown!r}: expected one of {', '.join(get_args(Unknown))}")
         self.name, self.scored, self._price = name, scored, price
         self._notes: list[str] = []
+        #: Problems whose samples are all left out.
+        self.emptied: frozenset[str] = frozenset()
         if any(r.correct is not None and VERDICT in r.scores for samples in whole.values() for r in samples):
             raise DataError(
                 f"the pool {name!r} has verdicts, and a score {VERDICT!r}; give the score another name"
             )
-        whole = self._judged(whole, unknown)
+        given, whole = whole, self._judged(whole, unknown)
         self._pool = {
             problem: tuple(r for r in samples if scored is None or r.scores.get(scored) is not None)
             for problem, samples in whole.items()
         }
+        self.emptied = frozenset(p for p, samples in self._pool.items() if not samples and given[p])
         if scored is not None and not any(self._pool.values()):
             raise DataError(f"no sample of the pool {name!r} has a score {scored!r}; leave out scored")
         self._count()
@@ -223,7 +226,7 @@ class ReplayGenerator(Primitive):
         flags = iter(lost)
         kept = {problem: tuple(r for r in rs if not next(flags)) for problem, rs in pool.items()}
         wrong = {
-            problem: tuple(replace(r, correct=False) if recorded and r.correct is None else r for r in rs)
+            problem: tuple(replace(r, correct=0.0) if recorded and r.correct is None else r for r in rs)
             for problem, rs in pool.items()
         }
         chosen = "left out" if unknown == "exclude" else "counted as wrong"
@@ -236,8 +239,10 @@ class ReplayGenerator(Primitive):
         return kept if unknown == "exclude" else wrong
 
     def _count(self) -> None:
-        """Note abstentions, and samples without scores."""
+        """Note verdicts in part, abstentions, and samples without scores."""
         samples = [r for rs in self._pool.values() for r in rs]
+        if part := sum(r.correct is not None and 0.0 < r.correct < 1.0 for r in samples):
+            self._note(f"{part:,} of {len(samples):,} verdicts lie between 0 and 1: right above ½")
         textless = sum(r.text is None for r in samples)
         if textless == len(samples):
             self._note("no sample has a text: none has a vote")
@@ -343,4 +348,4 @@ class ReplayGenerator(Primitive):
 
 def _right(pool: Mapping[str, tuple[Recorded, ...]]) -> float:
     """The share of right samples, over problems that have any."""
-    return fmean([fmean(bool(r.correct) for r in rs) for rs in pool.values() if rs] or [0.0])
+    return fmean([fmean((r.correct or 0.0) > 0.5 for r in rs) for rs in pool.values() if rs] or [0.0])

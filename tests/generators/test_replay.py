@@ -389,6 +389,11 @@ def test_what_records_lack_may_be_in_samples_that_are_objects(tmp_path: Path) ->
             {"correct": "ok"},
             "a verdict is 2; expected true, false, a number from 0 to 1",
         ),
+        (
+            {"id": 1, "texts": ["a"], "ok": [[True, True, False]]},
+            {"correct": "ok"},
+            r"a verdict is \[True, True, False\]; expected true, false",
+        ),
         ({"id": 1, "texts": ["a"], "ok": ["yes"]}, {"correct": "ok"}, "a verdict is 'yes'; expected numbers"),
         ({"id": 1, "texts": ["a"], "ok": [None]}, {"correct": "ok"}, "every verdict 'ok' is null"),
         (
@@ -408,3 +413,16 @@ def test_verdicts_and_amounts_that_are_none_are_refused(
 def test_a_score_and_the_verdicts_cannot_have_one_name() -> None:
     with pytest.raises(DataError, match="has verdicts, and a score 'verdict'; give the score another name"):
         ReplayGenerator({"p": [Recorded("a", correct=True, scores={"verdict": 0.5})]})
+
+
+def test_verdicts_in_part_are_right_above_a_half_and_noted() -> None:
+    pool = ReplayGenerator(
+        {"p": [Recorded("a", correct=0.7), Recorded("b", correct=0.5), Recorded("c", correct=1)]}
+    )
+    assert [drawn(pool)[name].scores[VERDICT].value for name in "abc"] == [0.7, 0.5, 1.0]
+    assert pool.notes == ("2 of 3 verdicts lie between 0 and 1: right above ½",)
+
+
+def test_counts_may_be_written_as_floats(tmp_path: Path) -> None:
+    (samples,) = pool(tmp_path / "p.jsonl", {"id": 1, "texts": ["a"], "t": [812.0]}, generated="t").values()
+    assert samples[0].generated == 812
