@@ -123,6 +123,7 @@ from metagen.trace import Trace as Trace
 from metagen.verifiers.base import Answer as Answer
 from metagen.verifiers.base import AnswerRule as AnswerRule
 from metagen.verifiers.base import Verifier as Verifier
+from metagen.verifiers.choice import ChoiceRule as ChoiceRule
 from metagen.verifiers.function import FunctionRule as FunctionRule
 from metagen.verifiers.function import FunctionVerifier as FunctionVerifier
 from metagen.verifiers.generative.judge import Judge as Judge
@@ -134,6 +135,8 @@ from metagen.verifiers.oracle import OracleVerifier as OracleVerifier
 from metagen.verifiers.recorded import RecordedVerifier as RecordedVerifier
 from metagen.verifiers.reward import OutcomeRewardModel as OutcomeRewardModel
 from metagen.verifiers.reward import ProcessRewardModel as ProcessRewardModel
+from metagen.verifiers.rules import answer_rule as answer_rule
+from metagen.verifiers.text import TextRule as TextRule
 from metagen.verifiers.with_thought import WithThought as WithThought
 
 __version__: str

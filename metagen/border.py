@@ -87,8 +87,12 @@ class Part:
 
     @property
     def oracle(self) -> bool:
-        """Whether a part of it, however deep, knows the reference answer: what it makes is an upper bound."""
-        return any(map(_knows, getattr(self, "__dict__", {}).values()))
+        """Whether a part of it, however deep, knows the reference answer: what it makes is an upper bound.
+
+        An answer rule that knows tells nothing to what does not look at which answers are the same (`groups`).
+        """
+        parts, groups = getattr(self, "__dict__", {}), getattr(self, "groups", True)
+        return any(_knows(part) for name, part in parts.items() if groups or name != "answer")
 
 
 def _knows(thing: object) -> bool:

@@ -27,13 +27,6 @@ class Unknowns(StrEnum):
     error = "error"
 
 
-class Answers(StrEnum):
-    """How `grade` reads answers."""
-
-    math = "math"
-    number = "number"
-
-
 def run(
     file: Annotated[
         Path,
@@ -168,9 +161,11 @@ def grade(
         str | None, typer.Option(help="The field of the right answer.", show_default=False)
     ] = None,
     answer: Annotated[
-        Answers | None,
+        str | None,
         typer.Option(
-            help="How answers are read and told apart: as mathematics (by default), or as numbers.",
+            metavar="RULE",
+            help="How answers are read and told apart: math (by default), number, text, choice, literal, verdicts, "
+            "module:attribute, or YAML, {kind: choice, letters: ABCD}.",
             show_default=False,
         ),
     ] = None,
@@ -243,7 +238,7 @@ def grade(
     from metagen.experiments import grade as grading
 
     named = grading.Fields(id, samples, question, reference)
-    read = ({"answer": answer.value} if answer else {}) | ({"pattern": pattern} if pattern else {})
+    read = ({"answer": answer} if answer else {}) | ({"pattern": pattern} if pattern else {})
     found = grading.grading(
         file, like=like, task=task, named=named, answer=read, scores=score or (), correct=correct,
         fields=_pairs("--field", fields), where=_pairs("--where", where), unknown=unknown.value, maps=maps or (),

@@ -22,6 +22,7 @@ from metagen.experiments.specs import SECTIONS, Experiment
 from metagen.generators.pool import records
 from metagen.generators.replay import ReplayGenerator
 from metagen.generators.unit import UnitMap
+from metagen.verifiers.rules import answer_rule
 
 #: Parts of every grading, by name.
 POOL, SINGLE, MAJORITY, COVERAGE, GRADER = "recorded", "single", "majority", "pass", "grader"
@@ -78,7 +79,8 @@ def grading(
 
     like: an experiment file, or the beginning of one, whose task, engines and verifiers are used. task: the name of
     a task, or its definition in YAML, which comes before that of `like`. Without a task, questions and references
-    stand in the pool's own records, and `answer` holds options for reading answers: `answer` and `pattern`. scores:
+    stand in the pool's own records. answer: how answers are read, `answer` (a rule, as `answer_rule` takes it) and
+    `pattern`; with a task in place of the task's own rule. scores:
     fields that hold a number for each sample, each a verifier of its own; or of lists of numbers, `FIELD[a:b]` and
     `FIELD~v` as of `read_pool`, whose verifiers are called `FIELD-a-b` and `FIELD-v`. correct: a field that says of
     each sample whether it is right, which is then the grader. fields: what else `read_pool` maps, such as
@@ -105,10 +107,11 @@ def grading(
         fields |= {name: name for name in COUNTS}
         counted = True
     judged = counted or correct is not None
+    answer, recorded_field = _rule(answer or {}, judged)
     found, notes = _found(file, first, named or Fields(), reference=own and not judged, samples=not counted)
     sources, scores = scores, tuple(re.sub(r"[^\w.+-]+", "-", score).strip("-") for score in scores)
     mapped = {f"scores.{name}": field for name, field in zip(scores, sources, strict=True)}
-    pool = {"id": str(found.id)} | fields | mapped
+    pool = {"id": str(found.id)} | fields | recorded_field | mapped
     if not counted:
         pool["texts"] = str(found.samples)
     if correct is not None:
@@ -135,8 +138,8 @@ def grading(
     ids = list(recorded.problems)
     if not own:
         ids, differ = _shared(file, experiment, ids, partial)
-        if differ or judged:
-            source.data["task"] = _pooled(experiment)
+        if differ or judged or answer:
+            source.data["task"] = _pooled(experiment) | dict(answer)
     sizes, more = _sizes(file, recorded, ids, n)
     if source.data["grid"].get("n") is waiting:
         source.data["grid"]["n"] = sizes
@@ -189,12 +192,35 @@ def _task(source: Source, text: str) -> dict[str, Any]:
 def _unused(named: Fields, answer: Mapping[str, Any]) -> None:
     """Options for reading the pool's own records say nothing beside a task; InputError names them."""
     given = [f"--{name}" for name in ("question", "reference") if getattr(named, name) is not None]
-    given += [f"--{name}" for name in answer]
     if given:
+        raise InputError(f"{', '.join(given)}: the task has its own questions and references; leave it out")
+    if "pattern" in answer and "answer" not in answer:
         raise InputError(
-            f"{', '.join(given)}: the task reads its own questions, references and answers; leave it out, or set it "
+            "--pattern: the task finds answers by a rule of its own; name another one by --answer, or set the pattern "
             "in the task, such as --set \"task.pattern='^A:(.*)$'\" for one that has such an option"
         )
+
+
+def _rule(answer: Mapping[str, Any], verdicts: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """Options for reading answers, and what they map of the pool's fields: `field` of a recorded answer.
+
+    InputError for a rule that cannot be made, and for one that reads verdicts without any.
+    """
+    options, mapped = dict(answer), dict[str, str]()
+    given = options.get("answer")
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        given = parse(given, "--answer").data
+    if isinstance(given, Mapping) and given.get("kind") == "recorded" and "field" in given:
+        mapped = {"answers": str(given["field"])}
+        given = {name: value for name, value in given.items() if name != "field"}
+    if given is not None:
+        rule = answer_rule(given, "--answer", pattern=options.get("pattern"))
+        options["answer"] = given
+        if rule.oracle and not verdicts:
+            raise InputError(
+                f"--answer {given}: it reads recorded verdicts; say which field has them by --correct"
+            )
+    return options, mapped
 
 
 def _verifiers(given: Any, scores: Ordered[str]) -> Any:

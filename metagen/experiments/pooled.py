@@ -16,9 +16,10 @@ from metagen.experiments.specs import UNIONS, Context, PartSpec
 from metagen.experiments.subset import Subset
 from metagen.generators.pool import read_pool
 from metagen.sequence import Sequence
-from metagen.tasks.base import Problem
+from metagen.tasks.base import Problem, Task
 from metagen.tasks.recorded import verdicts_of
 from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.rules import Rule, answer_rule
 from metagen.verifiers.votes_only import VotesOnly
 
 
@@ -26,8 +27,9 @@ class PooledTask(Subset):
     """Of a task, the problems that a pool has samples of.
 
     task: its definition, as in an experiment file. path, fields, where: of the pool, as of `read_pool`. Where `fields`
-    maps verdicts (`correct`) these grade, in place of the task's own grader. Raises DataError if they have no problem
-    in common.
+    maps verdicts (`correct`) these grade, in place of the task's own grader. answer, pattern: the rule that reads
+    answers, in place of the task's own, as of JsonlTask; it grades too, where the task compares answers with references
+    and nothing else. Raises DataError if they have no problem in common.
     """
 
     def __init__(
@@ -37,6 +39,8 @@ class PooledTask(Subset):
         *,
         fields: Mapping[str, str] | None = None,
         where: Mapping[str, Any] | None = None,
+        answer: Rule | None = None,
+        pattern: str | None = None,
     ) -> None:
         try:
             spec = TypeAdapter[PartSpec](UNIONS["task"]).validate_json(
@@ -52,13 +56,19 @@ class PooledTask(Subset):
         super().__init__(whole, problems)
         self.program = getattr(whole, "program", None)
         self._verdicts = "correct" in (fields or {})
+        self._rule = None if answer is None else answer_rule(answer, pattern=pattern)
 
     @property
     def answer(self) -> AnswerRule:
-        return VotesOnly(self.task.answer) if self._verdicts else self.task.answer
+        rule = self._rule or self.task.answer
+        return VotesOnly(rule) if self._verdicts else rule
 
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
-        return verdicts_of(sequences) if self._verdicts else await super().grade(problem, sequences)
+        if self._verdicts:
+            return verdicts_of(sequences)
+        if self._rule is not None and type(self.task).grade is Task.grade:
+            return await Task.grade(self, problem, sequences)
+        return await super().grade(problem, sequences)
 
     def check_steps(self, problem: Problem, text: str, *, finished: bool) -> list[bool] | None:
         return self.task.check_steps(problem, text, finished=finished)

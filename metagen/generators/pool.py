@@ -23,7 +23,7 @@ SOME: Final = re.compile(r"(?P<name>.+)~(?P<count>\d+)")
 COUNTS: Final = ("generated", "prefilled")
 AMOUNTS: Final = ("seconds", "money")
 #: What `fields` may map; scores besides, as `scores.NAME`.
-FIELDS: Final = ("id", "texts", "correct", "successes", "n", *COUNTS, *AMOUNTS)
+FIELDS: Final = ("id", "texts", "correct", "successes", "n", "answers", *COUNTS, *AMOUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Recorded:
 
     text: None is an abstention. generated, prefilled: its tokens, and those of its prompt. scores: recorded with
     it, by name. correct: its recorded verdict from 0 to 1, right above ½. seconds, money: what its call took.
-    failed: the call gave no sample at all.
+    failed: the call gave no sample at all. answer: its recorded answer, empty for an abstention.
     """
 
     text: str | None
@@ -43,6 +43,7 @@ class Recorded:
     prefilled: int | None = None
     seconds: float | None = None
     money: float | None = None
+    answer: str | None = None
 
 
 def read_pool(
@@ -50,11 +51,12 @@ def read_pool(
 ) -> dict[str, list[Recorded]]:
     """The samples of each problem, in the order of the file.
 
-    fields: names in the file for `id`, `texts` and, if there are, `correct` (verdicts), `generated` and `prefilled`
-    (token counts), `seconds` and `money`; `scores.NAME` maps numbers. With one problem a line all but the id are lists,
-    one entry a sample; what is no field of the record may be one of samples that are objects. With one sample a line,
-    `texts` is its text, the rest is a value each, and an id comes as often as it has samples. `successes` and `n` map
-    counts in place of texts: of n samples so many were right. where: only records in which fields have these values.
+    fields: names in the file for `id`, `texts` and, if there are, `correct` (verdicts), `answers` (what each sample
+    answers: a text, a number or null), `generated` and `prefilled` (token counts), `seconds` and `money`; `scores.NAME`
+    maps numbers. With one problem a line all but the id are lists, one entry a sample; what is no field of the record
+    may be one of samples that are objects. With one sample a line, `texts` is its text, the rest is a value each, and
+    an id comes as often as it has samples. `successes` and `n` map counts in place of texts: of n samples so many were
+    right. where: only records in which fields have these values.
 
     A sample is a text, a number, an object with a `text` (`completion`, …), or null. A verdict is true or false, or
     a number from 0 to 1, right above ½. A score is a number, true or false, null where a sample has none, or a list
@@ -181,12 +183,14 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) ->
         for field, given in names.items()
         if (name := field.removeprefix("scores.")) != field
     }
+    if "answers" in names:
+        found["answer"] = [_text(v, place) or "" for v in _list(record, names["answers"], place, whole)]
     judged = "correct" in found or bool(scores)
     samples = []
     for i, value in enumerate(whole):
         known = {name: values[i] for name, values in found.items()}
         mine = {name: values[i] for name, values in scores.items()}
-        told = (known.get("correct"), known.get("generated"), *mine.values())
+        told = (known.get("correct"), known.get("generated"), known.get("answer") or None, *mine.values())
         nothing = judged and known["text"] is None and all(one is None for one in told)
         broken = isinstance(value, dict) and value.get("error") is not None
         samples.append(Recorded(**known, scores=mine, failed=nothing or broken))

@@ -23,10 +23,12 @@ from metagen.generators.unit import UnitMap
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 
-__all__ = ["VERDICT", "Recorded", "ReplayGenerator"]
+__all__ = ["ANSWER", "VERDICT", "Recorded", "ReplayGenerator"]
 
 #: The name under which a recorded verdict is in `Sequence.scores`.
 VERDICT: Final = "verdict"
+#: The same of a recorded answer, which is the `feedback` of a score without a value.
+ANSWER: Final = "answer"
 #: The score of a sample that was recorded without one.
 UNSCORED = Score(None, verdict="unscored")
 #: What becomes of a sample without a verdict where others have one, and of a call that failed.
@@ -115,7 +117,7 @@ class ReplayGenerator(Primitive):
         content = json.dumps(
             {
                 problem: [
-                    [r.text, r.correct, dict(r.scores), u.prefilled, u.generated, u.money, u.seconds]
+                    [r.text, r.correct, dict(r.scores), u.prefilled, u.generated, u.money, u.seconds, *_said(r)]
                     for r, u in zip(samples, self._usages[problem], strict=True)
                 ]
                 for problem, samples in self._pool.items()
@@ -179,6 +181,8 @@ class ReplayGenerator(Primitive):
             )
         if recorded.correct is not None:
             scores[VERDICT] = Score(float(recorded.correct), oracle=True)
+        if recorded.answer is not None:
+            scores[ANSWER] = Score(None, verdict="recorded", feedback=recorded.answer)
         return Outcome(payload(sample, scores), usage)
 
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
@@ -344,6 +348,11 @@ class ReplayGenerator(Primitive):
                 f"{sum(len(np.unique(x)) for x in known):,}: weighted votes cannot tell them apart; ranks can, and "
                 "so may a higher temperature"
             )
+
+
+def _said(recorded: Recorded) -> list[str]:
+    """The recorded answer, where the pool has any."""
+    return [] if recorded.answer is None else [recorded.answer]
 
 
 def _right(pool: Mapping[str, tuple[Recorded, ...]]) -> float:

@@ -48,6 +48,8 @@ class Aggregator(Part, ABC):
 
     answer: AnswerRule | None = None
     verifier: Verifier | None = None
+    #: Whether the choice depends on which answers are the same.
+    groups: bool = True
 
     @property
     def spends(self) -> bool:
@@ -87,6 +89,8 @@ class Aggregator(Part, ABC):
 class Best(Aggregator):
     """The candidate with the highest score: argmax_i v(y_i); by raw scores where values in [0, 1] are equal."""
 
+    groups = False
+
     def __init__(self, verifier: Verifier, *, answer: AnswerRule | None = None) -> None:
         self.verifier, self.answer = verifier, answer
 
@@ -119,6 +123,8 @@ class SoftBest(Aggregator):
 
     β → 0 is `Best`, β → ∞ one at random. raw: the verifier's raw scores r_i in place of values in [0, 1].
     """
+
+    groups = False
 
     def __init__(
         self, verifier: Verifier, *, beta: float, raw: bool = False, answer: AnswerRule | None = None

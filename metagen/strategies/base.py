@@ -111,6 +111,8 @@ class Strategy(Generator):
     accepts_until = False
     #: Reads answers for voting and for `Result.answer`; None if the strategy does not look at answers.
     answer: AnswerRule | None = None
+    #: Whether what is chosen depends on which answers are the same; a part may say so instead.
+    groups: bool = True
 
     @abstractmethod
     @promises(_extends)

@@ -36,6 +36,8 @@ from metagen.verifiers.utility.base import Utility
 class Sample(Strategy):
     """One sample of a generator, as it comes; greedy if the generator's temperature is 0."""
 
+    groups = False
+
     def __init__(self, generator: Generator, *, answer: AnswerRule | None = None) -> None:
         self.generator, self.answer = generator, answer
         self.accepts_until = generator.accepts_until
@@ -59,6 +61,8 @@ class Parallel(Strategy):
     paid for, once. Raises InputError for n < 1, UnsupportedError for a generator whose draws are joint.
     """
 
+    #: The aggregator says so.
+    groups = False
     #: How many are drawn at a time; None: as many as there are, and a budget affords.
     batch: int | None = None
 

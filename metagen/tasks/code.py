@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Sequence as Ordered
 from typing import Any, TypeAlias
 
 from metagen.errors import DataError
-from metagen.sequence import Sequence, digest
+from metagen.sequence import Prompt, Sequence, digest
 from metagen.tasks.base import Problem
 from metagen.tasks.records import RecordTask, Source
 from metagen.tasks.template import Asking, before, whole
-from metagen.verifiers.code.program import ProgramRule
+from metagen.verifiers.code.check import syntax_fault
+from metagen.verifiers.code.program import CompletedProgram, ProgramRule
 from metagen.verifiers.same_program import SameProgram
 
 #: Runs the hidden tests of a problem against programs: A(y) of each sequence, in [0, 1].
@@ -149,3 +151,33 @@ class WithPreamble:
         program = self._program.read(sequence)
         preamble = sequence.prompt.public.get("preamble", "")
         return program if program is None or not preamble else f"{preamble}\n{program}"
+
+
+class OrBody:
+    """A program as another rule reads it; where it defines none of the entry points, the prompt's stub with it as body.
+
+    So are completions recorded: as what follows the signature and docstring, perhaps without the first indentation.
+    """
+
+    def __init__(self, program: ProgramRule) -> None:
+        self._program = program
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("or body", self._program.fingerprint).hex()
+
+    def read(self, sequence: Sequence) -> str | None:
+        program, public = self._program.read(sequence), sequence.prompt.public
+        stub, points = public.get("setup"), public.get("entry_points")
+        if not program or not stub or not points or "```" in sequence.text:
+            return program
+        if re.search(rf"\b(?:def|class)\s+(?:{'|'.join(map(re.escape, points))})\b", program):
+            return program
+        begun = Prompt(sequence.prompt.problem_id, text=stub)
+        for indent in ("", " " * 4):
+            whole = CompletedProgram().read(
+                Sequence(begun, f"{indent}{sequence.text}", finish=sequence.finish)
+            )
+            if whole is not None and syntax_fault(whole) is None:
+                return whole
+        return program

@@ -11,7 +11,7 @@ from metagen.tasks.base import Problem
 from metagen.tasks.math_dataset import STEP_BY_STEP, math_rule
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
-from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.rules import Rule, answer_rule
 
 ASKING: Final = Asking(
     turns=Turns(STEP_BY_STEP),
@@ -64,13 +64,14 @@ class GSM8KTask(RecordTask):
         *,
         prompt: Wording | None = None,
         form: Form = "chat",
-        answer: AnswerRule | None = None,
+        answer: Rule | None = None,
         shots: Ordered[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
         self._asking = ASKING.given("question", prompt=prompt, form=form, shots=shots)
         self.stop = self._asking.stops
-        super().__init__(source, answer=self._asking.answer(answer or math_rule()), limit=limit)
+        rule = math_rule() if answer is None else answer_rule(answer)
+        super().__init__(source, answer=self._asking.answer(rule), limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
         asked, solution = question(record, "question"), text(record, "answer")

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from metagen.errors import DataError
 from metagen.tasks.base import Problem
-from metagen.tasks.code import CodeTask, Grader, WithPreamble, code_tests
+from metagen.tasks.code import CodeTask, Grader, OrBody, WithPreamble, code_tests
 from metagen.tasks.records import Hub, Record, Source, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.verifiers.code.program import CompletedProgram, FencedProgram, ProgramRule
@@ -32,9 +32,10 @@ WRONG_EXAMPLES: Final = frozenset({"HumanEval/47"})
 class HumanEvalTask(CodeTask):
     """Fields `task_id`, `prompt`, `entry_point` and `test`, which defines `check(candidate)`.
 
-    form: `chat`, `text` and `auto` ask for the whole function; `few_shot` is the prompt itself, which a base model
-    continues (the data set has no examples). prompt: as of GSM8KTask, {question} is the function. Public tests are the
-    examples (`>>>`) of the docstring whose results are plain values; 97 of the 164 problems have none.
+    form: `chat`, `text` and `auto` ask for the whole function, and take a body alone as well, as recorded completions
+    are; `few_shot` is the prompt itself, which a base model continues (the data set has no examples). prompt: as of
+    GSM8KTask, {question} is the function. Public tests are the examples (`>>>`) of the docstring whose results are plain
+    values; 97 of the 164 problems have none.
     """
 
     name = "humaneval"
@@ -51,7 +52,7 @@ class HumanEvalTask(CodeTask):
         limit: int | None = None,
     ) -> None:
         asking = ASKING.given("question", prompt=prompt, form=form)
-        usual = CompletedProgram() if form == "few_shot" else WithPreamble(FencedProgram())
+        usual = CompletedProgram() if form == "few_shot" else OrBody(WithPreamble(FencedProgram()))
         super().__init__(source, asking=asking, program=program or usual, grader=grader, limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:

@@ -13,9 +13,8 @@ from metagen.sequence import Form, Prompt
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, asked, found, in_text, jsonl
 from metagen.tasks.template import Turns, Whole, Wording, turned
-from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
 from metagen.verifiers.pattern import one_group
+from metagen.verifiers.rules import Rule, answer_rule
 
 FIELDS: Final = ("id", "question", "answer", "level")
 #: Files of other forms; whatever else a file is called, it is read as JSONL.
@@ -31,7 +30,8 @@ class JsonlTask(RecordTask):
     optional. A question is a text, or a chat's messages, which are the prompt. prompt: what a text is put into: a
     line of its own, another text, or a mapping of turns (`user`, `system`, `shots`, `assistant`). Other places than
     {question} are filled from fields of the record. form: how the prompt is sent, as of a Prompt; by default a text as
-    it is, and turns as `auto`. answer: the answer rule; a NumberRule with `pattern` by default.
+    it is, and turns as `auto`. answer: the answer rule, or its name with options, as `answer_rule` takes it; pattern:
+    where it finds the answer, for a rule given by name.
     reference: a regular expression whose group is the reference inside the answer field, such as `#### (.*)`.
     limit: the first problems only.
 
@@ -54,8 +54,8 @@ class JsonlTask(RecordTask):
         fields: Mapping[str, str] | None = None,
         prompt: Wording | None = None,
         form: Form | None = None,
-        answer: AnswerRule | None = None,
-        pattern: str = ANSWER_LINE,
+        answer: Rule = "number",
+        pattern: str | None = None,
         reference: str | None = None,
         delimiter: str = "\n",
         limit: int | None = None,
@@ -75,7 +75,7 @@ class JsonlTask(RecordTask):
                 f"{{{{{shown}}}}}"
             )
         self.name = path.name.rpartition("/")[2] if isinstance(path, Hub) else Path(path).stem
-        rule = answer or NumberRule(pattern, prose=True)
+        rule = answer_rule(answer, pattern=pattern)
         rule = rule if self._turns.assistant is None else Whole(rule)
         super().__init__(path if isinstance(path, Hub) else Path(path), answer=rule, limit=limit)
 

@@ -12,6 +12,7 @@ from metagen.tasks.base import Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.rules import Rule, answer_rule
 
 STEP_BY_STEP: Final = "{question}\n\nSolve it step by step, and put the final answer in \\boxed{}."
 ASKING: Final = Asking(
@@ -66,13 +67,14 @@ class MathTask(RecordTask):
         *,
         prompt: Wording | None = None,
         form: Form = "chat",
-        answer: AnswerRule | None = None,
+        answer: Rule | None = None,
         shots: Ordered[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
         self._asking = ASKING.given("question", prompt=prompt, form=form, shots=shots)
         self.stop = self._asking.stops
-        super().__init__(source, answer=self._asking.answer(answer or math_rule()), limit=limit)
+        rule = math_rule() if answer is None else answer_rule(answer)
+        super().__init__(source, answer=self._asking.answer(rule), limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
         asked = question(record, "problem", "question", "Problem").strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 from metagen.errors import DataError, InputError
 from metagen.generators.pool import records
@@ -13,8 +13,7 @@ from metagen.generators.replay import VERDICT
 from metagen.sequence import Prompt, Sequence
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Record, RecordTask, as_text, field, in_text
-from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
+from metagen.verifiers.rules import Rule, answer_rule
 from metagen.verifiers.votes_only import VotesOnly
 
 FIELDS: Final = ("id", "question", "reference", "successes", "n")
@@ -27,8 +26,8 @@ class RecordedTask(RecordTask):
     asks nothing, and its samples are graded all the same. `successes`, `n` and where: as of `read_pool`. verdicts:
     whether the recorded verdicts of samples (`correct` of `read_pool`) grade, and no reference is looked at; by default
     where there is no reference. Answers are read for votes alone then, and what cannot be read has no vote. answer,
-    pattern: how answers are read: by a rule, or as mathematics, or as numbers. Raises DataError as RecordTask does.
-    InputError for unknown `fields`, and without reference and verdicts.
+    pattern: how answers are read, as of JsonlTask. Raises DataError as RecordTask does. InputError for unknown
+    `fields`, and without reference and verdicts.
     """
 
     name = "recorded"
@@ -41,7 +40,7 @@ class RecordedTask(RecordTask):
         fields: Mapping[str, str] | None = None,
         where: Mapping[str, Any] | None = None,
         verdicts: bool | None = None,
-        answer: AnswerRule | Literal["math", "number"] = "math",
+        answer: Rule = "math",
         pattern: str | None = None,
         limit: int | None = None,
     ) -> None:
@@ -53,7 +52,7 @@ class RecordedTask(RecordTask):
             raise InputError(f"fields={dict(fields or {})!r}: expected a reference, or verdicts")
         self._verdicts = not referred if verdicts is None else verdicts
         self.name = Path(path).stem
-        rule = answer if isinstance(answer, AnswerRule) else _rule(answer, pattern)
+        rule = answer_rule(answer, pattern=pattern)
         super().__init__(Path(path), answer=VotesOnly(rule) if self._verdicts else rule, limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:
@@ -91,11 +90,3 @@ def verdicts_of(sequences: Ordered[Sequence]) -> list[float]:
                 "read, fields: {correct: …}"
             )
     return [float((sequence.scores[VERDICT].value or 0.0) > 0.5) for sequence in sequences]
-
-
-def _rule(answer: str, pattern: str | None) -> AnswerRule:
-    if answer == "number":
-        return NumberRule(pattern or ANSWER_LINE, prose=True)
-    from metagen.verifiers.math import MathRule
-
-    return MathRule(pattern)

@@ -218,7 +218,7 @@ class Before(AnswerRule):
     """Reads by another rule what comes before `stop`: a base model goes on with a next problem of its own."""
 
     def __init__(self, rule: AnswerRule, stop: str) -> None:
-        self._rule, self._stop = rule, stop
+        self._rule, self._stop, self.oracle = rule, stop, rule.oracle
 
     @property
     def fingerprint(self) -> str:
@@ -238,7 +238,7 @@ class Whole(AnswerRule):
     """
 
     def __init__(self, rule: AnswerRule) -> None:
-        self._rule = rule
+        self._rule, self.oracle = rule, rule.oracle
 
     @property
     def fingerprint(self) -> str:

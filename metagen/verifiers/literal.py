@@ -24,17 +24,20 @@ class LiteralRule(AnswerRule):
 
     Nothing is executed. Equal keys mean `==` in Python: 1, 1.0 and True are equal, a list and a tuple are not.
     pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; the last match
-    counts, and one that reaches the end of a text which was cut off does not. arguments: what is read are the
+    counts, and one that reaches the end of a text which was cut off does not. A whole text that is one literal (a call
+    `f(…)`, or literals, where arguments are read) needs no match, and no pattern. arguments: what is read are the
     arguments of a call, `1, 'a', k=2`, with or without `f(…)` around them; one that is not a literal (`dict(a=1)`)
     equals what is written the same. Verdicts: `missing`, `unparsable`.
     """
 
-    def __init__(self, pattern: str, *, arguments: bool = False) -> None:
-        self._pattern, self._arguments = one_group("pattern", pattern), arguments
+    def __init__(self, pattern: str | None = None, *, arguments: bool = False) -> None:
+        self._pattern = one_group("pattern", pattern) if pattern is not None else None
+        self._arguments = arguments
 
     @property
     def fingerprint(self) -> str:
-        return digest("literal rule", self._pattern.pattern, str(self._arguments)).hex()
+        pattern = self._pattern.pattern if self._pattern else ""
+        return digest("literal rule", pattern, str(self._arguments)).hex()
 
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
         return [self._answer(sequence) for sequence in sequences]
@@ -58,7 +61,11 @@ class LiteralRule(AnswerRule):
         return None if key is None or _SOURCE in key else _call_of(answer.strip())
 
     def _answer(self, sequence: Sequence) -> Answer:
-        found = last_match(self._pattern, sequence.text, ended=sequence.finish in ("eos", "stop"))
+        ended, bare = sequence.finish in ("eos", "stop"), sequence.text.strip().strip("`").strip()
+        found = last_match(self._pattern, sequence.text, ended=ended) if self._pattern else None
+        if found is None and ended and (key := self.canonical(bare)) is not None:
+            # Of arguments a call, or literals: any word of a sentence could be an argument.
+            found = bare if bare.startswith("f(") or _SOURCE not in key else None
         if not found or not (text := found.strip().strip("`").strip()):
             return Answer(verdict="missing")
         key = self.canonical(text)

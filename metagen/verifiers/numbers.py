@@ -69,7 +69,7 @@ class NumberRule(AnswerRule):
 
     pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; its last
     match is the answer. A match that reaches the end of a text that was cut off does not count: more might
-    have followed. prose: `$1,200.` is 1200.
+    have followed. prose: `$1,200.` is 1200, and a whole text that is one number needs no match.
     Verdicts: `missing` without a match (or an empty one), `unparsable` if what stands there is no number.
     """
 
@@ -95,7 +95,10 @@ class NumberRule(AnswerRule):
         return canonical(answer)
 
     def _answer(self, sequence: Sequence) -> Answer:
-        found = last_match(self._pattern, sequence.text, ended=sequence.finish in ("eos", "stop"))
+        ended = sequence.finish in ("eos", "stop")
+        found = last_match(self._pattern, sequence.text, ended=ended)
+        if found is None and ended and self._prose and self.canonical(sequence.text) is not None:
+            found = sequence.text
         if not found or not (text := found.strip()):
             return Answer(verdict="missing")
         key = self.canonical(text)

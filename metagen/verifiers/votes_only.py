@@ -13,7 +13,7 @@ class VotesOnly(AnswerRule):
     """Reads as another rule does. What that cannot read has no vote, and is as good a candidate as any other."""
 
     def __init__(self, rule: AnswerRule) -> None:
-        self.rule = rule
+        self.rule, self.oracle = rule, rule.oracle
 
     @property
     def fingerprint(self) -> str:

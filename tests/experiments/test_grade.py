@@ -220,10 +220,10 @@ def test_a_pool_of_other_problems_is_refused_or_graded_in_part(tmp_path: Path, d
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"answer": {"answer": "number"}}, "--answer: the task reads its own"),
+        ({"answer": {"pattern": "(.*)"}}, "--pattern: the task finds answers by a rule of its own"),
         (
             {"answer": {"pattern": "(.*)"}, "named": grade.Fields(question="q")},
-            "--question, --pattern: the task",
+            "--question: the task has its own",
         ),
         ({"named": grade.Fields(reference="q")}, "--reference: the task"),
     ],

@@ -40,7 +40,7 @@ def test_problems_in_the_order_of_the_file(path: Path) -> None:
 def test_grading_is_by_value(path: Path) -> None:
     task = JsonlTask(written(path, *ROWS))
     _, half = task.problems()
-    texts = ["A:3/2", "A: $1.50.", "A:150%", "A:2", "1.5", "A:one"]
+    texts = ["A:3/2", "A: $1.50.", "A:150%", "A:2", "it is 1.5", "A:one"]
     sequences = [Sequence(half.prompt, text, finish="eos") for text in texts]
     assert asyncio.run(task.grade(half, sequences)) == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
 

@@ -77,6 +77,7 @@ from metagen.experiments.specs.tasks import (
     ProgramsSpec,
     PublicSpec,
     RecordedTaskSpec,
+    SolutionsSpec,
     TableSpec,
 )
 from metagen.experiments.specs.verifiers import (
@@ -194,9 +195,9 @@ TaskSpec = Annotated[
     | Annotated[JsonlSpec, Tag("jsonl")]
     | Annotated[TableSpec, Tag("table")]
     | Annotated[RecordedTaskSpec, Tag("recorded")]
-    | Annotated[PublicSpec, Tag("gsm8k")]
-    | Annotated[PublicSpec, Tag("math")]
-    | Annotated[PublicSpec, Tag("aime")]
+    | Annotated[SolutionsSpec, Tag("gsm8k")]
+    | Annotated[SolutionsSpec, Tag("math")]
+    | Annotated[SolutionsSpec, Tag("aime")]
     | Annotated[PublicSpec, Tag("humaneval")]
     | Annotated[MBPPSpec, Tag("mbpp")]
     | Annotated[CRUXEvalSpec, Tag("cruxeval")]

@@ -142,6 +142,10 @@ ModelName = Annotated[
 FileName = Annotated[str, Expects("the path of a file"), AfterValidator(_file)]
 RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidator(_run)]
 Pattern = Annotated[str, Expects("a regular expression with one group"), AfterValidator(_regex)]
+RuleName = Annotated[
+    str | dict[str, Any],
+    Expects("the name of an answer rule, module:attribute, or a mapping with kind: and options"),
+]
 Text = Annotated[str, Expects("a text")]
 Integer = Annotated[int, Expects("an integer")]
 Count = Annotated[int, Field(ge=1), Expects("an integer ≥ 1"), AfterValidator(_at_most)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from metagen.experiments.specs.fields import (
     Amount,
@@ -13,6 +13,7 @@ from metagen.experiments.specs.fields import (
     FileName,
     Integer,
     Pattern,
+    RuleName,
     Switch,
     Text,
     distinct,
@@ -22,6 +23,8 @@ from metagen.experiments.specs.parts import PartSpec, Spec
 from metagen.experiments.specs.prompts import PromptedSpec, PublicPromptSpec
 from metagen.sequence import Form
 from metagen.tasks.records import Hub
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.rules import answer_rule
 
 
 class ArithmeticSpec(PartSpec):
@@ -81,20 +84,28 @@ class Game24Spec(PromptedSpec):
 
 
 class AnswersSpec(PartSpec):
-    """How the answers of a task are read and told apart: as numbers, or as mathematics of any kind."""
+    """How the answers of a task are read and told apart: by a rule's name, or by its name with options."""
 
-    by_hand = frozenset({"answer", "percent"})
-    answer: Literal["number", "math"] = "number"
+    by_hand = frozenset({"answer", "percent", "pattern"})
     percent: Literal["hundredths", "dropped"] = "hundredths"
     pattern: Pattern | None = None
+    answer: RuleName = "number"
 
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
-        if self.answer == "number":
-            return given
-        from metagen.verifiers.math import MathRule
+        return given | {"answer": _rule(self.answer, self.pattern, self.percent)}
 
-        return given | {"answer": MathRule(given.pop("pattern", None), percent=self.percent)}
+    @field_validator("answer")
+    @classmethod
+    def _makes_a_rule(cls, answer: RuleName, info: ValidationInfo) -> RuleName:
+        """Made once here, so that faults are found before anything runs."""
+        _rule(answer, info.data.get("pattern"), info.data.get("percent", "hundredths"))
+        return answer
+
+
+def _rule(answer: RuleName, pattern: str | None, percent: str) -> AnswerRule:
+    # What is usual is no option: only mathematics has it.
+    return answer_rule(answer, pattern=pattern, percent=None if percent == "hundredths" else percent)
 
 
 class JsonlSpec(PromptedSpec, AnswersSpec):
@@ -118,7 +129,7 @@ class RecordedTaskSpec(AnswersSpec):
     fields: dict[Literal["id", "question", "reference", "successes", "n"], Text] = Field(default={})
     where: dict[Text, Any] = Field(default={})
     verdicts: Switch | None = None
-    answer: Literal["number", "math"] = "math"
+    answer: RuleName = "math"
     limit: Count | None = None
 
 
@@ -134,7 +145,7 @@ class HubSpec(Spec):
 class SourceSpec(PartSpec):
     """A task whose problems come from a local file (`path`), or from a data set on the hub."""
 
-    by_hand = frozenset({"path", "hub", "answer", "percent"})
+    by_hand = frozenset({"path", "hub", "answer", "percent", "pattern"})
     path: FileName | None = None
     hub: HubSpec | None = None
     limit: Count | None = None
@@ -172,6 +183,20 @@ class PublicSpec(PublicPromptSpec, SourceSpec):
     """A public data set; without a source it is fetched from where it is published."""
 
     kind: Literal["gsm8k", "math", "aime", "humaneval"]
+
+
+class SolutionsSpec(PublicSpec):
+    """A public data set whose answers a rule reads: mathematics, unless another rule is named."""
+
+    kind: Literal["gsm8k", "math", "aime"]
+    answer: RuleName | None = None
+
+    @field_validator("answer")
+    @classmethod
+    def _makes_a_rule(cls, answer: RuleName | None) -> RuleName | None:
+        if answer is not None:
+            answer_rule(answer)
+        return answer
 
 
 class MBPPSpec(PublicPromptSpec, SourceSpec):

@@ -1,0 +1,48 @@
+"""Answers that were recorded with the samples, in a field of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+
+from metagen.errors import InputError
+from metagen.generators.replay import ANSWER
+from metagen.sequence import Score, Sequence, digest
+from metagen.verifiers.base import Answer, AnswerRule
+
+
+class RecordedRule(AnswerRule):
+    """Reads the answer that a sample's own record gives, in a field beside its text.
+
+    rule: tells recorded answers apart, by the key of each as it stands. A sample without a recorded answer abstains:
+    `missing`. Raises InputError where a pool has no such field at all: a sample that carries nothing.
+    """
+
+    def __init__(self, rule: AnswerRule) -> None:
+        self._rule = rule
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("recorded rule", self._rule.fingerprint).hex()
+
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        written = [carried(s, ANSWER, "{answers: FIELD}").feedback for s in sequences]
+        keys = {text: await self._rule.key(text) for text in dict.fromkeys(written) if text}
+        return [
+            Answer(text, keys[text], None if keys[text] is not None else "unparsable")
+            if text
+            else Answer(verdict="missing")
+            for text in written
+        ]
+
+    async def key(self, answer: str) -> str | None:
+        return await self._rule.key(answer)
+
+
+def carried(sequence: Sequence, name: str, fields: str) -> Score:
+    """What was recorded with a sample under a name. fields: what maps it. InputError where there is none."""
+    if name not in sequence.scores:
+        raise InputError(
+            f"a sample of problem {sequence.prompt.problem_id!r} has no recorded {name!r}; map it where the pool is "
+            f"read, fields: {fields}, or read answers by another rule"
+        )
+    return sequence.scores[name]

@@ -1,0 +1,62 @@
+"""Answers that nothing but recorded verdicts tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+from typing import Final, Literal, get_args
+
+from metagen.errors import InputError
+from metagen.sequence import Sequence, digest
+from metagen.verifiers.base import Answer, AnswerRule
+from metagen.verifiers.recorded_answers import carried
+
+#: The key of what is right.
+RIGHT: Final = "right"
+
+Wrong = Literal["texts", "one"]
+
+
+class VerdictRule(AnswerRule):
+    """Makes classes of recorded verdicts, for samples whose texts cannot be compared, such as programs or proofs.
+
+    All right samples of a problem are one class. What wrong ones would agree on, verdicts do not say; wrong gives the
+    two ends of what is possible:
+
+    - `texts`: they agree where their texts are equal. No rule that goes with the verdicts gives a majority vote more,
+      so its accuracy is an **upper bound**.
+    - `one`: they all agree. A vote is right where more than half of the samples are: a **lower bound** for classes
+      in which right answers agree.
+
+    Either knows the verdicts, so what votes by it is marked as an oracle. score: the recorded score with the verdict.
+    A sample without a verdict abstains: `missing`. Raises InputError for an unknown `wrong`, and where samples carry
+    no such score.
+    """
+
+    #: Made with the verdicts: what votes by it is marked in every result.
+    oracle = True
+
+    def __init__(self, *, score: str = "verdict", wrong: Wrong = "texts") -> None:
+        if wrong not in get_args(Wrong):
+            raise InputError(f"wrong={wrong!r}: expected one of {', '.join(get_args(Wrong))}")
+        self._score, self._wrong = score, wrong
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("verdict rule", self._score, self._wrong).hex()
+
+    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+        return [self._answer(sequence) for sequence in sequences]
+
+    async def key(self, answer: str) -> str | None:
+        """None: only a sample has a verdict."""
+        return None
+
+    def _answer(self, sequence: Sequence) -> Answer:
+        verdict = carried(sequence, self._score, f"{{scores.{self._score}: FIELD}}").value
+        if verdict is None:
+            return Answer(verdict="missing")
+        if verdict > 0.5:
+            return Answer(sequence.text, RIGHT)
+        return Answer(
+            sequence.text, "wrong" if self._wrong == "one" else f"wrong {digest(sequence.text.strip()).hex()}"
+        )
