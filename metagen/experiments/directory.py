@@ -169,6 +169,11 @@ class RunDirectory:
     def environment(self) -> Path:
         return self.root / "environment.json"
 
+    @property
+    def audit(self) -> Path:
+        """What recorded samples look like, by generator; derived."""
+        return self.root / "audit.json"
+
     def table(self, name: str) -> Path:
         return self.root / f"{name}.parquet"
 
@@ -203,7 +208,7 @@ class RunDirectory:
                     "recorded there; restore it from a copy, or start a new run directory"
                 )
             return
-        own = ["experiment.yaml", "environment.json", "state.json", "report.html", "figures"]
+        own = ["experiment.yaml", "environment.json", "state.json", "audit.json", "report.html", "figures"]
         own += [f"{name}{suffix}" for name in DERIVED for suffix in (".parquet", ".csv")]
         if taken := [name for name in own if (self.root / name).exists()]:
             raise InputError(
@@ -216,6 +221,7 @@ class RunDirectory:
         for name in DERIVED:
             for path in (self.table(name), self.root / f"{name}.csv"):
                 path.unlink(missing_ok=True)
+        self.audit.unlink(missing_ok=True)
 
     def state(self) -> State:
         """Raises InputError for a run that never came to work."""

@@ -22,6 +22,8 @@ from rich.text import Text
 from metagen import html
 from metagen.analysis import figures
 from metagen.analysis.figures import Point
+from metagen.experiments import audit
+from metagen.experiments.audit import Audited
 from metagen.experiments.directory import RunDirectory, State, writing
 from metagen.experiments.results import FEW, LevelMeasured, Measured, Results, derive, most_accurate
 from metagen.experiments.tables import read
@@ -43,20 +45,27 @@ def publish(directory: RunDirectory) -> RenderableType:
     with unfinished.tables(directory) as (found, state):
         results = derive(found, state.lines)
         drawn: list[Path] = []
+        audited = audit.publish(found, state.lines)
         if found == directory:
             results.write(directory.root)
             with writing(directory.root, "the figures"):
                 drawn = draw(state, results, directory)
         if results.configurations:
-            page.write(directory, found, state, results)
-        return render(state, results, directory, drawn)
+            page.write(directory, found, state, results, audited)
+        return render(state, results, directory, drawn, audited)
 
 
 def render(
-    state: State, results: Results, directory: RunDirectory, drawn: Iterable[Path] = ()
+    state: State,
+    results: Results,
+    directory: RunDirectory,
+    drawn: Iterable[Path] = (),
+    audited: Iterable[Audited] = (),
 ) -> RenderableType:
     """Everything that `metagen report` shows."""
     parts: list[RenderableType] = [_headline(state, results, directory)]
+    if said := audit.said(audited):
+        parts += [Text("What the recorded samples are", "bold yellow"), _list(said), Text()]
     if results.configurations:
         title = "Accuracy in %, with 95% intervals, by the number n of candidates"
         parts += [Text(title, "bold"), accuracies(results.configurations), Text()]
@@ -69,6 +78,14 @@ def render(
     if results.configurations:
         parts += _files(directory, drawn)
     return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
+
+
+def _list(lines: Iterable[str]) -> Table:
+    """Sentences of several lines, told apart by dashes."""
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        table.add_row("-", Text(line))
+    return table
 
 
 def _headline(state: State, results: Results, directory: RunDirectory) -> Text:

@@ -1,6 +1,7 @@
 """The tables that a run streams out, problem by problem: Parquet files, whole or not at all.
 
-`problems`: what was asked. `candidates`: every sample of every pool, with answer, grade and scores.
+`problems`: what was asked. `candidates`: every sample of every pool, with answer, grade and scores; `position`: where a
+recorded one stands in its problem's part of the file, from 0.
 `costs`: for each pool and each number n of candidates that a configuration uses, what n of them are
 expected to cost, one row for generation and one for each verifier. `outcomes`: what configurations that
 ran by themselves returned, and what that cost. `attempts`: the candidates of the largest of these, as in
@@ -69,7 +70,7 @@ def schemas(pooled: Iterable[str], tried: Iterable[str] = (), *, calls: bool = F
         _PLACE
         | {"generator": pa.string(), "sample": pa.int32()}
         | _ANSWER
-        | {"eligible": pa.bool_(), "logprob": pa.float64()}
+        | {"eligible": pa.bool_(), "logprob": pa.float64(), "position": pa.int32()}
         | _USAGE
     )
     columns = {
@@ -206,9 +207,13 @@ class ProblemRows:
         grades: Ordered[float],
         usages: Ordered[Usage],
         scores: Mapping[str, Ordered[Score]],
+        places: Ordered[int] | None = None,
     ) -> None:
-        """A pool, sample by sample."""
-        self.tables.add("candidates", self._candidates(generator, judged, grades, usages, scores))
+        """A pool, sample by sample. places: where recorded samples stand in their file."""
+        rows = self._candidates(generator, judged, grades, usages, scores)
+        for row, place in zip(rows, places or (), strict=False):
+            row["position"] = place
+        self.tables.add("candidates", rows)
 
     def attempts(
         self,

@@ -243,7 +243,9 @@ class Work:
             judging_rows[name] = alone.trace.rows
             parts.append(costs.scoring(name, alone.trace.rows, sequences, verifier))
         judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
-        out.candidates(pool.name, judged, grades, usages, scores)
+        recorded = pool.generator if isinstance(pool.generator, ReplayGenerator) else None
+        places = recorded.places(Sequence.of(out.problem.prompt), size, sampling) if recorded else None
+        out.candidates(pool.name, judged, grades, usages, scores, places)
         out.costs(pool.name, parts, [n for n in pool.sizes if n <= size])
         if self.calls is not None:
             out.calls(self.calls.pool(out.problem, pool.name, rows, judging_rows))

@@ -117,7 +117,16 @@ class ReplayGenerator(Primitive):
         content = json.dumps(
             {
                 problem: [
-                    [r.text, r.correct, dict(r.scores), u.prefilled, u.generated, u.money, u.seconds, *_said(r)]
+                    [
+                        r.text,
+                        r.correct,
+                        dict(r.scores),
+                        u.prefilled,
+                        u.generated,
+                        u.money,
+                        u.seconds,
+                        *_said(r),
+                    ]
                     for r, u in zip(samples, self._usages[problem], strict=True)
                 ]
                 for problem, samples in self._pool.items()
@@ -144,6 +153,11 @@ class ReplayGenerator(Primitive):
         """Recorded samples of a problem that can be drawn."""
         return len(self._samples(problem))
 
+    def places(self, prefix: Sequence, n: int, scope: Scope) -> list[int]:
+        """Where in the file the first n samples that `generate` gives in this scope stand: from 0, in their problem."""
+        size = self.size(prefix.prompt.problem_id)
+        return _order(self.named(prefix, None), size, scope)[:n]
+
     def _samples(self, problem: str) -> tuple[Recorded, ...]:
         if problem not in self._pool:
             raise DataError(
@@ -156,8 +170,7 @@ class ReplayGenerator(Primitive):
     ) -> list[Outcome]:
         problem = prefix.prompt.problem_id
         samples = self._samples(problem)
-        order = list(range(len(samples)))
-        random.Random(scope.seed(Item(items[0].content, 0))).shuffle(order)
+        order = _order(items[0].content, len(samples), scope)
         last = max(item.index for item in items)
         if last >= len(samples):
             raise PoolExhausted(
@@ -348,6 +361,12 @@ class ReplayGenerator(Primitive):
                 f"{sum(len(np.unique(x)) for x in known):,}: weighted votes cannot tell them apart; ranks can, and "
                 "so may a higher temperature"
             )
+
+
+def _order(content: bytes, size: int, scope: Scope) -> list[int]:
+    order = list(range(size))
+    random.Random(scope.seed(Item(content, 0))).shuffle(order)
+    return order
 
 
 def _said(recorded: Recorded) -> list[str]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from metagen.cost import ModelShape
 from metagen.errors import DataError, MetagenError
-from metagen.experiments import source
+from metagen.experiments import audit, source
 from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.results import Pool
 from metagen.experiments.tables import read
@@ -133,6 +133,8 @@ class Run:
         self._pools: dict[str, tuple[Sampled, Sampled]] = {}
 
     def result(self) -> StudyResult:
+        audited = audit.of_run(self.directory, self.state.lines)
+        self.notes.extend(Note(self._model(one.generator), line) for one in audited for line in one.lines)
         curves = tuple(self._curves())
         votes = (*self.votes("test"), *(self.votes("limit") if self.halves is not None else ()))
         self._failures()
@@ -140,7 +142,8 @@ class Run:
         self.notes.extend(checks.duplicated(self.directory))
         return StudyResult(
             self.state.name, self.state.seed, self.problems.ids, self.problems.levels, self._models(), curves, votes,
-            notes=tuple(dict.fromkeys(self.notes)), facts=self._facts(),
+            notes=tuple(dict.fromkeys(self.notes)),
+            facts=self._facts() | ({"audit": {a.generator: a.to_dict() for a in audited}} if audited else {}),
         )  # fmt: skip
 
     # -- curves ------------------------------------------------------------------------------------

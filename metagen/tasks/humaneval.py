@@ -34,8 +34,8 @@ class HumanEvalTask(CodeTask):
 
     form: `chat`, `text` and `auto` ask for the whole function, and take a body alone as well, as recorded completions
     are; `few_shot` is the prompt itself, which a base model continues (the data set has no examples). prompt: as of
-    GSM8KTask, {question} is the function. Public tests are the examples (`>>>`) of the docstring whose results are plain
-    values; 97 of the 164 problems have none.
+    GSM8KTask, {question} is the function. Public tests are the examples (`>>>`) of the docstring whose results are
+    plain values; 97 of the 164 problems have none.
     """
 
     name = "humaneval"

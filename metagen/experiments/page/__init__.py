@@ -22,7 +22,8 @@ from markupsafe import Markup
 from metagen.analysis.bootstrap import paired_difference
 from metagen.cost import Usage
 from metagen.errors import DataError
-from metagen.experiments import compare
+from metagen.experiments import audit, compare
+from metagen.experiments.audit import Audited
 from metagen.experiments.directory import RunDirectory, State
 from metagen.experiments.makers import Makers
 from metagen.experiments.page import browser, figure, spans
@@ -65,8 +66,14 @@ class Part:
     token_shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-def write(directory: RunDirectory, found: RunDirectory, state: State, results: Results) -> None:
-    """Write `report.html` into a run. found: where its tables are."""
+def write(
+    directory: RunDirectory,
+    found: RunDirectory,
+    state: State,
+    results: Results,
+    audited: Ordered[Audited] = (),
+) -> None:
+    """Write `report.html` into a run. found: where its tables are. audited: its recorded pools."""
     problems = list(examine(found, state.lines))
     trees: list[Span | None] = [None] * len(problems)
     data = ""
@@ -84,6 +91,8 @@ def write(directory: RunDirectory, found: RunDirectory, state: State, results: R
         "noted": noted(state),
         "headline": headline(found, state, results),
         "missing": state.problems - min(m.problems for m in results.configurations),
+        "audited": audit.said(audited),
+        "looked_at": sum(one.counts.samples for one in audited),
         "figures": figure.drawn(results),
         "sizes": sorted({m.n or 1 for m in results.configurations}),
         "accuracies": accuracies_by_size(results.configurations),

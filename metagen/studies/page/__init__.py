@@ -95,6 +95,10 @@ def publish(root: Path, result: StudyResult, sections: Iterable[Section]) -> Non
                 file.write_text(_csv(table), encoding="utf-8", errors="backslashreplace", newline="")
                 files.append(file)
         _renew(root, {file.relative_to(root).as_posix() for file in files})
+    if "audit" in result.facts:
+        directory.write(
+            directory.audit.name, json.dumps(result.facts["audit"], indent=1, ensure_ascii=False) + "\n"
+        )
     directory.write(CURVES, measured.tidy(result))
     directory.write(FINDINGS, json.dumps(_findings(ordered), indent=1, ensure_ascii=False) + "\n")
     said, inputs = headline(result), _files(root)
