@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from metagen.errors import InputError
 
-Ints = NDArray[np.int64]
+Ints = NDArray[np.integer[Any]]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
@@ -164,15 +164,15 @@ def _classes(samples: Samples) -> tuple[int, int, int | None, int]:
     there = np.flatnonzero(samples.key >= 0)
     if not there.size:
         return 0, 0, None, 0
-    pairs = np.stack([samples.problem[there], samples.key[there]], axis=1)
-    classes, at, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-    inverse = inverse.ravel()
-    size = np.bincount(inverse)
-    right = np.bincount(inverse, weights=samples.correct[there])
+    there = there[np.lexsort((samples.key[there], samples.problem[there]))]
+    problem, key = samples.problem[there], samples.key[there]
+    begins = np.flatnonzero(np.r_[True, (problem[1:] != problem[:-1]) | (key[1:] != key[:-1])])
+    size = np.diff(np.r_[begins, len(there)])
+    right = np.add.reduceat(samples.correct[there].astype(np.int64), begins)
     both = (right > 0) & (right < size)
-    largest = int(there[at[np.argmax(np.where(both, size, 0))]]) if both.any() else None
-    wholly = np.bincount(classes[right > 0, 0])
-    return int(both.sum()), len(np.unique(classes[both, 0])), largest, int((wholly > 1).sum())
+    largest = int(there[begins[np.argmax(np.where(both, size, 0))]]) if both.any() else None
+    classes = np.bincount(problem[begins[right > 0]])
+    return int(both.sum()), len(np.unique(problem[begins[both]])), largest, int((classes > 1).sum())
 
 
 def _repeated(samples: Samples) -> Bools:

@@ -108,12 +108,20 @@ class _Reading:
             for name in named
             if name not in oracles
         }
+        self._known: dict[str, int] = {}
         parts = [self._part(group) for group in range(file.num_row_groups)]
-        names = list(parts[0]) if parts else ["generator"]
-        self.columns = {
-            name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0) for name in names
-        }
-        self.generators = sorted(set(self.columns["generator"].tolist()))
+        self.columns: dict[str, NDArray[Any]] = {}
+        for name in list(parts[0]) if parts else ():
+            self.columns[name] = np.concatenate([part.pop(name) for part in parts])
+
+    @property
+    def generators(self) -> list[str]:
+        """Those with recorded samples."""
+        return sorted(self._known)
+
+    def of(self, generator: str) -> NDArray[np.int64]:
+        """Where in the arrays its samples are."""
+        return np.flatnonzero(self.columns["generator"] == self._known[generator])
 
     def _part(self, group: int) -> dict[str, NDArray[Any]]:
         names = ["problem", "place", "generator", "text", "key", "correct", "position"]
@@ -123,9 +131,9 @@ class _Reading:
         table = table.take(rows)
         text = table["text"]
         return {
-            "group": np.full(len(rows), group),
-            "row": rows,
-            "generator": np.asarray(table["generator"].to_pylist(), dtype=object),
+            "group": np.full(len(rows), group, np.int32),
+            "row": rows.astype(np.int32),
+            "generator": self._coded(table["generator"]),
             "problem": _numbers(table["place"]),
             "position": _numbers(table["position"]),
             "correct": np.asarray(
@@ -139,6 +147,12 @@ class _Reading:
                 for name, columns in self.scores.items()
             },
         }
+
+    def _coded(self, names: Any) -> NDArray[np.int16]:
+        encoded = pc.dictionary_encode(names.combine_chunks())
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        codes = [self._known.setdefault(name, len(self._known)) for name in encoded.dictionary.to_pylist()]
+        return np.asarray(np.asarray(codes)[encoded.indices.to_numpy(zero_copy_only=False)], dtype=np.int16)
 
     def example(self, at: int) -> Example:
         """The sample at a place of the arrays, with its text."""
@@ -156,8 +170,8 @@ def _oracles(lines: Iterable[Line]) -> set[str]:
     return {name for name, oracle in found.items() if oracle}
 
 
-def _numbers(column: Any) -> NDArray[np.int64]:
-    return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+def _numbers(column: Any) -> NDArray[np.int32]:
+    return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int32)
 
 
 def _floats(column: Any) -> NDArray[np.float64]:
@@ -175,7 +189,7 @@ def _named(column: Any) -> NDArray[np.int64]:
 
 
 def _audited(read: _Reading, generator: str) -> Audited:
-    ours = np.flatnonzero(read.columns["generator"] == generator)
+    ours = read.of(generator)
     column = {name: values[ours] for name, values in read.columns.items()}
     scores = {name: column[f"score.{name}"] for name in read.scores}
     samples = Samples(

@@ -31,7 +31,7 @@ def kept(run: Path) -> dict[str, Any]:
 
 
 #: Right samples come first, in each of 12 problems; every fourth text is no number, and one problem has fewer samples.
-RANKED = [
+RANKED: list[dict[str, Any]] = [
     {"id": f"p{i}", "gold": i,
      "samples": [i, i, "I cannot <say>", 99, 98, 97, f"{i + 50}", "no idea"][: 6 if i == 3 else 8],
      "correct": [1, 1, 0, 0, 0, 0, 0, 0][: 6 if i == 3 else 8], "sure": [9, 9, 7, 6, 5, 4, 3, 2][: 6 if i == 3 else 8]}
