@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from metagen.analysis.estimators import pass_at_k
 from metagen.cli import app
 from metagen.errors import ConfigError, DataError, InputError
 from metagen.experiments import build, runner, schema
@@ -313,6 +314,26 @@ def test_verdicts_decide_in_a_study(counted: RunDirectory) -> None:
     assert result.curve("theirs", "single").accuracy[0] == pytest.approx([2 / 3, 1 / 2, 1 / 2])
     (votes,) = result.votes
     assert votes.eligible.sum() == 11 and votes.sizes.tolist() == [3, 4, 4]
+
+
+def test_counts_of_right_samples_are_enough_for_the_coverage_of_a_study(tmp_path: Path) -> None:
+    counts = [{"id": f"p{i}", "n": 8, "successes": i} for i in range(3)]
+    (tmp_path / "counts.jsonl").write_text("\n".join(map(json.dumps, counts)), encoding="utf-8")
+    (tmp_path / "it.yaml").write_text(
+        """
+name: counts
+task: {kind: recorded, path: counts.jsonl}
+generators: {theirs: {kind: replay, path: counts.jsonl, fields: {successes: successes}}}
+verifiers: {oracle: {kind: oracle}}
+strategies: {single: {kind: sample}, pass: {kind: best_of_n, verifier: oracle}}
+grid: {n: [1, 4, 8]}
+""",
+        encoding="utf-8",
+    )
+    result = collect.of_run(ran(tmp_path / "it.yaml", tmp_path / "run"))
+    exact = [pass_at_k(8, np.arange(3), k) for k in (1, 4, 8)]
+    assert result.curve("theirs", "pass").accuracy == pytest.approx(np.array(exact))
+    assert any("no sample has a text" in note.text for note in result.notes)
 
 
 @pytest.mark.slow
