@@ -78,18 +78,19 @@ class ReplayGenerator(Primitive):
             raise InputError(f"unknown={unknown!r}: expected one of {', '.join(get_args(Unknown))}")
         self.name, self.scored, self._price = name, scored, price
         self._notes: list[str] = []
-        #: Problems whose samples are all left out.
-        self.emptied: frozenset[str] = frozenset()
         if any(r.correct is not None and VERDICT in r.scores for samples in whole.values() for r in samples):
             raise DataError(
                 f"the pool {name!r} has verdicts, and a score {VERDICT!r}; give the score another name"
             )
-        given, whole = whole, self._judged(whole, unknown)
-        self._pool = {
-            problem: tuple(r for r in samples if scored is None or r.scores.get(scored) is not None)
-            for problem, samples in whole.items()
+        kept = {
+            problem: [(i, r) for i, r in samples if scored is None or r.scores.get(scored) is not None]
+            for problem, samples in self._judged(whole, unknown).items()
         }
-        self.emptied = frozenset(p for p, samples in self._pool.items() if not samples and given[p])
+        self._pool = {problem: tuple(r for _, r in samples) for problem, samples in kept.items()}
+        #: Where each stands in its problem's part of the file.
+        self._at = {problem: tuple(i for i, _ in samples) for problem, samples in kept.items()}
+        #: Problems whose samples are all left out.
+        self.emptied = frozenset(p for p, samples in self._pool.items() if not samples and whole[p])
         if scored is not None and not any(self._pool.values()):
             raise DataError(f"no sample of the pool {name!r} has a score {scored!r}; leave out scored")
         self._count()
@@ -155,8 +156,8 @@ class ReplayGenerator(Primitive):
 
     def places(self, prefix: Sequence, n: int, scope: Scope) -> list[int]:
         """Where in the file the first n samples that `generate` gives in this scope stand: from 0, in their problem."""
-        size = self.size(prefix.prompt.problem_id)
-        return _order(self.named(prefix, None), size, scope)[:n]
+        at = self._at[prefix.prompt.problem_id]
+        return [at[i] for i in _order(self.named(prefix, None), len(at), scope)[:n]]
 
     def _samples(self, problem: str) -> tuple[Recorded, ...]:
         if problem not in self._pool:
@@ -214,46 +215,46 @@ class ReplayGenerator(Primitive):
         self._notes.append(text)
 
     def _judged(
-        self, pool: dict[str, tuple[Recorded, ...]], unknown: Unknown
-    ) -> dict[str, tuple[Recorded, ...]]:
-        """The samples that count, each with a verdict where verdicts are recorded; what has none is noted."""
+        self, pool: Mapping[str, tuple[Recorded, ...]], unknown: Unknown
+    ) -> dict[str, list[tuple[int, Recorded]]]:
+        """The samples that count, with their numbers, each with a verdict where verdicts are recorded.
+
+        What has no verdict is noted.
+        """
         recorded = any(r.correct is not None for rs in pool.values() for r in rs)
-        silent = [
-            (problem, i, r)
-            for problem, rs in pool.items()
-            for i, r in enumerate(rs)
-            if r.failed or (recorded and r.correct is None)
-        ]
-        if not silent:
-            return pool
-        failed = sum(r.failed for *_, r in silent)
+
+        def silent(r: Recorded) -> bool:
+            return r.failed or (recorded and r.correct is None)
+
+        told = {problem: [(i, r) for i, r in enumerate(rs) if not silent(r)] for problem, rs in pool.items()}
+        every, known = sum(map(len, pool.values())), sum(map(len, told.values()))
+        if known == every:
+            return told
+        failed = sum(r.failed for rs in pool.values() for r in rs)
         parts = {
             "failed call" if failed == 1 else "failed calls": failed,
-            "without a verdict (null)": len(silent) - failed,
+            "without a verdict (null)": every - known - failed,
         }
-        every = sum(map(len, pool.values()))
         what = f"{' and '.join(f'{n:,} {part}' for part, n in parts.items() if n)} among {every:,} samples"
         if unknown == "error":
-            problem, number, _ = silent[0]
+            problem, number = next((p, i) for p, rs in pool.items() for i, r in enumerate(rs) if silent(r))
             raise DataError(
                 f"the pool {self.name!r} has {what}, the first is sample {number} of problem {problem!r}; give them "
                 "verdicts, or choose unknown: exclude or wrong"
             )
-        lost = [(r.failed or (recorded and r.correct is None)) for rs in pool.values() for r in rs]
-        flags = iter(lost)
-        kept = {problem: tuple(r for r in rs if not next(flags)) for problem, rs in pool.items()}
-        wrong = {
-            problem: tuple(replace(r, correct=0.0) if recorded and r.correct is None else r for r in rs)
-            for problem, rs in pool.items()
-        }
-        chosen = "left out" if unknown == "exclude" else "counted as wrong"
-        text = f"{what}: {chosen} (unknown: {unknown})"
-        if empty := sum(not rs for rs in kept.values()):
+        text = f"{what}: {'left out' if unknown == 'exclude' else 'counted as wrong'} (unknown: {unknown})"
+        if empty := sum(not rs for rs in told.values()):
             text += f"; {empty:,} of {len(pool):,} problems have no other sample"
         if recorded:
-            text += f"; a sample is right in {_right(kept):.1%} without them, in {_right(wrong):.1%} if they are wrong"
+            left = _right({problem: [r for _, r in rs] for problem, rs in told.items()})
+            text += f"; a sample is right in {left:.1%} without them, in {_right(pool):.1%} if they are wrong"
         self._note(text)
-        return kept if unknown == "exclude" else wrong
+        if unknown == "exclude":
+            return told
+        return {
+            problem: [(i, replace(r, correct=0.0) if recorded and silent(r) else r) for i, r in enumerate(rs)]
+            for problem, rs in pool.items()
+        }
 
     def _count(self) -> None:
         """Note verdicts in part, abstentions, and samples without scores."""
@@ -374,6 +375,7 @@ def _said(recorded: Recorded) -> list[str]:
     return [] if recorded.answer is None else [recorded.answer]
 
 
-def _right(pool: Mapping[str, tuple[Recorded, ...]]) -> float:
+def _right(pool: Mapping[str, Iterable[Recorded]]) -> float:
     """The share of right samples, over problems that have any."""
-    return fmean([fmean((r.correct or 0.0) > 0.5 for r in rs) for rs in pool.values() if rs] or [0.0])
+    rates = [[(r.correct or 0.0) > 0.5 for r in rs] for rs in pool.values()]
+    return fmean([fmean(rate) for rate in rates if rate] or [0.0])

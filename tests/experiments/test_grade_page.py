@@ -37,9 +37,9 @@ def test_every_pool_of_the_page_is_graded(tmp_path: Path, monkeypatch: pytest.Mo
         table = pq.read_table(tmp_path / f"run-{i}" / "configurations.parquet").to_pylist()
         cells = {row["strategy"] + f"@{row['n'] or 1}": row["accuracy"] for row in table}
         found[" ".join(command[1:])] = cells | {"said": " ".join(result.output.split())}
-    programs = found["programs.jsonl --correct passed --score length"]
+    programs = found["programs.jsonl --correct passed --score length --answer text"]
     assert programs["pass@4"] == 1.0 and programs["best-length@4"] == 0.0 and programs["single@1"] == 3 / 8
-    choices = found["choices.jsonl --correct right --pattern ([A-D])"]
+    choices = found["choices.jsonl --correct right --answer choice"]
     assert choices["majority@4"] == 0.75, "B wins three votes to one, A and D tie"
     judged = found["judged.jsonl --correct right --score judge"]
     assert judged["best-judge@4"] == 1.0 and "by ranks, the default" in judged["said"]

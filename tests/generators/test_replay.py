@@ -426,3 +426,18 @@ def test_verdicts_in_part_are_right_above_a_half_and_noted() -> None:
 def test_counts_may_be_written_as_floats(tmp_path: Path) -> None:
     (samples,) = pool(tmp_path / "p.jsonl", {"id": 1, "texts": ["a"], "t": [812.0]}, generated="t").values()
     assert samples[0].generated == 812
+
+
+def test_places_are_those_of_the_file_whatever_is_left_out() -> None:
+    samples = [
+        Recorded(str(i), correct=None if i % 2 else 1.0, scores={"v": None if i == 4 else 0.5})
+        for i in range(6)
+    ]
+    for generator, left in (
+        (ReplayGenerator({"p": samples}), "024"),
+        (ReplayGenerator({"p": samples}, scored="v"), "02"),
+    ):
+        prefix, scope = Sequence(Prompt("p", text="?")), Scope.root("p")
+        found = run(generator.generate(prefix, n=len(left), scope=scope))
+        assert sorted(s.text for s in found) == list(left)
+        assert generator.places(prefix, len(left), scope) == [int(s.text) for s in found]
