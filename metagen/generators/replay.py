@@ -257,7 +257,7 @@ class ReplayGenerator(Primitive):
         }
 
     def _count(self) -> None:
-        """Note verdicts in part, abstentions, and samples without scores."""
+        """Note verdicts in part, and abstentions."""
         samples = [r for rs in self._pool.values() for r in rs]
         if part := sum(r.correct is not None and 0.0 < r.correct < 1.0 for r in samples):
             self._note(f"{part:,} of {len(samples):,} verdicts lie between 0 and 1: right above ½")
@@ -266,13 +266,6 @@ class ReplayGenerator(Primitive):
             self._note("no sample has a text: none has a vote")
         elif textless:
             self._note(f"{textless:,} of {len(samples):,} samples are null: they abstain, and have no vote")
-        for name in dict.fromkeys(name for r in samples for name in r.scores):
-            missing = sum(r.scores.get(name) is None for r in samples)
-            if missing:
-                self._note(
-                    f"{missing:,} of {len(samples):,} samples have no score {name!r}: they come last in best-of-n, "
-                    "and have no weighted vote"
-                )
 
     def _amounts(self) -> dict[str, tuple[Usage, ...]]:
         """What each sample has cost, as far as it is known or can be estimated."""
