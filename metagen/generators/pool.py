@@ -65,7 +65,7 @@ def read_pool(
     samples behind it have no score.
 
     A null sample is an abstention; a call that failed, where verdicts or scores are mapped and nothing of these, nor a
-    token count, was recorded with it. An object with an `error` is a failed call too.
+    token count, was recorded with it. So is an object with an `error`, and neither text nor verdict.
     Raises DataError, which names the line.
     """
     names = {"id": "id", **(fields or {})}
@@ -192,8 +192,9 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) ->
         mine = {name: values[i] for name, values in scores.items()}
         told = (known.get("correct"), known.get("generated"), known.get("answer") or None, *mine.values())
         nothing = judged and known["text"] is None and all(one is None for one in told)
-        broken = isinstance(value, dict) and value.get("error") is not None
-        samples.append(Recorded(**known, scores=mine, failed=nothing or broken))
+        broken = isinstance(value, dict) and value.get("error") and known["text"] is None
+        lost = nothing or (broken and known.get("correct") is None)
+        samples.append(Recorded(**known, scores=mine, failed=bool(lost)))
     return samples
 
 
@@ -273,12 +274,11 @@ def _amount(value: Any, name: str, place: str) -> float | None:
 
 def _verdict(value: Any, place: str) -> float | None:
     """0 to 1. A list may hold the results of tests, of which all count, or of graders: no mean of it is a verdict."""
-    found = None if isinstance(value, list) else _number(value, "a verdict", place)
-    if isinstance(value, list) or (found is not None and not 0.0 <= found <= 1.0):
-        raise DataError(
-            f"{place}: a verdict is {value!r:.60}; expected true, false, a number from 0 to 1, or null, one a sample"
-        )
-    return found
+    if value is None or (isinstance(value, int | float) and 0.0 <= value <= 1.0):
+        return None if value is None else float(value)
+    raise DataError(
+        f"{place}: a verdict is {value!r:.60}; expected true, false, a number from 0 to 1, or null, one a sample"
+    )
 
 
 def _number(value: Any, what: str, place: str) -> float | None:

@@ -394,7 +394,11 @@ def test_what_records_lack_may_be_in_samples_that_are_objects(tmp_path: Path) ->
             {"correct": "ok"},
             r"a verdict is \[True, True, False\]; expected true, false",
         ),
-        ({"id": 1, "texts": ["a"], "ok": ["yes"]}, {"correct": "ok"}, "a verdict is 'yes'; expected numbers"),
+        (
+            {"id": 1, "texts": ["a"], "ok": ["yes"]},
+            {"correct": "ok"},
+            "a verdict is 'yes'; expected true, false",
+        ),
         ({"id": 1, "texts": ["a"], "ok": [None]}, {"correct": "ok"}, "every verdict 'ok' is null"),
         (
             {"id": 1, "texts": ["a"], "t": [-1.0]},
@@ -441,3 +445,12 @@ def test_places_are_those_of_the_file_whatever_is_left_out() -> None:
         found = run(generator.generate(prefix, n=len(left), scope=scope))
         assert sorted(s.text for s in found) == list(left)
         assert generator.places(prefix, len(left), scope) == [int(s.text) for s in found]
+
+
+def test_an_error_beside_a_text_or_a_verdict_is_no_failed_call(tmp_path: Path) -> None:
+    samples = [
+        {"text": "x", "error": "", "ok": None}, {"text": "y", "error": "cut", "ok": 1},
+        {"error": "timeout", "ok": 0}, {"error": "timeout", "ok": None},
+    ]  # fmt: skip
+    (found,) = pool(tmp_path / "p.jsonl", {"id": 1, "texts": samples}, correct="ok").values()
+    assert [s.failed for s in found] == [False, False, False, True]
