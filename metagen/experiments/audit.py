@@ -241,7 +241,7 @@ def _lines(found: Audited) -> Iterator[str]:
     if counts.repeated_long:
         yield (
             f"{_share(counts.repeated_long, counts.samples)} samples repeat another one of their problem word for "
-            f"word, in {LONG} characters or more: they are hardly independent draws"
+            f"word, in {LONG} characters or more: drawn at a low temperature, or copied"
         )
     if 0 < counts.empty < counts.samples:
         yield f"{_share(counts.empty, counts.samples)} samples are empty: they have no vote"

@@ -62,7 +62,7 @@ _GOOD: Final = r"(?:final|(?<!in)correct|right|best|my|our|chosen|selected|most\
 #: What announces an answer; what it announces follows.
 _CUE: Final = re.compile(
     rf"""(?:
-      (?:(?:{_GOOD}\s*){{0,3}}answer(?:\s*{_OPTION})?|(?:{_GOOD}\s*){{1,3}}(?:{_OPTION}|response))
+      (?:(?:{_GOOD}\s*){{0,3}}(?:answer(?:\s*{_OPTION})?|\bans\b\.?)|(?:{_GOOD}\s*){{1,3}}(?:{_OPTION}|response))
       (?:\s*\b(?:to|for|of)\s[^.\n:?]{{0,80}}?)?
       (?:\s*(?:is|are|would\s*be|must\s*be|should\s*be|will\s*be)
          (?:\s*(?:therefore|thus|then|clearly|simply|just|indeed|most\s*likely|probably|likely)\b)*
@@ -88,8 +88,8 @@ _QUALIFIED: Final = re.compile(
 #: Before a letter that is called right.
 _STATED: Final = r"(?:^|[.,:;!?]\s+|\b(?:that|so|thus|hence|therefore|think|believe|conclude|clearly)\s+)"
 _RIGHT: Final = re.compile(
-    r"[)\]}*_`\"”$]*\s+is\s+(?:(?:clearly|therefore|thus|indeed|obviously)\s+)?(?:the\s+)?(?:only\s+)?"
-    r"(?:correct|right|best|most\s+\w+)\b",
+    r"[)\]}*_`\"”$]*\s+is\s+(?:(?:clearly|therefore|thus|indeed|obviously)\s+)?(?:the\s+|my\s+)?(?:only\s+|final\s+)?"
+    r"(?:correct|right|best|answer|most\s+\w+)\b",
     re.IGNORECASE,
 )
 _CLOSED: Final = re.compile(
@@ -165,7 +165,8 @@ class ChoiceRule(AnswerRule):
             re.MULTILINE,
         )
         self._so = re.compile(
-            rf"\b(?:therefore|thus|hence|so)[,:]?\s(?={_OPEN}{one}[)\]*$!.]*[ \t]*(?:\n|\Z))", re.IGNORECASE
+            rf"\b(?:therefore|thus|hence|so)[,:]?\s(?={_OPEN}(?:{_OPTION}\s)?{_OPEN}{one}[)\]*$!.]*[ \t]*(?:\n|\Z))",
+            re.IGNORECASE,
         )
         self._line = re.compile(
             rf"^{_SPACE}[*_`\"“$(\[]{{0,8}}{_OPTION}?{_SPACE}[*_`\"“$(\[]{{0,8}}({one})(?:"

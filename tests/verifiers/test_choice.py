@@ -43,11 +43,14 @@ def read(text: str, rule: ChoiceRule | None = None, finish: Finish | None = "eos
         "A is wrong.\n\nB", "Paris is the capital.\n**B**",
         "First A seems right. The answer is A. Wait. The answer is B.", "<think>The answer is A.</think>\nB",
         "Reasoning …\n(B) Paris", "B. Paris\n\nExplanation: London (A) is too large.", "The answer is B!",
-        "Antwort: B", "La respuesta correcta es B.", "La réponse est B.", "答案是B", "答案：B", "正确答案是 B。",
-        "Ответ: B",
+        "Antwort: B", "La respuesta correcta es B.", "La réponse est B.", "答案是B", "答案：B", "正确答案是 B。", "Ответ: B",
         "option two", "Option 2", "The second option", "the 2nd choice", "The answer is option two.",
         "The correct answer is the second option.", "Option Bravo", "The answer is option Bravo.",
-        r"\boxed{\text{option B}}", r"\boxed{2nd\ option}", "Answer: B\n\nQ: What else?",
+        r"\boxed{\text{option B}}", r"\boxed{2nd\ option}", "Answer: B\n\nQ: What else?", "Ans: B", "ans = b",
+        "B is the answer.", "(B) is my final answer.", "Hence, option B.", "The answer is B, not A.",
+        "The answer is (B) because (A) is too small, not (C).", "**Answer: B. The mitochondria**",
+        "Based on the above, option B is the most accurate.", "The answer is:\n\n**B) 42**",
+        "B) 12 m/s\n\nBecause A) is too slow.",
     ],
 )  # fmt: skip
 def test_reads_the_letter(text: str) -> None:
@@ -80,7 +83,9 @@ def test_a_is_a_letter_too(text: str) -> None:
         "If B is correct, then C is too small, so what?", "[invalidanswer]", "As an AI I cannot answer.",
         "x = B + 1", "No answer", "The answer is 2", "second", "Bravo!", "Answer: Delta",
         "The answer depends on B.", "The answer is C major.", "Elephants", "be", "The answer isn't B.",
-        "A student's answer is wrong.", "Plan B", "Type B", "Option 7", "the tenth option",
+        "A student's answer is wrong.", "Plan B", "Type B", "Option 7", "the tenth option", "This means: B",
+        "Banks: B", "The answer to be C would need more.", "Which plans B and others made is not the answer.",
+        "Group B is the answer to nothing?",
     ],
 )  # fmt: skip
 def test_never_guesses(text: str) -> None:
