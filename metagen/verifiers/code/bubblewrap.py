@@ -13,10 +13,12 @@ import platform
 import secrets
 import shutil
 import subprocess
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from metagen.verifiers.code import seccomp
 from metagen.verifiers.code.isolation import IsolationError, found, rlimits
@@ -79,6 +81,7 @@ class Bubblewrap:
         *,
         readable: Ordered[Path],
         hidden: Ordered[Path] = (),
+        files: Mapping[str, Path] = MappingProxyType({}),
         filter_fd: int | None,
     ) -> list[str]:
         words = [
@@ -86,6 +89,11 @@ class Bubblewrap:
             self.path,
             *self._namespaces(),
             *_view(tuple(readable), tuple(hidden), limits.disk),
+            *(word for place, file in files.items() for word in ("--ro-bind", str(file), place)),
+            "--chdir",
+            "/tmp",
+            "--remount-ro",
+            "/",
         ]
         if filter_fd is not None:
             words += ["--seccomp", str(filter_fd)]
@@ -116,6 +124,9 @@ class Bubblewrap:
             "--no-new-privs",
             "--",
         ]
+
+    def seen(self, file: Path, place: str) -> str:
+        return place
 
     def check(self) -> None:
         """Run the least program; IsolationError when even that fails."""
@@ -174,6 +185,9 @@ def _view(readable: tuple[Path, ...], hidden: tuple[Path, ...], disk: int) -> li
     words += ["--perms", "0755", "--dir", "/dev"]
     for device in _DEVICES:
         words += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    # Locks of `multiprocessing` are files in /dev/shm; in /tmp the limit on disk holds for them too.
+    words += ["--symlink", "/tmp", "/dev/shm", "--perms", "0755", "--dir", "/dev/fd"]
+    words += ["--symlink", "../stdin", "/dev/fd/0"]
     # Before what is readable, some of which may lie in it.
     words += ["--perms", "1777", "--size", str(disk), "--tmpfs", "/tmp"]
     made = {Path("/tmp"), Path("/etc"), Path("/dev")}
@@ -194,4 +208,4 @@ def _view(readable: tuple[Path, ...], hidden: tuple[Path, ...], disk: int) -> li
     for path in hidden:
         if str(path) in words:
             words += ["--remount-ro", str(path)]
-    return [*words, "--chdir", "/tmp", "--remount-ro", "/"]
+    return words

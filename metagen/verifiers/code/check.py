@@ -17,9 +17,10 @@ from typing import Any, Literal, cast, get_args
 from metagen.errors import DataError
 from metagen.sequence import digest
 from metagen.verifiers.code import plain
+from metagen.verifiers.code.execution import Ending, Stopped
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.sandbox import Sandbox, load
-from metagen.verifiers.code.session import Ending, Session, Stopped
+from metagen.verifiers.code.session import Session
 
 #: Of a test: `passed`; `failed`, an assertion does not hold; `raised`, the candidate did; `unrepresentable`,
 #: a value cannot leave its process; `broken`, the tests themselves fail, whatever the candidate does; `unreached`,

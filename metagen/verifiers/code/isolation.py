@@ -7,10 +7,12 @@ one. `NoIsolation` has to be asked for by its name.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from metagen.errors import InputError
@@ -43,9 +45,16 @@ class Isolation(Protocol):
         *,
         readable: Ordered[Path],
         hidden: Ordered[Path] = (),
+        files: Mapping[str, Path] = MappingProxyType({}),
         filter_fd: int | None,
     ) -> list[str]:
-        """The command that runs `inner`. readable: directories that it sees, read-only; hidden: empty ones."""
+        """The command that runs `inner`.
+
+        readable: directories that it sees, read-only; hidden: empty ones. files: files of ours, by where it sees them.
+        """
+
+    def seen(self, file: Path, place: str) -> str:
+        """Where the candidate finds a file of ours that is put at `place`."""
 
 
 @cache
@@ -99,6 +108,10 @@ class NoIsolation:
         *,
         readable: Ordered[Path],
         hidden: Ordered[Path] = (),
+        files: Mapping[str, Path] = MappingProxyType({}),
         filter_fd: int | None,
     ) -> list[str]:
         return [*rlimits(limits), *inner]
+
+    def seen(self, file: Path, place: str) -> str:
+        return str(file)

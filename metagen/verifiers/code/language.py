@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -19,10 +20,14 @@ from metagen.sequence import digest
 
 @dataclass(frozen=True)
 class Start:
-    """How an inside is started: its command, and what it is sent before the first line of the protocol."""
+    """How a process is started: its command, and what an inside is sent before the first line of the protocol.
+
+    command: begins with an executable. environment: variables of a script, which has no others.
+    """
 
     command: list[str]
     preamble: bytes = b""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Language(Protocol):
@@ -47,6 +52,9 @@ class Language(Protocol):
 
     def start(self, socket: int) -> Start:
         """How the inside is started."""
+
+    def script(self, file: str) -> Start:
+        """How a file is run as a program of its own, which reads standard input; nothing is sent to it."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,11 @@ class Python:
 
     def start(self, socket: int) -> Start:
         return self.run(source("candidate"), socket)
+
+    def script(self, file: str) -> Start:
+        # As a user would: with `exit` and `quit`, with buffers that only an orderly end writes out.
+        paths = {"PYTHONPATH": ":".join(map(str, self.packages))} if self.packages else {}
+        return Start([str(self.interpreter.resolve()), "-B", file], environment=paths)
 
     def run(self, program: str, socket: int) -> Start:
         """Run a program of ours: isolated from environment and site packages, unbuffered, writing no bytecode."""

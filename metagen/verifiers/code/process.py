@@ -21,18 +21,25 @@ Output = Callable[[int, bytes], None]
 class Process:
     """Starts at once. To be closed, whatever happens.
 
+    stdin: a file descriptor, which stays open here; None: nothing.
     contained: its end is the end of all that it started; otherwise its process group is killed with it.
     """
 
     def __init__(
-        self, command: list[str], *, inherited: tuple[int, ...], stdin: bytes, output: Output, contained: bool
+        self,
+        command: list[str],
+        *,
+        inherited: tuple[int, ...],
+        stdin: int | None,
+        output: Output,
+        contained: bool,
     ) -> None:
         self._loop, self._output, self._contained = asyncio.get_running_loop(), output, contained
         #: The exit status, negative for a signal.
         self.ended: asyncio.Future[int] = self._loop.create_future()
         self._child = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
@@ -50,11 +57,6 @@ class Process:
             os.set_blocking(stream.fileno(), False)
             self._open[number] = stream
             self._loop.add_reader(stream.fileno(), self._read, number)
-        if self._child.stdin is not None:
-            self._input = memoryview(stdin)
-            os.set_blocking(self._child.stdin.fileno(), False)
-            self._open[0] = self._child.stdin
-            self._loop.add_writer(self._child.stdin.fileno(), self._write)
 
     def kill(self) -> None:
         if not self.ended.done():
@@ -91,19 +93,7 @@ class Process:
         else:
             self._shut(number)
 
-    def _write(self) -> None:
-        try:
-            written = os.write(self._open[0].fileno(), self._input)
-            self._input = self._input[written:]
-        except BrokenPipeError:  # a program need not read what it is given
-            self._input = self._input[:0]
-        if not self._input:
-            self._shut(0)
-
     def _shut(self, number: int) -> None:
         stream = self._open.pop(number)
-        if number:
-            self._loop.remove_reader(stream.fileno())
-        else:
-            self._loop.remove_writer(stream.fileno())
+        self._loop.remove_reader(stream.fileno())
         stream.close()

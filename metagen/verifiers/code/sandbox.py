@@ -6,26 +6,32 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from collections.abc import Sequence as Ordered
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from metagen.errors import InputError
 from metagen.sequence import digest
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.bubblewrap import Bubblewrap
-from metagen.verifiers.code.cgroup import Groups
+from metagen.verifiers.code.cgroup import Group, Groups
+from metagen.verifiers.code.execution import Ending, Execution, Stopped
 from metagen.verifiers.code.gate import Gate
 from metagen.verifiers.code.isolation import Isolation, IsolationError, NoIsolation
 from metagen.verifiers.code.language import Language, Python, source
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.session import Ending, Session, Stopped
+from metagen.verifiers.code.script import Script, ScriptFiles
+from metagen.verifiers.code.session import Session
 
 #: How an execution went. Only `finished` says that the program came to its end and answered all.
 Verdict = Literal["finished", "raised", "unrepresentable"] | Ending
 
+#: Where a script finds itself.
+SCRIPT = "/tmp/program.py"
 # Moves itself into the groups named before `--`, then becomes the command after it.
 _JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 125; shift; done; shift; exec "$@"'
 
@@ -121,19 +127,18 @@ class Sandbox:
         )
 
     async def execute(self, program: str, *, stdin: str = "", limits: Limits | None = None) -> Outcome:
-        """Run `program` as a script, to its end. `finished`: it returned, or exited by `sys.exit(0)`.
+        """Run `program` as a script, as by `python program.py < input`. `finished`: it ended with exit status 0.
 
-        The words `sys.exit(0)` prove nothing about what a script was to do: judge its output.
+        An exit status proves nothing about what a script was to do: judge its output.
         """
         limits = limits or self.limits
-        async with self.place(), self.open(limits, stdin=stdin) as session:
-            verdict, detail = await load(session, program, "__main__")
-            if verdict == "finished":
-                try:
-                    await session.finished()
-                except Stopped as stop:
-                    verdict, detail = stop.verdict, stop.detail
-            return _outcome(session, verdict, (), detail)
+        async with self.place(), self._script(program, stdin, limits) as script:
+            verdict: Verdict
+            try:
+                verdict, detail = await script.finished()
+            except Stopped as stop:
+                verdict, detail = stop.verdict, stop.detail
+            return _outcome(script, verdict, (), detail)
 
     async def evaluate(
         self, program: str, expressions: Ordered[str], *, limits: Limits | None = None
@@ -174,7 +179,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def open(
-        self, limits: Limits, *, inside: Literal["candidate", "judge"] = "candidate", stdin: str = ""
+        self, limits: Limits, *, inside: Literal["candidate", "judge"] = "candidate"
     ) -> AsyncIterator[Session]:
         """A fresh process that is ready to be asked; when the block is left, it is killed with all it started."""
         judge = inside == "judge"
@@ -182,38 +187,70 @@ class Sandbox:
             limits = replace(limits, answer=16 * limits.answer)  # what it asks counts as well
         group = self._groups.create(limits) if self._groups else None
         outer, inner = socket.socketpair()
-        calls = _piped(self.isolation.filter)
         session = Session(limits, group, "the code of the tests" if judge else "the program")
         try:
             number = inner.fileno()
             language: Language = self.judge if judge else self.language
             begin = self.judge.run(source("judge"), number) if judge else language.start(number)
+            with self._command(begin.command, limits, group, language) as (command, calls):
+                start = session.start(
+                    command,
+                    inner,
+                    outer,
+                    inherited=calls,
+                    preamble=begin.preamble,
+                    contained=self.isolation.contains,
+                )
+                await _to_its_end(start)
+            yield session
+        finally:
+            inner.close()
+            await session.close()
+            outer.close()
+
+    @asynccontextmanager
+    async def _script(self, program: str, stdin: str, limits: Limits) -> AsyncIterator[Script]:
+        """A script that has begun; when the block is left, it is killed with all it started."""
+        group = self._groups.create(limits) if self._groups else None
+        script = Script(limits, group)
+        with ScriptFiles.written(program, stdin) as files:
+            try:
+                inner = script.marked(self.language.script(self.isolation.seen(files.program, SCRIPT)))
+                seen = {SCRIPT: files.program, "/dev/stdin": files.stdin}
+                with self._command(inner, limits, group, self.language, seen) as (command, calls):
+                    contained = self.isolation.contains
+                    start = script.start(command, stdin=files.stdin, inherited=calls, contained=contained)
+                    await _to_its_end(start)
+                yield script
+            finally:
+                await script.close()
+
+    @contextmanager
+    def _command(
+        self,
+        inner: list[str],
+        limits: Limits,
+        group: Group | None,
+        language: Language,
+        files: Mapping[str, Path] = MappingProxyType({}),
+    ) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+        """The command that runs `inner` isolated, and the file descriptors that it inherits until the block is left."""
+        calls = _piped(self.isolation.filter)
+        try:
             command = self.isolation.command(
-                begin.command,
+                inner,
                 limits,
                 readable=language.readable,
                 hidden=language.hidden,
+                files=files,
                 filter_fd=calls[0] if calls else None,
             )
             if group is not None:
                 command = ["/bin/sh", "-c", _JOIN, "sh", *map(str, group.directories), "--", *command]
-            start = session.start(
-                command,
-                inner,
-                outer,
-                inherited=calls,
-                preamble=begin.preamble,
-                stdin=stdin.encode(),
-                contained=self.isolation.contains,
-            )
-            await _to_its_end(start)
-            yield session
+            yield command, calls
         finally:
             for fd in calls:
                 os.close(fd)
-            inner.close()
-            await session.close()
-            outer.close()
 
 
 async def _to_its_end(start: Coroutine[Any, Any, None]) -> None:
@@ -249,8 +286,6 @@ async def load(session: Session, program: str, name: str) -> tuple[Verdict, str]
     if "raised" not in answer:
         return "finished", ""
     kind, message, traceback, _ = answer["raised"]
-    if name == "__main__" and kind == "SystemExit" and message in ("0", "None", ""):
-        return "finished", ""
     return "raised", traceback or f"{kind}: {message}"
 
 
@@ -266,5 +301,5 @@ def _answer(data: dict[str, Any]) -> Answer:
     return Answer("finished", key, plain.literal(data["returned"]))
 
 
-def _outcome(session: Session, verdict: Verdict, answers: tuple[Answer, ...], detail: str) -> Outcome:
-    return Outcome(verdict, answers, detail, *session.output(), session.elapsed)
+def _outcome(run: Execution, verdict: Verdict, answers: tuple[Answer, ...], detail: str) -> Outcome:
+    return Outcome(verdict, answers, detail, *run.output(), run.elapsed)

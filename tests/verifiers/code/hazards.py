@@ -328,7 +328,10 @@ HAZARDS = (
         "    open(f'{place}/lib/python3/dist-packages/planted', 'w')",
     ),
     refused("a kernel device", "open('/dev/kmsg').read()"),
-    refused("shared memory", "open('/dev/shm/x', 'w')"),
+    refused(
+        "shared memory beyond the disk",
+        "for i in range(40):\n    with open(f'/dev/shm/{i}', 'wb') as file: file.write(bytes(1 << 20))",
+    ),
     refused("the network", "import socket\nsocket.create_connection(('127.0.0.1', {port}), timeout=5)"),
     refused("name service", "import socket\nsocket.getaddrinfo('example.org', 80)"),
     refused("a socket of the user's", "import socket\nsocket.socket(socket.AF_UNIX).connect({socket!r})"),

@@ -17,17 +17,24 @@ import pytest
 from metagen.errors import InputError, MetagenError
 from metagen.verifiers.code import bubblewrap
 from metagen.verifiers.code.cgroup import GroupError, Groups
+from metagen.verifiers.code.execution import SandboxError
 from metagen.verifiers.code.isolation import IsolationError, NoIsolation
-from metagen.verifiers.code.language import Python
+from metagen.verifiers.code.language import Python, Start
 from metagen.verifiers.code.limits import MIB, Limits
 from metagen.verifiers.code.sandbox import Outcome, Sandbox
-from metagen.verifiers.code.session import SandboxError
 from tests.verifiers.code.test_hazards import remains
 
 
 class Nowhere(NoIsolation):
     def command(self, inner: Ordered[str], limits: Limits, **view: Any) -> list[str]:
         return ["/nowhere/bwrap", *inner]
+
+
+class Elsewhere(Python):
+    """An interpreter that the sandbox has not got."""
+
+    def script(self, file: str) -> Start:
+        return Start(["/nowhere/python", file])
 
 
 def execute(sandbox: Sandbox, program: str, stdin: str = "", **limits: float) -> Outcome:
@@ -70,7 +77,7 @@ def test_the_deadline_is_of_the_wall(sandbox: Sandbox) -> None:
 
 def test_a_traceback_shows_the_program_and_nothing_else(sandbox: Sandbox) -> None:
     detail = execute(sandbox, "def g():\n    return 1 / 0\n\ng()\n").detail
-    assert 'File "<program>", line 2, in g' in detail and "return 1 / 0" in detail
+    assert 'File "/tmp/program.py", line 2, in g' in detail and "return 1 / 0" in detail
     assert detail.endswith("ZeroDivisionError: division by zero\n")
     assert "<inside>" not in detail
 
@@ -118,9 +125,9 @@ open('/tmp/planted', 'w')
 os.environ['A'] = 'b'
 sys.path.append('x')
 """
-    look = "import os, sys\nprint(len(os.listdir('/tmp')), 'A' in os.environ, 'x' in sys.path)"
+    look = "import os, sys\nprint(os.listdir('/tmp'), 'A' in os.environ, 'x' in sys.path)"
     assert execute(sandbox, plant).verdict == "finished"
-    assert execute(sandbox, look).stdout == "0 False False\n"
+    assert execute(sandbox, look).stdout == "['program.py'] False False\n"
 
 
 def test_it_sees_nothing_but_the_system(sandbox: Sandbox) -> None:
@@ -130,7 +137,7 @@ print(set(os.environ) <= {'LC_CTYPE', 'PWD'}, os.getcwd(), os.listdir('/tmp'), o
 print(sorted(os.listdir('/')))
 """
     words = execute(sandbox, program).stdout
-    assert words.startswith("True /tmp [] True\n")
+    assert words.startswith("True /tmp ['program.py'] True\n")
     for hidden in ("home", "proc", "sys", "run", "var", "mnt"):
         assert f"'{hidden}'" not in words
 
@@ -146,8 +153,7 @@ for fd in range(256):
     except OSError: pass
 print(list(data), len(fds), os.getgroups())
 """
-    # Standard input, output and error, and the channel.
-    assert execute(sandbox, program).stdout == "[0, 0, 0, 0, 0, 0] 4 []\n"
+    assert execute(sandbox, program).stdout == "[0, 0, 0, 0, 0, 0] 3 []\n"
 
 
 def test_processes_are_counted_for_each_run(sandbox: Sandbox) -> None:
@@ -289,7 +295,10 @@ def gone(pid: int, seconds: float = 10) -> bool:
 def test_a_sandbox_that_does_not_start_is_no_verdict(sandbox: Sandbox) -> None:
     broken = Sandbox(Python(Path("/bin/true").resolve()), sandbox.limits)
     with pytest.raises(SandboxError, match="did not start"):
-        execute(broken, "print(1)")
+        asyncio.run(broken.evaluate("x = 1", ["x"]))
+    missing = Sandbox(Elsewhere(), sandbox.limits)
+    with pytest.raises(SandboxError, match="did not start"):
+        execute(missing, "print(1)")
     assert remains() == []
 
 
