@@ -12,23 +12,20 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from metagen.errors import DataError
 from metagen.sequence import digest
 from metagen.verifiers.code import plain
-from metagen.verifiers.code.execution import Ending, Stopped
+from metagen.verifiers.code.execution import Stopped
 from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.packages import lacks_package
+from metagen.verifiers.code.report import Case, JudgeVerdict, Report, TestVerdict, decisive
 from metagen.verifiers.code.sandbox import Sandbox, load
 from metagen.verifiers.code.session import Session
 
-#: Of a test: `passed`; `failed`, an assertion does not hold; `raised`, the candidate did; `unrepresentable`,
-#: a value cannot leave its process; `broken`, the tests themselves fail, whatever the candidate does; `unreached`,
-#: one before it failed; else how an execution ended.
-_JudgeVerdict = Literal["passed", "failed", "raised", "unrepresentable", "broken"]
-TestVerdict = _JudgeVerdict | Literal["unreached"] | Ending
 #: Changes whenever the verdict on a program may, so that what was recorded before is not mixed with it.
-EDITION = "2"
+EDITION = "3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,50 +89,6 @@ def syntax_fault(code: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """How one test went.
-
-    case: the assertion that failed. call: the candidate's last call in it. expected, got: its two sides, where
-    it compares two. detail: the message or the traceback.
-    """
-
-    test: str
-    verdict: TestVerdict
-    case: str | None = None
-    call: str | None = None
-    expected: str | None = None
-    got: str | None = None
-    detail: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How a candidate did. cases: one for each test, in order."""
-
-    cases: tuple[Case, ...]
-    stdout: str = ""
-
-    @property
-    def passed(self) -> int:
-        return sum(case.verdict == "passed" for case in self.cases)
-
-    @property
-    def share(self) -> float:
-        """Of tests passed, in [0, 1]."""
-        return self.passed / len(self.cases)
-
-    @property
-    def verdict(self) -> TestVerdict:
-        """`passed` if all are; else the first that is not."""
-        return next((case.verdict for case in self.cases if case.verdict != "passed"), "passed")
-
-    @property
-    def broken(self) -> Case | None:
-        """The first test that is at fault itself: then nothing has been learnt about the candidate."""
-        return next((case for case in self.cases if case.verdict == "broken"), None)
-
-
 async def check(
     sandbox: Sandbox,
     program: str,
@@ -145,7 +98,7 @@ async def check(
     stop: bool = True,
     pairs: int = 16,
 ) -> Report:
-    """Run `tests` against `program`. stop: not beyond the first that does not pass; the rest are `unreached`.
+    """Run `tests` against `program`. stop: not beyond the first that shows it wrong; the rest are `unreached`.
 
     Otherwise all are run, after one that ended its process in a fresh pair of sandboxes: at worst the wall
     limit for each of `pairs`; then the rest are `unreached`.
@@ -158,7 +111,7 @@ async def check(
         run = _Run(sandbox, program, tests, limits, first=len(cases), stop=stop)
         cases += await run.cases()
         stdout = stdout or run.stdout
-        if stop and any(case.verdict != "passed" for case in cases):
+        if stop and any(decisive(case.verdict) for case in cases):
             break
     cases += [Case(test, "unreached") for test in tests.tests[len(cases) :]]
     return Report(tuple(cases), stdout)
@@ -176,6 +129,7 @@ class _Run:
         self._names: dict[int, str] = {}
         self._call: str | None = None
         self._trace: str | None = None
+        self._lacks = False
         self.stdout = ""
 
     async def cases(self) -> list[Case]:
@@ -201,9 +155,9 @@ class _Run:
             if message["verdict"] != "passed":
                 return [self._case(t, message) for _, t in pending]
             for number, test in pending:
-                self._call = self._trace = None
+                self._call, self._trace, self._lacks = None, None, False
                 done.append(self._case(test, await self._answer(candidate, judge, "test", number)))
-                if self._stop and done[-1].verdict != "passed":
+                if self._stop and decisive(done[-1].verdict):
                     break
         except Stopped as stop:
             test = pending[len(done)][1]
@@ -223,13 +177,16 @@ class _Run:
                 case {"returned": {"ref": [int(reference), *_]}} if request["op"] == "name":
                     self._names[reference] = request["name"]
             self._trace = answer["raised"][2] if "raised" in answer else None
+            self._lacks = "raised" in answer and lacks_package(*answer["raised"][:2])
             await judge.forward(answer, long=candidate.long)
-        if message.get(place) != number or message.get("verdict") not in get_args(_JudgeVerdict):
+        if message.get(place) != number or message.get("verdict") not in get_args(JudgeVerdict):
             judge.end("forged", "the code of the tests wrote a verdict of its own making")
         return message
 
     def _case(self, test: str, message: dict[str, Any]) -> Case:
         verdict = cast(TestVerdict, message["verdict"])
+        if verdict == "raised" and self._lacks:
+            verdict = "unavailable"
         parts = {name: _text(message.get(name)) for name in ("case", "expected", "got")}
         detail = self._trace if verdict == "raised" and self._trace else _text(message.get("message"))
         return Case(test, verdict, call=None if verdict == "passed" else self._call, detail=detail, **parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metagen.verifiers.code.check import Case, Report
+from metagen.verifiers.code.report import Case, Report
 
 _LINES = 20
 
@@ -15,6 +15,7 @@ _WORDS = {
     "broken": "The test itself fails, whatever the program does",
     "forged": "It interfered with how it is tested",
     "unrepresentable": "A value cannot be tested",
+    "unavailable": "A package is missing here",
 }
 
 

@@ -9,11 +9,10 @@ from typing import ClassVar
 
 from metagen.errors import DataError
 from metagen.sequence import Score, Sequence, digest
-from metagen.verifiers.code.check import Suite
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
-from metagen.verifiers.code.tested import Tested
+from metagen.verifiers.code.tested import Tested, Tests
 
 
 class BrokenTests(DataError):
@@ -30,9 +29,11 @@ class BrokenTests(DataError):
 
 
 class HiddenTests(Tested):
-    """1 if all tests of the sequence's problem pass, else 0 and the verdict of the first that does not.
+    """1 if all tests of the sequence's problem pass; 0, and the verdict of the test, if one shows the program wrong.
 
-    tests: by problem id. As a verifier it is an oracle, marked as such in every score; a task grades by `grade`.
+    `ungraded`, without a value, where no test shows it wrong and one could not tell: a value cannot leave its process,
+    or a package is missing. tests: by problem id. As a verifier it is an oracle, marked as such in every score; a task
+    grades by `grade`.
     Raises DataError for a problem without tests, BrokenTests for tests that fail whatever the program does.
     """
 
@@ -43,7 +44,7 @@ class HiddenTests(Tested):
     def __init__(
         self,
         sandbox: Sandbox,
-        tests: Mapping[str, Suite],
+        tests: Mapping[str, Tests],
         *,
         program: ProgramRule | None = None,
         limits: Limits | None = None,
@@ -76,4 +77,6 @@ class HiddenTests(Tested):
             )
         if report.verdict == "passed":
             return Score(1.0, oracle=True)
+        if report.ungraded:
+            return Score(None, verdict="ungraded", oracle=True)
         return Score(0.0, verdict=report.verdict, oracle=True)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from metagen.errors import DataError
 from metagen.sequence import Score, Sequence
-from metagen.verifiers.code.check import Suite
 from metagen.verifiers.code.feedback import feedback
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
-from metagen.verifiers.code.tested import Tested
+from metagen.verifiers.code.tested import Tested, tests_of
 
 
 class PublicTests(Tested):
     """The share of public tests that pass, with `feedback` on the first that do not.
 
-    The tests are the prompt's public data, under the names of the fields of `Suite`: `tests`, a list of code such as
-    `assert f(2) == 4`, and optionally `setup`, `entry_points` and so on. The verdict is that of the first test that
-    does not pass; `missing` for a sequence without a program. `untested`, without a value, where the prompt has no
-    tests, or they are no Python, or fail whatever the program does.
+    The tests are the prompt's public data: `io`, inputs and outputs of `IOTests`; or, under the names of the fields of
+    `Suite`, `tests`, a list of code such as `assert f(2) == 4`, and optionally `setup`, `entry_points` and so on. The
+    verdict is that of the first test that shows the program wrong; `missing` for a sequence without a program.
+    `ungraded` where no test does, and one could not tell; the share is of the others. `untested`, without a value,
+    where the prompt has no tests, or they are no Python, or fail whatever the program does.
     """
 
     stop = False
@@ -36,7 +36,7 @@ class PublicTests(Tested):
 
     async def judged(self, sequence: Sequence) -> Score:
         try:
-            tests = Suite.of(sequence.prompt.public)
+            tests = tests_of(sequence.prompt.public)
         except DataError:  # no Python: as broken as a test that fails whatever the program does
             tests = None
         if tests is None:
@@ -46,5 +46,5 @@ class PublicTests(Tested):
             return Score(0.0, verdict="missing", feedback="There is no program in the answer.")
         if report.broken is not None:
             return Score(None, verdict="untested", feedback=feedback(report))
-        verdict = None if report.verdict == "passed" else report.verdict
+        verdict = None if report.verdict == "passed" else "ungraded" if report.ungraded else report.verdict
         return Score(report.share, verdict=verdict, feedback=feedback(report))

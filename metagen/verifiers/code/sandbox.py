@@ -24,11 +24,12 @@ from metagen.verifiers.code.gate import Gate
 from metagen.verifiers.code.isolation import Isolation, IsolationError, NoIsolation
 from metagen.verifiers.code.language import Language, Python, source
 from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.packages import lacks_package
 from metagen.verifiers.code.script import Script, ScriptFiles
 from metagen.verifiers.code.session import Session
 
 #: How an execution went. Only `finished` says that the program came to its end and answered all.
-Verdict = Literal["finished", "raised", "unrepresentable"] | Ending
+Verdict = Literal["finished", "raised", "unrepresentable", "unavailable"] | Ending
 
 #: Where a script finds itself.
 SCRIPT = "/tmp/program.py"
@@ -286,7 +287,7 @@ async def load(session: Session, program: str, name: str) -> tuple[Verdict, str]
     if "raised" not in answer:
         return "finished", ""
     kind, message, traceback, _ = answer["raised"]
-    return "raised", traceback or f"{kind}: {message}"
+    return "unavailable" if lacks_package(kind, message) else "raised", traceback or f"{kind}: {message}"
 
 
 def _answer(data: dict[str, Any]) -> Answer:

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 from metagen.verifiers.code.cgroup import Group
 from metagen.verifiers.code.execution import Execution, Stopped
 from metagen.verifiers.code.language import Start
 from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.packages import lacks_package_said
 
 #: Says on standard error that the sandbox stands, then becomes the program; where it cannot, says nothing.
 _BEGIN = 'while [ "$1" != -- ]; do export "$1"; shift; done; shift; [ -x "$1" ] && echo "$0" >&2 && exec "$@"'
@@ -74,15 +76,16 @@ class Script(Execution):
             raise self.unstarted(stop.detail) from None
         self.begin()
 
-    async def finished(self) -> tuple[str, str]:
-        """Wait for its end: `finished` or `raised`, and what it said. Stopped if something else ended it."""
+    async def finished(self) -> tuple[Literal["finished", "raised", "unavailable"], str]:
+        """Wait for its end, and what it said where that is no good one. Stopped if something else ended it."""
         status = await self.ended()
         if not status:
             return "finished", ""
         said = self.stderr.decode(errors="replace")[-_TOLD:]
         if said.rstrip().rpartition("\n")[2].startswith("MemoryError"):
             self.end("memory", f"the program ran out of its {self._limits.memory} bytes of memory")
-        return "raised", said or f"the program ended with exit status {status}"
+        verdict: Literal["raised", "unavailable"] = "unavailable" if lacks_package_said(said) else "raised"
+        return verdict, said or f"the program ended with exit status {status}"
 
     def _keep(self, number: int, data: bytes) -> None:
         """As ever, but for what comes before the mark: it is of the sandbox."""

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from metagen.call import Outcome
 from metagen.cost import Usage
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
-from metagen.verifiers.code.check import EDITION, Report, Suite, check
+from metagen.verifiers.code.check import EDITION, Suite, check
+from metagen.verifiers.code.io_tests import IOTests, check_io
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
+from metagen.verifiers.code.report import Report
 from metagen.verifiers.code.sandbox import Sandbox
+
+#: Tests in Python, or by standard input and output.
+Tests: TypeAlias = Suite | IOTests
+
+
+def tests_of(public: Mapping[str, Any]) -> Tests | None:
+    """The tests in a prompt's public data: under `io`, or those of a `Suite`. None if there are none."""
+    return IOTests.of(public) or Suite.of(public)
 
 
 class Tested(PrimitiveVerifier):
@@ -50,9 +61,11 @@ class Tested(PrimitiveVerifier):
     async def judged(self, sequence: Sequence) -> Score:
         """The score of one sequence."""
 
-    async def report(self, sequence: Sequence, tests: Suite) -> Report | None:
+    async def report(self, sequence: Sequence, tests: Tests) -> Report | None:
         """How its program does; None if it has none."""
         program = self._program.read(sequence)
         if program is None:
             return None
+        if isinstance(tests, IOTests):
+            return await check_io(self._sandbox, program, tests, limits=self._limits, stop=self.stop)
         return await check(self._sandbox, program, tests, limits=self._limits, stop=self.stop)

@@ -13,8 +13,9 @@ import pytest
 
 from metagen.errors import DataError
 from metagen.verifiers.code import plain
-from metagen.verifiers.code.check import Report, Suite, check
+from metagen.verifiers.code.check import Suite, check
 from metagen.verifiers.code.language import Python
+from metagen.verifiers.code.report import Report
 from metagen.verifiers.code.sandbox import Sandbox
 
 IDENTITY = "def f(x): return x\n"
