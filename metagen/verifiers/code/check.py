@@ -204,7 +204,7 @@ class _Run:
 def _is_request(request: Any) -> bool:
     """Whether this is a call, or asks for a name, as the judge's inside writes them."""
     match request:
-        case {"op": "name", "name": str()}:
+        case {"op": "name", "name": str()} | {"op": "more", "ref": int(), "count": int()}:
             return True
         case {
             "op": "call",

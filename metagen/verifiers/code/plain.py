@@ -69,6 +69,16 @@ def _tagged(tag: str, content: Any, depth: int) -> str:
                 if content[1]
                 else _key(content[0], depth)
             )
+        case "of":
+            return _key(content[1], depth)
+        case "named":
+            return "tuple" + _key(content[2], depth)
+        case "numpy":
+            return _key(content[1], depth)
+        case "defaultdict":
+            return _tagged("dict", content[1], depth)
+        case "made":
+            return _made(content[0], content[1], content[2], depth)
         case "tuple" | "values" | "iterator":
             return tag + _key(content, depth)
         case "set" | "frozenset" | "keys" | "items":
@@ -86,6 +96,15 @@ def _tagged(tag: str, content: Any, depth: int) -> str:
             size = max(0, -((start - stop) // step))
             return f"range {size} {start if size else 0} {step if size > 1 else 0}"
     raise KeyError(tag)
+
+
+def _made(module: str, name: str, args: list[Any], depth: int) -> str:
+    """Dictionaries of all kinds are equal to one another."""
+    if name == "Counter":
+        return _key(args[0], depth)
+    if name == "OrderedDict":
+        return _tagged("dict", [pair["tuple"] for pair in args[0]], depth)
+    return f"{json.dumps(module)}.{json.dumps(name)}{_key(args, depth)}"
 
 
 def _ratio(number: float | Fraction | Decimal) -> str:
@@ -150,7 +169,11 @@ def _tagged_parts(data: dict[str, Any], depth: int) -> Iterator[str]:
             yield f"bytes.fromhex({digits[:1000]!r})"
         case {"type": str(name)}:
             yield name
-        case {"ref": [_, str(name)]}:
+        case {"of": [_, plain, _]} | {"numpy": [_, plain]} | {"defaultdict": [_, plain]}:
+            yield from _parts({"dict": plain} if "defaultdict" in data else plain, depth + 1)
+        case {"named": [str(name), _, list(content), _]} | {"made": [_, str(name), list(content)]}:
+            yield from _listed(f"{name}(", content, ")", depth)
+        case {"ref": [_, str(name)]} | {"lazy": [_, str(name)]}:
             yield f"<{name} object>"
         case _:
             for tag, content in data.items():

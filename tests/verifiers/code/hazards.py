@@ -294,7 +294,36 @@ HAZARDS = (
         ("output",),
     ),
     Hazard("huge text", "def f(x): return 'x' * (50 << 20)\n", ("output",)),
-    Hazard("endless generator", "def f(x):\n    while True: yield x\n", ("output",)),
+    Hazard("endless generator", "def f(x):\n    while True: yield x\n", ("failed",)),
+    Hazard(
+        "forged values of the library",
+        FORGER + "import json\ndef f(x):\n"
+        "    for made in (['os', 'system', ['true']], ['builtins', 'eval', ['4']], ['datetime', 'date', [x]]):\n"
+        "        answer = {'nonce': nonce, 'id': 3, 'returned': {'made': made}}\n"
+        "        os.write(number, (json.dumps(answer) + '\\n').encode())\n    os._exit(0)\n",
+        ("forged", "crashed", "unrepresentable"),
+    ),
+    Hazard(
+        "an iterator that is no iterator",
+        FORGER
+        + "import json\ndef f(x):\n    answer = {'nonce': nonce, 'id': 2, 'returned': {'lazy': [10**9, 'generator']}}\n"
+        "    os.write(number, (json.dumps(answer) + '\\n').encode())\n    while True: pass\n",
+        ("failed", "forged", "timeout"),
+        wall=2,
+    ),
+    Hazard(
+        "named like what is made again",
+        "class date:\n    __module__ = 'datetime'\n    year, month, day = 2026, 1, 2\n"
+        "    def __eq__(self, other): return True\n"
+        "date.__qualname__ = 'date'\ndef f(x): return date()\n",
+        ("failed",),
+    ),
+    Hazard(
+        "a tuple with names that is equal to everything",
+        "class A(tuple):\n    _fields = ('x',)\n    def __eq__(self, other): return True\n"
+        "    __hash__ = tuple.__hash__\ndef f(x): return A((4,))\n",
+        ("failed",),
+    ),
     Hazard(
         "list within itself", "def f(x):\n    a = []\n    a.append(a)\n    return a\n", ("unrepresentable",)
     ),

@@ -155,7 +155,7 @@ def depth(node): return 0 if node is None else 1 + depth(node.left)
         "assert isinstance(root, Node) is True",
     )
     report = judged(sandbox, program, *tests, setup=setup, objects=True)
-    assert [case.verdict for case in report.cases] == ["passed", "passed", "passed", "failed"]
+    assert [case.verdict for case in report.cases] == ["passed"] * 4
 
 
 def test_exceptions_are_of_their_kind(sandbox: Sandbox) -> None:
@@ -457,7 +457,12 @@ def test_no_tests_are_an_error() -> None:
 
 def test_the_outputs_of_a_real_model(sandbox: Sandbox) -> None:
     """CodeGen-16B's, one of each kind that was observed: data/README.md has their origin."""
-    words = {"timeout": "timeout", "AssertionError": "failed", "ok": "passed"}
+    words = {
+        "timeout": "timeout",
+        "AssertionError": "failed",
+        "ok": "passed",
+        "ModuleNotFoundError": "unavailable",
+    }
     lines = (Path(__file__).parent / "data" / "codegen16b.jsonl").read_text("utf-8").splitlines()
     assert len(lines) == 14
     for row in map(json.loads, lines):
@@ -468,3 +473,167 @@ def test_the_outputs_of_a_real_model(sandbox: Sandbox) -> None:
         # EOFError, NameError, …: what the program raised, as the earlier run saw it (boto3 is not there at all).
         if report.verdict == "raised" and row["outcome"] not in ("NoRegionError", "SystemExit"):
             assert row["outcome"] in str(report.cases[0].detail)
+
+
+# -- values that are more than plain, and what is never called wrong ------------------------------
+
+LIBRARY = """
+import array, collections, dataclasses, datetime, decimal, enum, fractions, itertools, pathlib, types, typing, uuid
+class Colour(enum.IntEnum):
+    RED = 1
+    BLUE = 2
+class Plain(enum.Enum):
+    RED = 1
+Point = collections.namedtuple("Point", "x y")
+class Named(typing.NamedTuple):
+    a: int
+    b: str = "z"
+    def both(self): return f"{self.a}{self.b}"
+@dataclasses.dataclass
+class Data:
+    a: int
+    b: list = dataclasses.field(default_factory=list)
+class Text(str):
+    def shout(self): return self.upper() + "!"
+def counted():
+    n = 0
+    while True:
+        n += 1
+        yield n
+def growing():
+    text = "x"
+    while True:
+        yield text
+        text *= 2
+def failing():
+    yield 1
+    yield 2
+    raise KeyError("three")
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "test"),
+    [
+        ("collections.deque([1, 2], 5)", "assert v == deque([1, 2]) and v.maxlen == 5 and v.pop() == 2"),
+        ("[collections.deque([1])]", "assert v == [deque([1])] and v != [[1]]"),
+        ("datetime.date(2026, 2, 28)", "assert v == date(2026, 2, 28) and v.isoformat() == '2026-02-28'"),
+        ("datetime.datetime(2026, 1, 2, 3, 4, 5, 6)", "assert v == datetime(2026, 1, 2, 3, 4, 5, 6)"),
+        (
+            "datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))",
+            "assert v == datetime(2026, 1, 1, 22, tzinfo=timezone.utc)",
+        ),
+        ("datetime.time(3, 4)", "assert v == time(3, 4)"),
+        ("datetime.date(2026, 1, 3) - datetime.date(2026, 1, 1)", "assert v == timedelta(2) and v.days == 2"),
+        ("Point(1, 2)", "assert v == (1, 2) and v.x == 1 and v._asdict() == {'x': 1, 'y': 2}"),
+        ("Point(1, 2)", "assert repr(v) == 'Point(x=1, y=2)' and isinstance(v, tuple)"),
+        ("Named(1)", "assert v == (1, 'z') and v.b == 'z'"),
+        ("Colour.BLUE", "assert v == 2 and v.name == 'BLUE' and v + 1 == 3"),
+        ("Plain.RED", "assert v.name == 'RED' and v.value == 1"),
+        ("Data(3, [4])", "assert v.a == 3 and v.b == [4]"),
+        ("Text('ab')", "assert v == 'ab' and v.upper() == 'AB'"),
+        ("collections.Counter('aab')", "assert v.most_common(1) == [('a', 2)] and v['z'] == 0"),
+        ("collections.defaultdict(list, a=[1])", "assert v == {'a': [1]} and v['z'] == []"),
+        ("collections.OrderedDict(b=1, a=2)", "assert v == OrderedDict(b=1, a=2) != OrderedDict(a=2, b=1)"),
+        ("decimal.Decimal('0.10')", "assert v == Decimal('0.1')"),
+        ("fractions.Fraction(1, 3)", "assert v == Fraction(1, 3)"),
+        ("uuid.UUID(int=5)", "assert v.int == 5"),
+        ("pathlib.Path('/a/b')", "assert v.name == 'b'"),
+        ("array.array('i', [1, 2])", "assert list(v) == [1, 2]"),
+        ("counted()", "assert [next(v) for _ in range(3)] == [1, 2, 3]"),
+        ("counted()", "assert list(islice(v, 5000))[-1] == 5000 and next(v) == 5001"),
+        ("itertools.count(5)", "assert next(v) == 5 and next(v) == 6"),
+        ("growing()", "assert [len(next(v)) for _ in range(15)][-1] == 2**14"),
+        ("(i for i in range(3))", "import types\nassert isinstance(v, types.GeneratorType) and sum(v) == 3"),
+        ("iter([1, 2])", "assert list(v) == [1, 2] and list(v) == []"),
+        ("zip('ab', (1, 2))", "assert dict(v) == {'a': 1, 'b': 2}"),
+        (
+            "failing()",
+            "got = []\ntry:\n    for x in v: got.append(x)\nexcept KeyError: got.append(3)\nassert got == [1, 2, 3]",
+        ),
+        ("iter(())", "assert next(v, None) is None"),
+        ("lambda x: -x", "assert sorted([1, 2], key=v) == [2, 1]"),
+        ("[Colour.RED, Text('a'), Point(1, 2)]", "assert g(v) == v and h(v)"),
+    ],
+)  # fmt: skip
+def test_values_of_the_library_are_judged(sandbox: Sandbox, value: str, test: str) -> None:
+    setup = (
+        "from collections import *\nfrom datetime import *\nfrom decimal import Decimal\n"
+        "from fractions import Fraction\nfrom itertools import islice"
+    )
+    program = (
+        f"{LIBRARY}\ndef f(): return {value}\ndef g(x): return x\n"
+        "def h(x): return isinstance(x[0], Colour) and isinstance(x[1], Text) and isinstance(x[2], Point)\n"
+    )
+    points = {"entry_points": ("f", "g", "h")}
+    report = judged(sandbox, program, f"v = f()\n{test}", setup=setup, **points)
+    assert report.verdict == "passed", report
+    wrong = judged(sandbox, program, "assert f() == 'something else'", setup=setup, **points)
+    assert wrong.verdict in ("failed", "unrepresentable"), wrong
+
+
+@pytest.mark.parametrize(
+    "value", ["deque([1, 2], 3)", "date(2026, 1, 2)", "defaultdict(int, a=1)", "OrderedDict(a=1)", "Counter('ab')",
+              "namedtuple('P', 'x y')(1, 2)", "timedelta(1)"],
+)  # fmt: skip
+def test_arguments_of_the_library_arrive(sandbox: Sandbox, value: str) -> None:
+    setup = "from collections import *\nfrom datetime import *"
+    test = f"v = {value}\nassert f(v) == ({value}, type(v).__name__)"
+    program = "def f(x): return x, type(x).__name__"
+    assert judged(sandbox, program, test, setup=setup, entry_points=("f",)).verdict == "passed"
+
+
+def test_arguments_are_changed_wherever_they_stand(sandbox: Sandbox) -> None:
+    program = (
+        "def f(a, *, k=None):\n    a[0].append(1); a[1].appendleft(2)\n    if k is not None: k.append(3)\n"
+    )
+    test = "x, q, k = [], deque(), []\nf((x, q), k=k)\nassert (x, list(q), k) == ([1], [2], [3])"
+    test = f"from collections import deque\n{test}"
+    assert judged(sandbox, program, test).verdict == "passed"
+
+
+@pytest.mark.parametrize(
+    ("value", "test"),
+    [
+        ("Data(3)", "assert f() == g(f())"),
+        ("Data(3)", "assert isinstance(f(), dict)"),
+        ("Data(3)", "import dataclasses\nassert dataclasses.astuple(f()) == (3, [])"),
+        ("Data(3)", "assert f() in {1, 2}"),
+        ("Data(3)", "assert f() + 1 == 4"),
+        ("Data(3)", "assert {f(): 1}"),
+        ("Text('ab')", "assert v.shout() == 'AB!'"),
+        ("Named(1)", "assert v.both() == '1z'"),
+        ("collections.defaultdict(lambda: 7)", "assert v['z'] == 7"),
+        ("[1]", "x = [1]\nassert g(x) is x"),
+        ("[1]", "x = [1]\nassert g(x) is not x"),
+        ("types.SimpleNamespace(a=1)", "with f() as x: pass"),
+        ("Data(3)", "try:\n    raise ValueError\nexcept f(): pass"),
+        ("sum", "assert g(lambda: 1)() == 1"),
+    ],
+)
+def test_what_cannot_be_told_is_never_wrong(sandbox: Sandbox, value: str, test: str) -> None:
+    program = f"{LIBRARY}\ndef f(): return {value}\ndef g(x): return x\n"
+    report = judged(sandbox, program, f"v = f()\n{test}", entry_points=("f", "g"))
+    assert report.verdict == "unrepresentable" and report.ungraded and report.share is None, report
+
+
+@pytest.mark.parametrize(
+    ("program", "test"),
+    [
+        ("def f(): return None", "assert len(f()) == 1"),
+        ("def f(): return 3", "assert f().x == 1"),
+        ("def f(): return [1]", "assert f() + 1 == 2"),
+        ("class D: x = 1\ndef f(): return D()", "assert f().x == 2"),
+        ("import collections\ndef f(): return collections.deque([1])", "assert f() == [1]"),
+        ("def f(): yield 1", "assert list(f()) == [2]"),
+    ],
+)
+def test_what_can_be_told_is_wrong(sandbox: Sandbox, program: str, test: str) -> None:
+    assert judged(sandbox, program, test).verdict == "failed"
+
+
+def test_a_test_that_fails_is_looked_for_behind_one_that_tells_nothing(sandbox: Sandbox) -> None:
+    program = "class D: pass\ndef f(x): return D() if x == 1 else x"
+    report = judged(sandbox, program, "assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 4", stop=True)
+    assert [case.verdict for case in report.cases] == ["unrepresentable", "passed", "failed"]
+    assert report.verdict == "failed" and not report.ungraded and report.share == 0.5

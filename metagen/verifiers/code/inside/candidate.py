@@ -16,12 +16,18 @@ from metagen.verifiers.code.inside.values import (
     NotPlain,
     TooLarge,
     _bytearray,
+    _defaultdict,
+    _deque,
     _dict,
     _enumerate,
+    _int,
     _len,
     _list,
+    _number,
+    _range,
     _set,
     _str,
+    _tuple,
     _type,
     decode,
     parse,
@@ -35,6 +41,10 @@ _read, _write = _os.read, _os.write
 _compile, _exec, _eval, _getattr = compile, exec, eval, getattr
 _BaseException, _MemoryError = BaseException, MemoryError
 _PROGRAM = "<program>"
+#: Arguments that a program may change in place; of a tuple, what is in it.
+_MUTABLE = (_list, _dict, _set, _bytearray, _tuple, _deque, _defaultdict)
+#: Bytes of items that are sent ahead of being asked for.
+_CHUNK = 4096
 
 
 class _Channel:
@@ -71,7 +81,10 @@ class _Candidate:
             "getattr": getattr, "setattr": setattr, "bool": bool, "len": len, "str": str, "repr": repr,
             "iter": lambda x: iter(list(x)), "getitem": lambda x, k: x[k], "contains": lambda x, k: k in x,
             "setitem": lambda x, k, v: x.__setitem__(k, v), "abs": abs, "float": float, "int": int,
+            "isinstance": isinstance,
         }  # fmt: skip
+        #: Of an iterator that raised, by its number, what it raised after the items that have been sent.
+        self.late: dict[int, BaseException] = {}
 
     def keep(self, value: Any) -> int:
         self.kept.append(value)
@@ -107,16 +120,37 @@ class _Candidate:
             target = _eval(name, self.namespace)
         else:
             target = self.kept[name] if kind == "ref" else self.functions[name]
-        given = request["args"]
-        args = [decode(a, self.kept_as) for a in given]
-        value = target(*args, **{k: decode(v, self.kept_as) for k, v in request["kwargs"].items()})
+        given = [*_enumerate(request["args"]), *_dict.items(request["kwargs"])]
+        values = {place: decode(data, self.kept_as) for place, data in given}
+        args = [values[i] for i in _range(_len(request["args"]))]
+        value = target(*args, **{k: values[k] for k in request["kwargs"]})
+        self.encoder.lazy = True
         answer = f'"returned":{self.encoder.text(value)}'
+        self.encoder.lazy = False
         changed = [
-            f"[{i},{self.encoder.text(arg)}]"
-            for i, arg in _enumerate(args)
-            if _type(arg) in (_list, _dict, _set, _bytearray) and arg != decode(given[i], self.kept_as)
+            f"[{_number(place, _int) if _type(place) is _int else quoted(place)},{self.encoder.text(values[place])}]"
+            for place, data in given
+            if _type(values[place]) in _MUTABLE and values[place] != decode(data, self.kept_as)
         ]
         return f'{answer},"changed":[{",".join(changed)}]' if changed else answer
+
+    def more(self, request: dict[str, Any]) -> str:
+        """The next items of an iterator, `count` at most, and fewer where they are large; whether it has ended."""
+        number, size = request["ref"], 0
+        parts: list[str] = []
+        if number in self.late:
+            raise self.late.pop(number)
+        try:
+            while _len(parts) < request["count"] and size < _CHUNK:
+                parts.append(self.encoder.text(next(self.kept[number])))
+                size += _len(parts[-1])
+        except StopIteration:
+            return f'"returned":[{",".join(parts)}],"done":true'
+        except _BaseException as error:
+            if not parts:
+                raise
+            self.late[number] = error
+        return f'"returned":[{",".join(parts)}]'
 
     def eval(self, request: dict[str, Any]) -> str:
         return f'"returned":{self.encoder.text(_eval(request["code"], self.namespace))}'

@@ -24,7 +24,7 @@ from metagen.verifiers.code.inside.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, NoReturn
 
 
@@ -35,6 +35,8 @@ class Channel:
         self.number, self.rest = number, b""
         hello = self.receive()
         self.nonce, self.room, self.asked = hello["nonce"], hello["room"], 0
+        #: Types of the candidate's objects that the running test has met.
+        self.foreign: set[str] = set()
         self.send('"ready":true')
 
     def receive(self) -> Any:
@@ -71,9 +73,14 @@ class Channel:
             args=f"[{','.join(map(encoder.text, args))}]",
             kwargs=f"{{{','.join(f'{quoted(k)}:{encoder.text(v)}' for k, v in (kwargs or {}).items())}}}",
         )
-        for i, data in answer.get("changed", ()):
-            _become(args[i], decode(data, Remote))
-        return decode(answer["returned"], Remote)
+        for place, data in answer.get("changed", ()):
+            _become((kwargs or {})[place] if isinstance(place, str) else args[place], decode(data, Received))
+        return decode(answer["returned"], Received)
+
+    def more(self, number: int, count: int) -> tuple[list[Any], bool]:
+        """The next items of an iterator of the candidate's, at least one; and whether these are the last."""
+        answer = self.ask("more", ref=str(number), count=str(count))
+        return [decode(data, Received) for data in answer["returned"]], "done" in answer
 
     def apply(self, function: str, *args: Any) -> Any:
         """A builtin function, applied there."""
@@ -104,6 +111,17 @@ class Remote:
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_type", name)
         object.__setattr__(self, "_method", False)
+
+    @property  # type: ignore[misc]  # what `isinstance` asks for
+    def __class__(self) -> Any:
+        """Asked by `isinstance`, where this is no type that it could be told by."""
+        raise NotPlain(
+            f"the test asks whether an object of the candidate's (type {self._type!r}) is of some type"
+        )
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        self._trusted("what is an instance")
+        return bool(channel.apply("isinstance", instance, self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._method:
@@ -145,7 +163,10 @@ class Remote:
         raise NotPlain(f"a value of type {self._type!r} is not plain, so it cannot be compared")
 
     __lt__ = __le__ = __gt__ = __ge__ = _ordered
-    __hash__ = object.__hash__
+
+    def __hash__(self) -> int:
+        self._trusted("the hash")
+        return object.__hash__(self)
 
 
 def _forwarded(name: str) -> Callable[..., Any]:
@@ -154,6 +175,51 @@ def _forwarded(name: str) -> Callable[..., Any]:
 
 for _name in ("len", "str", "repr", "iter", "getitem", "abs", "float", "int"):
     setattr(Remote, f"__{_name}__", _forwarded(_name))
+
+
+class Received:
+    """What comes with an answer: `Received(number, name)` is an object of the candidate's, `pull` an iterator."""
+
+    def __new__(cls, number: int, name: str) -> Any:
+        channel.foreign.add(name)
+        return Remote(number, name)
+
+    @staticmethod
+    def pull(number: int, name: str) -> Any:
+        """Nothing is asked of it before the test wants it."""
+        found = Items(number, name)
+        return generated(found) if name == "generator" else found
+
+
+class Items:
+    """An iterator of the candidate's: what it yields comes when it is wanted, more at a time the more is wanted."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number, self.name, self.count = number, name, 1
+        self.waiting: list[Any] = []
+        self.done = False
+
+    def __iter__(self) -> Items:
+        return self
+
+    def __next__(self) -> Any:
+        if not self.waiting and not self.done:
+            found, self.done = channel.more(self.number, self.count)
+            self.count = min(2 * self.count, 1024)
+            self.waiting = found[::-1]
+        if not self.waiting:
+            raise StopIteration
+        return self.waiting.pop()
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        return getattr(Remote(self.number, self.name), name)
+
+
+def generated(items: Items) -> Iterator[Any]:
+    """The same as a generator: tests may ask for one."""
+    yield from items
 
 
 class Function:
@@ -231,10 +297,20 @@ class Rewrite:
             # What is called is what is tested; the other side is what was expected.
             order = names[::-1] if [calls(v) for v in values] == [False, True] else names
             sides = _ast.Tuple([*order, _ast.Constant(type(test.ops[0]).__name__, **at)], load, **at)
+            if isinstance(test.ops[0], _ast.Is | _ast.IsNot):
+                told = _ast.Call(_ast.Name("@identity", load, **at), [*names], [], **at)
+                before.append(_ast.Expr(told, **at))
             test = _ast.Compare(names[0], test.ops, [names[1]], **at)
         words = [_ast.Constant(place, **at), node.msg or _ast.Constant(None, **at), sides]
         error = _ast.Raise(_ast.Call(_ast.Name("@Failed", load, **at), words, [], **at), **at)
         return [*before, _ast.If(_ast.UnaryOp(_ast.Not(), test, **at), [error], [], **at)]
+
+
+def identity(left: Any, right: Any) -> None:
+    """NotPlain where `is` would be asked of what has crossed as a copy."""
+    single = (type(None), bool, type(Ellipsis), type, Remote)
+    if type(left) not in single and type(right) not in single and channel.asked:
+        raise NotPlain("the test asks whether two are one object, and values cross as copies")
 
 
 def calls(node: Any) -> bool:
@@ -252,9 +328,10 @@ def calls(node: Any) -> bool:
 
 def _reference(value: Any) -> int:
     """The number of an object of the candidate's that is passed back to it."""
-    if type(value) is not Remote:
+    original = getattr(type(value), "@original", value)
+    if type(original) is not Remote:
         raise NotPlain(f"a value of type {type(value).__name__!r} is passed as an argument, and is not plain")
-    number: int = value._number
+    number: int = original._number
     return number
 
 
@@ -262,9 +339,15 @@ def _become(old: Any, new: Any) -> None:
     """Change an argument in place, as the candidate did."""
     if isinstance(old, (list, bytearray)):
         old[:] = new
-    else:
+    elif isinstance(old, (dict, set)):
         old.clear()
         old.update(new)
+    elif isinstance(old, tuple):
+        for one, other in zip(old, new, strict=True):
+            _become(one, other)
+    elif hasattr(old, "extend"):
+        old.clear()
+        old.extend(new)
 
 
 def _raised(name: str, message: str, trace: str, builtin: str) -> BaseException:
@@ -303,13 +386,16 @@ def _verdict(source: str, namespace: Namespace) -> str:
         return '"verdict":"unrepresentable","message":"an argument is larger than the limit on answers"'
     except BaseException as error:  # noqa: BLE001  whatever the tests raise, exits included: they have not passed
         of_candidate = isinstance(error, FromCandidate)
+        if channel.foreign and not of_candidate and not _broken(error, namespace):
+            met = ", ".join(sorted(channel.foreign))
+            return _ended("unrepresentable", error, f" (with objects of the candidate's: {met})")
         return _ended(
             "raised" if of_candidate else "broken" if _broken(error, namespace) else "failed", error
         )
 
 
-def _ended(verdict: str, error: BaseException) -> str:
-    return f'"verdict":"{verdict}",' + _fields({"message": f"{type(error).__name__}: {error}"})
+def _ended(verdict: str, error: BaseException, more: str = "") -> str:
+    return f'"verdict":"{verdict}",' + _fields({"message": f"{type(error).__name__}: {error}{more}"})
 
 
 def _broken(error: BaseException, namespace: Namespace) -> bool:
@@ -340,7 +426,9 @@ if __name__ == "__main__":
     channel = Channel(int(sys.argv[1]))
     request = channel.receive()
     sys.modules["tests"] = type(sys)("tests")
-    namespace = Namespace({"__name__": "tests", "__builtins__": builtins, "@Failed": Failed})
+    namespace = Namespace(
+        {"__name__": "tests", "__builtins__": builtins, "@Failed": Failed, "@identity": identity}
+    )
     namespace.entry_points = frozenset(request["entry_points"])
     namespace.names = None if request["names"] is None else frozenset(request["names"])
     namespace.objects = request["objects"]
@@ -348,4 +436,5 @@ if __name__ == "__main__":
     for point in request["entry_points"]:
         namespace.pop(point, None)
     for number, test in request["tests"]:
+        channel.foreign.clear()
         channel.send(f'"test":{number},{_verdict(test, namespace)}')
