@@ -101,6 +101,9 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "mbpp": "metagen.tasks.mbpp:MBPPTask",
         "cruxeval": "metagen.tasks.cruxeval:CRUXEvalTask",
         "recorded": "metagen.tasks.recorded:RecordedTask",
+        "livecodebench": "metagen.tasks.livecodebench:LiveCodeBenchTask",
+        "apps": "metagen.tasks.apps:APPSTask",
+        "code_contests": "metagen.tasks.code_contests:CodeContestsTask",
     },
 }
 

@@ -58,7 +58,7 @@ class Task(Part, ABC):
 
     @promises(_grades)
     async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
-        """Acceptability A(y) of each sequence: 1 if its answer equals the reference, else 0."""
+        """Acceptability A(y) of each sequence: 1 if its answer equals the reference, else 0; nan where nobody knows."""
         answers = await self.answer.read(sequences)
         reference = await self._reference(problem)
         return [float(a.key is not None and a.key == reference) for a in answers]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Sequence as Ordered
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from metagen.errors import DataError
 from metagen.sequence import Prompt, Sequence, digest
@@ -17,8 +18,9 @@ from metagen.verifiers.code.check import syntax_fault
 from metagen.verifiers.code.program import CompletedProgram, ProgramRule
 from metagen.verifiers.same_program import SameProgram
 
-#: Runs the hidden tests of a problem against programs: A(y) of each sequence, in [0, 1].
+#: Runs the hidden tests of a problem against programs: A(y) of each sequence, in [0, 1]; nan: nobody knows.
 Grader: TypeAlias = Callable[[Problem, Ordered[Sequence]], Awaitable[list[float]]]
+_FUTURE: Final = re.compile(r"^from __future__ import [\w ,]+$", re.MULTILINE)
 #: Verdicts kept, at about 200 bytes each.
 REMEMBERED = 1 << 14
 
@@ -85,16 +87,17 @@ class CodeTask(RecordTask):
 def sandboxed(hidden: Mapping[str, Mapping[str, Any]], program: ProgramRule) -> Grader:
     """Runs hidden tests, by problem id, in a sandbox of its own. Raises IsolationError where there can be none.
 
-    The grader raises BrokenTests for a problem whose tests are no Python, or fail whatever the program does.
+    A program that no test shows wrong, and one could not judge, has the grade nan: it is `ungraded`. The grader raises
+    BrokenTests for a problem whose tests are no Python, or fail whatever the program does.
     """
-    from metagen.verifiers.code.check import Suite
     from metagen.verifiers.code.hidden import BrokenTests, HiddenTests
     from metagen.verifiers.code.sandbox import Sandbox
+    from metagen.verifiers.code.tested import Tests, read_tests
 
-    known, faulty = dict[str, Suite](), dict[str, str]()
+    known, faulty = dict[str, Tests](), dict[str, str]()
     for name, data in hidden.items():
         try:
-            tests = Suite.of(data)
+            tests = read_tests(data)
         except DataError as error:  # the fault of this problem, and of no other
             faulty[name] = str(error)
         else:
@@ -104,7 +107,8 @@ def sandboxed(hidden: Mapping[str, Mapping[str, Any]], program: ProgramRule) -> 
     async def grade(problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
         if problem.id in faulty:
             raise BrokenTests(problem.id, faulty[problem.id])
-        return [score.value or 0.0 for score in await verifier.grade(sequences)]
+        scores = await verifier.grade(sequences)
+        return [math.nan if score.value is None else score.value for score in scores]
 
     return grade
 
@@ -150,7 +154,11 @@ class WithPreamble:
     def read(self, sequence: Sequence) -> str | None:
         program = self._program.read(sequence)
         preamble = sequence.prompt.public.get("preamble", "")
-        return program if program is None or not preamble else f"{preamble}\n{program}"
+        if program is None or not preamble:
+            return program
+        # Python wants these before anything else.
+        future = "".join(f"{line}\n" for line in _FUTURE.findall(program))
+        return f"{future}{preamble}\n{program if not future else _FUTURE.sub('', program)}"
 
 
 class OrBody:

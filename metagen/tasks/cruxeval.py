@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from typing import Any, ClassVar, Final, Literal, get_args
@@ -145,7 +146,8 @@ def sandboxed() -> Grader:
             if call is None:
                 return 0.0
             suite = Suite((f"assert {call} == {public['output']}",), entry_points=("f",))
-            return float((await check(made[0], public["code"], suite)).verdict == "passed")
+            report = await check(made[0], public["code"], suite)
+            return math.nan if report.ungraded else float(report.verdict == "passed")
 
         return list(await asyncio.gather(*map(one, calls)))
 

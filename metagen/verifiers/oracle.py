@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Ordered
 from typing import ClassVar
@@ -29,4 +30,8 @@ class OracleVerifier(Verifier):
         return digest("oracle").hex()
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
-        return [Score(await self._grade(s), oracle=True) for s in sequences]
+        grades = [await self._grade(sequence) for sequence in sequences]
+        return [
+            Score(None, verdict="ungraded", oracle=True) if math.isnan(g) else Score(g, oracle=True)
+            for g in grades
+        ]

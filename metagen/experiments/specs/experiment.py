@@ -68,11 +68,14 @@ from metagen.experiments.specs.strategies import (
     VoteSpec,
 )
 from metagen.experiments.specs.tasks import (
+    APPSSpec,
     ArithmeticSpec,
+    CodeContestsSpec,
     CountdownSpec,
     CRUXEvalSpec,
     Game24Spec,
     JsonlSpec,
+    LiveCodeBenchSpec,
     MBPPSpec,
     ProgramsSpec,
     PublicSpec,
@@ -201,6 +204,9 @@ TaskSpec = Annotated[
     | Annotated[PublicSpec, Tag("humaneval")]
     | Annotated[MBPPSpec, Tag("mbpp")]
     | Annotated[CRUXEvalSpec, Tag("cruxeval")]
+    | Annotated[LiveCodeBenchSpec, Tag("livecodebench")]
+    | Annotated[APPSSpec, Tag("apps")]
+    | Annotated[CodeContestsSpec, Tag("code_contests")]
     | Annotated[PluginSpec, Tag("plugin")],
     Discriminator(_kind("task")),
 ]

@@ -214,3 +214,31 @@ class CRUXEvalSpec(PublicPromptSpec, SourceSpec):
     places = ("question", "code", "input", "output")
     kind: Literal["cruxeval"]
     mode: Literal["output", "input"] = "output"
+
+
+class ContestSpec(SourceSpec):
+    """Problems of programming contests. seconds, memory: of each test, processor time and bytes."""
+
+    seconds: Annotated[float, Field(gt=0), Expects("a number of seconds > 0")] | None = None
+    memory: Count | None = None
+
+
+class LiveCodeBenchSpec(ContestSpec):
+    """LiveCodeBench; since, until: dates of contests."""
+
+    kind: Literal["livecodebench"]
+    since: Text | None = None
+    until: Text | None = None
+
+
+class APPSSpec(ContestSpec):
+    """APPS."""
+
+    kind: Literal["apps"]
+
+
+class CodeContestsSpec(ContestSpec):
+    """CodeContests, with or without the tests that were generated."""
+
+    kind: Literal["code_contests"]
+    generated: Switch = True

@@ -130,13 +130,17 @@ class PublicTestsSpec(PartSpec):
 
 
 class DualAgreementSpec(PartSpec):
-    """CodeT: programs and tests that a generator writes vouch for each other. n: samples of tests; most: tests."""
+    """CodeT: programs and tests that a generator writes vouch for each other.
+
+    n: samples of tests; most: tests. rule: a consensus set is worth |programs| · |tests|, or √|programs| · |tests|.
+    """
 
     uses = naming(generator="generators")
     kind: Literal["dual_agreement"]
     generator: GeneratorName
     n: Count = 8
     most: Count = 64
+    rule: Literal["product", "sqrt"] = "product"
 
 
 class WordingSpec(PartSpec):

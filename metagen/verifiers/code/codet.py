@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,9 @@ from metagen.verifiers.code.outputs import calls, executed, one_prompt
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.naming import name_of
+
+#: How a consensus set is scored: |programs| · |tests|, or √|programs| · |tests|.
+Rule = Literal["product", "sqrt"]
 
 
 def ask_for_tests(task: Prompt) -> Prompt:
@@ -40,8 +44,9 @@ class DualAgreement(Verifier):
 
     ask: the prompt for tests, made of the problem's; `ask_for_tests` by default. Of its `n` samples, the assertions
     that call an entry point (the prompt's public `entry_points`; any function, if none is named) are taken in their
-    order, `most` at most. Each program is executed once, as a leaf call. Verdicts: `missing` without a program,
-    `untested` if there is not one assertion. Raises InputError for n or most below 1.
+    order, `most` at most, and each once. rule: how a consensus set is scored. Each program is executed once, as a leaf
+    call. Verdicts: `missing` without a program, `untested` if there is not one assertion. Raises InputError for n or
+    most below 1, and for another rule.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class DualAgreement(Verifier):
         ask: Callable[[Prompt], Prompt] = ask_for_tests,
         n: int = 8,
         most: int = 64,
+        rule: Rule = "product",
         program: ProgramRule | None = None,
         limits: Limits | None = None,
         name: str = "dual_agreement",
@@ -60,7 +66,9 @@ class DualAgreement(Verifier):
             raise InputError(
                 f"{name}: n={n!r}, most={most!r}; expected numbers of samples and of tests, at least 1"
             )
-        self.name = name
+        if rule not in get_args(Rule):
+            raise InputError(f"{name}: rule={rule!r}; expected one of {', '.join(get_args(Rule))}")
+        self.name, self._rule = name, rule
         self._sandbox, self._program = sandbox, program or FencedProgram()
         self._limits = limits or sandbox.limits
         self._generator, self._ask, self._n, self._most = generator, ask, n, most
@@ -71,7 +79,8 @@ class DualAgreement(Verifier):
 
     @property
     def fingerprint(self) -> str:
-        parts = (self._generator.fingerprint, str(self._n), str(self._most), name_of(self._ask))
+        rule = () if self._rule == "product" else (self._rule,)
+        parts = (self._generator.fingerprint, str(self._n), str(self._most), name_of(self._ask), *rule)
         return digest("dual agreement", self._execution, *parts).hex()
 
     @property
@@ -91,7 +100,7 @@ class DualAgreement(Verifier):
         found = await executed(programs, lambda program: self._passed(program, tests), by=by, scope=scope)
         places = [i for i, s in enumerate(sequences) if s.digest in found]
         table = [found[sequences[i].digest]["passed"] for i in places]
-        values = dict(zip(places, dual_agreement(table), strict=True)) if places else {}
+        values = dict(zip(places, dual_agreement(table, self._rule), strict=True)) if places else {}
         return [self._scored(s, values.get(i), s.digest in programs) for i, s in enumerate(sequences)]
 
     @staticmethod
@@ -114,22 +123,53 @@ class DualAgreement(Verifier):
         return {"passed": [case.verdict == "passed" for case in report.cases]}
 
 
-def dual_agreement(passed: ArrayLike) -> NDArray[np.float64]:
+def dual_agreement(passed: ArrayLike, rule: Rule = "product") -> NDArray[np.float64]:
     """CodeT's score of each program, in [0, 1]; passed[i, k] says whether program i passes test k.
 
-    Programs that pass the same tests form a consensus set with these tests; its score is the number of
-    programs times the number of tests (Chen et al. 2022, CodeT), here divided by all of both. passed: bool,
-    [programs, tests]; the result is [programs]. Raises InputError for a table of another shape, or without rows or
-    columns.
+    Programs that pass the same tests form a consensus set S with these tests. Its score is |programs| · |tests| by the
+    rule `product` (Chen et al. 2022, CodeT, section 2), and √|programs| · |tests| by `sqrt` (the authors' code,
+    microsoft/CodeT, `CodeT/src/agreement.py`), here divided by the most that it can be. A program that passes no test
+    is in no set: 0. passed: bool, [programs, tests]; the result is [programs]. Raises InputError for a table of another
+    shape, or without rows or columns, and for another rule.
     """
     table = np.asarray(passed, dtype=bool)
     if table.ndim != 2 or not table.size:
         raise InputError(
             f"passed is a table of programs by tests, one of each at least; got shape {table.shape!r}"
         )
+    if rule not in get_args(Rule):
+        raise InputError(f"rule={rule!r}: expected one of {', '.join(get_args(Rule))}")
+    power = 1.0 if rule == "product" else 0.5
     names = [row.tobytes() for row in table]
     sizes = Counter(names)
-    return np.array([sizes[n] * row.sum() for n, row in zip(names, table, strict=True)]) / table.size
+    worth = [sizes[n] ** power * row.sum() for n, row in zip(names, table, strict=True)]
+    return np.array(worth) / (len(table) ** power * table.shape[1])
+
+
+def codet_at_k(scores: ArrayLike, correct: ArrayLike, k: int) -> float:
+    """CodeT@k of one problem: the probability that a right program is among k that are taken by rank.
+
+    scores: of `dual_agreement`; correct: whether each program is right; both [programs]. As in the authors' code
+    (microsoft/CodeT, `CodeT/src/evaluation.py`): consensus sets are ranked by their score, sets of equal score are one,
+    and one random program of each of the k best is taken. Where there are fewer than k, the sets are gone through
+    again in their order, and each draw is a new one. Programs without a score above 0 are in no set; where that is all
+    of them, the k programs are any (pass@k). Raises InputError for arrays of another shape, and a k that is none.
+    """
+    # Rounded: sets of one score may differ in their last bit.
+    values, right = np.asarray(scores, dtype=np.float64).round(12), np.asarray(correct, dtype=bool)
+    if values.ndim != 1 or values.shape != right.shape or not values.size or np.isnan(values).any():
+        raise InputError(
+            f"scores and correct have one value for each program, at least one; got {values.shape!r} and "
+            f"{right.shape!r}"
+        )
+    if not 1 <= k <= values.size:
+        raise InputError(f"k={k!r}: expected from 1 to the number of programs, {values.size}")
+    ranked = np.unique(values[values > 0])[::-1]
+    if not ranked.size:
+        wrong = int((~right).sum())
+        return 1.0 - math.comb(wrong, k) / math.comb(values.size, k)
+    wrong_shares = [1.0 - right[values == score].mean() for score in ranked]
+    return float(1.0 - np.prod([wrong_shares[i % len(wrong_shares)] for i in range(k)]))
 
 
 def assertions(text: str, entry_points: Ordered[str]) -> list[str]:

@@ -8,7 +8,7 @@ from metagen.verifiers.code.feedback import feedback
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
-from metagen.verifiers.code.tested import Tested, tests_of
+from metagen.verifiers.code.tested import Tested, read_tests
 
 
 class PublicTests(Tested):
@@ -36,7 +36,7 @@ class PublicTests(Tested):
 
     async def judged(self, sequence: Sequence) -> Score:
         try:
-            tests = tests_of(sequence.prompt.public)
+            tests = read_tests(sequence.prompt.public)
         except DataError:  # no Python: as broken as a test that fails whatever the program does
             tests = None
         if tests is None:

@@ -24,7 +24,7 @@ from metagen.verifiers.code.sandbox import Sandbox
 Tests: TypeAlias = Suite | IOTests
 
 
-def tests_of(public: Mapping[str, Any]) -> Tests | None:
+def read_tests(public: Mapping[str, Any]) -> Tests | None:
     """The tests in a prompt's public data: under `io`, or those of a `Suite`. None if there are none."""
     return IOTests.of(public) or Suite.of(public)
 

@@ -18,7 +18,7 @@ from metagen.sequence import Message, Prompt, Score, Sequence
 from metagen.testing import VerifierLaws
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.code.check import Suite
-from metagen.verifiers.code.codet import DualAgreement, ask_for_tests, assertions, dual_agreement
+from metagen.verifiers.code.codet import DualAgreement, ask_for_tests, assertions, codet_at_k, dual_agreement
 from metagen.verifiers.code.hidden import BrokenTests, HiddenTests
 from metagen.verifiers.code.outputs import ProgramOutputs, output_classes, public_inputs
 from metagen.verifiers.code.public import PublicTests
@@ -200,6 +200,45 @@ def test_dual_agreement_by_hand() -> None:
     assert dual_agreement(passed) * 12 == pytest.approx([4, 4, 3, 0])
 
 
+def test_both_published_rules_by_hand() -> None:
+    """Four programs pass two tests, one passes five: 8 against 5 by the product, 4 against 5 by the root."""
+    passed = [[1, 1, 0, 0, 0]] * 4 + [[1, 1, 1, 1, 1]]
+    assert dual_agreement(passed) * 25 == pytest.approx([8, 8, 8, 8, 5])
+    root = dual_agreement(passed, "sqrt") * 5 * 5**0.5
+    assert root == pytest.approx([4, 4, 4, 4, 5]) and root.argmax() == 4
+    with pytest.raises(InputError, match="rule='cube': expected one of product, sqrt"):
+        dual_agreement(passed, "cube")  # type: ignore[arg-type]  # that is what is tested
+
+
+def test_codet_at_k_by_hand() -> None:
+    """Ten programs, six tests. By the root: A scores √4 · 3 = 6, B √1 · 5 = 5, C √2 · 2, D √2 · 2, and one passes none.
+
+    Of A two of four are right, of B none of one, of C and D, which tie and count as one set, one of four.
+    """
+    a, b, c, d = [1, 1, 1, 0, 0, 0], [0, 1, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1], [1, 0, 0, 0, 0, 1]
+    passed = [a, a, a, a, b, c, c, d, d, [0] * 6]
+    right = [1, 1, 0, 0, 0, 1, 0, 0, 0, 1]
+    scores = dual_agreement(passed, "sqrt")
+    assert [codet_at_k(scores, right, k) for k in (1, 2, 3)] == pytest.approx([0.5, 0.5, 1 - 0.5 * 0.75])
+    # Fewer sets than k: A, B and C with D again, each draw a new one.
+    assert codet_at_k(scores, right, 4) == pytest.approx(1 - 0.5 * 0.75 * 0.5)
+    assert codet_at_k(scores, right, 7) == pytest.approx(1 - 0.5**3 * 0.75**2)
+    # By the product A scores 12, B 5, C and D 4: the order is the same here.
+    assert codet_at_k(dual_agreement(passed), right, 3) == pytest.approx(1 - 0.5 * 0.75)
+    # No set at all: any two of three.
+    assert codet_at_k([0, 0, 0], [1, 0, 0], 2) == pytest.approx(2 / 3)
+    assert codet_at_k([0.5], [True], 1) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("scores", "correct", "k", "words"),
+    [([], [], 1, "at least one"), ([1], [1, 0], 1, "got"), ([1, 2], [1, 0], 3, "k=3"), ([1], [1], 0, "k=0")],
+)
+def test_codet_at_k_of_nothing(scores: list[float], correct: list[int], k: int, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        codet_at_k(scores, correct, k)
+
+
 @given(
     st.integers(1, 6).flatmap(
         lambda m: st.lists(st.lists(st.booleans(), min_size=m, max_size=m), min_size=1, max_size=8)
@@ -267,6 +306,14 @@ def test_programs_and_generated_tests_vouch_for_each_other(sandbox: Sandbox) -> 
     scores = score(verifier, [*candidates(SQUARE, DOUBLE, POWER, CUBE, BROKEN), Sequence.of(PROMPT)])
     assert [s.value for s in scores] == pytest.approx([6 / 25, 1 / 25, 6 / 25, 0, 0, 0])
     assert scores[5].verdict == "missing"
+
+
+def test_the_rule_of_the_authors_code(sandbox: Sandbox) -> None:
+    """Of 4 programs and 5 tests, as before: √2 · 3 over √4 · 5 for what agrees, 1 over that for DOUBLE."""
+    verifier = DualAgreement(sandbox, writer(), ask=ask, n=4, rule="sqrt")
+    assert verifier.fingerprint != DualAgreement(sandbox, writer(), ask=ask, n=4).fingerprint
+    scores = score(verifier, candidates(SQUARE, DOUBLE, POWER, CUBE))
+    assert [s.value for s in scores] == pytest.approx([2**0.5 * 3 / 10, 1 / 10, 2**0.5 * 3 / 10, 0])
 
 
 def test_executions_are_recorded_once(sandbox: Sandbox) -> None:
