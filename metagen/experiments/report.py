@@ -73,7 +73,7 @@ def render(
             if table := best_table(results.configurations, cost):
                 title = f"Best configuration within a budget of {name} per problem"
                 parts += [Text(title, "bold"), table, Text()]
-        parts += [_notes(state, results), *_unscored(directory), Text()]
+        parts += [_notes(state, results), *_unscored(directory), *_ungraded(directory), Text()]
     parts += _failures(state)
     if results.configurations:
         parts += _files(directory, drawn)
@@ -386,6 +386,27 @@ def _unscored(directory: RunDirectory) -> Iterator[Text]:
         )
         if words:
             yield Text(f"{name}: {'; '.join(words)}.", "yellow")
+
+
+def _ungraded(directory: RunDirectory) -> Iterator[Text]:
+    """Of each generator or configuration: the samples that the grader could not judge."""
+    for table, column in (("candidates", "generator"), ("outcomes", "configuration")):
+        path = directory.table(table)
+        # Runs of earlier versions do not tell.
+        if not path.exists() or "ungraded" not in read_schema(path).names:
+            continue
+        found = read(path, [column, "ungraded"])
+        totals, unknown = Counter(found[column].to_pylist()), Counter[str]()
+        for name, ungraded in zip(found[column].to_pylist(), found["ungraded"].to_pylist(), strict=True):
+            unknown[name] += ungraded
+        for name, count in unknown.items():
+            if count:
+                share = percent(count / totals[name])
+                yield Text(
+                    f"{name}: {count} of {totals[name]} samples ({share}) are ungraded: no test shows them wrong, and "
+                    "some test could not judge them. They count as wrong.",
+                    "yellow",
+                )
 
 
 def _carried(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int]]:

@@ -16,6 +16,7 @@ from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from functools import lru_cache
+from math import isnan
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -42,6 +43,8 @@ _ANSWER = {
     "answer": pa.string(),
     "key": pa.string(),
     "correct": pa.bool_(),
+    #: Whether the grader cannot tell: then `correct` is false.
+    "ungraded": pa.bool_(),
     "finish": pa.string(),
     #: What was thought before the text, told apart from it: null where nothing was, or where it is not shown.
     "thought": pa.string(),
@@ -285,6 +288,7 @@ def _answered(one: Candidate, grade: float) -> dict[str, Any]:
         "answer": answer.text if answer else None,
         "key": answer.key if answer else None,
         "correct": grade > 0.5,
+        "ungraded": isnan(grade),
         "finish": one.sequence.finish,
         "thought": thought.text,
         "thought_tokens": thought.tokens,

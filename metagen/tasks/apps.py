@@ -17,8 +17,8 @@ class APPSTask(ContestTask):
 
     With `fn_name` the inputs are arguments of that function, and a result may stand in a list; else they are standard
     input. Nothing of the tests is shown. Outputs are compared token by token, numbers within 1e-5; unlike the data
-    set's own judge, in order. seconds, memory: as of ContestTask. Raises DataError as RecordTask does, also for a
-    problem without tests.
+    set's own judge, in order. prompt, form, seconds, memory: as of ContestTask. Raises DataError as RecordTask does,
+    also for a problem without tests.
     """
 
     name = "apps"

@@ -10,6 +10,7 @@ from metagen.tasks.base import Problem
 from metagen.tasks.code import Grader
 from metagen.tasks.contest import ContestTask, Pairs, lines, parsed_json
 from metagen.tasks.records import Hub, Record, Source, question, text
+from metagen.tasks.template import Form, Wording
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 
 
@@ -19,7 +20,8 @@ class CodeContestsTask(ContestTask):
     Tests are parallel lists `input` and `output`, or a list of pairs. Public tests are shown; all are hidden tests, of
     the generated ones none unless `generated`. Outputs are compared as by the data set's own judge: token by token, in
     either case of letters, numbers within 1e-5. seconds, memory: instead of `time_limit`, which was set for C++ as a
-    rule, and `memory_limit_bytes`. Raises DataError as RecordTask does, also for problems that read files.
+    rule, and `memory_limit_bytes`. prompt, form: as of ContestTask. Raises DataError as RecordTask does, also for
+    problems that read files.
     """
 
     name = "code_contests"
@@ -30,6 +32,8 @@ class CodeContestsTask(ContestTask):
         source: Source | None = None,
         *,
         generated: bool = True,
+        prompt: Wording | None = None,
+        form: Form = "chat",
         seconds: float | None = None,
         memory: int | None = None,
         program: ProgramRule | None = None,
@@ -38,7 +42,16 @@ class CodeContestsTask(ContestTask):
     ) -> None:
         self._generated = generated
         rule = program or FencedProgram()
-        super().__init__(source, seconds=seconds, memory=memory, program=rule, grader=grader, limit=limit)
+        super().__init__(
+            source,
+            prompt=prompt,
+            form=form,
+            seconds=seconds,
+            memory=memory,
+            program=rule,
+            grader=grader,
+            limit=limit,
+        )
 
     def problem(self, record: Record, number: int) -> Problem:
         if record.get("input_file") or record.get("output_file"):

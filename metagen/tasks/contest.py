@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Ordered
 from typing import Any, Final
 
-from metagen.errors import DataError
-from metagen.sequence import Message, Prompt
+from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, WithPreamble, code_tests
 from metagen.tasks.records import Source
+from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.verifiers.code.io_tests import IOTests
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 
+#: Places: the statement, how to answer it, and the code to begin with, which is empty where there is none.
+PLACES: Final = ("question", "how", "starter")
+ASKING: Final = Asking(turns=Turns("{question}\n\n{how}"), example="", shots=(), stop="")
 READS: Final = (
-    "{question}\n\nWrite a Python program that reads the input from standard input and writes the answer to standard "
-    "output. Answer with the whole program, in one code block."
+    "Write a Python program that reads the input from standard input and writes the answer to standard output. Answer "
+    "with the whole program, in one code block."
 )
-CALLED: Final = (
-    "{question}\n\nComplete this Python code. Answer with the whole code, in one code block.\n\n"
-    "```python\n{starter}\n```"
-)
+CALLED: Final = "Complete this Python code. Answer with the whole code, in one code block."
 #: What programs of contests may use without an import, as in the judges of LiveCodeBench and APPS.
 _MODULES: Final = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools",
@@ -53,16 +53,19 @@ def lists(value):
 
 
 class ContestTask(CodeTask):
-    """Problems with a statement, and tests by standard input or of a function. Asked as one message of the user.
+    """Problems with a statement, and tests by standard input or of a function.
 
+    prompt: as of GSM8KTask, with places for {question}, {how} (to answer) and {starter} (code to begin with).
     seconds, memory: of each test, processor time and bytes; None: the problem's own limits, if it has them, else those
-    of the sandbox. Raises DataError as RecordTask does.
+    of the sandbox. Raises DataError as RecordTask does, InputError for the form `few_shot`.
     """
 
     def __init__(
         self,
         source: Source | None = None,
         *,
+        prompt: Wording | None = None,
+        form: Form = "chat",
         seconds: float | None = None,
         memory: int | None = None,
         program: ProgramRule | None = None,
@@ -70,8 +73,11 @@ class ContestTask(CodeTask):
         limit: int | None = None,
     ) -> None:
         self._seconds, self._memory = seconds, memory
+        if form == "few_shot":
+            raise InputError("form='few_shot': these problems have no examples; expected chat, text or auto")
+        asking = ASKING.given(*PLACES, prompt=prompt, form=form)
         rule = program or WithPreamble(FencedProgram())
-        super().__init__(source, form="chat", program=rule, grader=grader, limit=limit)
+        super().__init__(source, asking=asking, program=rule, grader=grader, limit=limit)
 
     def reading(
         self, name: str, question: str, shown: Pairs, hidden: Pairs, *, preamble: str = "", **options: Any
@@ -83,11 +89,9 @@ class ContestTask(CodeTask):
         if tests is None:
             raise DataError("there are no tests; remove the problem")
         public = IOTests(*zip(*shown, strict=True), **options).data if shown else {}
-        message = Message("user", READS.replace("{question}", question.strip()))
-        prompt = Prompt(
-            name, messages=(message,), public=public | ({"preamble": preamble} if preamble else {})
-        )
-        return Problem(prompt, json.dumps(tests.data))
+        values = {"question": question.strip(), "how": READS, "starter": ""}
+        public |= {"preamble": preamble} if preamble else {}
+        return Problem(self._asking.prompt(name, values, public), json.dumps(tests.data))
 
     def called(
         self,
@@ -105,17 +109,15 @@ class ContestTask(CodeTask):
         tests = [*shown, *hidden]
         if not tests:
             raise DataError("there are no tests; remove the problem")
-        asked = CALLED.replace("{starter}", starter.rstrip() or f"def {function}").replace(
-            "{question}", question.strip()
-        )
 
         def data(tests: Ordered[str]) -> dict[str, Any]:
             return code_tests(tests, setup, (), ("Solution", function)) | {"objects": True}
 
-        public = data(shown) | {"preamble": PREAMBLE}
-        return Problem(
-            Prompt(name, messages=(Message("user", asked),), public=public), json.dumps(data(tests))
-        )
+        starter = starter.rstrip() or f"def {function}"
+        how = f"{CALLED}\n\n```python\n{starter}\n```"
+        values = {"question": question.strip(), "how": how, "starter": starter}
+        prompt = self._asking.prompt(name, values, data(shown) | {"preamble": PREAMBLE})
+        return Problem(prompt, json.dumps(data(tests)))
 
 
 #: Inputs and outputs.

@@ -15,6 +15,7 @@ from metagen.tasks.base import Problem
 from metagen.tasks.code import Grader
 from metagen.tasks.contest import PREAMBLE, ContestTask, lines, parsed_json
 from metagen.tasks.records import Hub, Record, Source, field, question, text
+from metagen.tasks.template import Form, Wording
 from metagen.verifiers.code.program import ProgramRule
 
 _LEVELS: Final = {"easy": 1, "medium": 2, "hard": 3}
@@ -31,8 +32,8 @@ class LiveCodeBenchTask(ContestTask):
     `public_test_cases` and `private_test_cases` hold tests as JSON: `input`, `output` and `testtype`, `stdin` or
     `functional`; the private ones may be compressed as they are published, and are read without being unpickled.
     Outputs are compared as by the benchmark's own judge: line by line, numbers by value. since, until: of the contest's
-    date, such as `2024-08-01`, both included. seconds, memory: as of ContestTask. Raises DataError as RecordTask does,
-    InputError for dates that are none.
+    date, such as `2024-08-01`, both included. prompt, form, seconds, memory: as of ContestTask. Raises DataError as
+    RecordTask does, InputError for dates that are none.
     """
 
     name = "livecodebench"
@@ -44,6 +45,8 @@ class LiveCodeBenchTask(ContestTask):
         *,
         since: str | None = None,
         until: str | None = None,
+        prompt: Wording | None = None,
+        form: Form = "chat",
         seconds: float | None = 6.0,
         memory: int | None = None,
         program: ProgramRule | None = None,
@@ -51,7 +54,16 @@ class LiveCodeBenchTask(ContestTask):
         limit: int | None = None,
     ) -> None:
         self._since, self._until = _date("since", since), _date("until", until)
-        super().__init__(source, seconds=seconds, memory=memory, program=program, grader=grader, limit=limit)
+        super().__init__(
+            source,
+            prompt=prompt,
+            form=form,
+            seconds=seconds,
+            memory=memory,
+            program=program,
+            grader=grader,
+            limit=limit,
+        )
 
     def problem(self, record: Record, number: int) -> Problem:
         name, asked = text(record, "question_id"), question(record, "question_content")

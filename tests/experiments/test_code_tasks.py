@@ -81,3 +81,45 @@ def test_broken_hidden_tests_are_nobodys_fault_and_end_nothing(tmp_path: Path) -
     assert {f.problem: f.kind for f in state.failures} == dict.fromkeys(
         ("mbpp/cut", "mbpp/bare"), "BrokenTests"
     )
+
+
+def test_programs_of_contests_are_graded_by_their_output(tmp_path: Path) -> None:
+    """From the command line: a program in the pool that nobody can judge is counted, and named as such."""
+    record = {
+        "name": "sum", "description": "Print the sum.", "public_tests": {"input": ["1 2"], "output": ["3"]},
+        "private_tests": {"input": ["3 4"], "output": ["7"]}, "generated_tests": {"input": [], "output": []},
+    }  # fmt: skip
+    samples = [
+        "print(sum(map(int, input().split())))\nexit()",
+        "print(3)",
+        "import numpy as np\nprint(np.sum(np.array(input().split(), int)))",
+        "print(int(input()))",
+    ]
+    (tmp_path / "contests.jsonl").write_text(json.dumps(record) + "\n", "utf-8")
+    (tmp_path / "pool.jsonl").write_text(json.dumps({"id": "sum", "samples": samples}) + "\n", "utf-8")
+    run, task = tmp_path / "run", f"{{kind: code_contests, path: {tmp_path}/contests.jsonl, seconds: 5}}"
+    result = CliRunner().invoke(
+        app, ["grade", str(tmp_path / "pool.jsonl"), "--task", task, "--out", str(run)]
+    )
+    assert result.exit_code == 0, result.output
+    rows = {row["text"]: row for row in pq.read_table(run / "candidates.parquet").to_pylist()}
+    assert [rows[text]["correct"] for text in samples] == [True, False, False, False]
+    assert [rows[text]["ungraded"] for text in samples] == [False, False, True, False]
+    said = " ".join(result.output.split())
+    assert "recorded: 1 of 4 samples (25.0%) are ungraded" in said and "They count as wrong." in said
+
+
+def test_both_rules_of_codet_are_options_of_a_file(tmp_path: Path) -> None:
+    from metagen.errors import ConfigError
+    from metagen.experiments import schema
+
+    path = tmp_path / "codet.yaml"
+    (tmp_path / "problems.jsonl").write_text(json.dumps(PROBLEM) + "\n", "utf-8")
+    (tmp_path / "pool.jsonl").write_text(json.dumps({"id": "mbpp/one", "texts": SAMPLES}) + "\n", "utf-8")
+    codet = "tests: {kind: dual_agreement, generator: recorded, rule: sqrt}"
+    text = FILE.replace("tests: {kind: public_tests, wall: 5}", codet)
+    path.write_text(text, "utf-8")
+    assert schema.load(path).verifiers["tests"].options()["rule"] == "sqrt"
+    path.write_text(text.replace("sqrt", "cube"), "utf-8")
+    with pytest.raises(ConfigError, match="rule"):
+        schema.load(path)

@@ -104,6 +104,17 @@ def test_livecodebench_by_functions(tmp_path: Path) -> None:
     assert math.isnan(graded(task, problem, anything)[0])
 
 
+def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
+    own = {"system": "Be brief.", "user": "{question}\n{starter}"}
+    reading, called = LiveCodeBenchTask(written(tmp_path, SUM, TWO), prompt=own, form="auto").problems()
+    assert [m.content for m in reading.prompt.messages] == ["Be brief.", "Print the sum of the numbers.\n"]
+    assert "def twoSum" in called.prompt.messages[1].content and called.prompt.form == "auto"
+    with pytest.raises(InputError, match="few_shot"):
+        LiveCodeBenchTask(written(tmp_path, SUM), form="few_shot")
+    with pytest.raises(InputError, match=r"nothing fills \{other\}"):
+        LiveCodeBenchTask(written(tmp_path, SUM), prompt="{question} {other}")
+
+
 def test_livecodebench_in_a_window_of_dates(tmp_path: Path) -> None:
     path = written(tmp_path, SUM, TWO)
     assert [p.id for p in LiveCodeBenchTask(path, since="2024-08-02").problems()] == ["two-sum"]

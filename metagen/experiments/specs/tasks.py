@@ -216,8 +216,11 @@ class CRUXEvalSpec(PublicPromptSpec, SourceSpec):
     mode: Literal["output", "input"] = "output"
 
 
-class ContestSpec(SourceSpec):
+class ContestSpec(PromptedSpec, SourceSpec):
     """Problems of programming contests. seconds, memory: of each test, processor time and bytes."""
+
+    places = ("question", "how", "starter")
+    form: Literal["chat", "text", "auto"] = "chat"
 
     seconds: Annotated[float, Field(gt=0), Expects("a number of seconds > 0")] | None = None
     memory: Count | None = None
