@@ -88,7 +88,7 @@ class ContestTask(CodeTask):
         tests = IOTests(*zip(*(shown + hidden), strict=True), **options) if shown + hidden else None
         if tests is None:
             raise DataError("there are no tests; remove the problem")
-        public = IOTests(*zip(*shown, strict=True), **options).data if shown else {}
+        public = IOTests(*zip(*shown, strict=True), **options).data if shown else {"io": None}
         values = {"question": question.strip(), "how": READS, "starter": ""}
         public |= {"preamble": preamble} if preamble else {}
         return Problem(self._asking.prompt(name, values, public), json.dumps(tests.data))

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metagen.errors import InputError
+from metagen.errors import DataError, InputError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
@@ -46,7 +46,7 @@ class DualAgreement(Verifier):
     that call an entry point (the prompt's public `entry_points`; any function, if none is named) are taken in their
     order, `most` at most, and each once. rule: how a consensus set is scored. Each program is executed once, as a leaf
     call. Verdicts: `missing` without a program, `untested` if there is not one assertion. Raises InputError for n or
-    most below 1, and for another rule.
+    most below 1, and for another rule; DataError for a problem whose programs read standard input.
     """
 
     def __init__(
@@ -110,6 +110,11 @@ class DualAgreement(Verifier):
         return UNSCORED if program else Score(0.0, verdict="missing")
 
     async def _tests(self, prompt: Prompt, scope: Scope) -> Suite | None:
+        if "io" in prompt.public:
+            raise DataError(
+                f"the programs of problem {prompt.problem_id!r} read standard input, and CodeT's tests are assertions "
+                "that call a function; choose by public tests, or by what the programs write (mbr with execution)"
+            )
         points = tuple(prompt.public.get("entry_points", ()))
         prefix = Sequence.of(self._ask(prompt))
         written = await self._generator.generate(prefix, n=self._n, scope=scope)

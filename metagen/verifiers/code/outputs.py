@@ -13,12 +13,13 @@ from metagen.cost import Usage
 from metagen.errors import DataError
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, digest
+from metagen.verifiers.code.io_tests import IOTests
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
 
 #: Changes whenever a key of an output does.
-EDITION = "2"
+EDITION = "3"
 #: Runs a program, and says in JSON how it went.
 Run = Callable[[str], Awaitable[dict[str, Any]]]
 
@@ -54,7 +55,8 @@ class ProgramOutputs:
     `await outputs(sequences, scope)` gives for each sequence one key for each input, equal for equal values; a key of
     None where the program gave none, or is missing; None in place of all keys where the budget did not reach the
     program. The inputs are the prompt's public `inputs`, expressions such as `f(3)`; or else the calls in its public
-    tests. Raises DataError for a prompt without either, and for sequences of several problems.
+    tests; of public tests by standard input, their inputs, and an output is what was written, without white space at
+    the end of lines. Raises DataError for a prompt without either, and for sequences of several problems.
     """
 
     def __init__(
@@ -73,10 +75,16 @@ class ProgramOutputs:
     ) -> list[tuple[str | None, ...] | None]:
         if not sequences:
             return []
-        inputs = public_inputs(one_prompt(sequences))
+        prompt = one_prompt(sequences)
+        tests = IOTests.of(prompt.public)
+        inputs = public_inputs(prompt) if tests is None else tests.inputs
         programs = {s.digest: p for s in sequences if (p := self._program.read(s)) is not None}
-        by = digest(self.fingerprint, *inputs).hex()
-        found = await executed(programs, lambda program: self._run(program, inputs), by=by, scope=scope)
+        by = digest(self.fingerprint, "" if tests is None else "stdin", *inputs).hex()
+
+        async def run(program: str) -> dict[str, Any]:
+            return await (self._run(program, inputs) if tests is None else self._read(program, tests))
+
+        found = await executed(programs, run, by=by, scope=scope)
         nothing = (None,) * len(inputs)
         rows = {name: tuple(row["outputs"]) for name, row in found.items()}
         return [rows.get(s.digest) if s.digest in programs else nothing for s in sequences]
@@ -85,6 +93,15 @@ class ProgramOutputs:
         outcome = await self._sandbox.evaluate(program, inputs, limits=self._limits)
         keys = [answer.key for answer in outcome.answers]
         return {"outputs": keys + [None] * (len(inputs) - len(keys)), "verdict": outcome.verdict}
+
+    async def _read(self, program: str, tests: IOTests) -> dict[str, Any]:
+        outputs: list[str | None] = []
+        for given, expected in zip(tests.inputs, tests.outputs, strict=True):
+            limits = tests.limits(self._limits, expected)
+            outcome = await self._sandbox.execute(program, stdin=given, limits=limits)
+            written = "\n".join(line.rstrip() for line in outcome.stdout.rstrip().split("\n"))
+            outputs.append(digest(written).hex() if outcome.verdict == "finished" else None)
+        return {"outputs": outputs, "verdict": outcome.verdict}
 
 
 def output_classes(outputs: Ordered[Ordered[str | None] | None]) -> list[str | None]:

@@ -637,3 +637,44 @@ def test_a_test_that_fails_is_looked_for_behind_one_that_tells_nothing(sandbox: 
     report = judged(sandbox, program, "assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 4", stop=True)
     assert [case.verdict for case in report.cases] == ["unrepresentable", "passed", "failed"]
     assert report.verdict == "failed" and not report.ungraded and report.share == 0.5
+
+
+def test_many_values_of_a_kind_cross(sandbox: Sandbox) -> None:
+    """Each opens more brackets than plain ones do, and counts for more: none is taken for a flood of brackets."""
+    program = (
+        f"{LIBRARY}\ndef f(n): return [Colour.RED] * n, [datetime.timedelta(1)] * n, [Point(1, 2)] * n\n"
+    )
+    assert judged(sandbox, program, "assert [len(x) for x in f(5000)] == [5000] * 3").verdict == "passed"
+    assert judged(sandbox, program, "assert f(200_000)").verdict == "output"
+
+
+def test_functions_may_start_processes(sandbox: Sandbox) -> None:
+    program = (
+        "import multiprocessing as mp\ndef g(x): return x * x\n"
+        "def f(n):\n    with mp.Pool(2) as p: return p.map(g, range(n))"
+    )
+    assert judged(sandbox, program, "assert f(4) == [0, 1, 4, 9]").verdict == "passed"
+
+
+def test_values_of_numpy_are_judged_where_both_have_it(sandbox: Sandbox) -> None:
+    numpy = pytest.importorskip("numpy")
+    site = Path(numpy.__file__).parents[1]
+    python = Python(packages=(site,))
+    both = Sandbox(python, replace(sandbox.limits, memory=1 << 30, processes=64))
+    program = (
+        "import numpy as np\ndef f(x): return np.int64(x)\ndef g(x): return np.arange(x)\n"
+        "def h(a): return a.sum()"
+    )
+    tests = (
+        "assert f(4) == 4 and f(4) + 1 == 5",
+        "import numpy as np\nassert isinstance(f(4), np.int64)",
+        "import numpy as np\nassert (g(3) == np.array([0, 1, 2])).all() and g(3).dtype == np.arange(3).dtype",
+        "import numpy as np\nassert h(np.ones((2, 2))) == 4.0",
+    )
+    report = judged(both, program, *tests, entry_points=("f", "g", "h"))
+    assert report.verdict == "passed", report
+    alone = Sandbox(python, both.limits, judge=Python())
+    report = judged(
+        alone, program, "assert f(4) == 4", "assert list(g(3)) == [0, 1, 2]", entry_points=("f", "g")
+    )
+    assert [case.verdict for case in report.cases] == ["passed", "unrepresentable"], report

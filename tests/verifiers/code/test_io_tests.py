@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from metagen.errors import DataError
+from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
+from metagen.verifiers.code.codet import DualAgreement
 from metagen.verifiers.code.hidden import HiddenTests
 from metagen.verifiers.code.io_tests import IOTests, check_io, close
+from metagen.verifiers.code.outputs import ProgramOutputs
 from metagen.verifiers.code.public import PublicTests
 from metagen.verifiers.code.report import Report
 from metagen.verifiers.code.sandbox import Sandbox
@@ -246,3 +249,19 @@ def test_a_package_that_is_missing_is_no_fault(sandbox: Sandbox, program: str) -
 
 def test_a_module_that_nobody_has_is_a_fault(sandbox: Sandbox) -> None:
     assert judged(sandbox, "import of_its_own_invention").verdict == "raised"
+
+
+def test_programs_that_write_the_same_agree(sandbox: Sandbox) -> None:
+    """MBR-exec over standard input; CodeT's tests call functions, and are refused."""
+    programs = [RIGHT, "a, b = map(int, input().split())\nprint(a + b, '')", "print(3)", "print(3 / 0)"]
+    answers = [answered(program, **SUMS.data) for program in programs]
+
+    async def outputs() -> list[tuple[str | None, ...] | None]:
+        return await ProgramOutputs(sandbox)(answers, Scope.root("sum"))
+
+    first, second, third, fourth = asyncio.run(outputs())
+    assert first == second != third and fourth == (None, None)
+    assert first is not None and third is not None and first[0] == third[0] is not None
+    writer = FunctionGenerator(lambda prefix, seed, index: "assert f(1) == 1", name="tests")
+    with pytest.raises(DataError, match="read standard input"):
+        asyncio.run(DualAgreement(sandbox, writer).score(answers, scope=Scope.root("sum")))

@@ -107,6 +107,7 @@ class Encoder:
                 f'{{"numpy":[{quoted(_str(v.dtype))},{Encoder.text(self._strict(), v.tolist(), depth + 1)}]}}'
             )
         if (made := _MADE.get((module, name))) is not None:
+            self._take(CONTAINER)
             return f'{{"made":["{module}","{name}",{self._items(made(v), depth + 1)}]}}'
         if kind is _defaultdict:
             factory = v.default_factory
@@ -138,6 +139,7 @@ class Encoder:
                 asked = _str(self.refer(v))
             except NotPlain:  # of nobody's whom the other side could ask
                 pass
+        self._take(CONTAINER)
         told = self._spend(quoted(_str(name)))
         fields: Any = _getattr(kind, "_fields", None)
         if _type(plain) is _tuple and _type(fields) is _tuple and _len(fields) == _len(plain):
