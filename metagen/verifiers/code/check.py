@@ -26,6 +26,8 @@ from metagen.verifiers.code.session import Session
 
 #: Changes whenever the verdict on a program may, so that what was recorded before is not mixed with it.
 EDITION = "3"
+#: Calls of tests and program within each other.
+DEEPEST = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +170,7 @@ class _Run:
         """Carry calls to the candidate and answers back, until the judge says how the code at `place` went."""
         while "ask" in (message := await judge.receive()):
             request = message["ask"]
-            if not _is_request(request):
-                judge.end("forged", "the code of the tests wrote a call of its own making")
-            if request["op"] == "call":
-                self._call = self._shown(request) or self._call
-            answer = await candidate.ask(request, long=judge.long)
+            answer = await self._carry(candidate, judge, request)
             match answer:
                 case {"returned": {"ref": [int(reference), *_]}} if request["op"] == "name":
                     self._names[reference] = request["name"]
@@ -182,6 +180,31 @@ class _Run:
         if message.get(place) != number or message.get("verdict") not in get_args(JudgeVerdict):
             judge.end("forged", "the code of the tests wrote a verdict of its own making")
         return message
+
+    async def _carry(
+        self, candidate: Session, judge: Session, request: Any, depth: int = 0
+    ) -> dict[str, Any]:
+        """The candidate's answer to a request; what it uses of the tests' meanwhile is carried back to them."""
+        if not _is_request(request):
+            judge.end("forged", "the code of the tests wrote a call of its own making")
+        if depth > DEEPEST:
+            error = "RecursionError"
+            return {"raised": [error, "the program and the tests call each other without end", "", error]}
+        if request["op"] == "call":
+            self._call = self._shown(request) or self._call
+        answer = await candidate.ask(request, long=judge.long)
+        while "back" in answer:
+            if not _is_use(answer["back"]):
+                candidate.end("forged", "the program asked for something of the tests' that it was not given")
+            number = answer["id"]
+            await judge.forward({"back": answer["back"]}, long=candidate.long)
+            while "ask" in (message := await judge.receive()):
+                inner = await self._carry(candidate, judge, message["ask"], depth + 1)
+                await judge.forward(inner, long=candidate.long)
+            if "given" not in message:
+                judge.end("forged", "the code of the tests wrote a verdict of its own making")
+            answer = await candidate.give(number, message["given"], long=judge.long)
+        return answer
 
     def _case(self, test: str, message: dict[str, Any]) -> Case:
         verdict = cast(TestVerdict, message["verdict"])
@@ -212,6 +235,14 @@ def _is_request(request: Any) -> bool:
             "args": list(),
             "kwargs": dict(),
         }:
+            return True
+    return False
+
+
+def _is_use(back: Any) -> bool:
+    """Whether the candidate uses what was lent to it, as its inside writes that."""
+    match back:
+        case {"function": str(), "args": [_, *_], "kwargs": dict()}:
             return True
     return False
 

@@ -148,7 +148,7 @@ def dual_agreement(passed: ArrayLike, rule: Rule = "product") -> NDArray[np.floa
     names = [row.tobytes() for row in table]
     sizes = Counter(names)
     worth = [sizes[n] ** power * row.sum() for n, row in zip(names, table, strict=True)]
-    return np.array(worth) / (len(table) ** power * table.shape[1])
+    return np.asarray(worth, dtype=np.float64) / float(len(table) ** power * table.shape[1])
 
 
 def codet_at_k(scores: ArrayLike, correct: ArrayLike, k: int) -> float:

@@ -96,12 +96,14 @@ class ProgramOutputs:
 
     async def _read(self, program: str, tests: IOTests) -> dict[str, Any]:
         outputs: list[str | None] = []
+        verdict = ""
         for given, expected in zip(tests.inputs, tests.outputs, strict=True):
             limits = tests.limits(self._limits, expected)
             outcome = await self._sandbox.execute(program, stdin=given, limits=limits)
+            verdict = outcome.verdict
             written = "\n".join(line.rstrip() for line in outcome.stdout.rstrip().split("\n"))
             outputs.append(digest(written).hex() if outcome.verdict == "finished" else None)
-        return {"outputs": outputs, "verdict": outcome.verdict}
+        return {"outputs": outputs, "verdict": verdict}
 
 
 def output_classes(outputs: Ordered[Ordered[str | None] | None]) -> list[str | None]:

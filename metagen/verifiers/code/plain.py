@@ -167,7 +167,7 @@ def _tagged_parts(data: dict[str, Any], depth: int) -> Iterator[str]:
             yield f"float({digits!r})"
         case {"bytes": str(digits)}:
             yield f"bytes.fromhex({digits[:1000]!r})"
-        case {"type": str(name)}:
+        case {"type": str(name)} | {"function": [_, str(name)]}:
             yield name
         case {"of": [_, plain, _]} | {"numpy": [_, plain]} | {"defaultdict": [_, plain]}:
             yield from _parts({"dict": plain} if "defaultdict" in data else plain, depth + 1)

@@ -36,9 +36,10 @@ class ScriptFiles:
     def written(cls, program: str, stdin: str) -> Iterator[ScriptFiles]:
         with TemporaryDirectory(prefix="metagen-", ignore_cleanup_errors=True) as folder:
             found = cls(Path(folder, "program"), Path(folder, "stdin"))
+            Path(folder).chmod(0o711)  # bubblewrap, or the candidate, may be another user
             for path, text in ((found.program, program), (found.stdin, stdin)):
                 path.write_bytes(text.encode(errors="surrogatepass"))
-                path.chmod(0o444)  # the candidate is another user
+                path.chmod(0o444)
             yield found
 
 

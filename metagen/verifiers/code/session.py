@@ -60,9 +60,18 @@ class Session(Execution):
     async def ask(self, request: dict[str, Any], *, long: bool = False) -> dict[str, Any]:
         """The answer to one request; Stopped when there is none."""
         self._asked += 1
-        await self.forward({"id": self._asked, **request}, long=long)
+        number = self._asked
+        await self.forward({"id": number, **request}, long=long)
+        return await self._reply(number)
+
+    async def give(self, number: int, given: Any, *, long: bool = False) -> dict[str, Any]:
+        """Give what was asked `back` for the sake of a request; then the answer to this, or the next such question."""
+        await self.forward({"given": given}, long=long)
+        return await self._reply(number)
+
+    async def _reply(self, number: int) -> dict[str, Any]:
         answer = await self.receive()
-        if answer.get("id") != self._asked:
+        if answer.get("id") != number:
             self.end("forged", f"{self._who} gave an answer that was not asked for")
         if "oversized" in answer:
             self.end("output", f"{self._who} returned more than {self._limits.answer} bytes")

@@ -312,6 +312,34 @@ HAZARDS = (
         wall=2,
     ),
     Hazard(
+        "uses what was never lent",
+        "import sys\nmain = sys.modules['__main__']\ndef f(x):\n    lent = main.Lent(-1)\n"
+        "    try: lent()\n    except IndexError: pass\n    return 4 if lent.expected else 5\n",
+        ("raised", "failed", "unrepresentable"),
+    ),
+    Hazard(
+        "asks back without end",
+        "import sys\nmain = sys.modules['__main__']\ndef f(x):\n    while True:\n"
+        "        try: main.Lent(-1)()\n        except IndexError: pass\n",
+        ("timeout", "output"),
+        wall=2,
+    ),
+    Hazard(
+        "asks back in a form of its own",
+        FORGER + "def f(x):\n"
+        '    os.write(number, (\'{"nonce":"%s","id":2,"back":{"function":["eval"],"args":[]}}\\n\' % nonce).encode())\n'
+        "    return 4\n",
+        ("forged",),
+    ),
+    Hazard(
+        "has an expression evaluated by the tests",
+        "import sys\nmain = sys.modules['__main__']\ndef f(x):\n"
+        "    for use in ('eval', 'exec', '__import__', 'getattr', 'call'):\n"
+        "        try: main.candidate.back(use, ('__import__(\"os\")._exit(0)', 'x'))\n"
+        "        except TypeError: pass\n    return 4\n",
+        ("failed", "raised", "unrepresentable"),
+    ),
+    Hazard(
         "named like what is made again",
         "class date:\n    __module__ = 'datetime'\n    year, month, day = 2026, 1, 2\n"
         "    def __eq__(self, other): return True\n"

@@ -229,7 +229,13 @@ def test_a_builtin_is_the_candidates_only_by_name(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize(
     "test",
-    ["assert f(object()) == 1", "assert f(lambda: 1) == 1", "assert f(f) == 1", "assert f('x' * 2**25) == 1"],
+    [
+        "assert f(object()) == 1",
+        "import sys\nassert f(sys) == 1",
+        "import sys\nassert f(sys._getframe()) == 1",
+        "assert f(f) == 1",
+        "assert f('x' * 2**25) == 1",
+    ],
 )
 def test_what_cannot_be_asked_is_a_verdict(sandbox: Sandbox, test: str) -> None:
     assert judged(sandbox, IDENTITY, test).verdict == "unrepresentable"
@@ -552,6 +558,8 @@ def failing():
             "got = []\ntry:\n    for x in v: got.append(x)\nexcept KeyError: got.append(3)\nassert got == [1, 2, 3]",
         ),
         ("iter(())", "assert next(v, None) is None"),
+        ("sum", "assert v([1, 2]) == 3"),
+        ("str.upper", "assert v('a') == 'A'"),
         ("lambda x: -x", "assert sorted([1, 2], key=v) == [2, 1]"),
         ("[Colour.RED, Text('a'), Point(1, 2)]", "assert g(v) == v and h(v)"),
     ],
@@ -608,7 +616,6 @@ def test_arguments_are_changed_wherever_they_stand(sandbox: Sandbox) -> None:
         ("[1]", "x = [1]\nassert g(x) is not x"),
         ("types.SimpleNamespace(a=1)", "with f() as x: pass"),
         ("Data(3)", "try:\n    raise ValueError\nexcept f(): pass"),
-        ("sum", "assert g(lambda: 1)() == 1"),
     ],
 )
 def test_what_cannot_be_told_is_never_wrong(sandbox: Sandbox, value: str, test: str) -> None:
@@ -678,3 +685,125 @@ def test_values_of_numpy_are_judged_where_both_have_it(sandbox: Sandbox) -> None
         alone, program, "assert f(4) == 4", "assert list(g(3)) == [0, 1, 2]", entry_points=("f", "g")
     )
     assert [case.verdict for case in report.cases] == ["passed", "unrepresentable"], report
+
+
+# -- functions and objects of the tests' own -------------------------------------------------------
+
+TAKES = """
+import functools, operator
+def call(f, *args, **kwargs): return f(*args, **kwargs)
+def each(f, values): return [f(v) for v in values]
+def order(values, key): return sorted(values, key=key)
+def lazily(f, values): return map(f, values)
+def fold(f, values): return functools.reduce(f, values)
+def same(x): return x
+def depth(node): return 0 if node is None else 1 + max(depth(node.left), depth(node.right))
+def total(node): return 0 if node is None else node.value + total(node.left) + total(node.right)
+def mirror(node):
+    if node is not None:
+        node.left, node.right = mirror(node.right), mirror(node.left)
+    return node
+def largest(values): return max(values)
+def count(values):
+    seen = {}
+    for v in values: seen[v] = seen.get(v, 0) + 1
+    return sorted(seen.values())
+def safe(f):
+    try: return f()
+    except ValueError as e: return f"no: {e}"
+def even(n, odd): return True if n == 0 else odd(n - 1)
+def endless(f): return f(lambda: endless(f))
+def make(kind, x): return kind(x)
+def threads(f, values):
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(4) as pool: return list(pool.map(f, values))
+"""
+OWN = """
+class Node:
+    def __init__(self, value, left=None, right=None): self.value, self.left, self.right = value, left, right
+    def leaf(self): return self.left is None and self.right is None
+class Coin:
+    def __init__(self, x): self.x = x
+    def __eq__(self, o): return self.x == o.x
+    def __lt__(self, o): return self.x < o.x
+    def __hash__(self): return hash(self.x)
+    def __add__(self, o): return Coin(self.x + o.x)
+    def __len__(self): return self.x
+    def __iter__(self): return iter(range(self.x))
+tree = Node(1, Node(2, Node(3)), Node(4))
+"""
+POINTS = tuple(line[4 : line.index("(")] for line in TAKES.splitlines() if line.startswith("def "))
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert call(lambda x: x + 1, 3) == 4 and call(lambda *, k: k, k=[1]) == [1]",
+        "got = []\ndef add(x): got.append(x)\neach(add, [1, 2])\nassert got == [1, 2]",
+        "assert order(['bb', 'a'], len) == ['a', 'bb'] and order(['B', 'a'], str.lower) == ['a', 'B']",
+        "assert order([3, 1], lambda v: -v) == [3, 1]",
+        "assert list(lazily(lambda v: v * 2, [1, 2])) == [2, 4]",
+        "import operator\nassert fold(operator.add, [1, 2, 3]) == 6 and fold(lambda a, b: a * b, [2, 3]) == 6",
+        "import functools\nassert call(functools.partial(lambda a, b: a - b, 5), 2) == 3",
+        "import math\nassert each(math.sqrt, [4.0]) == [2.0]",
+        "f = lambda: 1\nassert same(f) is f and same([tree])[0] is tree",
+        "assert depth(tree) == 3 and total(tree) == 10",
+        "assert mirror(tree).left.value == 4 and tree.right.right.value == 3",
+        "assert call(tree.leaf) is False and call(Node(1).leaf)",
+        "assert largest([Coin(1), Coin(3)]) == Coin(3) and largest([Coin(1), Coin(3)]).x == 3",
+        "assert count([Coin(1), Coin(2), Coin(1)]) == [1, 2]",
+        "assert call(sum, [1, 2]) == 3 and each(len, [Coin(2)]) == [2] and each(list, [Coin(2)]) == [[0, 1]]",
+        "assert fold(lambda a, b: a + b, [Coin(1), Coin(2)]).x == 3",
+        "def bad(): raise ValueError('x')\nassert safe(bad) == 'no: x'",
+        "def odd(n): return False if n == 0 else even(n - 1, odd)\nassert even(10, odd) and not even(7, odd)",
+        "assert make(Node, 5).value == 5 and isinstance(make(Node, 5), Node)",
+        "assert threads(lambda v: v * v, range(20)) == [v * v for v in range(20)]",
+    ],
+)
+def test_programs_take_functions_and_objects_of_the_tests(sandbox: Sandbox, test: str) -> None:
+    report = judged(sandbox, TAKES, test, setup=OWN, entry_points=POINTS)
+    assert report.verdict == "passed", report
+
+
+@pytest.mark.parametrize(
+    ("test", "verdicts"),
+    [
+        ("assert call(lambda x: x + 1, 3) == 5", ("failed",)),
+        ("assert depth(tree) == 7", ("failed",)),
+        ("def bad(): raise KeyError('x')\nassert safe(bad)", ("raised",)),
+        ("assert endless(lambda f: f()) == 1", ("raised", "timeout")),
+    ],
+)
+def test_programs_with_these_may_be_wrong(sandbox: Sandbox, test: str, verdicts: tuple[str, ...]) -> None:
+    assert judged(sandbox, TAKES, test, setup=OWN, entry_points=POINTS).verdict in verdicts
+
+
+#: What a program tries with a function and an object of the tests' that it was given: f(g, o).
+REACH = {
+    "the globals of a function": "g.__globals__['expected'] = 0",
+    "its code": "g.__code__",
+    "the class of an object": "main.candidate.back('getattr', (o, '__class__'))",
+    "its dictionary": "main.candidate.back('getattr', (o, '__dict__'))",
+    "a method's function": "main.candidate.back('getattr', (o.right, '__func__'))",
+    "attributes of a function": "main.candidate.back('getattr', (g, 'x'))",
+    "a function in place of a method": "o.right = lambda: True",
+    "what is not named": "main.candidate.back('eval', (o, '1'))",
+    "uses of plain values": "main.candidate.back('getattr', ('', 'join'))",
+    "numbers of nobody": "main.candidate.kept_as(-99, 'x')()",
+}
+
+
+@pytest.mark.parametrize("caught", [False, True])
+@pytest.mark.parametrize("attempt", REACH)
+def test_nothing_else_of_the_tests_is_reached(sandbox: Sandbox, attempt: str, caught: bool) -> None:
+    lines = REACH[attempt].splitlines()
+    body = "".join(f"        {line.strip()}\n" for line in lines)
+    kind = "BaseException" if caught else "ZeroDivisionError"
+    program = (
+        "import sys\nmain = sys.modules['__main__']\n"
+        f"def f(g, o):\n    try:\n{body}    except {kind}: pass\n    return 4\n"
+    )
+    setup = "expected = 4\nclass O:\n    def right(self): return False\ndef g(): return expected"
+    test = "o = O()\nassert f(g, o) == 5 or o.right()"
+    report = judged(sandbox, program, test, setup=setup, entry_points=("f",))
+    assert report.verdict in ("unrepresentable", "raised", "failed"), report

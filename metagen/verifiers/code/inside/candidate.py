@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os as _os
 import sys as _sys
+from _thread import RLock as _RLock
 
 from metagen.verifiers.code.inside.values import (
     TYPE_CHECKING,
@@ -21,6 +22,7 @@ from metagen.verifiers.code.inside.values import (
     _dict,
     _enumerate,
     _int,
+    _isinstance,
     _len,
     _list,
     _number,
@@ -37,7 +39,8 @@ from metagen.verifiers.code.inside.values import (
 if TYPE_CHECKING:
     from typing import Any
 
-_read, _write = _os.read, _os.write
+_read, _write, _getpid = _os.read, _os.write, _os.getpid
+_set_attribute = object.__setattr__
 _compile, _exec, _eval, _getattr = compile, exec, eval, getattr
 _BaseException, _MemoryError = BaseException, MemoryError
 _PROGRAM = "<program>"
@@ -69,6 +72,47 @@ class _Channel:
             data = data[_write(self.number, data) :]
 
 
+class Lent:
+    """A function or an object of the tests', which stays with them: what is done to it is done there."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: int) -> None:
+        _set_attribute(self, "_number", number)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return candidate.back("call", (self, *args), kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:1] == "_":
+            raise AttributeError(name)
+        return candidate.back("getattr", (self, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        candidate.back("setattr", (self, name, value))
+
+    def __hash__(self) -> int:
+        return _int(candidate.back("hash", (self,)))
+
+
+def _applied(name: str) -> Any:
+    return lambda *args: candidate.back(name, args)
+
+
+def _reversed(name: str) -> Any:
+    return lambda one, other: candidate.back(name, (other, one))
+
+
+_ARITHMETIC = "add sub mul truediv floordiv mod pow and or xor".split()  # noqa: SIM905  short
+for (
+    _name
+) in "eq ne lt le gt ge len iter getitem setitem delitem contains bool str repr neg abs int float".split():  # noqa: SIM905
+    setattr(Lent, f"__{_name}__", _applied(_name))
+for _name in _ARITHMETIC:
+    setattr(Lent, f"__{_name}__", _applied(_name))
+    setattr(Lent, f"__r{_name}__", _reversed(_name))
+
+
 class _Candidate:
     """A loaded program: its namespace, and what it returned that is not plain."""
 
@@ -79,19 +123,52 @@ class _Candidate:
         self.encoder = Encoder(room, self.keep)
         self.functions: dict[str, Any] = {
             "getattr": getattr, "setattr": setattr, "bool": bool, "len": len, "str": str, "repr": repr,
-            "iter": lambda x: iter(list(x)), "getitem": lambda x, k: x[k], "contains": lambda x, k: k in x,
+            "iter": iter, "getitem": lambda x, k: x[k], "contains": lambda x, k: k in x,
             "setitem": lambda x, k, v: x.__setitem__(k, v), "abs": abs, "float": float, "int": int,
             "isinstance": isinstance,
         }  # fmt: skip
         #: Of an iterator that raised, by its number, what it raised after the items that have been sent.
         self.late: dict[int, BaseException] = {}
+        #: Of the tests', by number: the same object is the same again.
+        self.lent: dict[int, Lent] = {}
+        #: The request that is being answered, by whom; one thread at a time may ask the tests for something.
+        self.serving, self.process, self.turn = 0, _getpid(), _RLock()
 
     def keep(self, value: Any) -> int:
+        if _type(value) is Lent:
+            number: int = value._number
+            return number
         self.kept.append(value)
         return _len(self.kept) - 1
 
     def kept_as(self, number: int, name: str) -> Any:
+        if number < 0:
+            return self.lent.setdefault(number, Lent(number))
         return self.kept[number]
+
+    def serve(self, request: dict[str, Any]) -> None:
+        """Answer one request."""
+        before, self.serving = self.serving, request["id"]
+        channel.send(f'{nonce}"id":{request["id"]},{self.answer(request)}}}')
+        self.serving = before
+
+    def back(self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        """Apply a function to what is lent, where it lives; meanwhile its code may call the program again."""
+        if _getpid() != self.process:
+            raise NotPlain("a process that the program started uses a function or an object of the tests'")
+        with self.turn:
+            texts = [self.encoder.text(value) for value in args]
+            named = [f"{quoted(name)}:{self.encoder.text(value)}" for name, value in (kwargs or {}).items()]
+            asked = f'"function":{quoted(function)},"args":[{",".join(texts)}],"kwargs":{{{",".join(named)}}}'
+            channel.send(f'{nonce}"id":{self.serving},"back":{{{asked}}}}}')
+            while "given" not in (message := channel.receive() or {"given": {"unrepresentable": "gone"}}):
+                self.serve(message)
+        given = message["given"]
+        if "raised" in given:
+            raise _of_tests(*given["raised"])
+        if "unrepresentable" in given:
+            raise NotPlain(given["unrepresentable"])
+        return decode(given["returned"], self.kept_as)
 
     def answer(self, request: dict[str, Any]) -> str:
         """The answer to one request, as the inside of a JSON object."""
@@ -161,6 +238,15 @@ class _Candidate:
         return f'"returned":{self.encoder.text(self.namespace[request["name"]])}'
 
 
+def _of_tests(name: str, message: str, trace: str, builtin: str) -> BaseException:
+    """What the tests raised while the program used something of theirs."""
+    import builtins
+
+    kind = _getattr(builtins, builtin, Exception)
+    error: BaseException = (kind if _isinstance(kind, _type) else Exception)(message)
+    return error
+
+
 def _described(error: BaseException, source: str) -> tuple[str, str, str, str]:
     """Type, message, traceback, and the builtin type that it is a kind of."""
     kind = _type(error)
@@ -196,4 +282,4 @@ if __name__ == "__main__":
     channel.send(nonce + '"ready":true}')
     candidate = _Candidate(hello["room"])
     while (request := channel.receive()) is not None:
-        channel.send(f'{nonce}"id":{request["id"]},{candidate.answer(request)}}}')
+        candidate.serve(request)

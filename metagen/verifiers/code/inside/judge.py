@@ -37,6 +37,11 @@ class Channel:
         self.nonce, self.room, self.asked = hello["nonce"], hello["room"], 0
         #: Types of the candidate's objects that the running test has met.
         self.foreign: set[str] = set()
+        #: Functions and objects of the tests' that the candidate was given, and their numbers, from −1 downwards.
+        self.lent: list[Any] = []
+        self.numbers: dict[int, int] = {}
+        #: Whether it asked for something of these that it may not have, in the running test.
+        self.limited = False
         self.send('"ready":true')
 
     def receive(self) -> Any:
@@ -59,11 +64,43 @@ class Channel:
         self.asked += 1
         self.send(f'"ask":{{{fields}}}')
         answer = self.receive()
+        while "back" in answer:
+            self.send(f'"given":{{{self.given(answer["back"])}}}')
+            answer = self.receive()
         if "raised" in answer:
             raise _raised(*answer["raised"])
         if "unrepresentable" in answer:
             raise NotPlain(answer["unrepresentable"])
         return answer
+
+    def given(self, back: dict[str, Any]) -> str:
+        """What the candidate gets for using something that was lent to it, as the inside of a JSON object."""
+        try:
+            args = [decode(data, Received) for data in back["args"]]
+            kwargs = {name: decode(data, Received) for name, data in back["kwargs"].items()}
+            permitted(back["function"], args)
+            value = USES[back["function"]](*args, **kwargs)
+            return f'"returned":{Encoder(self.room, _reference).text(value)}'
+        except (NotPlain, TooLarge) as error:
+            self.limited = True
+            return f'"unrepresentable":{quoted(str(error))}'
+        except BaseException as error:  # noqa: BLE001  whatever the tests' code raises is the candidate's to handle
+            builtin = next(
+                (k.__name__ for k in type(error).__mro__ if k.__module__ == "builtins"), "Exception"
+            )
+            parts = (type(error).__name__, str(error)[:1000], "", builtin)
+            return f'"raised":[{",".join(map(quoted, parts))}]'
+
+    def lend(self, value: Any) -> int:
+        """The number of an object of the tests'; NotPlain for what may not be lent."""
+        if not lendable(value):
+            raise NotPlain(
+                f"a value of type {type(value).__name__!r} is passed as an argument, and is not plain"
+            )
+        if id(value) not in self.numbers:
+            self.lent.append(value)
+            self.numbers[id(value)] = -len(self.lent)
+        return self.numbers[id(value)]
 
     def call(self, target: str, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> Any:
         encoder = Encoder(self.room, _reference)
@@ -181,6 +218,8 @@ class Received:
     """What comes with an answer: `Received(number, name)` is an object of the candidate's, `pull` an iterator."""
 
     def __new__(cls, number: int, name: str) -> Any:
+        if number < 0:
+            return channel.lent[-number - 1]
         channel.foreign.add(name)
         return Remote(number, name)
 
@@ -330,9 +369,59 @@ def _reference(value: Any) -> int:
     """The number of an object of the candidate's that is passed back to it."""
     original = getattr(type(value), "@original", value)
     if type(original) is not Remote:
-        raise NotPlain(f"a value of type {type(value).__name__!r} is passed as an argument, and is not plain")
+        return channel.lend(value)
     number: int = original._number
     return number
+
+
+def lendable(value: Any) -> bool:
+    """Whether it is of the tests' own: a function, a class, an instance, or one of its methods.
+
+    Nothing else: through a module, a frame or a function of the library a candidate would reach this process.
+    """
+    kind = type(value)
+    if kind is type(lendable):
+        return value.__globals__ is namespace
+    if kind is type(channel.send):
+        return lendable(value.__self__)
+    if kind.__module__ == "functools" and kind.__name__ == "partial":
+        return lendable(value.func)
+    own = value.__module__ if isinstance(value, type) else kind.__module__
+    return bool(own == "tests") and kind is not Remote
+
+
+def permitted(function: str, args: list[Any]) -> None:
+    """NotPlain unless it is lent objects of the tests' that are used, by names that are not private."""
+    subject = args[0]
+    instance = [type(value).__module__ == "tests" for value in args]
+    if function == "call":
+        allowed = lendable(subject)
+    elif function in ("getattr", "setattr"):
+        allowed = (instance[0] or isinstance(subject, type)) and lendable(subject) and args[1][:1] != "_"
+        # A method that the candidate has replaced would decide tests.
+        if function == "setattr":
+            allowed = allowed and instance[0] and not callable(getattr(type(subject), args[1], None))
+    else:
+        allowed = any(instance)
+    if not allowed:
+        raise NotPlain(f"{function} of a value of type {type(subject).__name__!r} of the tests'")
+
+
+def _uses() -> dict[str, Callable[..., Any]]:
+    """What a candidate may do to an object of the tests', by name."""
+    import _operator as operators
+
+    plain = "eq ne lt le gt ge getitem setitem delitem contains neg add sub mul truediv floordiv mod pow xor"
+    uses: dict[str, Callable[..., Any]] = {name: getattr(operators, name) for name in plain.split()}
+    uses |= {"and": operators.and_, "or": operators.or_, "call": lambda f, *a, **k: f(*a, **k)}
+    return uses | {
+        "getattr": getattr, "setattr": setattr, "hash": hash, "len": len, "iter": iter, "bool": bool, "str": str,
+        "repr": repr, "abs": abs, "int": int, "float": float,
+    }  # fmt: skip
+
+
+USES = _uses()
+Encoder.names = True
 
 
 def _become(old: Any, new: Any) -> None:
@@ -360,6 +449,17 @@ def _raised(name: str, message: str, trace: str, builtin: str) -> BaseException:
     error: BaseException = kind.__new__(kind)
     error.args = (message,)
     return error
+
+
+def _told(source: str, namespace: Namespace) -> str:
+    """The verdict on a piece of the tests; no bad one where the candidate could not use something of theirs."""
+    channel.limited = False
+    verdict = _verdict(source, namespace)
+    if channel.limited and not verdict.startswith('"verdict":"passed"'):
+        return _ended(
+            "unrepresentable", NotPlain("the program used something of the tests' that cannot be lent")
+        )
+    return verdict
 
 
 def _verdict(source: str, namespace: Namespace) -> str:
@@ -432,9 +532,10 @@ if __name__ == "__main__":
     namespace.entry_points = frozenset(request["entry_points"])
     namespace.names = None if request["names"] is None else frozenset(request["names"])
     namespace.objects = request["objects"]
-    channel.send(f'"setup":true,{_verdict(request["setup"], namespace)}')
+    channel.send(f'"setup":true,{_told(request["setup"], namespace)}')
     for point in request["entry_points"]:
         namespace.pop(point, None)
+    met = frozenset(channel.foreign)
     for number, test in request["tests"]:
-        channel.foreign.clear()
-        channel.send(f'"test":{number},{_verdict(test, namespace)}')
+        channel.foreign = set(met)
+        channel.send(f'"test":{number},{_told(test, namespace)}')
