@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from typing import Any, Final
 
@@ -85,10 +85,10 @@ class ContestTask(CodeTask):
         """A problem whose programs read standard input. shown, hidden: inputs and outputs. options: of IOTests."""
         given = {"seconds": self._seconds, "memory": self._memory}
         options |= {k: v for k, v in given.items() if v is not None}
-        tests = IOTests(*zip(*(shown + hidden), strict=True), **options) if shown + hidden else None
-        if tests is None:
+        if not shown + hidden:
             raise DataError("there are no tests; remove the problem")
-        public = IOTests(*zip(*shown, strict=True), **options).data if shown else {"io": None}
+        tests = _tests(shown + hidden, options)
+        public: dict[str, Any] = _tests(shown, options).data if shown else {"io": None}
         values = {"question": question.strip(), "how": READS, "starter": ""}
         public |= {"preamble": preamble} if preamble else {}
         return Problem(self._asking.prompt(name, values, public), json.dumps(tests.data))
@@ -118,6 +118,10 @@ class ContestTask(CodeTask):
         values = {"question": question.strip(), "how": how, "starter": starter}
         prompt = self._asking.prompt(name, values, data(shown) | {"preamble": PREAMBLE})
         return Problem(prompt, json.dumps(data(tests)))
+
+
+def _tests(pairs: Pairs, options: Mapping[str, Any]) -> IOTests:
+    return IOTests(tuple(given for given, _ in pairs), tuple(wanted for _, wanted in pairs), **options)
 
 
 #: Inputs and outputs.
