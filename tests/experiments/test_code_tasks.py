@@ -105,6 +105,8 @@ def test_programs_of_contests_are_graded_by_their_output(tmp_path: Path) -> None
     rows = {row["text"]: row for row in pq.read_table(run / "candidates.parquet").to_pylist()}
     assert [rows[text]["correct"] for text in samples] == [True, False, False, False]
     assert [rows[text]["ungraded"] for text in samples] == [False, False, True, False]
+    assert [rows[text]["score.grader"] for text in samples] == [1.0, 0.0, None, 0.0]
+    assert rows[samples[2]]["verdict.grader"] == "ungraded"
     said = " ".join(result.output.split())
     assert "recorded: 1 of 4 samples (25.0%) are ungraded" in said and "They count as wrong." in said
 

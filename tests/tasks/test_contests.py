@@ -18,6 +18,7 @@ from metagen.sequence import Sequence
 from metagen.tasks.apps import APPSTask
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.code_contests import CodeContestsTask
+from metagen.tasks.cruxeval import CRUXEvalTask
 from metagen.tasks.livecodebench import LiveCodeBenchTask, unpacked
 from metagen.verifiers.code.isolation import IsolationError
 from metagen.verifiers.code.sandbox import Sandbox
@@ -243,3 +244,20 @@ def test_code_contests_as_pairs_and_in_parquet(tmp_path: Path) -> None:
 def test_faulty_records_are_errors(tmp_path: Path, task: Any, record: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words):
         task(written(tmp_path, record))
+
+
+def test_an_input_whose_output_cannot_cross_is_ungraded(tmp_path: Path) -> None:
+    """CRUXEval runs other arguments than its own: what f returns for them may be an object."""
+    record = {
+        "id": "s",
+        "code": "class A: pass\ndef f(x): return A() if x > 1 else x",
+        "input": "1",
+        "output": "1",
+    }
+    task = CRUXEvalTask(written(tmp_path, record), mode="input")
+    (problem,) = task.problems()
+    answers = [
+        Sequence.of(problem.prompt).extend(f"Answer: f({x})", finish="eos") for x in ("1", "True", "0", "2")
+    ]
+    right, other, wrong, unknown = asyncio.run(task.grade(problem, answers))
+    assert (right, other, wrong) == (1.0, 1.0, 0.0) and math.isnan(unknown)

@@ -28,6 +28,8 @@ from metagen.verifiers.code.session import Session
 EDITION = "3"
 #: Calls of tests and program within each other.
 DEEPEST = 50
+#: Uses of what tests lend, in one test, after which a program that is late has not been shown to be slow.
+MANY = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class _Run:
         self._call: str | None = None
         self._trace: str | None = None
         self._lacks = False
+        self._uses = 0
         self.stdout = ""
 
     async def cases(self) -> list[Case]:
@@ -157,13 +160,16 @@ class _Run:
             if message["verdict"] != "passed":
                 return [self._case(t, message) for _, t in pending]
             for number, test in pending:
-                self._call, self._trace, self._lacks = None, None, False
+                self._call, self._trace, self._lacks, self._uses = None, None, False, 0
                 done.append(self._case(test, await self._answer(candidate, judge, "test", number)))
                 if self._stop and decisive(done[-1].verdict):
                     break
         except Stopped as stop:
             test = pending[len(done)][1]
-            done.append(Case(test, stop.verdict, call=self._call, detail=stop.detail))
+            verdict: TestVerdict = stop.verdict
+            if verdict == "timeout" and self._uses > MANY:
+                verdict = "unrepresentable"  # the time may have gone to the journeys
+            done.append(Case(test, verdict, call=self._call, detail=stop.detail))
         return done
 
     async def _answer(self, candidate: Session, judge: Session, place: str, number: Any) -> dict[str, Any]:
@@ -196,7 +202,7 @@ class _Run:
         while "back" in answer:
             if not _is_use(answer["back"]):
                 candidate.end("forged", "the program asked for something of the tests' that it was not given")
-            number = answer["id"]
+            number, self._uses = answer["id"], self._uses + 1
             await judge.forward({"back": answer["back"]}, long=candidate.long)
             while "ask" in (message := await judge.receive()):
                 inner = await self._carry(candidate, judge, message["ask"], depth + 1)

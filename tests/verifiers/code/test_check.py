@@ -778,6 +778,13 @@ def test_programs_with_these_may_be_wrong(sandbox: Sandbox, test: str, verdicts:
     assert judged(sandbox, TAKES, test, setup=OWN, entry_points=POINTS).verdict in verdicts
 
 
+def test_journeys_make_no_program_slow(sandbox: Sandbox) -> None:
+    """A callback that is used without end: nobody knows how long it would have taken in one process."""
+    program = "def f(g):\n    while True: g(1)\ndef h(g):\n    g(1)\n    while True: pass"
+    report = judged(sandbox, program, "f(lambda x: x)", "h(lambda x: x)", wall=3, entry_points=("f", "h"))
+    assert [case.verdict for case in report.cases] == ["unrepresentable", "timeout"], report
+
+
 #: What a program tries with a function and an object of the tests' that it was given: f(g, o).
 REACH = {
     "the globals of a function": "g.__globals__['expected'] = 0",
