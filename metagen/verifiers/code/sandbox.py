@@ -31,6 +31,8 @@ from metagen.verifiers.code.session import Session
 #: How an execution went. Only `finished` says that the program came to its end and answered all.
 Verdict = Literal["finished", "raised", "unrepresentable", "unavailable"] | Ending
 
+#: Bytes of address space of a script beside its memory, where a control group counts what is used.
+STACKS = 1 << 30
 #: Where a script finds itself.
 SCRIPT = "/tmp/program.py"
 # Moves itself into the groups named before `--`, then becomes the command after it.
@@ -218,7 +220,10 @@ class Sandbox:
             try:
                 inner = script.marked(self.language.script(self.isolation.seen(files.program, SCRIPT)))
                 seen = {SCRIPT: files.program, "/dev/stdin": files.stdin}
-                with self._command(inner, limits, group, self.language, seen) as (command, calls):
+                # Address space is no memory: a program may ask for a large stack, and use little of it.
+                grouped = group is not None and group.memory is not None
+                each = replace(limits, memory=limits.memory + STACKS) if grouped else limits
+                with self._command(inner, each, group, self.language, seen) as (command, calls):
                     contained = self.isolation.contains
                     start = script.start(command, stdin=files.stdin, inherited=calls, contained=contained)
                     await _to_its_end(start)

@@ -89,3 +89,16 @@ def test_packages_are_those_that_are_named(sandbox: Sandbox, tmp_path: Path) -> 
 
 def test_what_is_named_like_a_signal_is_a_status(sandbox: Sandbox) -> None:
     assert asyncio.run(sandbox.execute("exit(255)")).verdict == "raised"
+
+
+def test_a_large_stack_is_no_memory(sandbox: Sandbox) -> None:
+    """Programs of contests ask for half a gigabyte of stack, whatever the problem's limit is."""
+    if "memory of all processes of a run together, by a control group" not in sandbox.holds:
+        pytest.skip("no control group here counts memory")
+    program = (
+        "import threading\nthreading.stack_size(1 << 29)\nt = threading.Thread(target=lambda: print('deep'))\n"
+        "t.start()\nt.join()"
+    )
+    assert asyncio.run(sandbox.execute(program)).stdout == "deep\n"
+    hungry = "x = bytearray(b'x') * (400 << 20)"
+    assert asyncio.run(sandbox.execute(hungry)).verdict == "memory"
