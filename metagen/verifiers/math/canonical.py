@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from metagen.verifiers.math.field import Beyond
+from metagen.verifiers.math.arithmetic import Beyond
 from metagen.verifiers.math.grammar import MAX_CHARACTERS, parse
 from metagen.verifiers.math.keys import Keys
 from metagen.verifiers.math.tokens import FUNCTIONS, GREEK, clean
@@ -25,8 +26,9 @@ class Verdict(NamedTuple):
 
 UNPARSABLE: Final = Verdict(None, "unparsable")
 TIMEOUT: Final = Verdict(None, "timeout")
+#: mpmath's contexts are not for two threads at once.
+_LOCK: Final = threading.Lock()
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d{0,299})", re.ASCII)
-_KEYS: Final = Keys()
 
 #: What may be handed to math-verify's parser: short, ASCII, of known commands, without names that Python knows.
 _MAX_FOREIGN: Final = 300
@@ -55,7 +57,8 @@ def narrow(answer: str, percent: Percent = "hundredths") -> Verdict | None:
     except Unreadable:
         return None if may_be_foreign(answer) else worded(answer)
     try:
-        return Verdict(_KEYS.key(tree))
+        with _LOCK:
+            return Verdict(Keys().key(tree))
     except Unreadable:
         return worded(answer)
     except Beyond:

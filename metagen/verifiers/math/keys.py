@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from metagen.verifiers.math import reals
-from metagen.verifiers.math.field import Beyond, TooLarge, Undefined
+from metagen.verifiers.math.arithmetic import Beyond, TooLarge, Undefined, Work
 from metagen.verifiers.math.reals import collection, meet
 from metagen.verifiers.math.regions import MIRROR, Regions, Solve, unsolved
-from metagen.verifiers.math.scalars import SCALARS, Numeric, Scalars, by_decimals
+from metagen.verifiers.math.scalars import SCALARS, Scalars
 from metagen.verifiers.math.settle import digest
 from metagen.verifiers.math.tree import Node, Unreadable, choose, minus, names, structure, symbols, walk
 
@@ -24,8 +24,8 @@ class Keys:
     different forms have not.
     """
 
-    def __init__(self, numeric: Numeric = by_decimals, solve: Solve = unsolved) -> None:
-        self.scalars = Scalars(numeric)
+    def __init__(self, solve: Solve = unsolved, work: Work | None = None) -> None:
+        self.scalars = Scalars(work or Work())
         self.regions = Regions(self.scalars, solve)
 
     def key(self, node: Node) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
-_INFINITE: Final = Decimal("Infinity")
+from metagen.verifiers.math.settle import WIDE
+
+_INFINITE: Final = WIDE.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class End:
     """A real number or ±∞: its key decides equality, its value the order."""
 
     key: str
-    value: Decimal
+    value: Any
 
 
 MINUS_INFINITY: Final = End("-oo", -_INFINITE)

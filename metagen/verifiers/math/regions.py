@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from metagen.verifiers.math import reals
-from metagen.verifiers.math.field import Beyond
+from metagen.verifiers.math.arithmetic import Beyond
 from metagen.verifiers.math.reals import LINE, Piece, Reals, complement, meet, normal
 from metagen.verifiers.math.scalars import SCALARS, Scalars
 from metagen.verifiers.math.tree import Node, Unreadable, minus, symbols

@@ -17,7 +17,7 @@ from metagen.verifiers.math.pool import Pool, shared
 from metagen.verifiers.pattern import one_group
 
 #: Changes whenever a key does, so that what was recorded under other keys is not mixed with it.
-EDITION = "2"
+EDITION = "3"
 #: Answers judged in one go, before other coroutines may run.
 _STRETCH = 32
 #: Seconds.

@@ -82,7 +82,7 @@ def choose(node: Node, side: int) -> Node:
 def structure(node: Node) -> str:
     """The tree as text, sums and products in one order: equal for equal trees, whatever they are worth."""
     inner = [structure(a) for a in node.args]
-    if node.op in ("add", "mul", "set", "union", "meet"):
+    if node.op in ("add", "mul", "set", "union", "meet") or node.value in ("max", "min", "gcd", "lcm"):
         inner.sort()
     value = "" if node.value is None else str(node.value) if isinstance(node.value, str) else _hex(node.value)
     return f"{node.op}:{value}({','.join(inner)})"

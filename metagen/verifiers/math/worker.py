@@ -12,18 +12,15 @@ import resource
 import select
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from fractions import Fraction
+from collections.abc import Iterator
 from typing import Final
 
 from metagen.verifiers.math import foreign
+from metagen.verifiers.math.arithmetic import Beyond, Undefined
 from metagen.verifiers.math.canonical import UNPARSABLE, Verdict, may_be_foreign, worded
-from metagen.verifiers.math.field import Beyond, Undefined, evaluate
 from metagen.verifiers.math.grammar import parse
 from metagen.verifiers.math.keys import Keys
-from metagen.verifiers.math.settle import Complex
-from metagen.verifiers.math.tree import Node, Unreadable
-from metagen.verifiers.math.wide import Wide
+from metagen.verifiers.math.tree import Unreadable
 from metagen.verifiers.math.words import prose
 
 #: Of address space: a large intermediate value ends the process, not the machine.
@@ -32,17 +29,11 @@ MEMORY: Final = 2 << 30
 _LOOK: Final = 5.0
 
 
-def by_mpmath(node: Node, precision: int, values: Mapping[str, Fraction]) -> Complex:
-    """Complex values of all elementary functions."""
-    field = Wide(precision)
-    return field.parts(evaluate(node, field, values))
-
-
 def wide(answer: str, *, percent: bool) -> Verdict:
     """The verdict on an answer, by whatever it takes."""
     if (words := prose(answer)) is not None:
         return Verdict(words)
-    keys = Keys(by_mpmath, foreign.solutions)
+    keys = Keys(foreign.solutions)
     try:
         return Verdict(keys.key(parse(answer, percent=percent)))
     except (Beyond, Unreadable):
