@@ -36,7 +36,7 @@ _FOREIGN: Final = re.compile(r"[A-Za-z0-9\s\\{}()\[\]|+\-*/^_=<>.,;:!%&]+", re.A
 _COMMANDS: Final = FUNCTIONS | GREEK | names(
     "frac sqrt binom dbinom tbinom cdot times div pm mp leq le geq ge neq ne lt gt in cup cap setminus "
     "infty pi to emptyset varnothing sum prod int lim partial nabla det overline mathbb mathcal begin end "
-    "pmatrix bmatrix matrix vmatrix lfloor rfloor lceil rceil vert lvert rvert langle rangle text mathrm "
+    "pmatrix bmatrix matrix vmatrix lfloor rfloor lceil rceil vert lvert rvert langle rangle "
     "operatorname prime cdots dots ldots rightarrow subset subseteq forall exists not mid bmod mod limits "
     "infinity reals left right"
 )  # fmt: skip

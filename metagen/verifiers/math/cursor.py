@@ -21,6 +21,7 @@ class Cursor:
     def __init__(self, given: list[Token], percent: bool) -> None:
         self.tokens, self.at, self.depth = given, 0, 0
         self.percent, self.angle, self.bars = percent, False, 0
+        self.units: set[str] = set()
 
     @property
     def next(self) -> Token:

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Final
 
+from metagen.verifiers.math import quantities
 from metagen.verifiers.math.cursor import Cursor
+from metagen.verifiers.math.tokens import Token
 from metagen.verifiers.math.tree import HUNDRED, PI, Node, Unreadable, names, number
 
 #: Units of one letter, behind the stroke of another unit: km/h.
@@ -84,6 +86,8 @@ class Sums(Cursor, ABC):
         if kind == "n" and before in ("s", "w"):
             raise Unreadable(f"a number after a letter or a word: {text!r}")
         if kind == "w":
+            if quantities.scale(text.split(" ")[0]):
+                return True
             self.unit()
             return self.begins(argument)
         if kind == "o":
@@ -93,6 +97,8 @@ class Sums(Cursor, ABC):
     def beside(self, factors: list[Node]) -> Node:
         """A factor after another without a sign; a fraction after an integer makes a mixed number."""
         before = self.before
+        if (factor := self.scale()) is not None:
+            return factor
         if self.next.kind == "n":
             follows = self.tokens[self.at + 1 : self.at + 3]
             mixed = (
@@ -115,7 +121,10 @@ class Sums(Cursor, ABC):
         return Node("add", (factors.pop(), Node("div", (over, under))))
 
     def unit(self) -> None:
-        """Words after a quantity, with their exponents and quotients: dropped."""
+        """Words after a quantity, with their exponents and quotients: dropped, unless they say more."""
+        begin = self.at
+        if self.before.text == "%" and self.next.text.startswith("point"):
+            raise Unreadable("percentage points")
         while True:
             self.take()
             if self.accept("^"):
@@ -126,6 +135,23 @@ class Sums(Cursor, ABC):
                 break
         if self.next.kind in ("n", "s", "f"):
             raise Unreadable(f"a quantity after a unit: {self.next.text!r}")
+        words = [t.text for t in self.tokens[begin : self.at] if t.kind == "w"]
+        self.units.add(quantities.unit(" ".join(words)))
+        if len(self.units) > 1:
+            raise Unreadable("several units")
+
+    def scale(self) -> Node | None:
+        """The factor that words stand for, as in `3 million dollars`; what follows them is left."""
+        word, _, rest = self.next.text.partition(" ")
+        if self.next.kind != "w" or (factor := quantities.scale(word)) is None:
+            return None
+        if rest:
+            self.tokens[self.at] = Token("w", rest.strip(), True)
+        else:
+            # What follows stands beside a number, not beside a word.
+            self.tokens[self.at] = Token("", word)
+            self.take()
+        return number(factor)
 
     def power(self) -> Node:
         result = self.postfix(self.primary())
@@ -152,6 +178,8 @@ class Sums(Cursor, ABC):
             elif self.accept("°"):
                 if self.next.kind == "s" and self.next.text in ("C", "F"):
                     self.take()
+                elif self.next.kind in ("s", "w") and self.next.text.upper() in ("N", "S", "E", "W"):
+                    raise Unreadable("a bearing")
                 result = Node("mul", (result, Node("div", (PI, number(180))))) if self.angle else result
             else:
                 return result

@@ -116,6 +116,7 @@ _ABBREVIATED: Final = re.compile(r"(?<=[ \d])(sq|cu|ft|yd|in|mi|oz|lbs?|hrs?)\.(
 #: A unit: 1,000 (dollars).
 _BRACKETED: Final = re.compile(r"(?<=\d)\s*\(([a-z]{3,}(?: [a-z]+)*)\)\s*$")
 _PERCENT: Final = re.compile(r"\s*\b(?:percentage|percent|pct)\b")
+_NEGATIVE: Final = re.compile(r"^\s*(?:negative|minus)\s+(?=[\d.\\])", re.IGNORECASE)
 _LABEL: Final = re.compile(
     r"^\s*(?:\*\*)?(?:final\s+answer|answer)(?:\s+is)?\s*[:=]?\s*(?:\*\*)?", re.IGNORECASE
 )
@@ -138,6 +139,7 @@ def clean(answer: str) -> str:
     text = text.replace("$", "")
     if "percent" in text or "pct" in text:
         text = _PERCENT.sub("%", text)
+    text = _NEGATIVE.sub("-", text)
     if "." in text:
         text = _ABBREVIATED.sub(r"\1", text)
     return _BRACKETED.sub(r" \1", text).strip()

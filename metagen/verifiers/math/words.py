@@ -6,6 +6,7 @@ import re
 import unicodedata
 from typing import Final
 
+from metagen.verifiers.math.quantities import timed, written
 from metagen.verifiers.math.tokens import FUNCTIONS, GREEK, unwrap
 from metagen.verifiers.math.tree import names
 
@@ -13,13 +14,12 @@ MAX_CHARACTERS: Final = 200
 _COMMAND: Final = re.compile(
     r"\\(?:text(?:bf|it|rm|normal|sf|tt|up)?|mbox|hbox|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}"
 )
+_DEGREES: Final = re.compile(r"\s*(?:\^\s*\{?\s*\\circ(?![a-zA-Z])\s*\}?|\\degrees?(?![a-zA-Z])|[°º˚])\s*")
 _SPACE: Final = re.compile(r"\\(?:display|text)style(?![a-zA-Z])|\\[,;:! ]|\\q?quad(?![a-zA-Z])|~|\$")
 #: A choice with what it says behind it: the letter names it.
 _LABEL: Final = re.compile(r"\(([A-Z])\) (?=[\w\\.-])(?!\\c[ua]p)")
 _CHOICE: Final = re.compile(r"\(\s*([A-Za-z])\s*\)")
 _SIMPLE: Final = re.compile(r"[^\W_](?:(?:[^\W_]|[ .,:;'’%/()+&-])*(?:[^\W_]|[%.)]))?")
-#: A ratio is not written 3:05, nor with a half of the day.
-_CLOCK: Final = re.compile(r"(\d{1,2}:[0-5]\d) ?(?:([ap])\.? ?m\.?)?", re.ASCII)
 _PROSE: Final = re.compile(r"[^\W\d_]+(?:[ ,.'’-]+[^\W\d_]+)*")
 _MATH: Final = FUNCTIONS | GREEK | names("pi infinity infty inf oo sqrt and or xyz abc")
 
@@ -29,6 +29,7 @@ def plain(answer: str) -> str:
     text = unwrap(answer)
     for _ in range(3):
         text = _COMMAND.sub(r"\1", text)
+    text = _DEGREES.sub(" degrees ", text)
     text = " ".join(_SPACE.sub(" ", text).split())
     text = unwrap(unicodedata.normalize("NFC", text))
     if choice := _CHOICE.fullmatch(text):
@@ -40,12 +41,11 @@ def prose(answer: str) -> str | None:
     """The key of what is words at first sight, with no need of a parser."""
     if len(answer) > MAX_CHARACTERS * 2:
         return None
-    text = plain(answer).casefold() if ":" in answer else plain(answer)
+    text = plain(answer)
+    if timed(text):
+        return quoted(written(text))
     if label := _LABEL.match(text):
         return quoted(label[1])
-    if ":" in text and (clock := _CLOCK.fullmatch(text)):
-        half = f" {clock[2]}m" if clock[2] else ""
-        return quoted(clock[1] + half) if half or clock[1][-2] == "0" else None
     if "=" in answer or len(text) > MAX_CHARACTERS or not _PROSE.fullmatch(text):
         return None
     runs = re.findall(r"[^\W\d_]+", text)
@@ -65,7 +65,9 @@ def words(answer: str) -> str | None:
     text = plain(answer)
     if len(text) > MAX_CHARACTERS or not _SIMPLE.fullmatch(text):
         return None
-    return quoted(text) if any(c.isalpha() for c in text) or re.fullmatch(r"\d+(:\d+)+", text) else None
+    return (
+        quoted(written(text)) if any(c.isalpha() for c in text) or re.fullmatch(r"\d+(:\d+)+", text) else None
+    )
 
 
 def quoted(text: str) -> str:

@@ -1,0 +1,92 @@
+"""Words behind a number: those that multiply it, those that change what it says, and units, which the question sets.
+
+A unit is dropped. What else there is stays: a quantity that is not understood is known by its text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from metagen.verifiers.math.tree import Unreadable, names
+
+SCALES: Final = {
+    "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15,
+    "dozen": 12, "millionen": 10**6, "millones": 10**6, "tausend": 1000, "mille": 1000, "mil": 1000,
+    "milliard": 10**9, "milliarden": 10**9,
+}  # fmt: skip
+#: With one of these a quantity is not merely its number.
+_QUALIFIERS: Final = names(
+    "am pm noon midnight morning afternoon evening night o'clock past ago late early later earlier before "
+    "after until since bc ad bce ce north south east west northeast northwest southeast southwest northern "
+    "southern eastern western northward southward eastward westward clockwise counterclockwise anticlockwise "
+    "right up down upward downward upwards downwards forward backward forwards backwards above below under "
+    "over beneath behind ahead inside outside loss lost losses debt deficit owed short shortfall overdrawn "
+    "increase decrease increased decreased rise fall drop reduction decline discount more less fewer greater "
+    "smaller larger higher lower longer shorter taller older younger faster slower bigger heavier lighter "
+    "than least most maximum minimum maximal minimal between nearly almost not no non never none nothing "
+    "except without but minus plus negative positive opposite reciprocal inverse remainder root roots squared "
+    "cubed power factorial choose mod modulo half halves third thirds fourth fourths quarter quarters fifth "
+    "fifths sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths eleventh elevenths twelfth "
+    "twelfths hundredth hundredths thousandth thousandths millionth millionths double twice triple twofold "
+    "fold one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety zero january february "
+    "march april may june july august september october november december monday tuesday wednesday thursday "
+    "friday saturday sunday "
+)
+_SINGULAR: Final = {
+    "h": "hour", "hr": "hour", "hrs": "hour", "min": "minute", "mins": "minute", "sec": "second", "secs": "second",
+    "ft": "foot", "feet": "foot", "in": "inch", "inches": "inch", "lb": "pound", "lbs": "pound", "oz": "ounce",
+    "yd": "yard", "mi": "mile", "s": "second", "m": "metre", "meter": "metre", "meters": "metre",
+}  # fmt: skip
+_PIECE: Final = r"(\d+(?:,\d{3})*(?:\.\d+)?(?: \d+/\d+|/\d+)?) ?([^\W\d_]+)\.?"
+_COMPOUND: Final = re.compile(rf"{_PIECE}(?:(?:,? and |, ?| ){_PIECE})+", re.ASCII)
+_CLOCK: Final = re.compile(
+    r"(\d{1,2})(?::([0-5]\d))?(:[0-5]\d)?\s*([ap])\.?\s?m\.?|(\d{1,2}):([0-5]\d)", re.ASCII | re.I
+)
+_DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?([./-])\d\d?\1(?:\d{4}|\d\d)", re.ASCII)
+_BEARING: Final = re.compile(r"(.*\bdegrees?) ?([nsew])", re.IGNORECASE)
+_QUARTERS: Final = {"n": "north", "s": "south", "e": "east", "w": "west"}
+
+
+def scale(word: str) -> int | None:
+    """What a word multiplies a number by, None if it does not."""
+    word = word.lower()
+    return SCALES.get(word) or SCALES.get(word.removesuffix("s"))
+
+
+def unit(words: str) -> str:
+    """The name of a unit, in the singular; Unreadable for words that do not only name one."""
+    found = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*", words.lower().replace("’", "'"))
+    if any(character.isdigit() for character in words) or any(w in _QUALIFIERS or scale(w) for w in found):
+        raise Unreadable(f"more than a unit: {words!r}")
+    return " ".join(map(_singular, found))
+
+
+def _singular(word: str) -> str:
+    return _SINGULAR.get(word) or (word[:-1] if word.endswith("s") and len(word) > 3 else word)
+
+
+def written(text: str) -> str:
+    """A quantity known by its text, in one form: a time, and one of several units; any other text as it is."""
+    if (clock := _CLOCK.fullmatch(text)) and clock[4]:
+        return f"{int(clock[1])}:{clock[2] or '00'}{clock[3] or ''} {clock[4].lower()}m"
+    if bearing := _BEARING.fullmatch(text):
+        return f"{bearing[1]} {_QUARTERS[bearing[2].lower()]}"
+    if _COMPOUND.fullmatch(text):
+        return " ".join(f"{number} {_singular(name.lower())}" for number, name in re.findall(_PIECE, text))
+    return text
+
+
+def timed(text: str) -> bool:
+    """Whether a text is a time of the day or a date, not the ratio, quotient or difference that it looks like.
+
+    `12:30` is a time, for a ratio would be 2:5; `2:3` and `7:45` are read as ratios.
+    """
+    if clock := _CLOCK.fullmatch(text):
+        if clock[4]:
+            return True
+        hour, minute = int(clock[5]), int(clock[6])
+        return hour < 25 and (minute < 10 or math.gcd(hour, minute) > 1)
+    return _DATE.fullmatch(text) is not None
