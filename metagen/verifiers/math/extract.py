@@ -6,6 +6,7 @@ import re
 from typing import Final, Literal
 
 from metagen.errors import InputError
+from metagen.verifiers.math.announced import NUMBER, PHRASE, SENTENCE, VERB
 from metagen.verifiers.math.grammar import parse
 from metagen.verifiers.math.tokens import clean, tokens, unwrap
 from metagen.verifiers.math.tree import Unreadable
@@ -22,30 +23,18 @@ _BOXES: Final = 16
 
 #: Between the boxes of one answer: `and`, `or`, a comma, perhaps the name of what comes next.
 _JOIN: Final = re.compile(
-    r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad)*(?:,|;|and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\})"
+    r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad)*(?:(?:\\text\s*\{\s*)?(?!(?:is|was|are|were|so|thus|hence|then|but|not|no|wrong|"
+    r"if|correct|when|from|to|of|by|and|or|gives?|should|contradicts)\b)[A-Za-z]{2,}\b\s*\}?\s*){0,2}"
+    r"(?:,|;|and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\})"
     r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad|and|or)*(?:[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=\s*)?",
     re.ASCII,
 )
 _PERCENT: Final = re.compile(r"\s*(?:\$|\\\))?\s*(?:\\?%|percent\b)")
-_PHRASE: Final = re.compile(
-    r"(?:(?:final|correct|my)?[ ]?answers?(?:[ ]to[ ][^.\n:]{0,80}?)?"
-    r"(?:[ ](?:is|are)"
-    r"(?:[ ](?:therefore|thus|then|approximately|about|roughly|exactly|simply|just|clearly))*"
-    r"|\s*\**\s*[:=])|####|<answer>)[ \t]*:?[ \t]*(?:\*\*|__)?[ \t]*:?",
-    re.IGNORECASE,
-)
-_SENTENCE: Final = re.compile(
-    r"\.(?=\s|$|\*)|\n|,? (?:because|since|which|so that|as|I hope)\b|, (?:not|but|rather|instead)\b|<\||</|\*\*|```"
-)
 _WORD: Final = re.compile(r"\(?[A-Za-z]+\)?\.?")
 _DELIMITERS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _FORMULA: Final = re.compile(
     r"\$\$(?P<a>[^$]{1,1000})\$\$|(?<![\\\d])\$(?P<b>[^$\n]{1,1000})(?<!\\)\$"
     r"|\\\[(?P<c>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\]|\\\((?P<d>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\)"
-)
-_NUMBER: Final = re.compile(
-    r"(?<![\w.,/\\^_{])[-−]?[$€£]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+|\s?%)?(?![\d{^]|[.,]\d)|(?<![\w.])-?\.\d+\b",
-    re.ASCII,
 )
 
 
@@ -144,7 +133,7 @@ def _content(text: str, start: int) -> tuple[str | None, int]:
 
 
 def _phrase(text: str, ended: bool) -> str | None:
-    matches = list(_PHRASE.finditer(text))
+    matches = list(PHRASE.finditer(text))
     for match in reversed(matches[-4:]):
         rest = text[match.end() : match.end() + 1_000]
         begin = len(rest) - len(rest.lstrip())
@@ -155,7 +144,8 @@ def _phrase(text: str, ended: bool) -> str | None:
         found, closed = _to_end(rest)
         if found and (ended or closed or not reaches):
             # A sentence in place of an answer: the answer is in it.
-            sentence = len(re.findall(r"(?<!\\)\b[A-Za-z]{2,}", found)) > 3
+            words = len(re.findall(r"(?<!\\)\b[^\W\d_]{2,}", found))
+            sentence = words > 3 or (words and VERB.search(found))
             return (_last(found) if sentence else None) or _balanced(found)
     return None
 
@@ -178,15 +168,18 @@ def _to_end(rest: str) -> tuple[str, bool]:
             other, closed = _to_end(rest[follows.end() :])
             return f"{rest[len(left) : end - len(right)]}, {other.strip('$')}", closed
         return rest[len(left) : end - len(right)], True
-    stop = _SENTENCE.search(rest)
+    stop = SENTENCE.search(rest)
     return (rest[: stop.start()], True) if stop else (rest, False)
 
 
 def _balanced(text: str) -> str:
     r"""Without braces that close what was opened before the phrase, as in `\textbf{Answer: 5}`."""
     text = text.strip().removeprefix("}").strip()
-    while text.endswith("}") and text.count("}") > text.count("{"):
-        text = text[:-1].rstrip()
+    for _ in range(4):
+        for left, right in (("{", "}"), *_DELIMITERS):
+            closed = text.endswith(right) and not text.endswith("\\}")
+            if closed and text.count(right) > (text.count(left) if left != right else text.count(right) & ~1):
+                text = text[: -len(right)].rstrip()
     return text
 
 
@@ -208,7 +201,7 @@ def _whole(text: str) -> str | None:
 
 def _last(text: str) -> str | None:
     formulas = list(_FORMULA.finditer(text))
-    numbers = list(_NUMBER.finditer(text, formulas[-1].end() if formulas else 0))
+    numbers = list(NUMBER.finditer(text, formulas[-1].end() if formulas else 0))
     if numbers:
         return numbers[-1][0]
     if not formulas:

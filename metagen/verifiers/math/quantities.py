@@ -35,6 +35,17 @@ _QUALIFIERS: Final = names(
     "march april may june july august september october november december monday tuesday wednesday thursday "
     "friday saturday sunday "
 )
+#: Of scripts whose words have no blanks between them: what makes more than a unit.
+_EASTERN: Final = frozenset("半以未超余前後后上下割折成分点點時时반이전후할")
+_EASTERN_SCALES: Final = {
+    "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "만": 10**4, "억": 10**8,
+}  # fmt: skip
+_KILO: Final = ("千克", "千米", "千瓦", "千卡")
+_FOREIGN: Final = (
+    "тыс", "милл", "млн", "млрд", "сот", "процент", "полов", "लाख", "करोड़", "हज़ार", "हजार", "सौ", "प्रतिशत",
+    "مليون", "ملايين", "ألف", "آلاف", "مليار", "مئة", "بالمئة", "ล้าน", "แสน", "หมื่น", "พัน", "ร้อย",
+    "লক্ষ", "কোটি", "হাজার", "শত", "χιλ", "εκατ", "δισ",
+)  # fmt: skip
 _SINGULAR: Final = {
     "h": "hour", "hr": "hour", "hrs": "hour", "min": "minute", "mins": "minute", "sec": "second", "secs": "second",
     "ft": "foot", "feet": "foot", "in": "inch", "inches": "inch", "lb": "pound", "lbs": "pound", "oz": "ounce",
@@ -62,6 +73,18 @@ def unit(words: str) -> str:
     if any(character.isdigit() for character in words) or any(w in _QUALIFIERS or scale(w) for w in found):
         raise Unreadable(f"more than a unit: {words!r}")
     return " ".join(map(_singular, found))
+
+
+def foreign(word: str) -> int:
+    """What a word of another script behind a number multiplies it by; Unreadable where that is not known."""
+    eastern = "\u3040" <= word[0] <= "\ud7ff"
+    factor = 1 if word.startswith(_KILO) else _EASTERN_SCALES.get(word[0], 1)
+    rest = word[1:] if factor > 1 else word
+    if (not eastern and len(word) < 2) or word.lower().startswith(_FOREIGN) or not _EASTERN.isdisjoint(rest):
+        raise Unreadable(f"more than a unit: {word!r}")
+    if any(c in _EASTERN_SCALES for c in rest) and not rest.startswith(_KILO):
+        raise Unreadable(f"a number: {word!r}")
+    return factor
 
 
 def _singular(word: str) -> str:

@@ -6,6 +6,7 @@ import re
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from metagen.verifiers.math import quantities
 from metagen.verifiers.math.tree import Unreadable, names
 
 MAX_TOKENS: Final = 400
@@ -77,6 +78,7 @@ _TOKEN: Final = re.compile(
     | (?P<scientific>\d+(?:\.\d+)?[eE][+-]?\d{{1,3}}(?![\d.]))
     | (?P<number>\d+(?:\.\d+)?|\.\d+)
     | \\(?P<command>[a-zA-Z]+|[{{}}|\\])
+    | (?P<foreign>(?=[a-zA-Z]*(?u:(?![πℝ])[^\x00-\x7f\W\d_]))(?u:(?![πℝ])[^\W\d_])+)
     | (?P<letters>[a-zA-Z]+)
     | (?P<operator>\*\*|<=|>=|!=|==|[-+*/^_=<>(){{}}\[\]|,;:!%°'&±∓∪∩∖∈∞≤≥≠≈π⟨⟩∅ℝ])""",
     re.VERBOSE | re.ASCII,
@@ -115,7 +117,10 @@ _DOUBLED: Final = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]])")
 _ABBREVIATED: Final = re.compile(r"(?<=[ \d])(sq|cu|ft|yd|in|mi|oz|lbs?|hrs?)\.(?=[ /]|$)")
 #: A unit: 1,000 (dollars).
 _BRACKETED: Final = re.compile(r"(?<=\d)\s*\(([a-z]{3,}(?: [a-z]+)*)\)\s*$")
-_PERCENT: Final = re.compile(r"\s*\b(?:percentage|percent|pct)\b")
+_PERCENT: Final = re.compile(
+    r"\s*\b(?:percentage|percent|pct|per cent|prozent|procent|pour ?cent|por ?cient[oa]|por cento|per ?cento)\b",
+    re.IGNORECASE,
+)
 _NEGATIVE: Final = re.compile(r"^\s*(?:negative|minus)\s+(?=[\d.\\])", re.IGNORECASE)
 _LABEL: Final = re.compile(
     r"^\s*(?:\*\*)?(?:final\s+answer|answer)(?:\s+is)?\s*[:=]?\s*(?:\*\*)?", re.IGNORECASE
@@ -137,7 +142,7 @@ def clean(answer: str) -> str:
             text = pattern.sub(by, text)
         text = text.replace("\\$", "").strip()
     text = text.replace("$", "")
-    if "percent" in text or "pct" in text:
+    if "c" in text or "z" in text:
         text = _PERCENT.sub("%", text)
     text = _NEGATIVE.sub("-", text)
     if "." in text:
@@ -191,6 +196,12 @@ def tokens(text: str) -> list[Token]:
         position = match.end()
         if match.lastgroup == "space":
             spaced = True
+            continue
+        if match.lastgroup == "foreign":
+            if not result or result[-1].kind != "n" or text[position:].strip():
+                raise Unreadable(f"a word of another script: {match[0]!r}")
+            factor = quantities.foreign(match[0])
+            result.extend([Token("o", "*"), Token("n", str(factor))] if factor > 1 else [])
             continue
         result.extend(_token(match, spaced, result))
         spaced = False

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from metagen.errors import InputError
+from metagen.verifiers.math.canonical import narrow
 from metagen.verifiers.math.extract import SOURCES, check, find
 
 FOUND = [
@@ -115,3 +116,69 @@ def test_what_may_go_on_is_no_answer(text: str, answer: str | None) -> None:
 def test_unknown_source() -> None:
     with pytest.raises(InputError, match=r"'box' is unknown; expected some of pattern, boxed"):
         check(("box",))  # type: ignore[arg-type]  # on purpose
+
+
+#: Keys of what is found: sentences in place of answers, quantities in sentences, boxes with words between them.
+KEYS = [
+    ("Answer: There are 12 apples.", "12"), ("Final Answer: The largest n is 34.", "34"),
+    ("\\[ \\text{ANSWER: 434} \\]", "434"), ("\\boxed{1} papers and \\boxed{2} bins", "{1, 2}"),
+    ("14 {,} 916", "14916"), ("\\boxed{14 {,} 916}", "14916"), ("So $14 {,} 916$ it is", "14916"),
+    ("Answer: $14 {,} 916$", "14916"), ("Answer: 14 {,} 916", "14916"), ("The total is 14 {,} 916.", "14916"),
+    ("that makes 14{,}916 in all", "14916"), ("that makes 14\\,916 in all", "14916"),
+    ("First 5, then 7. Answer: Therefore, she has 1,200 dollars.", "1200"),
+    ("Answer: He arrives at 10 AM.", "\"10:00 am\""), ("Answer: The city has 3 million people.", "3000000"),
+    ("Answer: It takes 3 hours and 20 minutes.", "\"3 hour 20 minute\""),
+    ("It takes 3 hours and 20 minutes.", "\"3 hour 20 minute\""),
+    ("So the city has 3.5 million people.", "3500000"), ("He left at 6:30 p.m.", "\"6:30 pm\""),
+    ("She arrives at 10:45.", "\"10:45\""), ("Answer: There are no solutions.", "\"there are no solutions\""),
+    ("\\boxed{1} apple, \\boxed{2} pears", "{1, 2}"), ("\\boxed{3} is wrong and \\boxed{5} is right", "5"),
+    ("\\boxed{x=1} or \\boxed{x=2}", "{1, 2}"), ("$\\text{ANSWER: } 51$", "51"),
+    ("$$\\textbf{Final Answer: 51}$$", "51"), ("\\(\\text{Answer: 5}\\)", "5"),
+    ("The answer is that 12 apples remain.", "12"), ("The final answer is therefore: 12", "12"),
+    ("Final answer is $x = 5$ dollars.", "5"), ("ANSWER = 5", "5"), ("Answer - 5", "5"), ("Answer — 5", "5"),
+    ("**Final Answer**\n\n12", "12"), ("### Final Answer\n$12$", "12"),
+    ("**Final answer**: The value is $\\frac{3}{4}$.", "3/4"), ("Answer: the probability is 3/8", "3/8"),
+    ("Answer: x is 5 and y is 6", "6"), ("72000 / 18 = 4000千克", "4000"), ("The ratio is 2:3.", "2/3"),
+    ("She waits 5 and a half hours.", "\"5 and a half\""), ("It grew by 1.5 thousand.", "1500"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "key"), KEYS)
+def test_what_is_found_says_what_the_text_says(text: str, key: str) -> None:
+    assert read(text) == key
+
+
+#: Of languages, all of MGSM's among them.
+LANGUAGES = [
+    ("Die Antwort ist 12.", "12"), ("**Antwort:** 12", "12"), ("Die Lösung lautet 12.", "12"),
+    ("Endergebnis: 7", "7"), ("La réponse est 12.", "12"), ("Réponse finale : 12", "12"),
+    ("La réponse finale est $\\frac12$.", "1/2"), ("La respuesta es 12.", "12"), ("Respuesta final: 12", "12"),
+    ("Respuesta: 12 manzanas", "12"), ("A resposta é 12.", "12"), ("Resposta: 12", "12"),
+    ("La risposta è 12.", "12"), ("Risposta finale: 12", "12"), ("答案是12。", "12"), ("答案：12", "12"),
+    ("最终答案为 $12$。", "12"), ("答：12", "12"), ("所以，答案是 \\(12\\)。", "12"), ("答えは12です。", "12"),
+    ("答え：12", "12"),
+    ("答え: 12個", "12"), ("最終的な答えは $12$ です。", "12"), ("정답은 12입니다.", "12"), ("답: 12", "12"),
+    ("최종 답은 12이다.", "12"),
+    ("Ответ: 12", "12"), ("Ответ: 12.", "12"), ("Правильный ответ — 12.", "12"), ("**Ответ:** $12$", "12"),
+    ("الجواب: 12", "12"), ("الإجابة هي 12.", "12"), ("الإجابة النهائية: 12", "12"), ("उत्तर: 12", "12"),
+    ("उत्तर है 12।", "12"), ("अंतिम उत्तर 12 है।", "12"), ("সঠিক উত্তর: 12", "12"), ("คำตอบคือ 12", "12"),
+    ("Jibu ni 12.", "12"), ("Het antwoord is 12.", "12"), ("Odpowiedź: 12", "12"), ("Svar: 12", "12"),
+    ("Cevap: 12", "12"), ("Đáp án: 12", "12"), ("Die Antwort ist 3 Millionen.", "3000000"), ("答案是3万。", "30000"),
+    ("答えは3時間20分です。", "\"3時間20分\""), ("La réponse est C non A", "\"c\""), ("الإجابة: 12", "12"),
+    ("పరిష్కారం. సమాధానం: 12", "12"), ("Η απάντηση είναι 12.", "12"), ("Відповідь: 12", "12"),
+    ("Jawabannya adalah 12.", "12"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "key"), LANGUAGES)
+def test_other_languages_announce_answers_as_well(text: str, key: str) -> None:
+    assert read(text) == key
+    assert read(f"1 + 4 = 5\n\n{text}\n\n(9 - 2 = 7)") == key, "whatever stands around it"
+
+
+def read(text: str) -> str | None:
+    found = find(text, pattern=None)
+    assert found is not None
+    verdict = narrow(found)
+    assert verdict is not None
+    return verdict.key

@@ -1,0 +1,69 @@
+"""How texts announce an answer, in many languages, and how quantities stand in sentences."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ENGLISH: Final = (
+    r"(?:(?:final|correct|my)?[ ]?answers?(?:[ ]to[ ][^.\n:]{0,80}?)?"
+    r"(?:[ ](?:is|are)"
+    r"(?:[ ](?:therefore|thus|then|approximately|about|roughly|exactly|simply|just|clearly))*"
+    r"|\s*\**\s*[:=—–]|[ ]-(?=[ ]))|####|<answer>)"
+)
+#: German, French, Spanish, Portuguese, Italian, Dutch, Polish, Czech, the Nordic languages, Turkish, Indonesian,
+#: Vietnamese, Romanian, Hungarian, Greek, Russian, Ukrainian, Swahili; Chinese, Japanese, Korean; Arabic, Persian,
+#: Hebrew, Hindi, Bengali, Thai, Telugu, Tamil.
+_ANSWER: Final = (
+    "antwort|endergebnis|ergebnis|lösung|réponse|reponse|résultat|respuesta|resultado|solución|resposta|solução|"
+    "risposta|risultato|soluzione|antwoord|odpowiedź|odpověď|svaret|svar|vastaus|cevap|yanıt|jawabannya|jawaban|đáp án|đáp số|"
+    "câu trả lời|răspunsul|răspuns|válasz|απάντηση|ответ|відповідь|jibu|"
+    "答案|答え|解答|回答|答|정답|답|الجواب|"
+    "الإجابة|الاجابة|جواب|پاسخ|תשובה|उत्तर|উত্তর|คำตอบ|సమాధానం|பதில்|விடை"
+)
+_FINAL: Final = "finale?|final[ae]?|definitiva|corretta|correcta|correta|النهائية|النهائي|הסופית|สุดท้าย"
+_IS: Final = (
+    "ist|lautet|beträgt|est|es|é|è|is|är|er|on|to|je|adalah|là|este|είναι|равен|равна|равно|ni|是|为|為|は|은|는|이|가|"
+    "هي|هو|است|היא|हैं|है|হল|হলো|คือ|เท่ากับ"
+)
+PHRASE: Final = re.compile(
+    rf"(?:{_ENGLISH}|(?:{_ANSWER})(?:\s+(?:{_FINAL}))?"
+    rf"(?:\s*(?:{_IS})(?=[\s\d$\\:：*-])|\s*\**\s*[:：=—–]|(?=\s*[\d$\\])))"
+    r"[ \t]*[:：]?[ \t]*(?:\*\*|__)?[ \t]*[:：]?",
+    re.IGNORECASE,
+)
+SENTENCE: Final = re.compile(
+    r"\.(?=\s|$|\*)|\n|,? (?:because|since|which|so that|as|I hope)\b|, (?:not|but|rather|instead)\b|<\||</|\*\*|```"
+    r"|[。।]|(?<=^[A-Z]) (?:not|non|nicht)\b|(?:です|となります|である|입니다|이다|है|হয়)(?=\W|$)"
+)
+#: In one of these, an announced answer is a sentence, and the answer is in it.
+VERB: Final = re.compile(
+    r"(?<!\\)\b(?:there|that|is|are|was|were|has|have|had|will|would|can|must|needs?|takes?|costs?|equals?|gets?|ist|sind|"
+    r"est|sont|hay|son|sono|são)\b",
+    re.IGNORECASE,
+)
+
+_SCALE: Final = (
+    r"(?:hundred|thousand|million|billion|trillion|dozen|million(?:s|en|es)|"
+    r"milliarden|milliards?|tausend|mille|mil)"
+)
+_DIGITS: Final = r"(?:\d{1,3}(?:(?:,|\s?\{,\}\s?|\\,)\d{3})+|\d+)(?:\.\d+)?"
+_FAMILIES: Final = (
+    "years?|months?|weeks?|days?|hours?|hrs?|h|minutes?|mins?|seconds?|secs?|時間|小时|小時|分钟|分鐘|分|秒|시간|분|초|"
+    "stunden?|minuten?|sekunden?|heures?|horas?|minutos?|segundos?|minuti|часов|часа|час|минуты?",
+    "feet|foot|ft|inch(?:es)?|in|yards?|miles?|cm",
+    "pounds?|lbs?|ounces?|oz|kg",
+    "dollars?|cents?|euros?",
+)
+_COMPOUND: Final = "|".join(
+    rf"{_DIGITS}\s?(?:{f})(?:(?:,?\s(?:and|und|et|y|e)\s|,\s|\s?){_DIGITS}\s?(?:{f})(?!\w))+"
+    for f in _FAMILIES
+)
+#: A number in a sentence, with what makes another number of it.
+NUMBER: Final = re.compile(
+    rf"(?<![\w.,/\\^_{{:])(?:{_COMPOUND}|\d{{1,2}}(?::[0-5]\d)?\s?[ap](?:\.\s?m\.?|m\b)|\d+(?::\d+)+(?!\d)"
+    rf"|[-−]?[$€£]?{_DIGITS}(?:/\d+|\s?%)?(?![\d{{^]|[.,]\d)(?:(?:[ -]{_SCALE}\b)+"
+    r"|(?:[万萬億亿百兆만억천]|千(?![克米瓦卡赫]))+|[½¼¾⅓⅔⅛]"
+    r"|\sand\s(?:a|one|three)[ -](?:half|third|quarters?))?)|(?<![\w.])-?\.\d+\b",
+    re.ASCII | re.IGNORECASE,
+)
