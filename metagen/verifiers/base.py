@@ -126,8 +126,8 @@ def score_of(row: Row) -> Score:
 class Answer:
     """What a sequence answers. text: as written; key: canonical, equal for equal answers.
 
-    key None: there is no answer, or none that can be read; `verdict` says which: `missing`, `unparsable`, `ambiguous`
-    (several answers where one is expected) or `timeout`.
+    key None: there is no answer, or none that can be read; `verdict` says which: `missing`, `unparsable`, or
+    `ambiguous` (several answers where one is expected).
     needed: without a key the sequence loses to any that has one. False where answers serve votes alone: such a sequence
     has no vote, and may be chosen by its score all the same.
     """

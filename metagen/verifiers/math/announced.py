@@ -16,7 +16,8 @@ _ENGLISH: Final = (
 #: Hebrew, Hindi, Bengali, Thai, Telugu, Tamil.
 _ANSWER: Final = (
     "antwort|endergebnis|ergebnis|lösung|réponse|reponse|résultat|respuesta|resultado|solución|resposta|solução|"
-    "risposta|risultato|soluzione|antwoord|odpowiedź|odpověď|svaret|svar|vastaus|cevap|yanıt|jawabannya|jawaban|đáp án|đáp số|"
+    "risposta|risultato|soluzione|antwoord|odpowiedź|odpověď|svaret|svar|vastaus|cevap|yanıt|jawabannya|jawaban|"
+    "đáp án|đáp số|"
     "câu trả lời|răspunsul|răspuns|válasz|απάντηση|ответ|відповідь|jibu|"
     "答案|答え|解答|回答|答|정답|답|الجواب|"
     "الإجابة|الاجابة|جواب|پاسخ|תשובה|उत्तर|উত্তর|คำตอบ|సమాధానం|பதில்|விடை"

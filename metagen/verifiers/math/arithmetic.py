@@ -6,15 +6,16 @@ All work is counted, and ends at a limit that does not depend on the machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache, reduce
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Any, Final
 
 import mpmath
 
-from metagen.verifiers.math.tree import Node, names
+from metagen.verifiers.math.tree import BINDERS, INFINITY, Node, names
 
 #: Of a numerator and denominator together; what is longer goes on as a number of many digits.
 MAX_BITS: Final = 32_768
@@ -32,6 +33,9 @@ _DIFFERENT: Final = {
 }  # fmt: skip
 _SAME: Final = names("exp sin cos tan cot sec csc sinh cosh tanh coth sign")
 _ANY_SIZE: Final = names("ln log lg abs max min sign gcd lcm Re Im arg arctan arccot")
+
+_MOST_TERMS: Final = 10_000
+_INFINITE: Final = {INFINITY: "inf", Node("neg", (INFINITY,)): "-inf"}
 
 #: A Fraction, or a real or complex number of mpmath's.
 Number = Any
@@ -72,11 +76,11 @@ def context(digits: int) -> Any:
 class Arithmetic:
     """Numbers of `digits` digits, on principal branches; odd roots of negative numbers are real, as in school.
 
-    Operations raise TooLarge, Undefined or Beyond.
+    Operations raise TooLarge, Undefined or Beyond. least: powers that are too small are 0, for sums of many.
     """
 
-    def __init__(self, digits: int, work: Work) -> None:
-        self.digits, self.work, self.mp = digits, work, context(digits)
+    def __init__(self, digits: int, work: Work, *, least: bool = False) -> None:
+        self.digits, self.work, self.mp, self._least = digits, work, context(digits), least
         self._near = self.mp.mpf(10) ** -60
 
     def value(self, node: Node, values: Mapping[str, Number]) -> Number:
@@ -87,9 +91,16 @@ class Arithmetic:
                 return node.value
             case "symbol":
                 given = values[str(node.value)]
-                return self.wide(given) if isinstance(given, Fraction) else self.mp.convert(given)
+                # Of a function, places are no exact numbers: high powers of them would have too many digits.
+                return (
+                    given
+                    if str(node.value).startswith("bound ") and isinstance(given, Fraction)
+                    else self.wide(given)
+                )
             case "constant":
                 return self._constant(str(node.value))
+        if node.op in BINDERS:
+            return self._bound(node, values)
         inner = [self.value(a, values) for a in node.args]
         match node.op:
             case "add":
@@ -112,11 +123,102 @@ class Arithmetic:
                 return self.call(str(node.value), inner)
         raise Beyond(node.op)
 
+    def _bound(self, node: Node, values: Mapping[str, Number]) -> Number:
+        """Sums, products, integrals and limits of one variable; an unknown number where there is no value in time."""
+        body, *ends = node.args
+        name = str(node.value)
+
+        def at(value: Number) -> Number:
+            return self.value(body, {**values, name: value})
+
+        limits: list[Any] = [_INFINITE.get(e) or self.value(e, values) for e in ends]
+        try:
+            found = None
+            if node.op == "sum" and limits[1] == "inf" and isinstance(limits[0], Fraction):
+                found = self._series(at, limits[0])
+            elif node.op in ("sum", "product") and all(isinstance(e, Fraction) for e in limits):
+                low, high = limits
+                if low.denominator * high.denominator == 1 and high - low <= _MOST_TERMS:
+                    terms = (at(low + k) for k in range(int(high - low) + 1))
+                    start = Fraction(node.op == "product")
+                    found = reduce(self.add if node.op == "sum" else self.multiply, terms, start)
+            elif node.op == "integral" and len(limits) == 2:
+                found = self._integral(body, values, name, limits)
+            elif node.op == "limit":
+                found = self._limit(body, values, name, limits[0])
+        except (ValueError, ZeroDivisionError) as error:
+            raise Undefined(node.op) from error
+        if found is None:
+            samples = [at(self.mp.mpf(x)) for x in ("0.9137", "1.2713", "3.1771")]
+            found = self._unknown(
+                node.op, [*samples, *(self.mp.mpf(7) if isinstance(e, str) else e for e in limits)]
+            )
+        return found
+
+    def _series(self, at: Callable[[Number], Number], low: Fraction) -> Number | None:
+        """An endless sum whose terms vanish at least as fast as those of a geometric one; None for others."""
+        total: Number = Fraction(0)
+        small = 0
+        for k in range(20 * self.digits):
+            term = self.wide(at(low + k))
+            total = self.add(total, term)
+            small = small + 1 if abs(term) < self.mp.mpf(10) ** -self.digits * max(1, abs(total)) else 0
+            if small == 4:
+                return total
+            if k == 2 * self.digits and abs(term) > self.mp.mpf(10) ** -20:
+                break
+        return None
+
+    def _integral(
+        self, body: Node, values: Mapping[str, Number], name: str, limits: list[Number]
+    ) -> Number | None:
+        """By double exponentials, to 70 digits; None where these do not converge."""
+        field = Arithmetic(80, self.work, least=True)
+        low, high = (
+            field.mp.mpf(e) if isinstance(e, str) else field.mp.convert(field.wide(e)) for e in limits
+        )
+
+        def at(x: Any) -> Any:
+            self._costs(_COSTLY)
+            return field.wide(field.value(body, {**values, name: x}))
+
+        found, error = field.mp.quad(at, [low, high], error=True, maxdegree=7)
+        return found if error < field.mp.mpf(10) ** -65 * max(1, abs(found)) else None
+
+    def _limit(self, body: Node, values: Mapping[str, Number], name: str, where: Number) -> Number | None:
+        """From values beside the place, extrapolated; None where these disagree, or the sides do."""
+        field = Arithmetic(300, self.work)
+        mp = field.mp
+        sides = []
+        for side in (1, -1):
+            if isinstance(where, str) and (where == "inf") != (side > 0):
+                continue
+            steps = [side * mp.mpf(10) ** -12 / 2**k for k in range(12)]
+            places = [1 / h if isinstance(where, str) else field.wide(where) + h for h in steps]
+            column = [field.wide(field.value(body, {**values, name: t})) for t in places]
+            last = column[-1]
+            for width in range(1, len(steps)):
+                last = column[-1]
+                column = [
+                    (steps[k] * b - steps[k + width] * a) / (steps[k] - steps[k + width])
+                    for k, (a, b) in enumerate(pairwise(column))
+                ]
+            if abs(last - column[0]) > mp.mpf(10) ** -70 * max(1, abs(column[0])):
+                return None
+            sides.append(column[0])
+        if any(abs(s - sides[0]) > mp.mpf(10) ** -70 * max(1, abs(s)) for s in sides):
+            return None
+        return sides[0] if abs(sides[0]) > mp.mpf(10) ** -70 else Fraction(0)
+
     def wide(self, value: Number) -> Any:
         """As mpmath has it."""
         if isinstance(value, Fraction):
             return self.mp.mpf(value.numerator) / value.denominator
-        return value
+        return self.mp.convert(value)
+
+    def _costs(self, additions: int) -> None:
+        """Of an operation that takes the longer the more digits there are."""
+        self.work.spend(additions * max(1, self.digits // 100))
 
     def _constant(self, name: str) -> Number:
         match name:
@@ -163,9 +265,11 @@ class Arithmetic:
             if under > 1 and under % 2 and under < 64 and not mp.im(self.wide(base)) and base < 0:
                 result = self.power(-base, exponent)
                 return -result if over % 2 else result
-        self.work.spend(_COSTLY)
+        self._costs(_COSTLY)
         wide, exponent = self.wide(base), self.wide(exponent)
         if abs(exponent) > 1 and abs(exponent * mp.log(wide)) > _LARGE:
+            if self._least and mp.re(exponent * mp.log(wide)) < 0:
+                return mp.zero
             raise TooLarge("a power")
         if exponent == 0.5:
             return mp.sqrt(wide)
@@ -186,7 +290,7 @@ class Arithmetic:
             and (exact := self._whole(name, arguments)) is not None
         ):
             return exact
-        self.work.spend(_COSTLY)
+        self._costs(_COSTLY)
         try:
             return self._tidy(self._call(name, arguments, wide))
         except (ValueError, ZeroDivisionError) as error:
@@ -211,7 +315,7 @@ class Arithmetic:
             case (("max" | "min"), [_, *_]):
                 return max(reals) if name == "max" else min(reals)
             case (("gcd" | "lcm"), [_, *_]) if len(whole) == len(reals):
-                self.work.spend(_VERY_COSTLY)
+                self._costs(_VERY_COSTLY)
                 return Fraction(math.gcd(*whole) if name == "gcd" else math.lcm(*whole))
             case "factorial", [x] if whole and x >= 0:
                 if x > _MAX_FACTORIAL:
@@ -242,10 +346,10 @@ class Arithmetic:
                     name, [arguments[i] for i in sorted(range(len(wide)), key=lambda i: repr(wide[i]))]
                 )
             case "factorial", [x]:
-                self.work.spend(_VERY_COSTLY)
+                self._costs(_VERY_COSTLY)
                 return mp.factorial(x)
             case "binomial", [n, k]:
-                self.work.spend(3 * _VERY_COSTLY)
+                self._costs(3 * _VERY_COSTLY)
                 return mp.binomial(n, k)
             case (("floor" | "ceil" | "mod" | "max" | "min"), [_, *_]):
                 raise Undefined("of a complex number")

@@ -23,8 +23,8 @@ _BOXES: Final = 16
 
 #: Between the boxes of one answer: `and`, `or`, a comma, perhaps the name of what comes next.
 _JOIN: Final = re.compile(
-    r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad)*(?:(?:\\text\s*\{\s*)?(?!(?:is|was|are|were|so|thus|hence|then|but|not|no|wrong|"
-    r"if|correct|when|from|to|of|by|and|or|gives?|should|contradicts)\b)[A-Za-z]{2,}\b\s*\}?\s*){0,2}"
+    r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad)*(?:(?:\\text\s*\{\s*)?(?!(?:is|was|are|were|so|thus|hence|then|but|not|no|"
+    r"wrong|if|correct|when|from|to|of|by|and|or|gives?|should|contradicts)\b)[A-Za-z]{2,}\b\s*\}?\s*){0,2}"
     r"(?:,|;|and|or|\\text\s*\{\s*,?\s*(?:and|or)\s*\})"
     r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad|and|or)*(?:[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=\s*)?",
     re.ASCII,

@@ -4,16 +4,42 @@ from __future__ import annotations
 
 from typing import Final
 
-from metagen.verifiers.math.primaries import ENDS, Primaries
+from metagen.verifiers.math import quantities
 from metagen.verifiers.math.tokens import Token, clean, tokens
-from metagen.verifiers.math.tree import INFINITY, PI, Node, Unreadable, names
+from metagen.verifiers.math.tree import (
+    HUNDRED,
+    INFINITY,
+    PI,
+    Node,
+    Unreadable,
+    names,
+    number,
+    substitute,
+    symbols,
+    walk,
+    whole,
+)
 
 MAX_CHARACTERS: Final = 1_000
 MAX_ENTRIES: Final = 400
+#: Sums of so many terms are written out.
+_WRITTEN_OUT: Final = 20
 _RELATIONS: Final = names("= < > ≤ ≥ ≠ ≈ ∈")
 _SETS: Final = {"∪": "union", "∩": "meet", "∖": "without"}
 _SEPARATORS: Final = {",": ",", ";": ",", "and": "and", "or": "or"}
 _MATRICES: Final = names("matrix pmatrix bmatrix Bmatrix smallmatrix array")
+MAX_DEPTH: Final = 40
+END: Final = Token("o", "")
+#: Units of one letter, behind the stroke of another unit: km/h.
+_UNIT_LETTERS: Final = names("h s m g l L")
+#: What each bracket may be closed by.
+ENDS: Final = {"(": ")]", "[": ")]", "⦃": "⦄", "{": "}", "⟨": "⟩"}
+_ACCENTS: Final = names(
+    "overline vec hat bar tilde underline overrightarrow widehat mathcal mathbb boldsymbol"
+)
+#: With parentheses right behind them, these are functions of which nothing else is known.
+_OPAQUE: Final = frozenset("fgh")
+_INVERSE: Final = ["^", "{", "-", "1", "}", "("]
 
 
 def parse(answer: str, *, percent: bool = True) -> Node:
@@ -26,13 +52,64 @@ def parse(answer: str, *, percent: bool = True) -> Node:
     return Parser(tokens(clean(answer)), percent).whole()
 
 
-def _set(node: Node) -> Node:
-    """An operand of sets: with braces that LaTeX does not print, `{0}` looks like a number."""
-    return Node("set", (node,)) if node.op in ("number", "neg", "div", "root", "mul", "constant") else node
+class Parser:
+    """A place in a list of tokens, and methods named after what they read there.
 
+    percent: `%` divides. angle: inside the argument of a trigonometric function, where degrees count. bars: open
+    absolute values.
+    """
 
-class Parser(Primaries):
-    """Lists, statements, sets and brackets: the grammar from its top."""
+    def __init__(self, given: list[Token], percent: bool) -> None:
+        self.tokens, self.at, self.depth = given, 0, 0
+        self.percent, self.angle, self.bars = percent, False, 0
+        self.units: set[str] = set()
+
+    @property
+    def next(self) -> Token:
+        return self.tokens[self.at] if self.at < len(self.tokens) else END
+
+    @property
+    def after(self) -> Token:
+        return self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else END
+
+    @property
+    def before(self) -> Token:
+        return self.tokens[self.at - 1]
+
+    def sees(self, *texts: str) -> bool:
+        """Whether one of these operators comes next."""
+        return self.next.kind == "o" and self.next.text in texts
+
+    def take(self) -> Token:
+        if self.at == len(self.tokens):
+            raise Unreadable("unexpected end")
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def accept(self, text: str) -> bool:
+        if self.next.kind == "o" and self.next.text == text:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            raise Unreadable(f"expected {text!r}, found {self.next.text!r}")
+
+    def deeper(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable(f"deeper than {MAX_DEPTH}")
+
+    def subscript(self) -> str:
+        if not self.accept("{"):
+            return self.take().text
+        parts = []
+        while not self.accept("}"):
+            parts.append(self.take().text)
+        return "".join(parts)
+
+    # -- lists, statements, sets and brackets ---------------------------------------------------------
 
     def whole(self) -> Node:
         if not self.tokens:
@@ -173,3 +250,383 @@ class Parser(Primaries):
         ):
             raise Unreadable("rows of different lengths, or too many entries")
         return Node("matrix", tuple(rows))
+
+    # -- sums, products and powers ----------------------------------------------------------------------
+
+    def sum(self) -> Node:
+        terms = [self.term()]
+        while self.sees("+", "-", "±", "∓"):
+            sign = self.take().text
+            term = self.term()
+            if sign in "±∓":
+                pair = (term, Node("neg", (term,)))
+                term = Node("choice", pair if sign == "±" else pair[::-1])
+            terms.append(Node("neg", (term,)) if sign == "-" else term)
+        if len(terms) == 2 and terms[1].op == "neg" and terms[1].args[0].op == "set":
+            return Node("without", (terms[0], terms[1].args[0]))
+        return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
+
+    def term(self) -> Node:
+        sign = 1
+        while self.sees("+", "-"):
+            sign = -sign if self.take().text == "-" else sign
+        if self.sees("±", "∓"):
+            plus = self.take().text == "±"
+            term = self.term()
+            pair = (term, Node("neg", (term,)))
+            result = Node("choice", pair if plus else pair[::-1])
+        else:
+            result = self.product()
+        return result if sign > 0 else Node("neg", (result,))
+
+    def product(self, *, argument: bool = False) -> Node:
+        """Factors, by signs or side by side; of an argument without parentheses, side by side only."""
+        factors = [self.power()]
+        while True:
+            if not argument and self.accept("%"):
+                # Of the whole quantity before it: 1/2% is a half of a hundredth.
+                whole = factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+                factors = [Node("div", (whole, HUNDRED)) if self.percent else whole]
+            elif not argument and self.sees("*", "/"):
+                divides = self.take().text == "/"
+                negative = False
+                while self.sees("+", "-"):
+                    negative ^= self.take().text == "-"
+                factor = self.power()
+                factor = Node("neg", (factor,)) if negative else factor
+                if divides:
+                    left = factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+                    factors = [Node("div", (left, factor))]
+                else:
+                    factors.append(factor)
+            elif not argument and self.accept("mod"):
+                whole = factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+                factors = [Node("call", (whole, self.power()), "mod")]
+            elif self.begins(argument):
+                factors.append(self.beside(factors))
+            else:
+                return factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+
+    def begins(self, argument: bool) -> bool:
+        """Whether the next token begins a factor that stands beside the last one."""
+        kind, text, _ = self.next
+        before = self.before.kind
+        if before == "w" and (kind == "w" or text == "("):
+            raise Unreadable("words")
+        if kind == "n" and before in ("s", "w"):
+            raise Unreadable(f"a number after a letter or a word: {text!r}")
+        if kind == "w":
+            if quantities.scale(text.split(" ")[0]):
+                return True
+            self.unit()
+            return self.begins(argument)
+        if kind == "o":
+            return text in ("(", "[", "⦃", "{", "π", "∞", "⌊", "⌈", "⟨") or (text == "|" and not self.bars)
+        return kind in ("s", "n") or (kind == "c" and text != "end") or (kind == "f" and not argument)
+
+    def beside(self, factors: list[Node]) -> Node:
+        """A factor after another without a sign; a fraction after an integer makes a mixed number."""
+        before = self.before
+        if (factor := self.scale()) is not None:
+            return factor
+        if self.next.kind == "n":
+            follows = self.tokens[self.at + 1 : self.at + 3]
+            mixed = (
+                before.kind == "n" and len(follows) == 2 and follows[0].text == "/" and follows[1].kind == "n"
+            )
+            if mixed and _whole(factors[-1]) and "." not in self.next.text + follows[1].text:
+                over = self.take().text
+                self.take()
+                return self.mixed(factors, number(int(over)), self.power())
+            if before.kind == "n" or before.text in ("}", "%"):
+                raise Unreadable(f"two numbers side by side: {before.text!r} {self.next.text!r}")
+        elif self.next == ("c", "frac", self.next.spaced) and before.kind == "n" and _whole(factors[-1]):
+            fraction = self.power()
+            if fraction.op == "div" and all(_whole(a) for a in fraction.args):
+                return self.mixed(factors, *fraction.args)
+            return fraction
+        return self.power()
+
+    def mixed(self, factors: list[Node], over: Node, under: Node) -> Node:
+        return Node("add", (factors.pop(), Node("div", (over, under))))
+
+    def unit(self) -> None:
+        """Words after a quantity, with their exponents and quotients: dropped, unless they say more."""
+        begin = self.at
+        if self.before.text == "%" and self.next.text.startswith("point"):
+            raise Unreadable("percentage points")
+        while True:
+            self.take()
+            if self.accept("^"):
+                self.argument()
+            if self.sees("/", "*") and (self.after.kind == "w" or self.after.text in _UNIT_LETTERS):
+                self.take()
+            elif self.next.kind != "w":
+                break
+        if self.next.kind in ("n", "s", "f"):
+            raise Unreadable(f"a quantity after a unit: {self.next.text!r}")
+        words = [t.text for t in self.tokens[begin : self.at] if t.kind == "w"]
+        self.units.add(quantities.unit(" ".join(words)))
+        if len(self.units) > 1:
+            raise Unreadable("several units")
+
+    def scale(self) -> Node | None:
+        """The factor that words stand for, as in `3 million dollars`; what follows them is left."""
+        word, _, rest = self.next.text.partition(" ")
+        if self.next.kind != "w" or (factor := quantities.scale(word)) is None:
+            return None
+        if rest:
+            self.tokens[self.at] = Token("w", rest.strip(), True)
+        else:
+            # What follows stands beside a number, not beside a word.
+            self.tokens[self.at] = Token("", word)
+            self.take()
+        return number(factor)
+
+    def power(self) -> Node:
+        result = self.postfix(self.primary())
+        if self.accept("^"):
+            self.deeper()
+            result = Node("pow", (result, self.exponent()))
+            self.depth -= 1
+            result = self.postfix(result)
+        return result
+
+    def exponent(self) -> Node:
+        negative = False
+        while self.sees("+", "-"):
+            negative ^= self.take().text == "-"
+        result = self.power()
+        return Node("neg", (result,)) if negative else result
+
+    def postfix(self, result: Node) -> Node:
+        for _ in range(8):
+            if self.accept("!"):
+                if self.sees("!"):
+                    raise Unreadable("a double factorial")  # 3!! is 3 for some, and 720 for others
+                result = Node("call", (result,), "factorial")
+            elif self.accept("°"):
+                if self.next.kind == "s" and self.next.text in ("C", "F"):
+                    self.take()
+                elif self.next.kind in ("s", "w") and self.next.text.upper() in ("N", "S", "E", "W"):
+                    raise Unreadable("a bearing")
+                result = Node("mul", (result, Node("div", (PI, number(180))))) if self.angle else result
+            else:
+                return result
+        raise Unreadable("too many signs in a row")
+
+    # -- numerals, names, functions and commands --------------------------------------------------------
+
+    def primary(self) -> Node:
+        self.deeper()
+        token = self.take()
+        match token.kind:
+            case "n":
+                result = self.numeral(token.text)
+            case "s":
+                result = self.symbol(token.text)
+            case "f":
+                result = self.function(token.text)
+            case "c":
+                result = self.command(token.text)
+            case "w":
+                result = Node("symbol", (), f"text {token.text.lower()}")
+            case _:
+                result = self.group(token.text)
+        self.depth -= 1
+        return result
+
+    def numeral(self, text: str) -> Node:
+        if "overline" in text:
+            value = quantities.repeating(text)
+        elif "e" in text or "E" in text:
+            value = quantities.scientific(text)
+        else:
+            value = quantities.decimal(text)
+        if self.accept("_"):
+            # The base of a numeral is part of the question, as units are.
+            self.subscript()
+        return Node("number", (), value)
+
+    def symbol(self, name: str) -> Node:
+        if self.accept("_"):
+            name += f"_{self.subscript()}"
+        while self.accept("'"):
+            name += "'"
+        if name in ("e", "i"):
+            return Node("constant", (), name)
+        if name in _OPAQUE and [t.text for t in self.tokens[self.at : self.at + 6]] == _INVERSE:
+            self.at += len(_INVERSE) - 1
+            name += "^-1"
+        follows = self.sees("(") and not self.next.spaced
+        if follows and (name[0] in _OPAQUE or "'" in name):
+            self.take()
+            return Node("call", self.until(")"), f"given {name}")
+        return Node("symbol", (), name)
+
+    def until(self, end: str) -> tuple[Node, ...]:
+        """What a bracket encloses, as a list."""
+        bars, self.bars = self.bars, 0
+        inner = self.listing()
+        self.bars = bars
+        self.expect(end)
+        return inner.args if inner.op == "list" else (inner,)
+
+    def one(self, end: str) -> Node:
+        """What a bracket encloses, if it is no list."""
+        inner = self.until(end)
+        if len(inner) != 1:
+            raise Unreadable(f"{len(inner)} elements in place of one")
+        return inner[0]
+
+    def function(self, name: str) -> Node:
+        base, power = None, None
+        for _ in range(2):
+            if self.accept("_"):
+                base = self.argument()
+            elif self.accept("^"):
+                power = self.argument()
+        angle, self.angle = self.angle, name in ("sin", "cos", "tan", "cot", "sec", "csc")
+        if self.sees("(", "{"):
+            arguments = self.until(ENDS[self.take().text][0])
+        else:
+            negative = self.accept("-")
+            argument = self.product(argument=True)
+            arguments = (Node("neg", (argument,)) if negative else argument,)
+        self.angle = angle
+        if base is not None:
+            arguments = (*arguments, base)
+        inverse = power is not None and power == Node("neg", (number(1),))
+        if inverse and name in ("sin", "cos", "tan"):
+            return Node("call", arguments, f"arc{name}")
+        result = Node("call", arguments, name)
+        return result if power is None else Node("pow", (result, power))
+
+    def argument(self) -> Node:
+        r"""What a command takes: a group, or a single digit or symbol, as in `\frac12`."""
+        token = self.next
+        if token.kind == "o" and token.text == "{":
+            self.take()
+            bars, self.bars = self.bars, 0
+            inner = self.listing()
+            self.bars = bars
+            self.expect("}")
+            return inner
+        if token.kind == "n" and len(token.text) > 1 and token.text[0] != ".":
+            if not token.text.replace(".", "", 1).isdigit():
+                raise Unreadable(f"a numeral for a digit: {token.text!r}")
+            self.tokens[self.at] = Token("n", token.text[1:])
+            return number(int(token.text[0]))
+        if token.kind == "o" and token.text == "-":
+            self.take()
+            return Node("neg", (self.argument(),))
+        return self.primary()
+
+    def command(self, name: str) -> Node:
+        match name:
+            case "frac":
+                over = self.argument()
+                return Node("div", (over, self.argument()))
+            case "sqrt":
+                degree = number(2)
+                if self.accept("["):
+                    degree = self.one("]")
+                if self.sees("("):
+                    self.take()
+                    radicand = self.one(")")
+                    return Node("root", (degree, radicand))
+                plain = self.next.kind == "n"
+                radicand = self.primary() if plain and self.next.spaced else self.root_argument()
+                return Node("root", (degree, radicand))
+            case "binom" | "dbinom" | "tbinom":
+                upper = self.argument()
+                return Node("call", (upper, self.argument()), "binomial")
+            case "begin":
+                return self.matrix()
+            case "sum" | "prod":
+                return self.series("sum" if name == "sum" else "product")
+            case "int":
+                return self.integral()
+            case "lim":
+                return self.limit()
+            case _ if name in _ACCENTS:
+                return Node("symbol", (), f"{name} {self.subscript()}")
+        raise Unreadable(f"unknown command {name!r}")
+
+    def series(self, op: str) -> Node:
+        """A sum or product over a variable; what stands to its right, up to a + or −, is summed."""
+        self.expect("_")
+        self.expect("{")
+        name = self.bound()
+        self.expect("=")
+        low = self.sum()
+        self.expect("}")
+        self.expect("^")
+        high = self.argument()
+        body = self.bind(name, self.product())
+        first, last = whole(low), whole(high)
+        if symbols(body) and first is not None and last is not None and 0 <= last - first < _WRITTEN_OUT:
+            span = range(first, last + 1)
+            terms = tuple(substitute(body, self.binder(), number(k)) for k in span)
+            return Node("add" if op == "sum" else "mul", terms)
+        return Node(op, (body, low, high), self.binder())
+
+    def integral(self) -> Node:
+        """An integral to the `dx` that ends it."""
+        ends = []
+        for sign in "_^":
+            if self.accept(sign):
+                ends.append(self.argument())
+        last = next(
+            (
+                k
+                for k in range(self.at, len(self.tokens) - 1)
+                if self.tokens[k].text == "d" and self.tokens[k + 1].kind == "s"
+            ),
+            None,
+        )
+        if last is None or len(ends) == 1:
+            raise Unreadable("an integral that does not end")
+        name = self.tokens[last + 1].text
+        self.tokens[last : last + 2] = [Token("o", "dx")]
+        body = self.bind(name, self.sum() if not self.sees("dx") else number(1))
+        self.expect("dx")
+        return Node("integral", (body, *ends), self.binder())
+
+    def limit(self) -> Node:
+        self.expect("_")
+        self.expect("{")
+        name = self.bound()
+        self.expect("→")
+        where = self.sum()
+        self.expect("}")
+        return Node("limit", (self.bind(name, self.product()), where), self.binder())
+
+    def bound(self) -> str:
+        token = self.take()
+        if token.kind != "s":
+            raise Unreadable(f"no variable: {token.text!r}")
+        return token.text
+
+    def binder(self) -> str:
+        """One name for the variable, however it is called."""
+        return f"bound {self.depth}"
+
+    def bind(self, name: str, body: Node) -> Node:
+        if any(n.op == "symbol" and name in str(n.value).partition("_")[2] for n in walk(body)):
+            # A sequence of which nothing is known: it hangs on the variable by its name.
+            body = Node("call", (body, Node("symbol", (), name)), "given sequence")
+        return substitute(body, name, Node("symbol", (), self.binder()))
+
+    def root_argument(self) -> Node:
+        r"""As `argument`, but `\sqrt19` is the root of 19: nobody means √1 · 9."""
+        return self.primary() if self.next.kind == "n" else self.argument()
+
+
+def _set(node: Node) -> Node:
+    """An operand of sets: with braces that LaTeX does not print, `{0}` looks like a number."""
+    return Node("set", (node,)) if node.op in ("number", "neg", "div", "root", "mul", "constant") else node
+
+
+def _whole(node: Node) -> bool:
+    return node.op == "number" and whole(node) is not None

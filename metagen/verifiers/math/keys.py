@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import threading
+from collections.abc import Callable
+from functools import lru_cache, reduce
+from typing import Final, Literal, NamedTuple
 
 from metagen.verifiers.math import reals
-from metagen.verifiers.math.arithmetic import Beyond, TooLarge, Undefined, Work
-from metagen.verifiers.math.reals import collection, meet
-from metagen.verifiers.math.regions import MIRROR, Regions, Solve, unsolved
-from metagen.verifiers.math.scalars import SCALARS, Scalars
-from metagen.verifiers.math.settle import digest
+from metagen.verifiers.math.arithmetic import WORK, Beyond, TooLarge, Undefined, Work
+from metagen.verifiers.math.grammar import MAX_CHARACTERS, parse
+from metagen.verifiers.math.reals import MIRROR, Regions, collection, meet
+from metagen.verifiers.math.scalars import SCALARS, Scalars, digest
 from metagen.verifiers.math.tree import Node, Unreadable, choose, minus, names, structure, symbols, walk
+from metagen.verifiers.math.words import prose, words
 
 #: Of these, and of variables, the left side of `A = 5` may be made: it only names what is 5.
 _NAMES: Final = names("symbol call mul div tuple ratio")
@@ -24,13 +28,15 @@ class Keys:
     different forms have not.
     """
 
-    def __init__(self, solve: Solve = unsolved, work: Work | None = None) -> None:
-        self.scalars = Scalars(work or Work())
-        self.regions = Regions(self.scalars, solve)
+    def __init__(self, work: Work) -> None:
+        self.scalars = Scalars(work)
+        self.regions = Regions(self.scalars)
 
     def key(self, node: Node) -> str:
         try:
             result = self._any(node)
+            if self.scalars.work.left < 0:
+                raise TooLarge("work")
         except TooLarge:
             result = f"form {digest(structure(node))}"
         except Undefined as error:
@@ -55,8 +61,8 @@ class Keys:
                 return self._ratio(node)
             case "interval" | "union" | "meet" | "without" | "reals" | "empty":
                 return self._region(node)
-            case "mul" | "neg" | "div" if any(n.op == "matrix" for n in node.args):
-                return self._any(_scaled(node))
+            case "mul" | "neg" | "div" | "add" if any(n.op == "matrix" for n in walk(node)):
+                return self._any(_matrix(node))
         if node.op in SCALARS:
             return self.scalars.key(node)
         raise Unreadable(node.op)
@@ -209,15 +215,98 @@ def _before_approximation(sides: list[Node], signs: list[str]) -> tuple[list[Nod
     return sides[: at + 1], signs[:at]
 
 
-def _scaled(node: Node) -> Node:
-    """A matrix times numbers, as a matrix."""
-    matrices = [n for n in node.args if n.op == "matrix"]
-    if len(matrices) != 1 or (node.op == "div" and node.args[1].op == "matrix"):
-        raise Beyond("a product of matrices")
-    (matrix,) = matrices
+def _matrix(node: Node) -> Node:
+    """Sums and products of matrices and numbers, multiplied out, as a matrix; a number stays one."""
+    if not any(n.op == "matrix" for n in walk(node)) or node.op == "matrix":
+        return node
+    parts = list(map(_matrix, node.args))
+    match node.op:
+        case "neg" | "div":
+            if node.op == "div" and parts[1].op == "matrix":
+                raise Unreadable("a quotient by a matrix")
+            return _each(parts[0], lambda a: node._replace(args=(a, *parts[1:])))
+        case "add" if (
+            len({tuple(len(r.args) for r in p.args) if p.op == "matrix" else 0 for p in parts}) == 1
+        ):
+            rows = zip(*(p.args for p in parts), strict=True)
+            return Node(
+                "matrix",
+                tuple(
+                    Node("row", tuple(Node("add", c) for c in zip(*(r.args for r in row), strict=True)))
+                    for row in rows
+                ),
+            )
+        case "mul":
+            return reduce(_product, parts)
+    raise Unreadable(f"{node.op} of matrices")
 
-    def entry(value: Node) -> Node:
-        return node._replace(args=tuple(value if a is matrix else a for a in node.args))
 
-    rows = tuple(row._replace(args=tuple(map(entry, row.args))) for row in matrix.args)
-    return matrix._replace(args=rows)
+def _each(matrix: Node, change: Callable[[Node], Node]) -> Node:
+    return matrix._replace(args=tuple(row._replace(args=tuple(map(change, row.args))) for row in matrix.args))
+
+
+def _product(left: Node, right: Node) -> Node:
+    if left.op != "matrix" or right.op != "matrix":
+        matrix, factor = (left, right) if left.op == "matrix" else (right, left)
+        if matrix.op != "matrix":
+            return Node("mul", (left, right))
+        return _each(matrix, lambda a: Node("mul", (factor, a)))
+    columns = list(zip(*(row.args for row in right.args), strict=True))
+    if len(left.args[0].args) != len(right.args):
+        raise Unreadable("matrices that do not fit")
+    return Node(
+        "matrix",
+        tuple(
+            Node(
+                "row",
+                tuple(
+                    Node("add", tuple(Node("mul", p) for p in zip(row.args, c, strict=True))) for c in columns
+                ),
+            )
+            for row in left.args
+        ),
+    )
+
+
+Percent = Literal["hundredths", "dropped"]
+
+
+class Verdict(NamedTuple):
+    """A key, or why there is none: `unparsable`."""
+
+    key: str | None
+    verdict: str | None = None
+
+
+UNPARSABLE: Final = Verdict(None, "unparsable")
+#: mpmath's contexts are not for two threads at once.
+_LOCK: Final = threading.Lock()
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d{0,299})", re.ASCII)
+
+
+@lru_cache(1 << 15)
+def verdict(answer: str, percent: Percent = "hundredths") -> Verdict:
+    """The verdict on an answer: its key, or `unparsable`."""
+    found = attempt(answer, percent, WORK)
+    assert found is not None
+    return found
+
+
+@lru_cache(1 << 15)
+def attempt(answer: str, percent: Percent, limit: int) -> Verdict | None:
+    """The verdict, if it takes no more additions than `limit`, or as many as an answer may take; else None."""
+    if len(answer) > MAX_CHARACTERS:
+        return UNPARSABLE
+    if _INTEGER.fullmatch(answer):
+        return Verdict("0" if answer == "-0" else answer)
+    if (key := prose(answer)) is not None:
+        return Verdict(key)
+    work = Work(limit)
+    try:
+        tree = parse(answer, percent=percent == "hundredths")
+        with _LOCK:
+            found = Verdict(Keys(work).key(tree))
+    except (Unreadable, Beyond):
+        text = words(answer)
+        found = UNPARSABLE if text is None else Verdict(text)
+    return found if work.left >= 0 or limit >= WORK else None

@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 from typing import Any, Final
 
 from metagen.verifiers.math.arithmetic import Arithmetic, TooLarge, Undefined, Work, context, draw
-from metagen.verifiers.math.tree import Node, minus, names, symbols, walk
+from metagen.verifiers.math.tree import BINDERS, Node, minus, names, symbols, walk, whole
 
 #: Of all values here: enough that a kink of the seventh order still shows.
 _DIGITS: Final = 240
@@ -47,14 +47,8 @@ def may_break(node: Node) -> bool:
         for n in walk(node)
         if n.op == "root"
         or (n.op == "call" and n.value in _SINGULAR)
-        or (n.op == "pow" and not _whole(n.args[1]))
+        or (n.op == "pow" and whole(n.args[1]) is None)
     )
-
-
-def _whole(node: Node) -> bool:
-    if node.op == "neg":
-        return _whole(node.args[0])
-    return node.op == "number" and isinstance(node.value, Fraction) and node.value.denominator == 1
 
 
 class Line:
@@ -66,6 +60,8 @@ class Line:
         self.complete = True
         #: Whether they go on for ever, as steps do, and only those near some places are known.
         self.endless = False
+        #: Whether zeros were only looked for at places on a grid.
+        self.searched = False
         self.at = cache(self._at)
         self.breaks = cache(self._breaks)
         self.zeros = cache(self._zeros)
@@ -109,6 +105,10 @@ class Line:
         """Candidates: all places where some operation of the tree may change its formula."""
         if not symbols(node):
             return ()
+        if node.op in BINDERS:
+            if may_break(node.args[0]):
+                raise TooLarge("kinks in a sum")
+            return ()
         found = [t for a in node.args for t in self.breaks(a)]
         for inner, level in self._critical(node):
             found += self.zeros(inner, level)
@@ -120,7 +120,7 @@ class Line:
         if node.op == "root":
             return [(args[1], 0)]
         if node.op == "pow":
-            return [] if _whole(args[1]) else [(args[0], 0)]
+            return [] if whole(args[1]) is not None else [(args[0], 0)]
         if node.op != "call" or node.value not in _SINGULAR:
             return []
         match node.value:
@@ -142,21 +142,12 @@ class Line:
                 below = int(MP.floor(value))
                 yield from ((node, below + k) for k in range(-1, 3))
 
-    def _zeros(self, node: Node, level: int = 0) -> tuple[Any, ...]:
+    def _zeros(self, node: Node, level: Any = 0) -> tuple[Any, ...]:
         """Where a function takes a level, or has a pole."""
         if not symbols(node):
             return ()
-        match node.op:
-            case "mul" | "div" if not level:
-                return tuple(t for a in node.args for t in self.zeros(a))
-            case "neg":
-                return self.zeros(node.args[0], -level)
-            case "pow" if not level and not symbols(node.args[1]):
-                return self.zeros(node.args[0])
-            case "root" if not level:
-                return self.zeros(node.args[1])
-            case "call" if not level and node.value == "abs":
-                return self.zeros(node.args[0])
+        if (inverse := self._inverse(node, level)) is not None:
+            return tuple(t for inner, value in inverse for t in self.zeros(inner, value))
         below = _divisors(node)
         found = [t for d in below for t in self.zeros(d)]
         ends = [-_INFINITY, *self.breaks(node), _INFINITY]
@@ -172,7 +163,39 @@ class Line:
             self._work.spend(len(polynomial) ** 2 * 100)
         return _distinct(found)
 
-    def _fitted(self, node: Node, level: int, below: list[Node], low: Any, high: Any) -> list[Any] | None:
+    def _inverse(self, node: Node, level: Any) -> list[tuple[Node, Any]] | None:
+        """Functions and levels that stand for one function and one level; None for what has no inverse here."""
+        varying = [a for a in node.args if symbols(a)]
+        rest = [self.at(a, MP.zero) for a in node.args if not symbols(a)]
+        if None in rest or (level and len(varying) != 1):
+            return None
+        match node.op:
+            case "mul" | "div" if not level:
+                return [(a, level) for a in varying]
+            case "neg":
+                return [(varying[0], -level)]
+            case "add" if len(varying) == 1:
+                return [(varying[0], level - MP.fsum(rest))]
+            case "mul" if all(rest):
+                return [(varying[0], level / MP.fprod(rest))]
+            case "div" if varying[0] == node.args[0] and rest[0]:
+                return [(varying[0], level * rest[0])]
+            case "root" if varying == [node.args[1]]:
+                return [(varying[0], level ** rest[0])]
+            case "pow" if varying == [node.args[0]] and rest[0]:
+                if not level:
+                    return [(varying[0], level)]
+                size = abs(level) ** (1 / rest[0])
+                return [(varying[0], size), (varying[0], -size)]
+            case "pow" if varying == [node.args[1]] and rest[0] and rest[0] != 1:
+                return [(varying[0], MP.re(MP.log(level) / MP.log(rest[0])))] if level else []
+            case "call" if node.value == "abs":
+                return [(varying[0], level), (varying[0], -level)] if level else [(varying[0], level)]
+            case "call" if node.value == "ln" and abs(level) < 1000:
+                return [(varying[0], MP.exp(level))]
+        return None
+
+    def _fitted(self, node: Node, level: Any, below: list[Node], low: Any, high: Any) -> list[Any] | None:
         """Coefficients of a function times its divisors between two places; None if that is no polynomial."""
         points: list[Any] = []
         newton: list[Any] = []
@@ -198,9 +221,10 @@ class Line:
                 break
         return None
 
-    def _scanned(self, node: Node, level: int, low: Any, high: Any) -> list[Any]:
+    def _scanned(self, node: Node, level: Any, low: Any, high: Any) -> list[Any]:
         """Zeros where the sign changes, or where a smallest value is 0, between places at many scales."""
         found: list[Any]
+        self.searched = True
         grid = sorted(t for t in {*ANCHORS, *(MP.mpf(k) / 7 for k in range(-90, 91, 2))} if low < t < high)
         step = MP.mpf(10) ** -60
 
@@ -227,7 +251,7 @@ def _divisors(node: Node) -> list[Node]:
     for n in walk(node):
         if n.op == "div" and symbols(n.args[1]):
             found.append(n.args[1])
-        if n.op == "pow" and n.args[1].op == "neg" and _whole(n.args[1]) and symbols(n.args[0]):
+        if n.op == "pow" and n.args[1].op == "neg" and whole(n.args[1]) is not None and symbols(n.args[0]):
             power = n.args[1].args[0].value
             assert isinstance(power, Fraction)
             found += [n.args[0]] * min(int(power), 4)
@@ -317,6 +341,7 @@ def _root(value: Callable[[Any], Any], a: Any, b: Any, left: Any) -> Any:
 def _distinct(places: Iterable[Any]) -> tuple[Any, ...]:
     result: list[Any] = []
     for t in sorted(places):
+        t = t if abs(t) > _TINY else MP.zero
         if not result or t - result[-1] > MP.mpf(10) ** -70 * max(1, abs(t)):
             result.append(t)
     if len(result) > _MOST:

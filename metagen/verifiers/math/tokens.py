@@ -39,6 +39,7 @@ _OPERATORS: Final = {
     "equiv": "=", "cup": "∪", "cap": "∩", "setminus": "∖", "mid": "|", "lvert": "|", "rvert": "|", "vert": "|",
     "langle": "⟨", "rangle": "⟩", "lbrace": "⦃", "rbrace": "⦄", "{": "⦃", "}": "⦄", "lfloor": "⌊", "rfloor": "⌋",
     "lceil": "⌈", "rceil": "⌉", "infty": "∞", "pi": "π", "emptyset": "∅", "varnothing": "∅", "reals": "ℝ",
+    "to": "→", "rightarrow": "→", "bmod": "mod", "mod": "mod",
     "backslash": "∖", "smallsetminus": "∖",
     "colon": ":", "land": "and", "wedge": "and", "lor": "or", "vee": "or", "\\": "\\\\",
 }  # fmt: skip

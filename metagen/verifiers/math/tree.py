@@ -18,7 +18,8 @@ class Node(NamedTuple):
     `div`, `neg`, `pow`, `root` (degree, radicand), `call` (value: the function), `choice` (± as its two readings).
     Collections: `tuple`, `set`, `list` (value: `,`, `and` or `or`), `matrix` of `row`s, `interval` (value: its two
     brackets), `union`, `meet`, `without`, `reals`, `empty`, `ratio`. Statements: `relation` (value: its signs, joined
-    by blanks).
+    by blanks). Operations that bind a variable, which is the symbol `bound …` that their value names: `sum` and
+    `product` (of what, from, to), `integral` (of what, and perhaps from, to), `limit` (of what, where).
     """
 
     op: str
@@ -44,6 +45,9 @@ def number(value: int | Fraction) -> Node:
     return Node("number", (), Fraction(value))
 
 
+BINDERS: Final = names("sum product integral limit")
+
+
 def minus(left: Node, right: Node) -> Node:
     """The difference."""
     return Node("add", (left, Node("neg", (right,))))
@@ -59,13 +63,15 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def symbols(node: Node) -> frozenset[str]:
-    """Names of the variables in it."""
-    return frozenset(str(n.value) for n in walk(node) if n.op == "symbol")
+    """Names of the free variables in it."""
+    return frozenset(
+        str(n.value) for n in walk(node) if n.op == "symbol" and not str(n.value).startswith("bound ")
+    )
 
 
 def substitute(node: Node, name: str, by: Node) -> Node:
-    """The tree with a variable replaced."""
-    if node.op == "symbol":
+    """The tree with a variable replaced; `i` and `e` may be variables of sums."""
+    if node.op in ("symbol", "constant"):
         return by if node.value == name else node
     if not node.args:
         return node
@@ -91,3 +97,11 @@ def structure(node: Node) -> str:
 def _hex(value: Fraction) -> str:
     # Hexadecimal: decimal text of long integers takes quadratic time, and Python limits it.
     return f"{value.numerator:x}/{value.denominator:x}"
+
+
+def whole(node: Node) -> int | None:
+    """The value of a written integer, with its sign."""
+    if node.op == "neg":
+        return None if (value := whole(node.args[0])) is None else -value
+    exact = node.value if node.op == "number" and isinstance(node.value, Fraction) else Fraction(1, 2)
+    return exact.numerator if exact.denominator == 1 else None

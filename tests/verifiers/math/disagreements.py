@@ -38,6 +38,9 @@ DISAGREEMENTS = {
         ("$864 \\mbox{ inches}^2$", "The answer is $ 864 \\mbox{ inches}^2 $."),
         ("$15\\mbox{ cm}^2$", "The answer is $ 15\\mbox{ cm}^2 $."),
     ],
+    "Answers are announced in many languages": [
+        ("C", "réponse est C non A"),
+    ],
     "LaTeX needs no delimiters": [
         ("918\\frac{1}{2}", "918.5"),
         ("\\frac{1}{3}", "\\dfrac{1}{3}"),

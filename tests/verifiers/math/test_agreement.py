@@ -16,7 +16,7 @@ import pytest
 
 from metagen.sequence import Prompt, Sequence
 from metagen.verifiers.math import MathRule
-from metagen.verifiers.math.canonical import Percent
+from metagen.verifiers.math.keys import Percent
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data" / "answers"
@@ -64,7 +64,7 @@ def corner() -> Iterator[Pair]:
 
 def ours(pairs: list[Pair], percent: Percent = "hundredths") -> list[bool]:
     sequences = [Sequence(Prompt("p", "?"), text, finish="eos") for pair in pairs for text in pair[:2]]
-    answers = asyncio.run(MathRule(percent=percent, deadline=60).read(sequences))
+    answers = asyncio.run(MathRule(percent=percent).read(sequences))
     keys = [answer.key for answer in answers]
     return [a is not None and a == b for a, b in zip(keys[::2], keys[1::2], strict=True)]
 

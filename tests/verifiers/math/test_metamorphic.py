@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metagen.verifiers.math.canonical import Verdict, narrow
-from metagen.verifiers.math.worker import wide
+from metagen.verifiers.math.keys import verdict
 
 ROOT = Path(__file__).parents[3]
 ANSWERS = sorted(
@@ -24,10 +23,6 @@ ANSWERS = sorted(
         for line in (ROOT / "tests/data/answers/math.jsonl").read_text("utf-8").splitlines()
     }
 )
-
-
-def verdict(answer: str) -> Verdict:
-    return narrow(answer) or wide(answer, percent=True)
 
 
 def plain(answer: str) -> bool:

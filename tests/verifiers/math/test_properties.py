@@ -12,17 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metagen.verifiers.math import literals
-from metagen.verifiers.math.canonical import Verdict, narrow
+from metagen.verifiers.math import quantities
 from metagen.verifiers.math.extract import find
 from metagen.verifiers.math.grammar import MAX_CHARACTERS, parse
+from metagen.verifiers.math.keys import Verdict, attempt, verdict
 from metagen.verifiers.math.tree import Unreadable
-from metagen.verifiers.math.worker import wide
 from metagen.verifiers.numbers import canonical
 
 
 def key(answer: str) -> str:
-    found = narrow(answer) or wide(answer, percent=True)
+    found = verdict(answer)
     assert found.key is not None, answer
     return found.key
 
@@ -59,12 +58,12 @@ def test_thousands(value: int) -> None:
 def test_a_long_decimal_of_a_simple_fraction_is_that_fraction(value: Fraction, places: int) -> None:
     scaled = round(abs(value) * 10**places)
     text = f"{scaled // 10**places}.{scaled % 10**places:0{places}d}"
-    assert literals.decimal(text) == abs(value) or len(text.rstrip("0").partition(".")[2]) < 6
+    assert quantities.decimal(text) == abs(value) or len(text.rstrip("0").partition(".")[2]) < 6
 
 
 @given(st.floats(1e-4, 1e6))
 def test_a_printed_double_is_close_to_what_is_read(value: float) -> None:
-    read = literals.decimal(f"{value:.17g}") if "e" not in f"{value:.17g}" else Fraction(value)
+    read = quantities.decimal(f"{value:.17g}") if "e" not in f"{value:.17g}" else Fraction(value)
     assert math.isclose(float(read), value, rel_tol=1e-6)
 
 
@@ -151,8 +150,9 @@ def test_a_key_does_not_depend_on_what_was_asked_before(answers: list[str], rand
     """Nor on what the libraries behind it remember."""
 
     def keys(ordered: list[str]) -> dict[str, str | None]:
-        narrow.cache_clear()
-        return {a: (narrow(a) or wide(a, percent=True)).key for a in ordered}
+        verdict.cache_clear()
+        attempt.cache_clear()
+        return {a: verdict(a).key for a in ordered}
 
     assert keys(answers) == keys(random.sample(answers, len(answers)))
 
@@ -173,8 +173,8 @@ def test_broken_answers_have_verdicts(answer: str, edits: list[tuple[float, int,
             answer[:at] + character + answer[at:],
             answer[: at + 3] + answer[at:],
         )[kind]
-    found = narrow(answer)
-    assert found is None or (found.key is None) == (found.verdict == "unparsable")
+    found = verdict(answer)
+    assert (found.key is None) == (found.verdict == "unparsable")
 
 
 PIECES = st.sampled_from(
@@ -190,27 +190,17 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=14).map("".join))
 def test_whatever_is_written_has_one_verdict(answer: str) -> None:
     """It does not raise, and is the same after the blanks and delimiters around it are gone."""
-    found = narrow(answer)
-    assert found is None or (found.key is None) == (found.verdict == "unparsable")
-    assert narrow(answer) == narrow(f"  {answer} ") == narrow.__wrapped__(answer)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(PIECES, max_size=8).map("".join))
-def test_a_worker_agrees(answer: str) -> None:
-    found = narrow(answer)
-    if found is not None:
-        assert wide(answer, percent=True) == found
+    found = verdict(answer)
+    assert (found.key is None) == (found.verdict == "unparsable")
+    assert verdict(answer) == verdict(f"  {answer} ")
 
 
 @settings(max_examples=300)
 @given(st.text(max_size=60))
 def test_any_text_is_read(text: str) -> None:
     found = find(text, pattern=None)
-    verdict = narrow(found) if found is not None else None
-    assert verdict is None or verdict == Verdict(
-        verdict.key, None if verdict.key is not None else "unparsable"
-    )
+    judged = verdict(found) if found is not None else None
+    assert judged is None or judged == Verdict(judged.key, None if judged.key is not None else "unparsable")
 
 
 @given(st.text("()[]{}|\\$,1x^", min_size=100, max_size=2_000))
@@ -224,5 +214,5 @@ def test_deep_nesting_is_refused_or_read(text: str) -> None:
 
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])
 def test_keys_are_short(size: int) -> None:
-    found = narrow("1" * size)
-    assert found is not None and len(found.key or "") <= 400
+    found = verdict("1" * size)
+    assert len(found.key or "") <= 400
