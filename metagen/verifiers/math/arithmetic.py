@@ -73,6 +73,12 @@ def context(digits: int) -> Any:
     return result
 
 
+@lru_cache(8)
+def _near(digits: int) -> Any:
+    """Closer to a whole number than this is that number, where rounding functions ask."""
+    return context(digits).mpf(10) ** -60
+
+
 class Arithmetic:
     """Numbers of `digits` digits, on principal branches; odd roots of negative numbers are real, as in school.
 
@@ -81,7 +87,6 @@ class Arithmetic:
 
     def __init__(self, digits: int, work: Work, *, least: bool = False) -> None:
         self.digits, self.work, self.mp, self._least = digits, work, context(digits), least
-        self._near = self.mp.mpf(10) ** -60
 
     def value(self, node: Node, values: Mapping[str, Number]) -> Number:
         """The value of a tree, with `values` for its variables."""
@@ -213,7 +218,8 @@ class Arithmetic:
     def wide(self, value: Number) -> Any:
         """As mpmath has it."""
         if isinstance(value, Fraction):
-            return self.mp.mpf(value.numerator) / value.denominator
+            wide = self.mp.mpf(value.numerator)
+            return wide if value.denominator == 1 else wide / value.denominator
         return self.mp.convert(value)
 
     def _costs(self, additions: int) -> None:
@@ -265,15 +271,16 @@ class Arithmetic:
             if under > 1 and under % 2 and under < 64 and not mp.im(self.wide(base)) and base < 0:
                 result = self.power(-base, exponent)
                 return -result if over % 2 else result
-        self._costs(_COSTLY)
-        wide, exponent = self.wide(base), self.wide(exponent)
-        if abs(exponent) > 1 and abs(exponent * mp.log(wide)) > _LARGE:
+        whole = isinstance(exponent, Fraction) and exponent.denominator == 1
+        self._costs(1 if whole else _COSTLY)
+        wide, exponent = self.wide(base), exponent.numerator if whole else self.wide(exponent)
+        if abs(exponent) > 1 and abs(exponent) * (abs(mp.mag(wide)) + 1) > 2 * _LARGE:
             if self._least and mp.re(exponent * mp.log(wide)) < 0:
                 return mp.zero
             raise TooLarge("a power")
         if exponent == 0.5:
             return mp.sqrt(wide)
-        return self._tidy(mp.power(wide, int(exponent) if mp.isint(exponent) else exponent))
+        return self._tidy(wide**exponent)
 
     def root(self, degree: Number, radicand: Number) -> Number:
         if not degree:
@@ -335,7 +342,7 @@ class Arithmetic:
                 return mp.ln(x) / below
             case (("floor" | "ceil"), [x]) if not mp.im(x):
                 near = mp.nint(x)
-                return near if abs(x - near) < self._near else getattr(mp, name)(x)
+                return near if abs(x - near) < _near(self.digits) else getattr(mp, name)(x)
             case "mod", [x, y] if not mp.im(x) and not mp.im(y):
                 return x - y * self._call("floor", [], [x / y])
             case (("max" | "min"), [_, *_]) if not any(mp.im(x) for x in wide):
@@ -363,7 +370,7 @@ class Arithmetic:
         return self.mp.mpf(draw(name, *texts)) / 2**256
 
     def _text(self, value: Any) -> str:
-        return str(self.mp.nstr(value, 25)) if abs(value) > self._near else "0"
+        return str(self.mp.nstr(value, 25)) if abs(value) > _near(self.digits) else "0"
 
     def parts(self, value: Number) -> tuple[Any, Any]:
         """Real and imaginary part."""

@@ -315,6 +315,11 @@ class Parser:
             raise Unreadable("words")
         if kind == "n" and before in ("s", "w"):
             raise Unreadable(f"a number after a letter or a word: {text!r}")
+        if kind == "f" and text in ("min", "sec") and before == "n" and self.after.kind in ("o", "w"):
+            if self.after.text in ("(", "{", "_", "^", "|"):
+                return not argument
+            self.tokens[self.at] = Token("w", text)  # minutes and seconds
+            return self.begins(argument)
         if kind == "w":
             if quantities.scale(text.split(" ")[0]):
                 return True

@@ -64,12 +64,12 @@ def scientific(text: str) -> Fraction:
 SCALES: Final = {
     "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15,
     "dozen": 12, "millionen": 10**6, "millones": 10**6, "tausend": 1000, "mille": 1000, "mil": 1000,
-    "milliard": 10**9, "milliarden": 10**9,
+    "milliard": 10**9, "milliarden": 10**9, "lakh": 10**5, "crore": 10**7,
 }  # fmt: skip
 #: With one of these a quantity is not merely its number.
 _QUALIFIERS: Final = names(
     "am pm noon midnight morning afternoon evening night o'clock past ago late early later earlier before "
-    "after until since bc ad bce ce north south east west northeast northwest southeast southwest northern "
+    "after until since bc ad bce ce off north south east west northeast northwest southeast southwest northern "
     "southern eastern western northward southward eastward westward clockwise counterclockwise anticlockwise "
     "right up down upward downward upwards downwards forward backward forwards backwards above below under "
     "over beneath behind ahead inside outside loss lost losses debt deficit owed short shortfall overdrawn "
@@ -99,15 +99,21 @@ _FOREIGN: Final = (
 _SINGULAR: Final = {
     "h": "hour", "hr": "hour", "hrs": "hour", "min": "minute", "mins": "minute", "sec": "second", "secs": "second",
     "ft": "foot", "feet": "foot", "in": "inch", "inches": "inch", "lb": "pound", "lbs": "pound", "oz": "ounce",
-    "yd": "yard", "mi": "mile", "s": "second", "m": "metre", "meter": "metre", "meters": "metre",
+    "yd": "yard", "mi": "mile", "s": "second",
 }  # fmt: skip
 _PIECE: Final = r"(\d+(?:,\d{3})*(?:\.\d+)?(?: \d+/\d+|/\d+)?) ?([^\W\d_]+)\.?"
 _COMPOUND: Final = re.compile(rf"{_PIECE}(?:(?:,? and |, ?| ){_PIECE})+", re.ASCII)
 _CLOCK: Final = re.compile(
-    r"(\d{1,2})(?::([0-5]\d))?(:[0-5]\d)?\s*([ap])\.?\s?m\.?|(\d{1,2}):([0-5]\d)", re.ASCII | re.I
+    r"(\d{1,2})(?::([0-5]\d))?(:[0-5]\d)?\s*([ap])\.?\s?m\.?", re.ASCII | re.IGNORECASE
 )
-_DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?([./-])\d\d?\1(?:\d{4}|\d\d)", re.ASCII)
-_BEARING: Final = re.compile(r"(.*\bdegrees?) ?([nsew])", re.IGNORECASE)
+_TIME: Final = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
+#: Dates, spans of time, and dollars with cents.
+_NO_NUMBER: Final = re.compile(
+    r"\d{4}-\d\d?-\d\d?|\d\d?([./-])\d\d?\1(?:\d{4}|\d\d)|\d\d?:\d\d ?(?:-|–|—|to) ?\d\d?:\d\d"
+    r"|[$€£]?\d[\d,]*,? (?:and )?\d+ (?:cents?|¢)",
+    re.ASCII,
+)
+_BEARING: Final = re.compile(r"(.*\bdegrees) ([nsew])", re.IGNORECASE)
 _QUARTERS: Final = {"n": "north", "s": "south", "e": "east", "w": "west"}
 
 
@@ -143,7 +149,7 @@ def _singular(word: str) -> str:
 
 def written(text: str) -> str:
     """A quantity known by its text, in one form: a time, and one of several units; any other text as it is."""
-    if (clock := _CLOCK.fullmatch(text)) and clock[4]:
+    if clock := _CLOCK.fullmatch(text):
         return f"{int(clock[1])}:{clock[2] or '00'}{clock[3] or ''} {clock[4].lower()}m"
     if bearing := _BEARING.fullmatch(text):
         return f"{bearing[1]} {_QUARTERS[bearing[2].lower()]}"
@@ -157,9 +163,7 @@ def timed(text: str) -> bool:
 
     `12:30` is a time, for a ratio would be 2:5; `2:3` and `7:45` are read as ratios.
     """
-    if clock := _CLOCK.fullmatch(text):
-        if clock[4]:
-            return True
-        hour, minute = int(clock[5]), int(clock[6])
-        return hour < 25 and (minute < 10 or math.gcd(hour, minute) > 1)
-    return _DATE.fullmatch(text) is not None
+    if time := _TIME.fullmatch(text):
+        parts = [int(part) for part in time.groups() if part is not None]
+        return parts[0] < 25 and (parts[-1] < 10 or math.gcd(*parts) > 1)
+    return (_CLOCK.fullmatch(text) or _NO_NUMBER.fullmatch(text)) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final
@@ -42,7 +43,7 @@ def settle(value: Callable[[int], Complex]) -> Complex:
         size = _size(after)
         if size and not _SMALLEST < magnitude(size) <= _LARGEST:
             raise TooLarge("a number")
-        slack = min(size, WIDE.one) * WIDE.mpf(10) ** -60
+        slack = min(size, WIDE.one) * _ten(-60)
         if size and all(abs(a - b) <= slack for a, b in zip(before, after, strict=True)):
             re, im = (part if abs(part) > slack else WIDE.zero for part in after)
             return re, im
@@ -101,13 +102,21 @@ def rounded(value: Complex) -> str:
     places = DIGITS
     if size and size < 1:
         # The exact place of the first digit: what is about 10^-5 may begin at the fifth place or at the sixth.
-        places -= 1 + int(WIDE.floor(WIDE.log10(size)))
+        first = magnitude(size) - 1
+        while size >= _ten(first + 1):
+            first += 1
+        places -= 1 + first
     re, im = (_digits(part, places) for part in value)
     return re if im == "0" else f"{re},{im}"
 
 
+@lru_cache(512)
+def _ten(power: int) -> Any:
+    return WIDE.mpf(10) ** power
+
+
 def _digits(value: Any, places: int) -> str:
-    whole = int(WIDE.nint(value * WIDE.mpf(10) ** places))
+    whole = int(WIDE.nint(value * _ten(places)))
     return str(Decimal(whole).scaleb(-places, _PRINTED).normalize(_PRINTED)) if whole else "0"
 
 
