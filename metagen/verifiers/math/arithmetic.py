@@ -370,7 +370,9 @@ class Arithmetic:
         return self.mp.mpf(draw(name, *texts)) / 2**256
 
     def _text(self, value: Any) -> str:
-        return str(self.mp.nstr(value, 25)) if abs(value) > _near(self.digits) else "0"
+        # A little more than it is: what ends with a 5 lies between two, and noise must not decide which it is.
+        near = _near(self.digits)
+        return str(self.mp.nstr(value + value * near, 25)) if abs(value) > near else "0"
 
     def parts(self, value: Number) -> tuple[Any, Any]:
         """Real and imaginary part."""

@@ -26,6 +26,7 @@ _RATIONAL: Final = Fraction(1, 10**60)
 _DENOMINATOR: Final = 10**20
 _LONG: Final = 2_048
 WIDE: Final = context(460)
+_TIE: Final = WIDE.mpf(10) ** -12
 _PRINTED: Final = Context(prec=460)
 
 #: Real and imaginary part, numbers of `WIDE`.
@@ -116,7 +117,8 @@ def _ten(power: int) -> Any:
 
 
 def _digits(value: Any, places: int) -> str:
-    whole = int(WIDE.nint(value * _ten(places)))
+    # Decimals that end with a 5 lie between two: noise must not decide which it is.
+    whole = int(WIDE.nint(value * _ten(places) + _TIE))
     return str(Decimal(whole).scaleb(-places, _PRINTED).normalize(_PRINTED)) if whole else "0"
 
 
