@@ -48,7 +48,7 @@ _SCALE: Final = (
     r"(?:hundred|thousand|million|billion|trillion|dozen|million(?:s|en|es)|"
     r"milliarden|milliards?|tausend|mille|mil)"
 )
-_DIGITS: Final = r"(?:\d{1,3}(?:(?:,|\s?\{,\}\s?|\\,)\d{3})+|\d+)(?:\.\d+)?"
+_DIGITS: Final = r"(?:\d{1,3}(?:(?:,|\s?\{,\}\s?|\\,|[\u00a0\u2009\u202f])\d{3})+|\d+)(?:\.\d+)?"
 _FAMILIES: Final = (
     "years?|months?|weeks?|days?|hours?|hrs?|h|minutes?|mins?|seconds?|secs?|時間|小时|小時|分钟|分鐘|分|秒|시간|분|초|"
     "stunden?|minuten?|sekunden?|heures?|horas?|minutos?|segundos?|minuti|часов|часа|час|минуты?",

@@ -117,6 +117,39 @@ _BEARING: Final = re.compile(r"(.*\bdegrees) ([nsew])", re.IGNORECASE)
 _QUARTERS: Final = {"n": "north", "s": "south", "e": "east", "w": "west"}
 
 
+#: A number said twice: `5 (five)`.
+SPELLED: Final = re.compile(r"(\d+) \(([a-z]+)\)", re.ASCII | re.IGNORECASE)
+_NUMBERS: Final = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+]
+
+
+def repeated(match: re.Match[str]) -> str | None:
+    """The number that a match of SPELLED says twice; None if the word is another one."""
+    number, word = int(match[1]), match[2].lower()
+    return match[1] if number < len(_NUMBERS) and _NUMBERS[number] == word else None
+
+
 def scale(word: str) -> int | None:
     """What a word multiplies a number by, None if it does not."""
     word = word.lower()

@@ -148,6 +148,8 @@ def clean(answer: str) -> str:
     text = _NEGATIVE.sub("-", text)
     if "." in text:
         text = _ABBREVIATED.sub(r"\1", text)
+    if spelled := quantities.SPELLED.fullmatch(text):
+        text = quantities.repeated(spelled) or text
     return _BRACKETED.sub(r" \1", text).strip()
 
 

@@ -140,6 +140,7 @@ KEYS = [
     ("**Final answer**: The value is $\\frac{3}{4}$.", "3/4"), ("Answer: the probability is 3/8", "3/8"),
     ("Answer: x is 5 and y is 6", "6"), ("72000 / 18 = 4000千克", "4000"), ("The ratio is 2:3.", "2/3"),
     ("She waits 5 and a half hours.", "\"5 and a half\""), ("It grew by 1.5 thousand.", "1500"),
+    ("There are 1\u202f200 apples.", "1200"),
 ]  # fmt: skip
 
 

@@ -77,6 +77,8 @@ LONG = [
 REPEATED = [
     "\\[", "\\(", "\\(x", "$x", "$$x", "answer to ", "the answer is $", "1,", "1,111", "\\boxed{1} and ", "####", "a1 ",
     "\\boxed{{", ". ", "answer:", "-", "\n", "\\text{ and }", "answer is **",
+    "1 h ", "1 hour and ", "3 million ", "Antwort ", "答",
+    "1:2:", "\\boxed{1} papers and ", "12 AM ", "1 {,} ", "12 and a ",
 ]  # fmt: skip
 
 
