@@ -274,8 +274,9 @@ class Arithmetic:
         whole = isinstance(exponent, Fraction) and exponent.denominator == 1
         self._costs(1 if whole else _COSTLY)
         wide, exponent = self.wide(base), exponent.numerator if whole else self.wide(exponent)
-        if abs(exponent) > 1 and abs(exponent) * (abs(mp.mag(wide)) + 1) > 2 * _LARGE:
-            if self._least and mp.re(exponent * mp.log(wide)) < 0:
+        # By the size of the base first: logarithms take time.
+        if abs(exponent) * (abs(mp.mag(wide)) + 1) > _LARGE and abs(size := exponent * mp.log(wide)) > _LARGE:
+            if self._least and mp.re(size) < 0:
                 return mp.zero
             raise TooLarge("a power")
         if exponent == 0.5:

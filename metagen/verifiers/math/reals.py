@@ -193,12 +193,10 @@ class Regions:
             PLUS_INFINITY,
         ]
         pieces = [Piece(a, b) for a, b in pairwise(ends) if _holds(line.at(difference, _between(a, b)), sign)]
-        return normal(
-            (
-                *pieces,
-                *(point(e) for e in ends[1:-1] if _holds(line.at(difference, MP.convert(e.value)), sign)),
-            )
-        )
+        for end in ends[1:-1]:
+            if _holds(line.at(difference, MP.convert(end.value)), sign, at_end=True):
+                pieces.append(point(end))
+        return normal(tuple(pieces))
 
     def _half(self, slope: Node, at_zero: Node, sign: str) -> Reals:
         bound = self.end(Node("neg", (Node("div", (at_zero, slope)),)))
@@ -211,10 +209,13 @@ class Regions:
         return (Piece(bound, PLUS_INFINITY, (sign == "≥", False)),)
 
 
-def _holds(value: Any, sign: str) -> bool:
-    if value is None or MP.im(value):
+def _holds(value: Any, sign: str, *, at_end: bool = False) -> bool:
+    """Whether a difference satisfies a comparison with 0. At an end, known to 100 digits, 0 and poles are near ones."""
+    near = MP.mpf(10) ** -40 if at_end else 0
+    if value is None or abs(MP.im(value)) > near or (at_end and abs(value) > 1 / near):
         return False
-    if abs(value) < MP.mpf(10) ** -90:
+    value = MP.re(value)
+    if abs(value) <= near:
         return sign in "≤≥"
     return bool(sign == "≠" or (value > 0) == (sign in ">≥"))
 

@@ -34,7 +34,6 @@ def names(text: str) -> frozenset[str]:
 
 ZERO: Final = Node("number", (), Fraction(0))
 ONE: Final = Node("number", (), Fraction(1))
-TWO: Final = Node("number", (), Fraction(2))
 HUNDRED: Final = Node("number", (), Fraction(100))
 PI: Final = Node("constant", (), "pi")
 INFINITY: Final = Node("constant", (), "oo")
