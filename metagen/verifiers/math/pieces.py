@@ -8,7 +8,6 @@ smoothly are dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
 from functools import cache
 from itertools import combinations, pairwise
 from typing import Any, Final
@@ -22,6 +21,8 @@ MP: Final = context(_DIGITS)
 _SINGULAR: Final = names(
     "abs sign ln log lg max min floor ceil mod arcsin arccos arctan arccot arccosh arctanh arcsinh arg Re Im gcd lcm"
 )
+#: Divided by these.
+_QUOTIENTS: Final = {"tan": "cos", "sec": "cos", "cot": "sin", "csc": "sin"}
 _DEGREE: Final = 26
 #: Of kinks on one line, and of values that are compared in pairs.
 _MOST: Final = 48
@@ -247,14 +248,14 @@ class Line:
 
 def _divisors(node: Node) -> list[Node]:
     """What a tree divides by."""
-    found = []
+    found: list[Node] = []
     for n in walk(node):
+        if n.op == "call" and n.value in _QUOTIENTS and symbols(n):
+            found.append(Node("call", n.args, _QUOTIENTS[str(n.value)]))
         if n.op == "div" and symbols(n.args[1]):
             found.append(n.args[1])
-        if n.op == "pow" and n.args[1].op == "neg" and whole(n.args[1]) is not None and symbols(n.args[0]):
-            power = n.args[1].args[0].value
-            assert isinstance(power, Fraction)
-            found += [n.args[0]] * min(int(power), 4)
+        if n.op == "pow" and symbols(n.args[0]) and (power := whole(n.args[1]) or 0) < 0:
+            found += [n.args[0]] * min(-power, 4)
     return found[:8]
 
 

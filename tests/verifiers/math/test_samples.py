@@ -15,7 +15,7 @@ Function = tuple[str, Callable[[Fraction], Fraction]]
 
 #: At all scales, and close together where most kinks are.
 PLACES = [
-    *(sign * Fraction(m, 100) * 10**e for e in range(9) for m in (107, 171, 251, 390, 550, 721, 901) for sign in (1, -1)),
+    *(sign * Fraction(m, 100) * 10**e for e in range(9) for m in (107, 171, 251, 390, 550, 901) for sign in (1, -1)),
     *(Fraction(k, 3) + Fraction(1, 71) for k in range(-90, 91)),
 ]  # fmt: skip
 
