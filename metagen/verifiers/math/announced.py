@@ -24,12 +24,13 @@ _ANSWER: Final = (
 )
 _FINAL: Final = "finale?|final[ae]?|definitiva|corretta|correcta|correta|النهائية|النهائي|הסופית|สุดท้าย"
 _IS: Final = (
-    "ist|lautet|beträgt|est|es|é|è|is|är|er|on|to|je|adalah|là|este|είναι|равен|равна|равно|ni|是|为|為|は|은|는|이|가|"
+    "ist|lautet|beträgt|est|es|é|è|is|är|er|on|to|je|adalah|là|este|είναι|равен|равна|равно|ni|"
     "هي|هو|است|היא|हैं|है|হল|হলো|คือ|เท่ากับ"
 )
 PHRASE: Final = re.compile(
     rf"(?:{_ENGLISH}|(?:{_ANSWER})(?:\s+(?:{_FINAL}))?"
-    rf"(?:\s*(?:{_IS})(?=[\s\d$\\:：*-])|\s*\**\s*[:：=—–]|(?=\s*[\d$\\])))"
+    rf"(?:\s*(?:{_IS})(?=[\s\d$\\:：*-])(?:\s+(?:donc|also|somit|daher|quindi|dunque|portanto|entonces|dus))?"
+    rf"|\s*[是为為は은는이가]|\s*\**\s*[:：=—–]|(?=\s*[\d$\\])))"
     r"[ \t]*[:：]?[ \t]*(?:\*\*|__)?[ \t]*[:：]?",
     re.IGNORECASE,
 )
@@ -59,6 +60,13 @@ _FAMILIES: Final = (
 _COMPOUND: Final = "|".join(
     rf"{_DIGITS}\s?(?:{f})(?:(?:,?\s(?:and|und|et|y|e)\s|,\s|\s?){_DIGITS}\s?(?:{f})(?!\w))+"
     for f in _FAMILIES
+)
+#: A quantity of several units.
+COMPOUND: Final = re.compile(_COMPOUND, re.ASCII | re.IGNORECASE)
+#: Behind a formula: what makes another number of it.
+FOLLOWS: Final = re.compile(
+    rf"\s*(?:\$|\\\))?\s*(?:(?P<percent>\\?%|percent\b)|(?P<words>{_SCALE}\b(?:\s{_SCALE}\b)*|[ap](?:\.\s?m\.?|m\b)))",
+    re.IGNORECASE,
 )
 #: A number in a sentence, with what makes another number of it.
 NUMBER: Final = re.compile(

@@ -19,8 +19,8 @@ from metagen.verifiers.math.tree import BINDERS, INFINITY, Node, names
 
 #: Of a numerator and denominator together; what is longer goes on as a number of many digits.
 MAX_BITS: Final = 32_768
-#: Operations of one answer, in additions (about 3 µs each): a second.
-WORK: Final = 400_000
+#: Operations of one answer, in additions (about 2 µs each): half a second.
+WORK: Final = 250_000
 #: Of exponents and arguments whose size decides how much work there is.
 _LARGE: Final = 100_000
 _MAX_FACTORIAL: Final = 1_500

@@ -6,7 +6,7 @@ import re
 from typing import Final, Literal
 
 from metagen.errors import InputError
-from metagen.verifiers.math.announced import NUMBER, PHRASE, SENTENCE, VERB
+from metagen.verifiers.math.announced import COMPOUND, FOLLOWS, NUMBER, PHRASE, SENTENCE, VERB
 from metagen.verifiers.math.grammar import parse
 from metagen.verifiers.math.tokens import clean, tokens, unwrap
 from metagen.verifiers.math.tree import Unreadable
@@ -29,7 +29,7 @@ _JOIN: Final = re.compile(
     r"(?:\s|\$|\\[()\[\],;: ]|\\q?quad|and|or)*(?:[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=\s*)?",
     re.ASCII,
 )
-_PERCENT: Final = re.compile(r"\s*(?:\$|\\\))?\s*(?:\\?%|percent\b)")
+_MARKUP: Final = re.compile(r"\\(?:f?boxed|fbox|text|mbox|mathrm)\s*\{([^{}]*)\}|\$|\\[()\[\],;: ]")
 _WORD: Final = re.compile(r"\(?[A-Za-z]+\)?\.?")
 _DELIMITERS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _FORMULA: Final = re.compile(
@@ -84,7 +84,7 @@ def find(
 
 def _boxed(text: str) -> str | None:
     contents: list[str] = []
-    before = len(text)
+    before, last = len(text), 0
     for _ in range(_BOXES):
         start = max(text.rfind("\\boxed", 0, before), text.rfind("\\fbox", 0, before))
         if start < 0:
@@ -98,12 +98,27 @@ def _boxed(text: str) -> str | None:
             continue
         if contents and not _joined(text, end, before):
             break
-        if not inside.rstrip().endswith("%") and _PERCENT.match(text, end):
-            inside += "%"
+        if not inside.rstrip().endswith("%"):
+            inside += _more(text, end)
         if inside not in contents:
             contents.append(inside)
-        before = start
+        last, before = last or end, start
+    if len(contents) > 1 and (quantity := _compound(text[before : last + 40])):
+        return quantity
     return ", ".join(reversed(contents)) if contents else None
+
+
+def _more(text: str, end: int) -> str:
+    """What follows a formula and makes another number of it: a percent sign, `million`, `p.m.`."""
+    match = FOLLOWS.match(text, end)
+    return "" if match is None else "%" if match["percent"] else f" {match['words']}"
+
+
+def _compound(text: str) -> str | None:
+    """A quantity of several units at the beginning of a text, without markup: 3 hours 20 minutes."""
+    bare = _MARKUP.sub(lambda m: m[1] or "", text)
+    match = COMPOUND.match(bare.strip())
+    return match[0] if match else None
 
 
 def _joined(text: str, end: int, begin: int) -> bool:
@@ -161,8 +176,10 @@ def _to_end(rest: str) -> tuple[str, bool]:
         if end < 0:
             break
         end += len(right)
-        if _PERCENT.match(rest, end):
-            return rest[:end] + "%", True
+        if quantity := _compound(rest[: end + 80]):
+            return quantity, True
+        if more := _more(rest, end):
+            return (rest[:end] if more == "%" else rest[len(left) : end - len(right)]) + more, True
         follows = re.compile(r"\s*,?\s*(?:and|or|,)\s*(?=\$|\\\()").match(rest, end)
         if follows:
             other, closed = _to_end(rest[follows.end() :])
@@ -206,8 +223,12 @@ def _last(text: str) -> str | None:
         return numbers[-1][0]
     if not formulas:
         return None
+    end = formulas[-1].end()
+    for formula in formulas[-3:]:
+        if quantity := _compound(text[formula.start() : end + 40]):
+            return quantity
     first = len(formulas) - 1
     while first and _joined(text, formulas[first - 1].end(), formulas[first].start()):
         first -= 1
     contents = [next(g for g in formula.groups() if g is not None) for formula in formulas[first:]]
-    return ", ".join(contents) + ("%" if _PERCENT.match(text, formulas[-1].end()) else "")
+    return ", ".join(contents) + _more(text, end)

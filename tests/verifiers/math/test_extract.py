@@ -141,6 +141,13 @@ KEYS = [
     ("Answer: x is 5 and y is 6", "6"), ("72000 / 18 = 4000千克", "4000"), ("The ratio is 2:3.", "2/3"),
     ("She waits 5 and a half hours.", "\"5 and a half\""), ("It grew by 1.5 thousand.", "1500"),
     ("There are 1\u202f200 apples.", "1200"),
+    ("Answer: $\\frac{1}{2}$ million dollars", "500000"),
+    ("So it costs \\boxed{3} million dollars.", "3000000"),
+    ("It is $3.5$ billion.", "3500000000"), ("We meet at $10$ AM.", "\"10:00 am\""),
+    ("at \\boxed{10:30} p.m.", "\"10:30 pm\""),
+    ("Answer: $3$ hours and $20$ minutes", "\"3 hour 20 minute\""),
+    ("That is $3$ hours $20$ minutes.", "\"3 hour 20 minute\""),
+    ("\\boxed{3} hours and \\boxed{20} minutes", "\"3 hour 20 minute\""), ("Answer: \\(5\\) thousand", "5000"),
 ]  # fmt: skip
 
 
@@ -167,6 +174,8 @@ LANGUAGES = [
     ("Cevap: 12", "12"), ("Đáp án: 12", "12"), ("Die Antwort ist 3 Millionen.", "3000000"), ("答案是3万。", "30000"),
     ("答えは3時間20分です。", "\"3時間20分\""), ("La réponse est C non A", "\"c\""), ("الإجابة: 12", "12"),
     ("పరిష్కారం. సమాధానం: 12", "12"), ("Η απάντηση είναι 12.", "12"), ("Відповідь: 12", "12"),
+    ("La réponse est donc 12 pommes.", "12"), ("答案是B。", "\"b\""),
+    ("答えはCです", "\"c\""), ("정답은 C입니다", "\"c\""),
     ("Jawabannya adalah 12.", "12"),
 ]  # fmt: skip
 
