@@ -114,11 +114,11 @@ def _more(text: str, end: int) -> str:
     return "" if match is None else "%" if match["percent"] else f" {match['words']}"
 
 
-def _compound(text: str) -> str | None:
-    """A quantity of several units at the beginning of a text, without markup: 3 hours 20 minutes."""
-    bare = _MARKUP.sub(lambda m: m[1] or "", text)
-    match = COMPOUND.match(bare.strip())
-    return match[0] if match else None
+def _compound(text: str, beyond: int = 0) -> str | None:
+    """A quantity of several units at the beginning of a text, and beyond a place in it, without markup."""
+    before, bare = (_MARKUP.sub(lambda m: m[1] or "", part).strip() for part in (text[:beyond], text))
+    match = COMPOUND.match(bare)
+    return match[0] if match and match.end() > len(before) else None
 
 
 def _joined(text: str, end: int, begin: int) -> bool:
@@ -225,7 +225,7 @@ def _last(text: str) -> str | None:
         return None
     end = formulas[-1].end()
     for formula in formulas[-3:]:
-        if quantity := _compound(text[formula.start() : end + 40]):
+        if quantity := _compound(text[formula.start() : end + 40], formulas[-1].start() - formula.start()):
             return quantity
     first = len(formulas) - 1
     while first and _joined(text, formulas[first - 1].end(), formulas[first].start()):

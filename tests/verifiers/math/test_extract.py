@@ -146,6 +146,7 @@ KEYS = [
     ("It is $3.5$ billion.", "3500000000"), ("We meet at $10$ AM.", "\"10:00 am\""),
     ("at \\boxed{10:30} p.m.", "\"10:30 pm\""),
     ("Answer: $3$ hours and $20$ minutes", "\"3 hour 20 minute\""),
+    ("He runs $3$ hours $20$ minutes, at $5$ miles an hour.", "5"),
     ("That is $3$ hours $20$ minutes.", "\"3 hour 20 minute\""),
     ("\\boxed{3} hours and \\boxed{20} minutes", "\"3 hour 20 minute\""), ("Answer: \\(5\\) thousand", "5000"),
 ]  # fmt: skip
