@@ -26,10 +26,9 @@ _MATH: Final = FUNCTIONS | GREEK | names("pi infinity infty inf oo sqrt and or x
 
 def plain(answer: str) -> str:
     """The answer without markup, and with single blanks."""
-    text = unwrap(answer)
+    text = _DEGREES.sub(" degrees ", unwrap(answer))
     for _ in range(3):
         text = _COMMAND.sub(r"\1", text)
-    text = _DEGREES.sub(" degrees ", text)
     text = " ".join(_SPACE.sub(" ", text).split())
     text = unwrap(unicodedata.normalize("NFC", text))
     if choice := _CHOICE.fullmatch(text):

@@ -20,7 +20,7 @@ SAME = [
     ["3 hours 20 minutes", "3 hours and 20 minutes", "3 hours, 20 minutes", "3 hrs 20 min", "3 h 20 min",
      "3\\text{ hours }20\\text{ minutes}", "3 \\text{ hours and } 20 \\text{ minutes}"],
     ["5 ft 3 in", "5 feet 3 inches", "5 feet, 3 inches", "5 ft. 3 in."],
-    ["40° N", "40°N", "40^\\circ \\text{ N}", "40 degrees north", "40^\\circ\\text{ north}"],
+    ["40° N", "40°N", "40^\\circ \\text{ N}", "40^\\circ\\text{N}", "40 degrees north", "40^\\circ\\text{ north}"],
     ["-5", "negative 5", "minus 5"],
     ["30", "30 min", "30 mins", "30 minutes", "30 sec", "30 degrees"],
     ["5", "5 (five)", "$5$ (five)"],
