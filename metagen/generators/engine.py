@@ -211,6 +211,12 @@ class SamplingParams:
         assert isinstance(self.logit_bias, tuple)
         return self.logit_bias
 
+    @property
+    def sequences(self) -> SequenceBias:
+        """sequence_bias as pairs."""
+        assert isinstance(self.sequence_bias, tuple)
+        return self.sequence_bias
+
     @classmethod
     def preset(cls, name: str, **others: Any) -> Self:
         """Parameters that are recommended for a use (`presets.PRESETS`), and others beside them or in their place."""

@@ -77,11 +77,11 @@ class Words:
 
         banned = [ids for one in params.banned for ids in ways("banned", one)]
         sequences: dict[Ids, float] = {}
-        for one, value in params.sequence_bias:
-            for ids in ways("sequence_bias", one):
+        for sequence, value in params.sequences:
+            for ids in ways("sequence_bias", sequence):
                 if ids in sequences:
                     raise InputError(
-                        f"sequence_bias: {one!r} is {ids!r}, which has a bias already; give it one"
+                        f"sequence_bias: {sequence!r} is {ids!r}, which has a bias already; give it one"
                     )
                 sequences[ids] = float(value)
         breakers = [] if params.dry is None else [encode(text) for text in params.dry.breakers]
