@@ -27,8 +27,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from metagen.analysis.adaptive import savings, spending
-from metagen.analysis.bootstrap import Difference, interval, paired_difference
 from metagen.analysis.figures import save
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.paired import Difference, paired_difference
 from metagen.analysis.stopping import Replayed, replay, running_vote
 from metagen.errors import DataError, InputError
 from metagen.experiments.allocation.allocate import Difficulty, Plan, accuracy_at, uniform
@@ -147,7 +148,7 @@ def stopping(pool: Recorded, most: int, found: Mapping[str, Replayed]) -> Iterat
     )  # fmt: skip
     curve = mean_curve(pool)
     for name, r in found.items():
-        fewer, agree, drawn = r.fewer_interval(), interval(r.agreement, proportion=True), r.drawn.mean()
+        fewer, agree, drawn = r.fewer_interval(), interval(r.agreement, support=SHARES), r.drawn.mean()
         yield row(
             name, f"{drawn:.1f}", f"{r.fewer:.2f} [{float(fewer.low):.2f}, {float(fewer.high):.2f}]",
             f"{r.cheaper:.2f}", f"{100 * r.accuracy.mean():.2f}", f"{100 * r.full_accuracy.mean():.2f}",

@@ -23,7 +23,8 @@ import numpy as np
 import metagen as mg
 from metagen.analysis import study_figures
 from metagen.analysis.alignment import kl_bound, kl_estimate
-from metagen.analysis.bootstrap import paired_difference
+from metagen.analysis.intervals import SHARES
+from metagen.analysis.paired import paired_difference
 from metagen.analysis.verifier_quality import chosen_shares
 from metagen.generators.engine import SamplingParams
 from metagen.generators.models.recipes import Tilted
@@ -136,7 +137,7 @@ def row(name: str, gone: str, bound: str, won: np.ndarray, plain: np.ndarray) ->
         name,
         gone,
         bound,
-        rated(*mean_of(won, proportion=True)),
+        rated(*mean_of(won, support=SHARES)),
         difference(gain.estimate, gain.low, gain.high),
     ]
     return f"| {' | '.join(cells)} |"

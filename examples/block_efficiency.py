@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen import ArithmeticTask, Prompt, Sequence, TorchEngine
-from metagen.analysis.bootstrap import interval, paired_difference
+from metagen.analysis.intervals import interval
+from metagen.analysis.paired import paired_difference
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import GenerateRequest, SamplingParams
 

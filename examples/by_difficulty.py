@@ -21,8 +21,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from metagen.analysis.bootstrap import Difference, paired_difference
 from metagen.analysis.figures import STYLES, save, small_multiples, style
+from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
 from metagen.experiments import unfinished
 from metagen.experiments.allocation.choose import Measured, Table

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from metagen.analysis.bootstrap import interval, paired_difference
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.paired import paired_difference
 from metagen.analysis.selection import over_optimisation, pooled_auc, within_problem_auc
 from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.results import Pool
@@ -40,7 +41,7 @@ def accuracies(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]
 
 def cell(pool: Pool, lines: tuple[Line, ...], generator: str, strategy: str, n: int) -> str:
     values = accuracy(pool, lines, generator, strategy, n)
-    found = interval(values, proportion=True)
+    found = interval(values, support=SHARES)
     return f"{100 * values.mean():.1f} [{100 * float(found.low):.1f}, {100 * float(found.high):.1f}]"
 
 

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 
 import metagen as mg
-from metagen.analysis.bootstrap import interval
+from metagen.analysis.intervals import SHARES, interval
 from metagen.strategies.parallel import BordaVote, PessimisticBestOfN, SoftBestOfN
 from metagen.strategies.rejection import RejectionSampling
 from metagen.verifiers.utility.edit import EditSimilarity
@@ -59,7 +59,7 @@ def main(per_level: str = "4", samples: str = "16") -> None:
             right = [
                 float(a is not None and a.key == p.reference) for a, p in zip(answers, problems, strict=True)
             ]
-            accuracy = interval(right, proportion=True)
+            accuracy = interval(right, support=SHARES)
             low, high = 100 * accuracy.low, 100 * accuracy.high
             print(
                 f"{name:22} {100 * accuracy.estimate:3.0f} % right [{low:3.0f}, {high:3.0f}]"

@@ -24,8 +24,9 @@ import numpy as np
 from rich.progress import Progress
 
 import metagen as mg
-from metagen.analysis.bootstrap import interval, paired_difference
 from metagen.analysis.figures import Line, curves, save
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.paired import paired_difference
 from metagen.strategies.sequential.budget_forcing import BudgetForcing
 from metagen.strategies.sequential.equal_compute import at_equal_compute
 from metagen.strategies.sequential.thinking import Thinking
@@ -48,7 +49,7 @@ class Solved:
         return Solved(self.right[rows], self.tokens[rows])
 
     def __str__(self) -> str:
-        found = interval(self.right, proportion=True)
+        found = interval(self.right, support=SHARES)
         bounds = f"[{100 * found.low:.0f}, {100 * found.high:.0f}]"
         return f"{100 * found.estimate:.1f} {bounds} | {self.tokens.mean():.0f}"
 
@@ -147,7 +148,7 @@ class Study:
         lines = []
         for level in LEVELS:
             rows = self.levels == level
-            bounds = interval(np.stack([one.right[rows] for one in found.values()]), proportion=True)
+            bounds = interval(np.stack([one.right[rows] for one in found.values()]), support=SHARES)
             x = [one.tokens[rows].mean() for one in found.values()]
             lines.append(
                 Line(f"level {level}", x, list(bounds.estimate), list(bounds.low), list(bounds.high))

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.analysis.bootstrap import interval, paired_difference
 from metagen.analysis.comparison import holm
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.paired import paired_difference
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.tables import read
 
@@ -68,7 +69,7 @@ def shares(costs: dict[str, Floats], budgets: list[float], against: str, unit: s
     for name in ranked:
         cells = []
         for budget in budgets:
-            share = interval(solved(costs[name], budget * (1e9 if "FLOPs" in unit else 1)), proportion=True)
+            share = interval(solved(costs[name], budget * (1e9 if "FLOPs" in unit else 1)), support=SHARES)
             estimate, low, high = (100 * float(x) for x in (share.estimate, share.low, share.high))
             cells.append(f"{estimate:.1f} [{low:.0f}, {high:.0f}]")
         if name == against:

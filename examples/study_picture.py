@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 from solved_within import solved, spent
 
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.figures import STYLES, Line, curves, save, small_multiples, style
+from metagen.analysis.intervals import SHARES, interval
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.tables import read
 
@@ -40,7 +40,7 @@ def within(run: Path) -> Figure:
     costs = {name: found.flops for name, found in spent(run).items()}
     lines = []
     for name, flops in costs.items():
-        share = interval(np.array([solved(flops, budget) for budget in budgets]), proportion=True)
+        share = interval(np.array([solved(flops, budget) for budget in budgets]), support=SHARES)
         lines.append(
             Line(name, *(np.asarray(x).tolist() for x in (budgets, share.estimate, share.low, share.high)))
         )

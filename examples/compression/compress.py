@@ -24,9 +24,9 @@ from typing import Any
 import weights
 
 import metagen as mg
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.degeneration import Written, quality_lines
 from metagen.analysis.figures import style
+from metagen.analysis.intervals import SHARES, interval
 from metagen.cost import ModelShape
 
 LEVELS = (2, 3, 4)
@@ -200,7 +200,7 @@ def picture(model: str, lines: Lines, path: Path) -> None:
 
 def share(right: list[float]) -> str:
     """Percent with its 95% interval."""
-    found = interval(right, proportion=True)
+    found = interval(right, support=SHARES)
     return f"{100 * found.estimate:.0f} [{100 * found.low:.0f}, {100 * found.high:.0f}]"
 
 

@@ -28,8 +28,9 @@ import train_critic
 import train_reward
 from candidates import Candidates, Floats
 from judging import Judge
-from metagen.analysis.bootstrap import interval, paired_difference
 from metagen.analysis.first_error import best_threshold, first_below
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.paired import paired_difference
 from metagen.analysis.selection import problem_aucs
 from metagen.verifiers.aggregation import AGGREGATIONS, aggregate
 from parts import Record
@@ -101,7 +102,7 @@ def examined(run: Setting, generator: str, judges: list[Judge]) -> dict[str, Any
         "ns": candidates.ns,
         "auc": {rule: mean(values) for rule, values in aucs.items()},
         "first error": {rule: mean(values) for rule, values in errors.items()},
-        "accuracy": {rule: mean(values, proportion=True) for rule, values in by_problem.items()},
+        "accuracy": {rule: mean(values) for rule, values in by_problem.items()},
         "differences": dict(differences(candidates.ns[-1], by_problem, aucs, errors)),
     }
 
@@ -110,12 +111,12 @@ def _by_n(rule: str, candidates: Candidates, accuracy: Floats) -> dict[str, Floa
     return {f"{rule} @{n}": row for n, row in zip(candidates.ns, accuracy, strict=True)}
 
 
-def mean(values: Floats, *, proportion: bool = False) -> list[float] | None:
+def mean(values: Floats) -> list[float] | None:
     """Mean with its interval, over the problems that have a value; None if there are none."""
     known = values[~np.isnan(values)]
     if not known.size:
         return None
-    found = interval(known, proportion=proportion)
+    found = interval(known, support=SHARES)
     return [float(found.estimate), float(found.low), float(found.high)]
 
 

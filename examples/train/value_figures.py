@@ -24,7 +24,8 @@ from tokenizers import Tokenizer
 import parts
 import returns
 from llama import load
-from metagen.analysis.bootstrap import interval, paired_difference
+from metagen.analysis import intervals
+from metagen.analysis.paired import paired_difference
 from metagen.analysis.selection import within_problem_auc
 from metagen.generators.likelihood import likelihoods
 from metagen.generators.models.recipes import Ensemble, Model, Tilted
@@ -105,7 +106,10 @@ def figures(found: dict[str, list[Record]]) -> list[str]:
         "| --- | --- | --- | --- | --- |",
     ]
     for name in found:
-        accuracy, far = interval(right[name], proportion=True), interval(ratio[name])
+        accuracy, far = (
+            intervals.interval(right[name], support=intervals.SHARES),
+            intervals.interval(ratio[name]),
+        )
         gain = paired_difference(right[name], right["p"])
         told = [
             name,

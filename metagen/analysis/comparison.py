@@ -13,7 +13,8 @@ from math import isinf, isnan, nan
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metagen.analysis.bootstrap import Difference, interval, paired_difference
+from metagen.analysis.intervals import SHARES, Support, interval
+from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -26,7 +27,7 @@ class Contrast:
     a, b: means. difference: its interval is the comparison's own, at 1 − alpha; its p_value uncorrected; `detectable`
     allows for the family (at alpha over its size, so a bound for Holm), inf where so few problems can show none of any
     size. p_value: Holm's; NaN where the problems cannot tell. shown: p_value ≤ alpha. more, less: shares of problems on
-    which b is above a, and below.
+    which b is above a, and below. tests: how many were corrected together.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Contrast:
     shown: bool
     more: float = nan
     less: float = nan
+    tests: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +46,7 @@ class Picked:
     """What the option that is picked as best is worth on problems that did not pick it.
 
     estimate: mean over problems that had no say. low, high: from the lower bound of the chosen option on all problems,
-    moved down to that mean, to its upper bound (BCa). All NaN for one problem. naive: the mean of the chosen option on
+    moved down to that mean, to its upper bound. All NaN for one problem. naive: the mean of the chosen option on
     all problems, which flatters. chosen: the option that all problems pick. shares: how often halves picked each,
     [options].
     """
@@ -75,23 +77,20 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def contrasts(
     rows: Mapping[str, tuple[ArrayLike, ArrayLike]],
     *,
+    support: Support | None = SHARES,
     alpha: float = 0.05,
-    resamples: int = 10_000,
-    seed: int = 0,
     fewest: int = 2,
 ) -> list[Contrast]:
     """Mean of b − a of each pair (a, b) of [problems], paired by problem, as one family corrected by Holm.
 
     Problems that are NaN in a or in b are left out of that pair; a pair that keeps less than `fewest`, or one, has an
-    estimate alone, p_value NaN, and does not count for the correction. Raises InputError for shapes that differ or
-    infinite values.
+    estimate alone, p_value NaN, and does not count for the correction. support: of a and b. Raises
+    InputError for shapes that differ, and values that are infinite or outside of the support.
     """
     pairs = {name: _shared(name, *pair) for name, pair in rows.items()}
     tests = sum(len(a) >= max(fewest, 2) for a, _ in pairs.values())
     found = {
-        name: paired_difference(
-            b, a, level=1.0 - alpha, resamples=resamples, seed=seed, tests=max(tests, 1), fewest=fewest
-        )
+        name: paired_difference(b, a, support=support, level=1.0 - alpha, tests=max(tests, 1), fewest=fewest)
         if len(a)
         else Difference(nan, nan, nan, nan, nan, 0)
         for name, (a, b) in pairs.items()
@@ -107,6 +106,7 @@ def contrasts(
             shown=p <= alpha,
             more=float((b > a).mean()) if len(a) else nan,
             less=float((b < a).mean()) if len(a) else nan,
+            tests=max(tests, 1),
         )
         for (name, (a, b)), p in zip(pairs.items(), corrected, strict=True)
     ]
@@ -121,26 +121,30 @@ def sentence(c: Contrast) -> str:
         return f"{_points(d.estimate)} on one problem, which tells nothing about others"
     if isnan(c.p_value):
         return f"{_points(d.estimate)} on {d.problems} problems, too few for an interval or a test"
-    p = (
-        "p < 0.001"
-        if c.p_value < 0.001
-        else f"p = {c.p_value:.3f}"
-        if c.p_value < 0.1
-        else f"p = {c.p_value:.2f}"
+    number = p_number(c.p_value)
+    p = (f"p {number}" if number.startswith("<") else f"p = {number}") + (
+        f", corrected for {c.tests} comparisons (Holm)" if c.tests > 1 else ""
     )
-    if isnan(d.detectable):  # no spread, so neither an interval nor a least difference
+    if isnan(d.detectable):  # no spread
         if d.estimate != 0.0:
-            return f"{_points(d.estimate)} on each of {d.problems} problems, {p} (Holm)"
-        same = {0.0: "neither solves any of", 1.0: "both solve all"}.get(c.a, "both solve alike the")
-        return f"{same} {d.problems} problems: nothing to tell apart"
-    bounds = f"[{_signed(d.low)}, {_signed(d.high)}]"
+            return f"{_points(d.estimate)} on each of {d.problems} problems, {p}"
+        same = {0.0: "neither solves any of", 1.0: "both solve all"}.get(
+            c.a, "both have the same accuracy on each of"
+        )
+        return f"{same} {d.problems} problems, which cannot tell them apart"
+    alone = " uncorrected" if c.tests > 1 else ""
+    found = f"{_points(d.estimate)}, 95% interval{alone} [{_signed(d.low)}, {_signed(d.high)}], {p}"
     if c.shown:
-        return f"{_points(d.estimate)} {bounds}, {p} (Holm)"
-    if isinf(d.detectable):
-        few = f"no difference of any size could be shown with {d.problems} problems in so many comparisons"
-        return f"{few} ({_points(d.estimate)} {bounds}, {p}, Holm)"
-    least = f"{100 * d.detectable:.1f} points would have been"
-    return f"no difference is shown ({_points(d.estimate)} {bounds}, {p}, Holm); {least}"
+        return found
+    least = "none of any size" if isinf(d.detectable) else f"{100 * d.detectable:.1f} points"
+    return f"not shown to differ (smallest detectable difference {least}): {found}"
+
+
+def p_number(p_value: float) -> str:
+    """A p-value as tables say it: `0.031`, `< 0.001`, a dash for no test."""
+    if isnan(p_value):
+        return "–"
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}" if p_value < 0.0995 else f"{p_value:.2f}"
 
 
 def picked(
@@ -148,7 +152,7 @@ def picked(
     *,
     judged: ArrayLike | None = None,
     choose: Callable[[Floats], int] = best,
-    proportion: bool = False,
+    support: Support | None = None,
     halvings: int = 20,
     level: float = 0.95,
     seed: int = 0,
@@ -156,8 +160,8 @@ def picked(
     """Pick one of several options on one half of the problems, measure it on the other, both ways, many times.
 
     values: [options, problems], higher is better. judged: of the same shape, what to measure of the option that was
-    picked; the values themselves by default. choose: from values of some problems to an option. proportion: what is
-    judged are probabilities (see `bootstrap.interval`). Half as many problems pick worse than all do, so the estimate
+    picked; the values themselves by default. choose: from values of some problems to an option. support: of what
+    is judged (see `intervals.interval`). Half as many problems pick worse than all do, so the estimate
     is, if anything, low, and the chosen option's own mean is high; the interval spans both. Raises InputError for no
     option or problem, shapes that differ, or values that are not finite.
     """
@@ -184,10 +188,10 @@ def picked(
             shares[choice] += 1.0 / (2 * halvings)
             held += float(y[choice, others].sum())
     estimate = held / (halvings * problems)
-    bounds = interval(y[chosen], level=level, seed=seed, proportion=proportion)
+    bounds = interval(y[chosen], support=support, level=level)
     low = min(float(bounds.low) + min(estimate - naive, 0.0), estimate)
     high = max(float(bounds.high), estimate)
-    return Picked(estimate, max(low, 0.0) if proportion else low, high, naive, chosen, shares)
+    return Picked(estimate, low if support is None else max(low, support[0]), high, naive, chosen, shares)
 
 
 def _shared(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:

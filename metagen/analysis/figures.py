@@ -23,6 +23,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from metagen.analysis.ties import margin
 from metagen.errors import InputError
 
 Axis = Literal["samples", "tokens", "flops", "seconds"]
@@ -101,13 +102,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One configuration at one cost: accuracy in [0, 1] with bounds, `label` naming it in full."""
+    """One configuration at one cost: accuracy in [0, 1] with bounds, `label` naming it in full.
+
+    error: Monte-Carlo standard error of the accuracy; 0 where it is exact.
+    """
 
     label: str
     cost: float
     accuracy: float
     low: float
     high: float
+    error: float = 0.0
 
 
 def curves(panels: Mapping[str, Sequence[Line]], *, x: Axis = "samples", title: str = "") -> Figure:
@@ -153,11 +158,10 @@ def accuracy_by_level(
 
 
 def frontier(points: Iterable[Point]) -> list[Point]:
-    """The points that beat every cheaper one, by cost: what is best under each budget."""
-    best, kept = -inf, []
+    """The points that beat every cheaper one, by cost: what is best under each budget. Ties beat nothing (`ties`)."""
+    kept: list[Point] = []
     for point in sorted(points, key=lambda p: (p.cost, -p.accuracy, p.label)):
-        if point.accuracy > best:
-            best = point.accuracy
+        if not kept or point.accuracy > kept[-1].accuracy + margin(point.error, kept[-1].error):
             kept.append(point)
     return kept
 

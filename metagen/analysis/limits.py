@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metagen.analysis.bootstrap import interval
+from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.subset_votes import TIE, Ballots, winners
 from metagen.errors import InputError
 
@@ -60,7 +60,7 @@ def vote_limit(classes: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
     won = _leaders(ballots, slice(None))
     ties = won.sum(axis=1)
     accuracy = (won * ballots.right).sum(axis=1) / np.maximum(ties, 1)
-    bounds = interval(accuracy, proportion=True)
+    bounds = interval(accuracy, support=SHARES)
     stable = float("nan")
     if ids.shape[1] > 1:
         halves = (_leaders(ballots, slice(start, None, 2)) for start in (0, 1))

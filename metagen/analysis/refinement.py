@@ -13,8 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.figures import STYLES, small_multiples, style
+from metagen.analysis.intervals import SHARES, interval
 from metagen.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ def refinement_trajectory(
     """Mean value by round of what is kept and of what was written last, with 95% bands, and the share of copies.
 
     chains: name of the configuration → its rounds. problems: the problem of each chain, where several chains have
-    one: then problems are what is resampled. expected: name → a theory's curve for what was written last, dotted.
+    one: then intervals are over problems. expected: name → a theory's curve for what was written last, dotted.
     measure: what the values are. Raises InputError if there is nothing to draw.
     """
     if not chains:
@@ -113,7 +113,7 @@ def _mean(
 ) -> list[Line2D]:
     """The mean over problems with its band; the line, for the legend."""
     rows = values if problems is None else _by_problem(values, problems)
-    found = interval(rows.T, resamples=2000)
+    found = interval(rows.T, support=SHARES)
     x = np.arange(values.shape[1])
     axes.fill_between(x, found.low, found.high, color=look[0], alpha=0.13, linewidth=0, zorder=1)
     return list(axes.plot(x, found.estimate, color=look[0], linestyle=look[2], linewidth=1.6, zorder=3))

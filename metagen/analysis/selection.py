@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metagen.analysis.bootstrap import Difference, paired_difference
+from metagen.analysis.intervals import SHARES, Support
+from metagen.analysis.paired import Difference, paired_difference
 from metagen.analysis.ranks import standing
 from metagen.errors import InputError
 
@@ -76,13 +77,14 @@ class Fall:
 
 
 def over_optimisation(
-    accuracy: ArrayLike, ks: Sequence[int], *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+    accuracy: ArrayLike, ks: Sequence[int], *, support: Support | None = SHARES, level: float = 0.95
 ) -> Fall:
     """Does best-of-n fall with n? accuracy: [len(ks), problems], as of `best_of_k`; ks ascending.
 
     The peak is the smaller k with the highest mean. It is picked after looking at all of them, so the
     interval is Bonferroni's over the len(ks) − 1 comparisons, and the p-value is multiplied likewise.
-    Raises InputError for fewer than two ks, or shapes that do not fit.
+    support: of the accuracies, None for rewards without bounds. Raises InputError for fewer
+    than two ks, or shapes that do not fit.
     """
     x = np.asarray(accuracy, dtype=np.float64)
     if x.ndim != 2 or len(x) != len(ks) or len(ks) < 2 or any(a >= b for a, b in pairwise(ks)):
@@ -93,7 +95,7 @@ def over_optimisation(
     peak = int(np.argmax(x[:-1].mean(axis=1)))
     comparisons = len(ks) - 1
     joint = 1.0 - (1.0 - level) / comparisons
-    fall = paired_difference(x[-1], x[peak], level=joint, resamples=resamples, seed=seed)
+    fall = paired_difference(x[-1], x[peak], support=support, level=joint)
     p_value = float(np.minimum(1.0, fall.p_value * comparisons))
     means = x.mean(axis=1)
     return Fall(ks[peak], ks[-1], float(means[peak]), float(means[-1]), replace(fall, p_value=p_value))

@@ -15,7 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metagen.analysis.bootstrap import Difference, Interval, interval, paired_difference
+from metagen.analysis.intervals import Interval, interval
+from metagen.analysis.paired import Difference, paired_difference
 from metagen.analysis.subset_votes import TIE
 from metagen.errors import InputError
 
@@ -63,9 +64,12 @@ class Replayed:
         return paired_difference(self.accuracy, self.full_accuracy)
 
     def fewer_interval(self) -> Interval:
-        """Of `fewer`, by bootstrap over problems."""
-        drawn = interval(self.drawn)
-        return Interval(self.most / drawn.estimate, self.most / drawn.high, self.most / drawn.low)
+        """Of `fewer`, over problems; its error by the delta method."""
+        drawn = interval(self.drawn, support=(0.0, float(self.most)))
+        fewer = self.most / drawn.estimate
+        return Interval(
+            fewer, self.most / drawn.high, self.most / drawn.low, fewer * drawn.error / drawn.estimate
+        )
 
 
 def replay(

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.calibration import brier_score, reliability
 from metagen.analysis.error_rates import ErrorRates, error_rates, predicted_by_group, predicted_in_pool
 from metagen.analysis.estimators import best_of_k, pass_at_k, subset_share
 from metagen.analysis.first_error import FirstError, first_error
+from metagen.analysis.intervals import DIFFERENCES, SHARES, Support, interval
 from metagen.analysis.ragged import Floats, Pool, Rows, padded
 from metagen.analysis.ranks import standing
 from metagen.analysis.selection import Fall, over_optimisation, pooled_auc, problem_aucs
@@ -29,7 +29,7 @@ FEW = 8
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over problems, with bounds (BCa bootstrap over problems). NaN where there is none, or are none."""
+    """A mean over problems, with bounds (`intervals.interval`). NaN where there is none, or are none."""
 
     value: float
     low: float
@@ -37,18 +37,18 @@ class Estimate:
 
     @classmethod
     def of(cls, values: ArrayLike) -> Estimate:
-        """From one value for each problem; NaN are problems that have none. Bounds need `FEW` that have one."""
+        """From one share for each problem; NaN are problems that have none. Bounds need `FEW` that have one."""
         x = np.asarray(values, dtype=np.float64)
         x = x[~np.isnan(x)]
         return cls.rows(x[None])[0] if x.size else cls(float("nan"), float("nan"), float("nan"))
 
     @classmethod
-    def rows(cls, values: Floats, *, proportion: bool = False) -> list[Estimate]:
-        """One for each row of [rows, problems]; all share the resamples. No bounds for fewer than `FEW` problems."""
+    def rows(cls, values: Floats, *, support: Support = SHARES) -> list[Estimate]:
+        """One for each row of [rows, problems]. No bounds for fewer than `FEW` problems."""
         if values.shape[1] < FEW:
             nan = float("nan")
             return [cls(float(row.mean()), nan, nan) for row in values]
-        found = interval(values, proportion=proportion)
+        found = interval(values, support=support)
         return [cls(*map(float, row)) for row in zip(found.estimate, found.low, found.high, strict=True)]
 
     def __str__(self) -> str:
@@ -266,8 +266,8 @@ def _curve(
     accepted = np.where(pool.present, np.nan_to_num(pool.scores, nan=-np.inf) >= rates.threshold, np.nan)
     measured = best_of_n(Pool(accepted.astype(np.float64), pool.correct, pool.sizes), ns)
     proxy = mean_of_chosen(pool, np.where(pool.scored, pool.scores, np.where(pool.present, 0.0, np.nan)), ns)
-    accuracies = Estimate.rows(np.concatenate((chosen, oracle)), proportion=True)
-    differences = Estimate.rows(np.concatenate((oracle - chosen, best - chosen)))
+    accuracies = Estimate.rows(np.concatenate((chosen, oracle)))
+    differences = Estimate.rows(np.concatenate((oracle - chosen, best - chosen)), support=DIFFERENCES)
     return tuple(
         AtN(
             n,

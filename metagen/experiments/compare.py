@@ -1,7 +1,7 @@
 """Two runs, paired: every configuration that both have, over the problems that both have solved or failed.
 
-Problems are the same when id, prompt and reference are. Differences are means over problems, with BCa intervals;
-p-values are those of the paired randomisation test (which for single runs is McNemar's), corrected by Holm for the
+Problems are the same when id, prompt and reference are. Differences are means over problems, with their intervals;
+p-values are those of the exact paired randomisation test (for single runs McNemar's), corrected by Holm for the
 number of comparisons. With one candidate all strategies of a pool are the same test, which counts once.
 """
 
@@ -22,8 +22,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from metagen.analysis.bootstrap import Difference, paired_difference
-from metagen.analysis.comparison import holm
+from metagen.analysis.comparison import holm, p_number
+from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
 from metagen.experiments import unfinished
 from metagen.experiments.directory import Line, RunDirectory, nearest
@@ -35,8 +35,6 @@ from metagen.experiments.tables import read
 NAMED = 5
 #: Significance, after correction.
 ALPHA = 0.05
-#: Resamples of a test, and the least for each test of its family.
-RESAMPLES, EACH = 10_000, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +101,7 @@ def compare(
         )
     columns = [tuple(zip(*accuracies.values(), strict=True)) for *_, accuracies in found]
     tested = max(1, sum(len(ours) >= FEW for ours, _ in columns))
-    many = max(RESAMPLES, EACH * tested)
-    differences = [
-        paired_difference(theirs, ours, resamples=many, tests=tested, fewest=FEW) for ours, theirs in columns
-    ]
+    differences = [paired_difference(theirs, ours, tests=tested, fewest=FEW) for ours, theirs in columns]
     p_values = holm([d.p_value for d in differences])
     compared = [
         Compared(
@@ -258,15 +253,25 @@ def render(
     if (left, right) != (both, both):
         title.append(f" (of {left:,} in A and {right:,} in B)")
     shown = [c for c in compared if c.shown]
-    count = "1 configuration differs" if len(shown) == 1 else f"{len(shown)} configurations differ"
-    title.append(f"; of {len(compared)} compared, {count} beyond chance\n")
+    count = "1 configuration is shown to differ" if len(shown) == 1 else f"{len(shown)} are shown to differ"
+    title.append(f"; of {len(compared)} compared, {count}\n")
     parts: list[RenderableType] = [title, _table(compared), Text(), *_named(compared), _notes(compared)]
     return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
 
 
 def _table(compared: Iterable[Compared]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in ("configuration", "A %", "B %", "B − A", "95%", "p (Holm)", "gained", "lost", "detectable"):
+    for name in (
+        "configuration",
+        "A %",
+        "B %",
+        "B − A",
+        "95%, alone",
+        "p (Holm)",
+        "gained",
+        "lost",
+        "detectable",
+    ):
         table.add_column(name, justify="left" if name == "configuration" else "right")
     for c in compared:
         d = c.difference
@@ -276,7 +281,7 @@ def _table(compared: Iterable[Compared]) -> Table:
             f"{name} *" if c.also else name,
             percent(c.a, ""), percent(c.b, ""), Text(signed(d.estimate), style),
             "–" if isnan(d.low) else f"{signed(d.low)} … {signed(d.high)}",
-            "–" if isnan(c.p_value) else f"{c.p_value:.3f}" if c.p_value >= 0.001 else "< 0.001",
+            p_number(c.p_value),
             str(len(c.gained)), str(len(c.lost)),
             "" if c.shown else least(d),
         )  # fmt: skip
@@ -304,11 +309,11 @@ def _notes(compared: Ordered[Compared]) -> Text:
     same = "* and whatever else picks one of one candidate of this generator: one test, counted once.\n"
     return Text(
         f"{same if any(c.also for c in compared) else ''}"
-        "Differences in points of accuracy, over the same problems; intervals: bootstrap over problems, one by one.\n"
-        f"p: paired randomisation test, corrected by Holm for {len(compared) - small} comparisons.\n"
+        "Differences in points of accuracy, over the same problems. 95%, alone: each interval by itself, uncorrected.\n"
+        f"p: exact paired randomisation test, corrected by Holm for {len(compared) - small} comparisons.\n"
         "gained, lost: problems that only B, or only A, gets right more often than wrong.\n"
-        "detectable: where no difference is shown, the least that these problems would show with probability 0.8,\n"
-        f"after correction; none: no difference of any size would be.{few}",
+        "detectable: where they are not shown to differ, the least difference that these problems would show with\n"
+        f"probability 0.8, after correction; none: they could show none of any size.{few}",
         "dim",
     )
 

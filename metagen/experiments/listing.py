@@ -178,12 +178,22 @@ def _best(table: Path) -> tuple[str | None, float | None]:
     except OSError:
         return None, None
 
-    def rank(row: dict[str, str]) -> tuple[float, float, float]:
-        return -float(row["accuracy"]), _known(row["flops"]), _known(row["tokens"])
+    from metagen.analysis.ties import first_best  # arrays, which listing runs does not need otherwise
 
-    # As in the report: of equals the one that costs least.
-    best = min(rows, key=rank, default=None)
-    return (best["configuration"], float(best["accuracy"])) if best else (None, None)
+    # As in the report (`results.most_accurate`): of those that tie the cheapest.
+    rows.sort(
+        key=lambda row: (
+            _known(row["flops"]),
+            _known(row["tokens"]),
+            _known(row["n"]),
+            -float(row["accuracy"]),
+        )
+    )
+    if not rows:
+        return None, None
+    errors = [float(row["error"] or 0.0) for row in rows]
+    best = rows[first_best([float(row["accuracy"]) for row in rows], errors)]
+    return best["configuration"], float(best["accuracy"])
 
 
 def _known(figure: str) -> float:

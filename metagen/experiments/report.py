@@ -22,6 +22,7 @@ from rich.text import Text
 from metagen import html
 from metagen.analysis import figures
 from metagen.analysis.figures import Point
+from metagen.analysis.ties import first_best
 from metagen.experiments import audit
 from metagen.experiments.audit import Audited
 from metagen.experiments.directory import RunDirectory, State, writing
@@ -67,7 +68,7 @@ def render(
     if said := audit.said(audited):
         parts += [Text("What the recorded samples are", "bold yellow"), _list(said), Text()]
     if results.configurations:
-        title = "Accuracy in %, with 95% intervals, by the number n of candidates"
+        title = "Accuracy in % ± standard error, with 95% intervals, by the number n of candidates"
         parts += [Text(title, "bold"), accuracies(results.configurations), Text()]
         for cost, name in COSTS.items():
             if table := best_table(results.configurations, cost):
@@ -167,7 +168,13 @@ def _cell(m: Measured | None, top: float) -> Text:
         return Text("·", "dim", justify="right")
     style = "bold green" if m.accuracy == top and not m.oracle else "italic" if m.oracle else ""
     text = Text(percent(m.accuracy, sign=""), style, justify="right")
+    text.append(plus_minus(m.stderr), "not bold not italic dim default")
     return text.append("\n").append(between(m.low, m.high), "not bold not italic dim default")
+
+
+def plus_minus(stderr: float) -> str:
+    """The clustered standard error behind an accuracy in percent: ` ±3.5`; nothing where it is unknown."""
+    return "" if isnan(stderr) else f" ±{100 * stderr:.1f}"
 
 
 # ---------------------------------------------------------------------------------------------- budgets
@@ -183,9 +190,10 @@ def best_table(measured: Iterable[Measured], cost: Cost) -> Table | None:
         table.add_column(name, justify="left" if name in ("configuration", "95%") else "right")
     last = ""
     for budget in budgets([p.cost for p in points]):
-        best = min((p for p in points if p.cost <= budget), key=lambda p: (-p.accuracy, p.cost), default=None)
-        if best is None:
+        paid = sorted((p for p in points if p.cost <= budget), key=lambda p: (p.cost, -p.accuracy))
+        if not paid:
             continue
+        best = paid[first_best([p.accuracy for p in paid], [p.error for p in paid])]
         style = "dim" if best.label == last else ""
         last = best.label
         table.add_row(
@@ -215,7 +223,7 @@ def _points(measured: Iterable[Measured], cost: Cost) -> list[Point]:
     found: dict[tuple[str, float, float], Point] = {}
     for m in measured:
         if not m.oracle and (value := getattr(m, cost)):
-            point = Point(m.label, value, m.accuracy, m.low, m.high)
+            point = Point(m.label, value, m.accuracy, m.low, m.high, m.error)
             found.setdefault((m.generator, round(m.accuracy, 9), round(value, 6)), point)
     return list(found.values())
 
@@ -345,8 +353,11 @@ def _notes(state: State, results: Results) -> Text:
     measured, lines = results.configurations, [f"{text}." for text in noted(state)]
     if any(m.how != "direct" for m in measured):
         lines.append(
-            "Each n is an average over random subsets of one pool of samples; intervals: bootstrap over problems."
+            "Each n is an average over random subsets of one pool of samples; intervals are over problems."
         )
+    lines.append(
+        "±: the standard error of the mean, clustered by problem. A best is the cheapest of those that tie."
+    )
     lines.append(
         "A best of many is picked on the same problems that it is measured on, so its accuracy flatters a little."
     )

@@ -1,7 +1,7 @@
 """From the tables of a run to what its configurations achieve and cost, each with its interval.
 
 Pools answer for every n by averages over random subsets, never by the first n; configurations that ran
-by themselves answer for what they returned. Intervals are 95%, by bootstrap over problems.
+by themselves answer for what they returned. Intervals are 95%, over problems.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from metagen import html
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.estimators import best_of_k, majority_at_k, weighted_at_k
+from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.ranks import standing
+from metagen.analysis.ties import first_best
 from metagen.errors import DataError
 from metagen.experiments.costs import USAGE
 from metagen.experiments.directory import Line, RunDirectory, writing
@@ -33,8 +34,7 @@ from metagen.experiments.tables import read
 
 Floats = NDArray[np.float64]
 POOLED, DIRECT = "average over subsets", "direct"
-#: Problems below which there is no interval: the bootstrap of so few sees hardly any spread, and where all of them
-#: went alike none at all, so that intervals of neighbouring levels would contradict each other.
+#: Problems below which there is no interval: so few say hardly anything of others.
 FEW = 8
 #: Configurations that a notebook shows.
 SHOWN = 60
@@ -44,7 +44,8 @@ SHOWN = 60
 class Measured:
     """A configuration's accuracy over `problems`, and what it costs a problem on average.
 
-    low, high: of the accuracy; NaN for fewer than `FEW` problems.
+    low, high: of the accuracy; NaN for fewer than `FEW` problems. stderr: its standard error, clustered by problem, as
+    logs of other harnesses print it; NaN for one problem.
 
     flops, flops_2n, tokens: all of it, generation and verification; verifier_flops: of these, the verifiers'.
     prefilled, generated: of the generator. error: Monte-Carlo error of the accuracy, from drawing subsets.
@@ -60,6 +61,7 @@ class Measured:
     low: float
     high: float
     error: float
+    stderr: float
     problems: int
     prefilled: float | None
     generated: float | None
@@ -79,17 +81,21 @@ class Measured:
 
 
 def most_accurate(measured: Iterable[Measured]) -> Measured | None:
-    """The most accurate configuration that does not know the answers; of equals the one that costs least."""
+    """The most accurate configuration that does not know the answers; of those that tie (`analysis.ties`) the cheapest.
 
-    def rank(m: Measured) -> tuple[float, float, float, int]:
+    Of equal accuracy and cost, the first.
+    """
+
+    def cost(m: Measured) -> tuple[float, float, int, float]:
         return (
-            -m.accuracy,
             inf if m.flops is None else m.flops,
             inf if m.tokens is None else m.tokens,
             m.n or 1,
+            -m.accuracy,
         )
 
-    return min((m for m in measured if not m.oracle), key=rank, default=None)
+    ours = sorted((m for m in measured if not m.oracle), key=cost)
+    return ours[first_best([m.accuracy for m in ours], [m.error for m in ours])] if ours else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,7 @@ class LevelMeasured:
     accuracy: float
     low: float
     high: float
+    stderr: float
     problems: int
     oracle: bool
 
@@ -195,7 +202,9 @@ class Solved:
             yield level, self.accuracy[self.levels == level]
 
 
-def _measured(line: Line, solved: Solved, accuracy: float, low: float, high: float) -> Measured:
+def _measured(
+    line: Line, solved: Solved, accuracy: float, low: float, high: float, stderr: float
+) -> Measured:
     return Measured(
         configuration=line.name,
         generator=line.generator,
@@ -205,6 +214,7 @@ def _measured(line: Line, solved: Solved, accuracy: float, low: float, high: flo
         accuracy=accuracy,
         low=low,
         high=high,
+        stderr=stderr,
         error=float(np.sqrt((solved.error**2).sum()) / len(solved.error)),
         problems=len(solved.accuracy),
         oracle=line.oracle,
@@ -213,19 +223,17 @@ def _measured(line: Line, solved: Solved, accuracy: float, low: float, high: flo
     )
 
 
-def _bounds(rows: Ordered[Floats]) -> list[tuple[float, float, float]]:
-    """Mean, low and high of each row; rows of equal length share their resamples, which takes far less time.
+def _bounds(rows: Ordered[Floats]) -> list[tuple[float, float, float, float]]:
+    """Mean, low, high and standard error of each row; rows of equal length at once, which takes far less time.
 
     Rows of fewer than `FEW` problems have no bounds.
     """
-    bounds: dict[int, tuple[float, float, float]] = {}
+    bounds: dict[int, tuple[float, float, float, float]] = {}
     for length in {len(row) for row in rows}:
         at = [i for i, row in enumerate(rows) if len(row) == length]
-        if length < FEW:
-            bounds.update({i: (float(rows[i].mean()), nan, nan) for i in at})
-            continue
-        found = interval(np.stack([rows[i] for i in at]), proportion=True)
-        columns = (found.estimate.tolist(), found.low.tolist(), found.high.tolist())
+        found = interval(np.stack([rows[i] for i in at]), support=SHARES)
+        ends = (np.full(len(at), nan),) * 2 if length < FEW else (found.low, found.high)
+        columns = [part.tolist() for part in (found.estimate, *ends, found.error)]
         bounds.update(zip(at, zip(*columns, strict=True), strict=True))
     return [bounds[i] for i in range(len(rows))]
 

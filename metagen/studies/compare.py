@@ -22,7 +22,6 @@ from metagen.experiments.results import FEW
 from metagen.experiments.tables import read
 from metagen.studies import directory, words
 from metagen.studies.findings.frontier import even, ladder, main_cost
-from metagen.studies.findings.question import resamples
 from metagen.studies.found import Found, find
 from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
 
@@ -151,7 +150,7 @@ def curves(
                 rows[test] = (both[0].accuracy[at[0]], both[1].accuracy[at[1]])
                 found[test] = (cost, budget, both[0].spends)
             last = same
-    found_of = contrasts(rows, resamples=resamples(len(rows)), fewest=FEW) if rows else []
+    found_of = contrasts(rows, fewest=FEW) if rows else []
     tests = {c.name: c for c in found_of}
     few = [name for name, c in tests.items() if c.difference.problems < FEW]
     if few:
@@ -257,8 +256,10 @@ def _table(curves: Iterable[AtBudget]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from metagen.analysis.comparison import p_number
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in ("curves, budget", "A %", "B %", "B − A", "95%", "p (Holm)", "detectable"):
+    for name in ("curves, budget", "A %", "B %", "B − A", "95%, alone", "p (Holm)", "detectable"):
         table.add_column(name, justify="left" if name == "curves, budget" else "right")
     for one in curves:
         contrast, d = one.contrast, one.contrast.difference
@@ -268,6 +269,6 @@ def _table(curves: Iterable[AtBudget]) -> RenderableType:
             contrast.name, words.share(contrast.a), words.share(contrast.b),
             Text(runs.signed(d.estimate), style),
             "–" if isnan(d.low) else f"{runs.signed(d.low)} … {runs.signed(d.high)}",
-            "–" if isnan(contrast.p_value) else f"{contrast.p_value:.3f}", least,
+            p_number(contrast.p_value), least,
         )  # fmt: skip
     return table

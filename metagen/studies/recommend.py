@@ -2,7 +2,7 @@
 
 What is best on these problems looks better than it is. So its accuracy is cross-fitted: problems are halved at
 random, the best of one half is measured on the other, both ways, again and again; the interval spans both views.
-Configurations within half a point of the best count as equally good, and the cheapest of them is taken.
+Of configurations that tie with the best (`analysis.ties`) the cheapest is taken.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metagen.analysis.comparison import Contrast, Picked, contrasts, picked, sentence
+from metagen.analysis.intervals import DIFFERENCES, SHARES
+from metagen.analysis.ties import first_best
 from metagen.errors import ConfigError, InputError
 from metagen.experiments.directory import nearest
 from metagen.experiments.results import FEW
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
 
     from metagen.experiments.specs import Experiment
 
-#: Accuracies that differ by no more are a tie.
-TIE = 0.005
-
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
@@ -43,7 +42,8 @@ class Recommendation:
     (few problems) accuracy is naive. costs: means for each problem, of those that are known; latency: of these, what a
     user would wait for, by accelerator (modelled). runner_up: against the best of another curve, this minus that.
     yaml: an experiment with this one cell; None where none was given to cut it out of. options: accuracies of all that
-    it was picked from, [configurations, problems], NaN where not measured.
+    it was picked from, [configurations, problems], cheapest first, NaN where not measured; noise: [configurations], the
+    Monte-Carlo standard errors of their means.
     """
 
     configuration: str
@@ -61,6 +61,7 @@ class Recommendation:
     notes: tuple[Note, ...]
     yaml: str | None
     options: Floats
+    noise: Floats
 
     def gain(self, other: Floats) -> Picked | None:
         """What it adds to these accuracies, [problems], on problems that had no say in the choice; None for no problem.
@@ -69,7 +70,7 @@ class Recommendation:
         """
         both = np.isfinite(self.options).all(axis=0) & np.isfinite(other)
         rows = self.options[:, both]
-        return _valued(rows, rows - other[both]) if both.any() else None
+        return _valued(rows, self.noise, rows - other[both]) if both.any() else None
 
     @property
     def named(self) -> str:
@@ -123,6 +124,10 @@ class _Candidate:
     def accuracy(self) -> Floats:
         return np.asarray(self.curve.accuracy[self.point])
 
+    def noise(self, over: Bools) -> float:
+        """Monte-Carlo standard error of the mean over these problems."""
+        return float(np.sqrt(np.square(self.curve.error[self.point, over]).sum()) / over.sum())
+
     def load(self, budgets: Mapping[str, float]) -> float:
         """The largest share of a budget that it takes."""
         return max(self.costs[cost] / limit for cost, limit in budgets.items())
@@ -156,7 +161,8 @@ def recommend(
             "measured; resume the run, or give it as many samples of each problem"
         )
     rows = options[:, shared]
-    worth = _valued(rows, seed=seed)
+    noise = np.array([c.noise(shared) for c in affordable])
+    worth = _valued(rows, noise, seed=seed)
     at, chosen = worth.chosen, affordable[worth.chosen]
     notes += _notes(result, chosen, candidates, budgets, int(shared.sum()), len(shared))
     costs = {name: value for name, value in chosen.costs.items() if isfinite(value) and value > 0}
@@ -164,7 +170,7 @@ def recommend(
         chosen.name, chosen.curve, int(chosen.curve.ns[chosen.point]), dict(budgets),
         worth.estimate, worth.low, worth.high, worth.naive, int(shared.sum()), costs,
         {name.partition(":")[2]: value for name, value in costs.items() if name.startswith("latency:")},
-        _runner_up(affordable, rows, at), tuple(dict.fromkeys(notes)), None, options,
+        _runner_up(affordable, rows, at), tuple(dict.fromkeys(notes)), None, options, noise,
     )  # fmt: skip
     if experiment is None:
         return found
@@ -285,15 +291,19 @@ def _too_little(candidates: Ordered[_Candidate], budgets: Mapping[str, float]) -
 # ------------------------------------------------------------------------------------------------ what is best
 
 
-def _pick(rows: Floats) -> int:
-    """Of configurations [configurations, problems], cheapest first: the first that ties with the best."""
-    means = rows.mean(axis=1)
-    return int(np.flatnonzero(means >= means.max() - TIE - 1e-12)[0])
+def _valued(rows: Floats, noise: Floats, judged: Floats | None = None, seed: int = 0) -> Picked:
+    """What is picked of these, and its worth on problems that it was not picked on; of few problems as measured.
 
+    rows: [configurations, problems], cheapest first.
+    """
 
-def _valued(rows: Floats, judged: Floats | None = None, seed: int = 0) -> Picked:
-    """What is picked of these, and its worth on problems that it was not picked on; of few problems as measured."""
-    found = picked(rows, judged=judged, choose=_pick, proportion=judged is None, seed=seed)
+    def choose(some: Floats) -> int:
+        # Fewer problems have larger errors.
+        return first_best(some.mean(axis=1), noise * np.sqrt(rows.shape[1] / some.shape[1]))
+
+    found = picked(
+        rows, judged=judged, choose=choose, support=SHARES if judged is None else DIFFERENCES, seed=seed
+    )
     return replace(found, estimate=found.naive, low=nan, high=nan) if rows.shape[1] < FEW else found
 
 

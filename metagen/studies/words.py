@@ -19,6 +19,8 @@ UNITS = {
     "money": "money",
     "seconds": "seconds",
 }
+#: What a tie is (`analysis.ties`).
+TIED = "half a point, or two Monte-Carlo errors"
 #: What measured seconds are.
 TIMED = "Seconds: wall time of calls, waiting for the batch included, added up; depends on concurrency."
 
@@ -43,6 +45,18 @@ def spent(value: float, cost: str) -> str:
 def share(value: float) -> str:
     """A share in percent; a dash for none."""
     return "–" if isnan(value) else f"{100 * value:.1f}%"
+
+
+def often(value: float) -> str:
+    """A share of resamples, of which there are about a thousand: known to a point or so, and never certain."""
+    if isnan(value):
+        return "–"
+    return "over 99%" if value > 0.99 else "under 1%" if value < 0.01 else f"{value:.0%}"
+
+
+def resampled(value: float, several: int = 1) -> str:
+    """Behind a winner: in which share of resamples it wins, or of several budgets at least."""
+    return f" (in {'at least ' if several > 1 and 0.01 <= value <= 0.99 else ''}{often(value)} of resamples)"
 
 
 def bounds(low: float, high: float) -> str:

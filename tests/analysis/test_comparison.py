@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metagen.analysis.bootstrap import paired_difference
 from metagen.analysis.comparison import Contrast, contrasts, holm, picked, sentence
+from metagen.analysis.intervals import SHARES
+from metagen.analysis.paired import paired_difference
 from metagen.errors import InputError
 
 NAN = float("nan")
@@ -52,7 +53,8 @@ class TestContrasts:
         """In a family of five, at Bonferroni's level; 200 repetitions, 0.8 ± 0.09 at three standard errors."""
         draw = np.random.default_rng(1)
         spread, found = 0.2, 0
-        probe = contrasts({str(i): (np.zeros(50), draw.normal(0, spread, 50)) for i in range(5)})
+        rows = {str(i): (np.zeros(50), draw.normal(0, spread, 50)) for i in range(5)}
+        probe = contrasts(rows, support=None)
         least = float(np.mean([c.difference.detectable for c in probe]))
         for _ in range(200):
             sample = draw.normal(least, spread, 50)
@@ -87,18 +89,24 @@ class TestSentence:
     def test_what_is_shown_has_its_interval_and_what_is_not_the_least_that_would_have_been(self) -> None:
         pool = TestContrasts
         shown, hidden = contrasts({"b": (pool.a, pool.better), "c": (pool.a, pool.alike)})
-        assert sentence(shown).startswith(f"+{100 * shown.difference.estimate:.1f} points [+")
-        assert sentence(shown).endswith("p < 0.001 (Holm)")
-        assert sentence(hidden).startswith("no difference is shown (")
-        assert f"{100 * hidden.difference.detectable:.1f} points would have been" in sentence(hidden)
+        begins = f"+{100 * shown.difference.estimate:.1f} points, 95% interval uncorrected [+"
+        assert sentence(shown).startswith(begins)
+        assert sentence(shown).endswith("p < 0.001, corrected for 2 comparisons (Holm)")
+        least = f"{100 * hidden.difference.detectable:.1f} points"
+        assert sentence(hidden).startswith(f"not shown to differ (smallest detectable difference {least}): ")
+        assert "uncorrected [" in sentence(hidden)
+
+    def test_one_comparison_needs_no_correction_and_names_none(self) -> None:
+        (alone,) = contrasts({"b": (TestContrasts.a, TestContrasts.better)})
+        assert "95% interval [+" in sentence(alone) and sentence(alone).endswith("p < 0.001")
 
     @pytest.mark.parametrize(
         ("a", "b", "said"),
         [
-            ([1.0] * 40, [1.0] * 40, "both solve all 40 problems: nothing to tell apart"),
-            ([0.0] * 40, [0.0] * 40, "neither solves any of 40 problems: nothing to tell apart"),
-            ([0.5] * 9, [0.5] * 9, "both solve alike the 9 problems: nothing to tell apart"),
-            ([0.0] * 40, [1.0] * 40, "+100.0 points on each of 40 problems, p < 0.001 (Holm)"),
+            ([1.0] * 40, [1.0] * 40, "both solve all 40 problems, which cannot tell them apart"),
+            ([0.0] * 40, [0.0] * 40, "neither solves any of 40 problems, which cannot tell them apart"),
+            ([0.5] * 9, [0.5] * 9, "both have the same accuracy on each of 9 problems, which cannot tell them apart"),
+            ([0.0] * 40, [1.0] * 40, "+100.0 points on each of 40 problems, p < 0.001"),
             ([0.25], [0.0], "−25.0 points on one problem, which tells nothing about others"),
             ([NAN], [0.0], "no problem has both: nothing to compare"),
         ],
@@ -110,9 +118,8 @@ class TestSentence:
         pair = np.zeros(10), np.r_[np.ones(9), 0.0]
         among = contrasts({str(i): pair for i in range(30)})[0]
         assert not among.shown
-        assert "no difference of any size could be shown with 10 problems" in sentence(among)
-        assert "would have been" not in sentence(among)
-        assert "would have been" not in sentence(contrasts({"alone": pair})[0])  # shown
+        assert "not shown to differ (smallest detectable difference none of any size)" in sentence(among)
+        assert "detectable" not in sentence(contrasts({"alone": pair})[0])  # shown
 
     def test_too_few_problems_have_no_test(self) -> None:
         fine, few = contrasts(
@@ -153,12 +160,12 @@ class TestPicked:
         """
         draw, covered = np.random.default_rng(5), 0
         for seed in range(40):
-            found = picked((draw.random((20, 100)) < 0.5).astype(float), proportion=True, seed=seed)
+            found = picked((draw.random((20, 100)) < 0.5).astype(float), support=SHARES, seed=seed)
             covered += found.low <= 0.5 <= found.high
         assert covered >= 35
 
     def test_problems_that_are_all_alike_leave_room_for_others(self) -> None:
-        every, none = picked(np.ones((3, 12)), proportion=True), picked(np.zeros((3, 12)), proportion=True)
+        every, none = picked(np.ones((3, 12)), support=SHARES), picked(np.zeros((3, 12)), support=SHARES)
         assert every.estimate == every.high == 1.0 and every.low == pytest.approx(0.025 ** (1 / 12))
         assert none.estimate == none.low == 0.0 and none.high == pytest.approx(1 - 0.025 ** (1 / 12))
 

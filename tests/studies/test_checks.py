@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.comparison import contrasts, sentence
+from metagen.analysis.intervals import interval
 from metagen.errors import DataError, InputError
 from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import RunDirectory

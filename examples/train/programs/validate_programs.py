@@ -37,8 +37,9 @@ from rich.table import Table
 from train_corrector import START
 from train_generator_of_programs import HOME, PLANS
 
-from metagen.analysis.bootstrap import interval, paired_difference
 from metagen.analysis.estimators import pass_at_k
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.paired import paired_difference
 from metagen.tasks.programs.problems import LEVELS, Problem
 from metagen.tasks.programs.repair import ended
 from parts import Record
@@ -63,7 +64,7 @@ def coverage(run: Setting, name: str) -> dict[str, Any]:
     figures: dict[str, Any] = {"problems": len(records), "pass@k": {}, "by level": {}}
     for k in (k for k in KS if k <= judged.samples(run)):
         each = pass_at_k(n, right, k)
-        bounds = interval(each, proportion=True)
+        bounds = interval(each, support=SHARES)
         figures["pass@k"][k] = [float(bounds.estimate), float(bounds.low), float(bounds.high)]
         figures["by level"][k] = [float(each[levels == level].mean()) for level in LEVELS]
     figures["right, of those that pass the examples"] = (
@@ -158,7 +159,7 @@ def repaired(run: Setting) -> dict[str, Any]:
     if not places:
         return found
     for kind, values in rates.items():
-        bounds = interval(values, proportion=True)
+        bounds = interval(values, support=SHARES)
         found[kind] = [float(bounds.estimate), float(bounds.low), float(bounds.high)]
     found["told − fresh"] = _difference(rates["told"], rates["fresh"])
     found["told − blind"] = _difference(rates["told"], rates["blind"])
@@ -186,7 +187,7 @@ def rounds(run: Setting) -> dict[str, Any]:
                 break
             row: dict[str, Any] = {"tried": sum(map(len, tried)), "problems": len(tried)}
             for name, holds in (("right", _right), ("copies", _copies), ("seen", _seen)):
-                bounds = interval([np.mean([holds(c) for c in each]) for each in tried], proportion=True)
+                bounds = interval([np.mean([holds(c) for c in each]) for each in tried], support=SHARES)
                 row[name] = [float(bounds.estimate), float(bounds.low), float(bounds.high)]
             found[kind].append(row)
     return found

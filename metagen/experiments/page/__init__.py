@@ -19,7 +19,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from metagen.analysis.bootstrap import paired_difference
+from metagen.analysis.paired import paired_difference
 from metagen.cost import Usage
 from metagen.errors import DataError
 from metagen.experiments import audit, compare
@@ -29,7 +29,16 @@ from metagen.experiments.makers import Makers
 from metagen.experiments.page import browser, figure, spans
 from metagen.experiments.page.spans import Span
 from metagen.experiments.problem import examine
-from metagen.experiments.report import accuracies_by_size, amount, between, duration, noted, percent, too_few
+from metagen.experiments.report import (
+    accuracies_by_size,
+    amount,
+    between,
+    duration,
+    noted,
+    percent,
+    plus_minus,
+    too_few,
+)
 from metagen.experiments.results import FEW, Measured, Results, most_accurate
 from metagen.journal import SQLiteJournal
 
@@ -140,7 +149,7 @@ def headline(directory: RunDirectory, state: State, results: Results) -> list[st
         return ["Every configuration of this run knows the answers: what it found are upper bounds."]
     found = [
         f"{best.configuration} solves {percent(best.accuracy)} of {best.problems:,} problems"
-        f"{_interval(best)}{', the most of ' + str(len(honest)) + ' configurations' if len(honest) > 1 else ''}."
+        f"{_interval(best)}{_most(best, honest)}."
     ]
     by_name = {line.name: line for line in state.lines}
     single = next(
@@ -153,7 +162,10 @@ def headline(directory: RunDirectory, state: State, results: Results) -> list[st
     one, many = solved[single.configuration], solved[best.configuration]
     shared = [id for id in one if id in many]
     gain = paired_difference([many[id] for id in shared], [one[id] for id in shared])
-    sure = "" if gain.low > 0 else ", which may be chance"
+    least = (
+        "" if isnan(gain.detectable) else f" (smallest detectable difference {compare.least(gain)} points)"
+    )
+    sure = "" if gain.low > 0 else f", not shown to differ{least}"
     bounds = (
         f" (95% interval {compare.signed(gain.low)} to {compare.signed(gain.high)})"
         if not isnan(gain.low)
@@ -168,6 +180,15 @@ def headline(directory: RunDirectory, state: State, results: Results) -> list[st
             f"It costs {best.flops / single.flops:.3g} times the FLOPs: {amount(best.flops, 'flops')} a problem."
         )
     return found
+
+
+def _most(best: Measured, honest: list[Measured]) -> str:
+    """What the best is among its rivals."""
+    if len(honest) < 2:
+        return ""
+    if best.accuracy >= max(m.accuracy for m in honest):
+        return f", the most of {len(honest)} configurations"
+    return f", the cheapest that ties with the most of {len(honest)} configurations"
 
 
 def _interval(m: Measured) -> str:
@@ -235,5 +256,6 @@ def _environment_of_templates() -> Environment:
         "duration": duration,
         "amount": lambda value: "unknown" if value is None else amount(value, "generated"),
         "between": lambda m: between(m.low, m.high),
+        "stderr": lambda m: plus_minus(m.stderr),
     }
     return made

@@ -26,8 +26,8 @@ from metagen.analysis.alignment import (
     tilt,
     tilt_at,
 )
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.estimators import subset_share
+from metagen.analysis.intervals import Support, interval
 from metagen.analysis.ranks import standing
 from metagen.analysis.verifier_quality import chosen_shares
 from metagen.experiments.results import FEW
@@ -255,15 +255,14 @@ def ladder(samples: int, most: int) -> list[int]:
     return [2**i for i in range(max(1, min(samples, most)).bit_length())]
 
 
-def mean_of(values: Floats, *, proportion: bool = False) -> tuple[float, float, float]:
+def mean_of(values: Floats, *, support: Support | None = None) -> tuple[float, float, float]:
     """Mean over problems with its 95% interval; bounds NaN for fewer than `FEW`, all NaN where a value is unknown.
 
-    proportion: the values are probabilities; where all are 0, or all 1, bounds are exact (see `bootstrap.interval`).
+    support: of the values (see `intervals.interval`).
     """
     if not values.size or not np.isfinite(values).all():
         return math.nan, math.nan, math.nan
     if len(values) < FEW:
         return float(values.mean()), math.nan, math.nan
-    # Without the rounding errors of sums, which would hide that all are 0, or 1.
-    found = interval(np.round(values, 12) if proportion else values, resamples=2000, proportion=proportion)
+    found = interval(values, support=support)
     return float(found.estimate), float(found.low), float(found.high)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metagen.analysis.comparison import holm
+from metagen.analysis.comparison import holm, p_number
+from metagen.analysis.intervals import SHARES
 from metagen.analysis.selection import over_optimisation
 from metagen.studies.alignment import shown
 from metagen.studies.alignment.enumerable import exact
@@ -129,8 +130,12 @@ def _falls(every: Sequence[Studied], meant: str) -> Iterator[Finding]:
     source = "Gao et al. 2023, arXiv:2210.10760"
     fine = [one for one in every if not one.few and len(one.bests) > 1]
     found = [
-        over_optimisation(np.stack([b.gold for b in one.bests]), [b.n for b in one.bests]) for one in fine
-    ]
+        over_optimisation(
+            np.stack([b.gold for b in one.bests]), [b.n for b in one.bests],
+            support=SHARES if one.pool.binary else None,
+        )
+        for one in fine
+    ]  # fmt: skip
     corrected = holm([fall.difference.p_value for fall in found])
     for one, fall, p in zip(fine, found, corrected, strict=True):
         asked = f"Does best-of-n over-optimise {one.pool.verifier} on {one.pool.model}?"
@@ -140,15 +145,16 @@ def _falls(every: Sequence[Studied], meant: str) -> Iterator[Finding]:
         apart = difference(d.estimate, d.low, d.high)
         fell, rose = fall.found and p <= 0.05, d.low > 0
         if fell:
-            said = f"Yes: {meant} falls {steps}, {apart} points (p = {p:.2g}, Holm)"
+            number = p_number(p)
+            equal = "" if number.startswith("<") else "= "
+            alone = f", corrected for {len(fine)} models (Holm); the interval is not" if len(fine) > 1 else ""
+            said = f"Yes: {meant} falls {steps}, {apart} points (p {equal}{number}{alone})"
         elif rose:
             said = f"No: {meant} rises to the largest n, {steps}, {apart} points"
         else:
-            said = f"No fall of {meant} is shown: {steps}, {apart} points"
-            if isinf(d.detectable):
-                said += f"; no fall of any size could be shown with {d.problems} problems"
-            elif not isnan(d.detectable):
-                said += f"; a fall of {100 * d.detectable:.1f} points would have been found"
+            least = "none of any size" if isinf(d.detectable) else f"{100 * d.detectable:.1f} points"
+            told = "" if isnan(d.detectable) else f" (smallest detectable difference {least})"
+            said = f"{meant[:1].upper()}{meant[1:]} is not shown to fall{told}: {steps}, {apart} points"
         yield Finding(
             asked,
             f"{said}. The reward that chooses rises from {rise}.",

@@ -9,6 +9,7 @@ import numpy as np
 
 from metagen.analysis.alignment import MARKS, kl_bound, win_rate_bound
 from metagen.analysis.figures import Line
+from metagen.analysis.intervals import SHARES, Support
 from metagen.studies.alignment.enumerable import ENSEMBLE, Reached, exact, frontier
 from metagen.studies.alignment.pools import Reach, mean_of, share
 from metagen.studies.alignment.studied import Studied
@@ -131,7 +132,7 @@ def proxy_plot(every: Sequence[Studied], meant: str) -> Plot:
         lines = []
         for label, rows in (
             (f"{one.pool.verifier}, which chooses", [mean_of(b.reward) for b in one.bests]),
-            (meant, [mean_of(b.gold, proportion=one.pool.binary) for b in one.bests]),
+            (meant, [mean_of(b.gold, support=SHARES if one.pool.binary else None) for b in one.bests]),
         ):
             y, low, high = np.array(rows).T.tolist()
             lines.append(Line(label, ns, y) if one.few else Line(label, ns, y, low, high))
@@ -147,7 +148,7 @@ def best_table(every: Sequence[Studied], meant: str) -> Table:
     rows = [
         (
             one.pool.model, one.pool.verifier, str(b.n), nats(b.bound), nats(b.estimate), number(*mean_of(b.reward)),
-            rated(*mean_of(b.gold, proportion=one.pool.binary)), percent(mean_of(b.wins)[0]),
+            rated(*mean_of(b.gold, support=SHARES if one.pool.binary else None)), percent(mean_of(b.wins)[0]),
             percent(win_rate_bound(b.n)), percent(mean_of(b.gold_wins)[0]),
         )
         for one in every
@@ -172,7 +173,7 @@ def reach_table(every: Sequence[Studied], meant: str) -> Table:
             rows.append(
                 (
                     one.pool.model, r.policy, r.knob, nats(mean_of(r.kl)[0]), number(*mean_of(r.reward)),
-                    rated(*mean_of(r.gold, proportion=one.pool.binary)), told,
+                    rated(*mean_of(r.gold, support=SHARES if one.pool.binary else None)), told,
                 )
             )  # fmt: skip
     return Table(
@@ -202,7 +203,7 @@ def blockwise_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         rows.append(
             (
                 name, "–" if isnan(blocks) else f"{blocks:.1f}", nats(bound), number(*_known(rewards)),
-                rated(*_known(wins, proportion=True)), rated(*_known(accuracy, proportion=True)),
+                rated(*_known(wins, support=SHARES)), rated(*_known(accuracy, support=SHARES)),
                 percent(_known(meant)[0]),
             )
         )  # fmt: skip
@@ -260,9 +261,9 @@ def _floats(values: Sequence[float | None]) -> Floats:
     return np.array([nan if value is None else value for value in values], np.float64)
 
 
-def _known(values: Floats, *, proportion: bool = False) -> tuple[float, float, float]:
+def _known(values: Floats, *, support: Support | None = None) -> tuple[float, float, float]:
     """`mean_of` over the problems that have a value."""
-    return mean_of(values[np.isfinite(values)], proportion=proportion)
+    return mean_of(values[np.isfinite(values)], support=support)
 
 
 def _mean(values: Floats) -> float:
@@ -282,7 +283,7 @@ def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
             notes.append(Note(f"{one['model']}, {one['policy']}", f"its KL is not measured: {one['why']}"))
             continue
         name, kl = f"{one['model']}, {one['policy']}", np.array(one["kl"], np.float64)
-        gold = mean_of(np.array(one["gold"], np.float64), proportion=True)
+        gold = mean_of(np.array(one["gold"], np.float64), support=SHARES)
         if beyond := int(np.isposinf(kl).sum()):
             said = f"on {beyond} of {kl.size} problems the model as written rules out a sample of it"
             notes.append(Note(name, f"its KL is infinite: {said}"))
@@ -293,7 +294,7 @@ def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         if unscored := one.get("unscored"):
             notes.append(Note(name, f"its reward is not measured: {unscored}"))
         reward, wins = (_floats(one.get(what, ())) for what in ("reward", "wins"))
-        told = number(*_known(reward)), rated(*_known(wins, proportion=True))
+        told = number(*_known(reward)), rated(*_known(wins, support=SHARES))
         rows.append((one["model"], one["policy"], number(*gone), *told, rated(*gold)))
     table = Table(
         "alignment_ratios",

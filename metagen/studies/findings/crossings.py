@@ -3,7 +3,7 @@
 Between its points a curve is linear in cost (`frontier.at_cost`), so the difference of two curves is linear between
 the points of both, and its zeros are exact. How sure a crossing is, resamples of the problems say: costs and accuracies
 are averaged anew in each. Where a resample has no crossing, one of the two leads throughout, and its crossing lies
-below or above what was measured.
+below or above what was measured. A curve leads where it is ahead by more than a tie (`analysis.ties`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from math import inf, log
 import numpy as np
 from scipy.integrate import trapezoid
 
+from metagen.analysis.ties import margin
 from metagen.experiments.results import FEW
 from metagen.studies.findings.frontier import ladder, resampled, shared
 from metagen.studies.result import Curve, Floats
@@ -39,7 +40,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The costs that both curves measured, least to most, and who leads on average over them; None for equals."""
+    """The costs that both curves measured, least to most, and who leads on average over them; None for a tie."""
 
     least: float
     most: float
@@ -49,8 +50,8 @@ class Range:
 def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int = 0) -> Crossing | None:
     """The last crossing of two curves within the costs that both measured; None if they don't cross there.
 
-    Touching without changing sides is no crossing. Raises InputError for a cost that one of them does not know, and for
-    curves without a problem in common.
+    Touching without changing sides is no crossing, nor is a lead that is a tie. Raises InputError for a cost
+    that one of them does not know, and for curves without a problem in common.
     """
     over = shared([a, b])
     every = _zeros(*_means(a, cost, over, None), *_means(b, cost, over, None))
@@ -118,25 +119,21 @@ def _at(places: Floats, x: Floats, y: Floats) -> Floats:
 def _zeros(x: Floats, y: Floats, u: Floats, v: Floats) -> list[tuple[float, int]]:
     """Where the difference changes its sign, and to which: +1 where the first curve takes the lead."""
     at, gap = _knots(x, y, u, v)
-    sign = np.sign(np.where(np.abs(gap) < 1e-12, 0.0, gap)).astype(int)
+    sign = np.sign(np.where(np.abs(gap) <= margin(), 0.0, gap)).astype(int)
     led = np.flatnonzero(sign)
     found = []
     for i, j in pairwise(led.tolist()):
         if sign[i] == sign[j]:
             continue
-        # Where they are equal for a stretch, its middle.
-        zero = (
-            (at[i + 1] + at[j - 1]) / 2.0
-            if j > i + 1
-            else at[i] + (at[j] - at[i]) * gap[i] / (gap[i] - gap[j])
-        )
+        # Behind a stretch where they tie, what counts is where the difference is nothing for the last time.
+        last = max(k for k in range(i, j) if gap[k] * sign[j] <= 0.0 < gap[k + 1] * sign[j])
+        zero = at[last] + (at[last + 1] - at[last]) * gap[last] / (gap[last] - gap[last + 1])
         found.append((float(zero), int(sign[j])))
     return found
 
 
 def _lead(x: Floats, y: Floats, u: Floats, v: Floats) -> float:
-    """How far the first curve is ahead, on average over the costs that both have."""
+    """How far the first curve is ahead, on average over the costs that both have; 0 for a tie."""
     at, gap = _knots(x, y, u, v)
-    if len(at) < 2:
-        return float(gap.sum())
-    return float(trapezoid(gap, at))
+    ahead = float(gap.sum()) if len(at) < 2 else float(trapezoid(gap, at) / (at[-1] - at[0]))
+    return ahead if abs(ahead) > margin() else 0.0

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.comparison import picked
 from metagen.analysis.figures import Line
+from metagen.analysis.intervals import SHARES, interval
 from metagen.errors import InputError
 from metagen.experiments.allocation.allocate import quantiles
 from metagen.experiments.results import FEW
@@ -24,7 +24,7 @@ from metagen.studies.findings.frontier_section import BANDS
 from metagen.studies.recorded import HALVES
 from metagen.studies.result import Curve, Floats, Ints, Note, StudyResult, Votes
 from metagen.studies.section import Plot, Section, Table
-from metagen.studies.words import axis, rated, share, spent
+from metagen.studies.words import axis, often, rated, share, spent
 
 #: Groups of about equal size.
 GROUPS = 5
@@ -111,7 +111,7 @@ def best_by_group(result: StudyResult, made: Groups, cost: str, at: Sequence[flo
             if not rows:
                 continue
             values = np.stack(list(rows.values()))
-            choice = picked(values, proportion=True)
+            choice = picked(values, support=SHARES)
             few = mine.sum() < FEW
             accuracy, low, high = (np.nan,) * 3 if few else (choice.estimate, choice.low, choice.high)
             found.append(
@@ -189,7 +189,7 @@ def _table(every: list[Best], cost: str) -> Table:
     for one in every:
         words = rated(one.accuracy, one.low, one.high)
         where = (one.group, str(one.problems), spent(one.budget, cost))
-        rows.append((*where, one.name, share(one.share), words, share(one.naive), str(one.options)))
+        rows.append((*where, one.name, often(one.share), words, share(one.naive), str(one.options)))
     caption = (
         "The best of all strategies of all models by group and budget. Best in: share of resamples of the problems. "
         "Accuracy: of what is so picked, on other problems; as picked: on the same, which flatters. Options: what the "
@@ -235,7 +235,7 @@ def _levels(result: StudyResult, cost: str) -> Plot | None:
         if min(map(len, rows)) < FEW or len(curves) > BANDS * len(result.models):
             line = Line(curve.strategy, x, y)
         else:
-            bounds = [interval(row, proportion=True) for row in rows]
+            bounds = [interval(row, support=SHARES) for row in rows]
             line = Line(curve.strategy, x, y, [float(b.low) for b in bounds], [float(b.high) for b in bounds])
         panels.setdefault(curve.model, []).append(line)
     caption = (
@@ -248,5 +248,5 @@ def _line(curve: Curve, rows: Floats, costs: list[float], *, banded: bool) -> Li
     means = rows.mean(axis=1).tolist()
     if rows.shape[1] < FEW or not banded:
         return Line(curve.strategy, costs, means)
-    bounds = interval(rows, proportion=True)
+    bounds = interval(rows, support=SHARES)
     return Line(curve.strategy, costs, means, bounds.low.tolist(), bounds.high.tolist())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metagen.analysis.comparison import Contrast
+from metagen.analysis.comparison import Contrast, p_number
 from metagen.studies.checks import remedy
 from metagen.studies.findings.frontier import SLACK, AtCost, even, known, ladder, main_cost, shared
 from metagen.studies.findings.question import compared
@@ -161,9 +161,9 @@ def table(result: StudyResult, cost: str | None = None) -> tuple[Table | None, t
     said = ("accuracy", "against", "its accuracy", "difference", "p", "detectable")
     columns = ("budget", "configuration", "n", "spends", *said)
     caption = (
-        f"Accuracy at equal cost, in {unit(cost)}: differences in points with 95% intervals, paired by problem; p "
-        f"corrected by Holm for {sum(r.contrast is not None for r in every)} comparisons. Detectable: the least "
-        "difference that would have been shown with probability 0.8. Spends: what both do, the most that both can "
+        f"Accuracy at equal cost, in {unit(cost)}: differences in points, paired by problem, each with its own "
+        f"95% interval, uncorrected; p corrected by Holm for {sum(r.contrast is not None for r in every)} comparisons. "
+        "Detectable: the least difference that would have been shown with probability 0.8. Spends: what both do, the most that both can "
         "where that is less than the budget. n: the points that it lies between."
     )
     counts = [int(np.isfinite(rival.at.accuracy).sum()) for rival in every]
@@ -187,7 +187,7 @@ def _row(rival: Rival, cost: str) -> tuple[str, ...]:
         spent(rival.budget, cost), rival.curve.name, between(rival.at), spent(rival.at.spends, cost),
         share(rival.at.mean), f"{rival.reference.strategy}, n = {between(rival.beside)}", share(rival.beside.mean),
         "–" if c is None else difference(c.difference.estimate, c.difference.low, c.difference.high),
-        "–" if c is None else p_value(c.p_value), "–" if c is None else points(c.difference.detectable),
+        "–" if c is None else p_number(c.p_value), "–" if c is None else points(c.difference.detectable),
     )  # fmt: skip
 
 
@@ -195,11 +195,6 @@ def between(at: AtCost) -> str:
     """The n that are mixed: 4–8, or 4 alone."""
     low, high = at.between
     return str(low) if at.share == 0.0 or low == high else f"{low}–{high}"
-
-
-def p_value(p: float) -> str:
-    """To three places; a dash for no test."""
-    return "–" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def points(value: float) -> str:

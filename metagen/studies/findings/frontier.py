@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metagen.analysis import figures
-from metagen.analysis.bootstrap import interval
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.ties import margin, tied
 from metagen.errors import InputError
 from metagen.experiments.results import FEW
 from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
@@ -30,7 +31,10 @@ ENOUGH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One configuration: mean cost and accuracy over the problems that all have; bounds NaN for fewer than `FEW`."""
+    """One configuration: mean cost and accuracy over the problems that all have; bounds NaN for fewer than `FEW`.
+
+    noise: Monte-Carlo standard error of the accuracy.
+    """
 
     curve: Curve
     point: int
@@ -38,6 +42,7 @@ class Cell:
     accuracy: float
     low: float
     high: float
+    noise: float
 
     @property
     def name(self) -> str:
@@ -46,6 +51,10 @@ class Cell:
     @property
     def error(self) -> float:
         return 1.0 - self.accuracy
+
+    @property
+    def drawn(self) -> figures.Point:
+        return figures.Point(self.name, self.cost, self.accuracy, self.low, self.high, self.noise)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,14 +79,15 @@ class AtCost:
 class Size:
     """Which model is best at a budget. accuracy, share: by model; share of resamples in which it is the best.
 
-    model: None where the budget pays for none. What a model cannot do for the budget is left out. alone: it pays for
-    one only, so that nothing was compared.
+    model: None where the budget pays for none; of those that tie (`tied`) the one that spends least. What a model
+    cannot do for the budget is left out. alone: it pays for one only, so that nothing was compared.
     """
 
     budget: float
     model: str | None
     accuracy: Mapping[str, float]
     share: Mapping[str, float]
+    tied: tuple[str, ...] = ()
 
     @property
     def alone(self) -> bool:
@@ -139,10 +149,9 @@ def cells(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Cell]
 
 
 def pareto(result: StudyResult, cost: str) -> list[Cell]:
-    """The configurations that beat every cheaper one, by cost; never an oracle."""
+    """The configurations that beat every cheaper one by more than a tie (`analysis.ties`), by cost; never an oracle."""
     every = {cell.name: cell for cell in cells(result, cost)}
-    points = [figures.Point(c.name, c.cost, c.accuracy, c.low, c.high) for c in every.values()]
-    return [every[point.label] for point in figures.frontier(points)]
+    return [every[point.label] for point in figures.frontier(c.drawn for c in every.values())]
 
 
 def membership(result: StudyResult, cost: str, resamples: int = 1000, seed: int = 0) -> dict[str, float]:
@@ -161,11 +170,13 @@ def membership(result: StudyResult, cost: str, resamples: int = 1000, seed: int 
     accuracy = weights @ np.stack([c.curve.accuracy[c.point, over] for c in every]).T
     costs = weights @ np.stack([c.curve.costs[cost][c.point, over] for c in every]).T
     order = np.lexsort((-accuracy, costs), axis=-1)
-    ranked = np.take_along_axis(accuracy, order, axis=1)
-    best = np.maximum.accumulate(ranked, axis=1)
-    first = np.concatenate([np.full((len(ranked), 1), -np.inf), best[:, :-1]], axis=1)
+    ranked, noise = np.take_along_axis(accuracy, order, axis=1), np.array([c.noise for c in every])[order]
+    best, unsure = np.full(len(ranked), -np.inf), np.zeros(len(ranked))
     on = np.empty(ranked.shape, dtype=bool)
-    np.put_along_axis(on, order, ranked > first, axis=1)
+    for rank, place in enumerate(order.T):
+        better = ranked[:, rank] > best + margin(noise[:, rank], unsure)
+        on[np.arange(len(on)), place] = better
+        best, unsure = np.where(better, ranked[:, rank], best), np.where(better, noise[:, rank], unsure)
     return dict(zip([c.name for c in every], on.mean(axis=0).tolist(), strict=True))
 
 
@@ -239,16 +250,16 @@ def optimal_size(
             continue
         means = {model: float(row.mean()) for model, row in rows.items()}
         won = wins(np.stack(list(rows.values())), resamples, seed)
-        found.append(
-            Size(budget, max(means, key=means.__getitem__), means, dict(zip(rows, won, strict=True)))
-        )
+        models = sorted(rows, key=lambda model: bought[model].spends)  # type: ignore[union-attr]
+        alike = tuple(models[i] for i in tied([means[model] for model in models]))
+        found.append(Size(budget, alike[0], means, dict(zip(rows, won, strict=True)), alike))
     return found
 
 
 def wins(rows: ArrayLike, resamples: int = 1000, seed: int = 0) -> list[float]:
     """Of rows [configurations, problems]: the share of resamples of the problems in which each is best.
 
-    Ties are split. Fewer than `FEW` problems cannot tell: NaN, unless there is one row only.
+    Ties (`analysis.ties`) are split. Fewer than `FEW` problems cannot tell: NaN, unless there is one row only.
     """
     values = np.asarray(rows, dtype=np.float64)
     if len(values) == 1:
@@ -256,7 +267,7 @@ def wins(rows: ArrayLike, resamples: int = 1000, seed: int = 0) -> list[float]:
     if values.shape[1] < FEW:
         return [nan] * len(values)
     means = resampled(values.shape[1], resamples, seed) @ values.T
-    best = means >= means.max(axis=1, keepdims=True) - 1e-12
+    best = means >= means.max(axis=1, keepdims=True) - margin()
     return [float(v) for v in (best / best.sum(axis=1, keepdims=True)).mean(axis=0)]
 
 
@@ -340,21 +351,21 @@ def _costs(curve: Curve) -> list[str]:
 @lru_cache(maxsize=4)
 def _rated(
     result: StudyResult, oracle: bool
-) -> tuple[Bools, dict[Curve, dict[int, tuple[float, float, float]]]]:
-    """The shared problems; by curve and point, mean accuracy and bounds over them. Bounds share their resamples."""
+) -> tuple[Bools, dict[Curve, dict[int, tuple[float, float, float, float]]]]:
+    """The shared problems; by curve and point, mean accuracy, bounds, and Monte-Carlo error over them."""
     curves = [c for c in _enough(result) if (oracle or not c.oracle) and np.isfinite(c.accuracy).any()]
     over = shared(curves)
     places = [
         (c, p) for c in curves for p in np.flatnonzero(np.isfinite(c.accuracy[:, over]).all(axis=1)).tolist()
     ]
     rows = np.stack([curve.accuracy[point, over] for curve, point in places])
-    found: dict[Curve, dict[int, tuple[float, float, float]]] = {curve: {} for curve in curves}
+    found: dict[Curve, dict[int, tuple[float, float, float, float]]] = {curve: {} for curve in curves}
     if over.sum() < FEW:
-        means = rows.mean(axis=1).tolist()
-        every = [(mean, nan, nan) for mean in means]
+        every = [(mean, nan, nan) for mean in rows.mean(axis=1).tolist()]
     else:
-        at = interval(rows, proportion=True)
+        at = interval(rows, support=SHARES)
         every = list(zip(at.estimate.tolist(), at.low.tolist(), at.high.tolist(), strict=True))
     for (curve, point), bounds in zip(places, every, strict=True):
-        found[curve][point] = bounds
+        noise = float(np.sqrt(np.square(curve.error[point, over]).sum()) / over.sum())
+        found[curve][point] = (*bounds, noise)
     return over, found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import nan
 
 import numpy as np
 
-from metagen.analysis.figures import Line, Point
+from metagen.analysis.figures import Line
 from metagen.analysis.figures import frontier as best_of
 from metagen.errors import InputError
 from metagen.studies.findings import equal_compute
@@ -27,7 +28,7 @@ from metagen.studies.result import Curve, Floats, Note, StudyResult
 from metagen.studies.section import Heat, Plot, Section, Table
 from metagen.studies.section import banded as has_bands
 from metagen.studies.settings import AS_WRITTEN
-from metagen.studies.words import TIMED, axis, rated, share, spent, unit, within
+from metagen.studies.words import TIED, TIMED, axis, listed, often, rated, share, spent, unit, within
 
 #: Configurations that are on the frontier less often are not worth a row of their own.
 LEAST = 0.05
@@ -55,7 +56,8 @@ def section(result: StudyResult) -> Section:
         "frontier",
         "What is best for its cost",
         "Every configuration at the mean cost of a problem, its verifiers' included. On the frontier is what beats all "
-        "that is cheaper on these problems; how often it is there when problems are resampled says how sure that is. "
+        f"that is cheaper on these problems by more than a tie ({TIED}); how often it is there when problems are "
+        "resampled says how sure that is. "
         "Upper bounds that know the answers never count.",
         pictures=tuple(pictures),
         tables=(*tables, *crossed),
@@ -151,7 +153,7 @@ def _line(label: str, mine: list[Cell], error: bool = False) -> Line | None:
 
 def _best(every: list[Cell]) -> list[Cell]:
     named = {c.name: c for c in every}
-    return [named[p.label] for p in best_of(Point(c.name, c.cost, c.accuracy, c.low, c.high) for c in every)]
+    return [named[p.label] for p in best_of(c.drawn for c in every)]
 
 
 def _curves(result: StudyResult, cost: str) -> Plot:
@@ -180,13 +182,13 @@ def _members(result: StudyResult, cost: str) -> Table:
         (
             cell.name, frozen(cell.curve) or AS_WRITTEN, spent(cell.cost, cost),
             rated(cell.accuracy, cell.low, cell.high), "yes" if cell.name in best else "",
-            share(sure[cell.name]) if cell.name in sure else "–",
+            often(sure.get(cell.name, nan)),
         )
         for cell in sorted(cells(result, cost), key=lambda c: c.cost)
         if cell.name in best or sure.get(cell.name, 0.0) >= LEAST
     ]  # fmt: skip
-    often = f"in {LEAST:.0%} of resamples of the problems or more"
-    caption = f"Configurations on the frontier, and those that are on it {often}."
+    least = f"at least {LEAST:.0%} of resamples of the problems"
+    caption = f"Configurations on the frontier, and those that are on it in {least}."
     columns = ("configuration", "settings", "cost", "accuracy", "on the frontier", "of resamples")
     return Table("frontier", caption, columns, tuple(rows), frozenset({2, 3, 5}))
 
@@ -201,12 +203,12 @@ def _sizes(result: StudyResult, cost: str) -> list[Table]:
             if size.model is None:
                 continue
             alone = f"{size.model}: the only one" if size.alone else ""
-            shares = alone or ", ".join(f"{m}: {share(v)}" for m, v in size.share.items())
+            shares = alone or ", ".join(f"{m}: {often(v)}" for m, v in size.share.items())
             means = ", ".join(f"{m}: {share(v)}" for m, v in size.accuracy.items())
-            rows.append((strategy, spent(size.budget, cost), size.model, means, shares))
+            rows.append((strategy, spent(size.budget, cost), listed(list(size.tied)), means, shares))
     caption = (
         f"The best size of model for a budget in {unit(cost)}; share of resamples of the problems in which each model "
-        "is best. The only one: the budget pays for no other."
+        f"is best. The only one: the budget pays for no other. Several: they tie ({TIED}), the first spends least."
     )
     columns = ("strategy", "budget", "best model", "accuracy", "best in")
     return (
@@ -236,7 +238,15 @@ def _crossings(result: StudyResult, cost: str) -> tuple[list[Table], list[Note]]
             at = ", ".join(spent(x, cost) for x in found.every)
             rows.append((f"{a.name}, {b.name}", ends, at, sure, f"then {found.after}"))
         elif a.model != b.model:
-            rows.append((f"{a.name}, {b.name}", ends, "nowhere", "", where.leader or "neither"))
+            rows.append(
+                (
+                    f"{a.name}, {b.name}",
+                    ends,
+                    "nowhere",
+                    "",
+                    where.leader or f"neither by more than a tie ({TIED})",
+                )
+            )
     caption = (
         "Where the curves of two models cross under one strategy, and where those of two strategies of one model do. "
         "Interval: of the last crossing, 95% over problems."

@@ -17,9 +17,6 @@ from metagen.experiments.results import FEW
 from metagen.studies.result import Floats
 from metagen.studies.section import Finding
 
-#: Resamples of a test, and the least for each test of its family: p is at least 1 / (1 + resamples), times the family
-#: for the first of Holm's, which would show nothing in a large one.
-RESAMPLES, EACH = 10_000, 100
 #: By a name of its own: accuracies a and b, [problems], NaN where one is not measured.
 Pairs = Mapping[str, tuple[Floats, Floats]]
 
@@ -64,13 +61,8 @@ def answers(questions: Iterable[Question]) -> list[Finding]:
 def compared(pairs: Pairs) -> dict[str, Contrast]:
     """The contrasts of pairs that have enough problems, one family of tests."""
     fine = {name: (a, b) for name, (a, b) in pairs.items() if (np.isfinite(a) & np.isfinite(b)).sum() >= FEW}
-    found = contrasts(fine, resamples=resamples(len(fine))) if fine else []
+    found = contrasts(fine) if fine else []
     return {contrast.name: contrast for contrast in found}
-
-
-def resamples(family: int) -> int:
-    """How many resamples tests need that are corrected for so many."""
-    return max(RESAMPLES, EACH * family)
 
 
 def words(contrast: Contrast | None) -> str:

@@ -45,7 +45,7 @@ from metagen.studies.findings.unasked import LONGER, REBASE, SIZES, THINKING, TR
 from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.section import Finding, Section
 from metagen.studies.spec import AlignmentSpec
-from metagen.studies.words import lines, listed, sentences, share, spent, within
+from metagen.studies.words import TIED, lines, listed, resampled, sentences, share, spent, within
 
 #: By name: two curves, and both at the same cost.
 Rows = dict[str, tuple[Curve, Curve, AtCost, AtCost]]
@@ -107,9 +107,9 @@ def asked(
     return Section(
         "answers",
         "Questions and answers",
-        f"p-values are corrected by Holm for the {count} comparisons of this section. Where no difference is shown, "
-        "the least that would have been found with probability 0.8 is said. Beside each answer stands what was "
-        "published, for other models and tasks.",
+        f"p-values are corrected by Holm for the {count} comparisons of this section; intervals are each comparison's "
+        "own, uncorrected. Where a difference is not shown, the smallest detectable one (found with probability 0.8) "
+        "is said. Beside each answer stands what was published, for other models and tasks.",
         findings=tuple(answers(questions)),
         notes=unasked.note(lacking),
     )
@@ -194,8 +194,8 @@ def rebase_dominates_voting(result: StudyResult) -> Question:
         behind = sum(c.shown and c.difference.estimate < 0 for c in tested.values())
         parts = {name: _beside(row, str(cost), tested.get(name)) for name, row in rows.items()}
         count = (
-            f"of {len(rows)} comparisons over models, votes and n it leads in {ahead} and trails in {behind}; in the "
-            "others no difference is shown"
+            f"of {len(rows)} comparisons over models, votes and n it is shown to lead in {ahead} and to trail in "
+            f"{behind}; the other {len(rows) - ahead - behind} are not shown to differ"
         )
         rest = [text for name, text in parts.items() if name != chosen]
         return Finding(
@@ -290,14 +290,16 @@ def _optimal(result: StudyResult, cost: str, kind: str, ordered: list[Curve]) ->
         size for size in optimal_size(result, cost, budgets(result, cost), kind) if size.model is not None
     ]
     parts = []
-    for (model, alone), same in groupby(found, key=lambda size: (str(size.model), size.alone)):
+    for (model, alone, tied), same in groupby(
+        found, key=lambda size: (str(size.model), size.alone, size.tied)
+    ):
         those = list(same)
         least = min(size.share[model] for size in those)
         ends = [spent(size.budget, cost) for size in (those[0], those[-1])]
         where = f"at {ends[0]}" if len(those) == 1 else f"from {ends[0]} to {ends[1]}"
-        sure = "" if np.isnan(least) else f" (in {share(least)} of resamples or more)"
-        if not alone and all(np.ptp(list(size.accuracy.values())) < 1e-12 for size in those):
-            model, sure = "any", " (all are alike)"
+        sure = "" if np.isnan(least) else resampled(least, len(those))
+        if len(tied) > 1:
+            model, sure = "none", f" ({listed(list(tied))} tie: {TIED})"
         parts.append(f"{model} {where}{' (the only one that it pays for)' if alone else sure}")
     cross = crossing(ordered[-2], ordered[-1], cost)
     after = ""

@@ -14,10 +14,10 @@ from math import nan
 
 import numpy as np
 
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.figures import Line
+from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.limits import Limit, vote_limit
 from metagen.experiments.results import FEW
 from metagen.studies.findings import exact_limit, laws
@@ -197,7 +197,7 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
         fine = np.isfinite(rows).all(axis=1)
         low = high = None
         if s.over.sum() >= FEW:
-            bounds = interval(rows[fine], proportion=True)
+            bounds = interval(rows[fine], support=SHARES)
             low, high = bounds.low.tolist(), bounds.high.tolist()
         ns, means = s.curve.ns[fine].tolist(), rows[fine].mean(axis=1).tolist()
         line = Line(s.curve.strategy, ns, means, low, high)

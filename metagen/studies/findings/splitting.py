@@ -14,13 +14,14 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.figures import Line
+from metagen.analysis.ties import tied
 from metagen.studies.findings.equal_compute import between
 from metagen.studies.findings.frontier import AtCost, at_cost, ladder, shared, wins
 from metagen.studies.findings.question import Pairs, Question, numbers, unanswered, words
 from metagen.studies.recorded import COUNTED
 from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.section import Finding, Heat, Plot, Section, Table
-from metagen.studies.words import axis, listed, share, spent
+from metagen.studies.words import TIED, axis, listed, often, resampled, share, spent
 
 #: Costs of which the first that all splits know counts.
 COSTS = ("flops", "flops_2n", "tokens", "generated")
@@ -46,8 +47,8 @@ class Split:
     assumed: float | None
 
 
-#: What is said where no split is better than another.
-ALIKE = "all alike"
+#: What is said where no split is better than another by more than a tie.
+ALIKE = "none ahead"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,14 +61,14 @@ class Best:
 
     @property
     def name(self) -> str:
-        """The best, all that tie with it, or that all are alike."""
+        """The best with all that tie with it, or that none is ahead."""
         return ALIKE if len(self.at) > 1 and len(self.tied) == len(self.at) else listed(list(self.tied))
 
     @property
     def tied(self) -> tuple[str, ...]:
-        """Those that no other beats."""
-        most = max(at.mean for at in self.at.values())
-        return tuple(k for k, at in self.at.items() if most - at.mean < 1e-12)
+        """Those that no other beats by more than a tie (`analysis.ties`)."""
+        names = list(self.at)
+        return tuple(names[i] for i in tied([at.mean for at in self.at.values()]))
 
     @property
     def sure(self) -> float:
@@ -179,7 +180,7 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
             notes.append(Note(f"splitting, {split.model}", text))
         for one in best(split, spendable(split, result)):
             means = ", ".join(f"{k}: {share(at.mean)} (n = {between(at)})" for k, at in one.at.items())
-            shares = ", ".join(f"{k}: {share(v)}" for k, v in one.share.items())
+            shares = ", ".join(f"{k}: {often(v)}" for k, v in one.share.items())
             rows.append((split.model, spent(one.budget, split.cost), one.name, means, shares))
     caption = "Accuracy against cost, a line for each number k of critiques of a sample."
     pictures.append(
@@ -241,10 +242,9 @@ def _sentence(split: Split, found: list[Best], pairs: Pairs, tested: Mapping[str
     for name, same in groupby((found[i] for i in alike), key=lambda one: one.name):
         those = list(same)
         sure = min(one.sure for one in those)
-        often = f" (in {share(sure)} of resamples{' or more' if len(those) > 1 else ''})"
-        told = "" if name == ALIKE or np.isnan(sure) else often
+        told = "" if name == ALIKE or np.isnan(sure) else resampled(sure, len(those))
         where.append(f"{name} {_range(those[0].budget, those[-1].budget, split.cost)}{told}")
-    text = f"{split.model}: best is {listed(where)}."
+    text = f"{split.model}: best, ties ({TIED}) named together, is {listed(where)}."
     last = found[alike[-1]]
     least, *_, most = [*last.at, *last.at]
     test = words(tested.get(f"{split.model} {alike[-1]}"))

@@ -16,6 +16,7 @@ import numpy as np
 from metagen.analysis.comparison import picked
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.analysis.figures import Line
+from metagen.analysis.intervals import SHARES
 from metagen.experiments.results import FEW
 from metagen.studies.findings.frontier import resampled, shared
 from metagen.studies.findings.pools import dense, own_pool, sampled
@@ -85,7 +86,7 @@ def best_temperature(
         return None
     at = np.array([s.temperature for s in given], dtype=np.float64)
     values = np.stack([rows[s.label] for s in given])
-    choice = picked(values, proportion=True)
+    choice = picked(values, support=SHARES)
     if values.shape[1] < FEW:
         return Best(n, float(at[choice.chosen]), nan, nan, nan, nan, nan)
     drawn = at[(resampled(values.shape[1], resamples, 0) @ values.T).argmax(axis=1)]

@@ -237,7 +237,7 @@ def _facts(result: StudyResult) -> str:
             "it was picked on: expect less of others."
         )
     return (
-        f"{count:,} problems; {models}; {points:,} configurations; seed {result.seed}. Intervals are 95%, by bootstrap "
+        f"{count:,} problems; {models}; {points:,} configurations; seed {result.seed}. Intervals are 95%, "
         f"over problems. {elsewhere}"
     )
 
@@ -248,10 +248,13 @@ def _methods(result: StudyResult) -> list[str]:
         "Parallel strategies share one pool of samples of each model and problem: accuracies at n are averages over "
         "random subsets of it, exact where that can be computed, otherwise with a Monte-Carlo error that curves.csv "
         "gives. Searches ran by themselves at every n.",
-        "Problems are what is resampled: intervals are BCa bootstrap intervals (Efron 1987), differences are paired "
-        "over the same problems and tested by randomisation, and p-values of one section are corrected together "
-        "(Holm 1979). Where no difference is shown, the least that would have been found with probability 0.8 stands "
-        "beside.",
+        "Intervals are over problems, and allow for kinds of problems that these do not hold: the exact binomial bound "
+        "where all are right or all wrong. Differences are paired over the same problems and tested by the exact "
+        "randomisation test; p-values of one section are corrected together (Holm 1979), intervals are each "
+        "comparison's own, uncorrected. Where a difference is not shown, the smallest detectable one (found with "
+        "probability 0.8) stands beside.",
+        f"Accuracies tie that differ by no more than {words.TIED}: what is on a frontier or recommended must win by "
+        "more, and of ties the cheapest is named.",
         f"{_picked(len(result.problems))} Frontiers are drawn as measured, which flatters a little.",
         "Costs in samples, tokens, FLOPs and money are accounted: what a configuration would spend by itself, its "
         "verifiers included. Seconds are measured where a configuration ran by itself: wall time of its calls, waiting "

@@ -100,10 +100,8 @@ def _itself(single: Row, found: Recommendation) -> bool:
 
 
 def _gained(gain: Picked) -> str:
-    """A difference in points; what no digit of it tells apart is the same."""
-    if all(isnan(v) or abs(v) < 0.0005 for v in (gain.estimate, gain.low, gain.high)):
-        return "the same, to a tenth of a point"
-    chance = "" if gain.low > 0 or gain.high < 0 else ", which may be chance"
+    """A difference in points."""
+    chance = "" if gain.low > 0 or gain.high < 0 else ", not shown to differ from 0"
     return f"a difference of {words.difference(gain.estimate, gain.low, gain.high)} points{chance}"
 
 

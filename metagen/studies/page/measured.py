@@ -14,8 +14,8 @@ from math import isfinite, nan
 
 import numpy as np
 
-from metagen.analysis.bootstrap import interval
 from metagen.analysis.figures import Line
+from metagen.analysis.intervals import SHARES, interval
 from metagen.experiments.results import FEW
 from metagen.html import amount
 from metagen.studies import words
@@ -296,7 +296,7 @@ def _bounds(
             for i, mean in zip(same, block.mean(axis=1).tolist(), strict=True):
                 found[i] = (mean, nan, nan)
             continue
-        at = interval(block, proportion=True)
+        at = interval(block, support=SHARES)
         for i, *bounds in zip(same, at.estimate.tolist(), at.low.tolist(), at.high.tolist(), strict=True):
             found[i] = (bounds[0], bounds[1], bounds[2])
     return found

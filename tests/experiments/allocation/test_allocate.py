@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metagen.analysis.bootstrap import paired_difference
+from metagen.analysis.paired import paired_difference
 from metagen.analysis.stopping import running_vote
 from metagen.errors import InputError
 from metagen.experiments.allocation.allocate import (
