@@ -2,7 +2,7 @@
 
     python examples/block_efficiency.py [--problems 40] [--samples 4] [--gamma 2 4 8] [--temperature 1.0]
 
-Problems of all levels of the validation split; 95% intervals over problems (BCa bootstrap), differences paired by
+Problems of all levels of the validation split; 95% intervals over problems, differences paired by
 problem. The last table is the wall clock of one sample at a time against plain decoding, both by turns.
 """
 

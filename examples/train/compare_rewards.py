@@ -1,7 +1,7 @@
 """Compare reward models on validation problems: `python examples/train/compare_rewards.py --into RUN`.
 
 Trains nothing. Every model of the run that is a verifier scores the same samples, and those that score steps lead the
-same search. Which kind of supervision serves a search, and which a vote? Intervals are of the bootstrap over
+same search. Which kind of supervision serves a search, and which a vote? Intervals are over
 problems, and differences are paired: 95%, not corrected for their number. The test problems stay untouched.
 
 - AUC: the chance that a right sample of a problem outscores a wrong one of the same problem.

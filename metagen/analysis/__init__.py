@@ -1,1 +1,1 @@
-"""Statistics and figures over arrays: estimators, the bootstrap, theory."""
+"""Statistics and figures over arrays: estimators, intervals, theory."""

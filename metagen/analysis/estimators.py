@@ -3,7 +3,7 @@
 Each estimate is an average over random k-subsets of the pool, drawn without replacement, never the
 first k: unbiased for k fresh samples, and far less noisy than one draw of k. Pass@k, best-of-k and,
 for pools of moderate size, the majority have closed forms; other rules are enumerated where the
-subsets are few, and sampled otherwise. Estimates are per problem, so that the bootstrap over problems
+subsets are few, and sampled otherwise. Estimates are per problem, so that the interval over problems
 stays a separate step.
 
 Arrays have one row per problem and one column per sample:

@@ -130,5 +130,5 @@ def _best_of_all(kinds: Floats, counts: Floats) -> float:
 
 
 def _ways(n: Floats, c: Floats) -> Floats:
-    """ln C(n, c)."""
+    """Ln C(n, c)."""
     return np.asarray(gammaln(n + 1) - gammaln(c + 1) - gammaln(n - c + 1))

@@ -113,12 +113,15 @@ def _bound(rows: Floats, end: float, support: Support, level: float) -> Floats:
     spread = (problems * rows.var(axis=1) + problems * weight / total * (mean - place) ** 2) / total
     # The weighted mean lies between the pseudo-problem and the value that is farthest from it.
     far = rows.min(axis=1) if end == high else rows.max(axis=1)
-    width = np.where(place == far, 1.0, np.abs(place - far))
+    flat = np.abs(place - far) < 1e-12
+    width = np.where(flat, 1.0, np.abs(place - far))
     share = np.abs(centre - far) / width
-    scaled = np.maximum(spread / (total + 1.0) / width**2, 1e-18)
+    scaled = np.maximum(spread / (total + 1.0) / width**2, 1e-12)
     size = np.maximum(share * (1.0 - share) / scaled - 1.0, 1e-9)
-    inner = betaincinv(np.maximum(share * size, 1e-12), np.maximum((1.0 - share) * size, 1e-12), (1.0 + level) / 2.0)
-    return np.asarray(np.where(place == far, place, far + np.sign(place - far) * width * inner))
+    inner = betaincinv(
+        np.maximum(share * size, 1e-3), np.maximum((1.0 - share) * size, 1e-3), (1.0 + level) / 2.0
+    )
+    return np.asarray(np.where(flat, place, far + np.sign(place - far) * width * inner))
 
 
 def _skewed(rows: Floats, mean: Floats, error: Floats, level: float) -> tuple[Floats, Floats]:

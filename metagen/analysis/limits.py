@@ -27,7 +27,7 @@ class Limit:
     """The limit of a vote, estimated from one pool.
 
     accuracy: [problems], of the winning class, ties split. tied: [problems], whether several classes lead.
-    estimate, low, high: mean over problems, with its BCa interval. samples: of the pool. stable: share of problems
+    estimate, low, high: mean over problems, with its interval. samples: of the pool. stable: share of problems
     on which both halves of the pool (every other sample) have the same leader; NaN for one sample. Where it is low,
     leads are close: the pool's leader is then often not that of the distribution, and a larger pool has another limit.
     """

@@ -112,7 +112,10 @@ def predict(fit: Fit, x: ArrayLike) -> Floats:
 def refits(
     law: Law, x: ArrayLike, rows: ArrayLike, *, held_out: int = 2, resamples: int = 200, seed: int = 0
 ) -> list[Fit]:
-    """The law fitted to means over resampled problems: what parameters and predictions vary by.
+    """The law fitted to means over resampled problems: what its parameters vary by.
+
+    Predictions from these hold the truth far too seldom beyond the points, for they take the law as given: for coverage
+    see `extrapolation.coverage_beyond`.
 
     rows: [points, problems]. Resamples that have no law, such as constants, are left out, so fewer may come back.
     Raises InputError as `fit` for the means over all problems.

@@ -2,7 +2,7 @@
 
 A pool has N samples for each problem, drawn independently; the full vote is over all of them, or the first `most`.
 Replayed in several random orders, each problem tells how many samples a rule would have drawn, how often the vote over
-those agrees with the full vote, and how often either is right. Estimates are per problem, so that the bootstrap over
+those agrees with the full vote, and how often either is right. Estimates are per problem, so that the interval over
 problems stays a separate step. Arrays are those of `metagen.analysis.estimators`; ties are split evenly.
 """
 

@@ -23,7 +23,7 @@ from metagen.analysis.ranks import standing
 from metagen.analysis.selection import Fall, over_optimisation, pooled_auc, problem_aucs
 from metagen.errors import InputError
 
-#: Of fewer problems there are no intervals: a bootstrap cannot know what so few leave out.
+#: Of fewer problems there are no intervals: they cannot know what so few leave out.
 FEW = 8
 
 

@@ -33,7 +33,7 @@ AUC: how often a right sample scores above a wrong one of the same problem. Regr
 the same n, less the verifier's choice. Predicted: what the scores of right and wrong samples (of one level, where the
 task has levels) promise if a problem's samples erred independently; where less is measured, errors are shared.
 Accepted: a random one of what scores at least the threshold, which is chosen on these data and flatters. Intervals:
-95%, bootstrap over problems; none for fewer than {few} problems.
+95%, over problems; none for fewer than {few} problems.
 """
 
 

@@ -36,8 +36,7 @@ def problems(count: int) -> tuple[Note, ...]:
         return (
             Note(
                 "problems",
-                f"{count} problems are too few for intervals: the bootstrap of fewer than {FEW} sees hardly any "
-                "spread",
+                f"{count} problems are too few for intervals: fewer than {FEW} say hardly anything of others",
             ),
         )
     return ()

@@ -105,7 +105,11 @@ class TestSentence:
         [
             ([1.0] * 40, [1.0] * 40, "both solve all 40 problems, which cannot tell them apart"),
             ([0.0] * 40, [0.0] * 40, "neither solves any of 40 problems, which cannot tell them apart"),
-            ([0.5] * 9, [0.5] * 9, "both have the same accuracy on each of 9 problems, which cannot tell them apart"),
+            (
+                [0.5] * 9,
+                [0.5] * 9,
+                "both have the same accuracy on each of 9 problems, which cannot tell them apart",
+            ),
             ([0.0] * 40, [1.0] * 40, "+100.0 points on each of 40 problems, p < 0.001"),
             ([0.25], [0.0], "−25.0 points on one problem, which tells nothing about others"),
             ([NAN], [0.0], "no problem has both: nothing to compare"),

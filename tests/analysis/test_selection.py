@@ -73,15 +73,14 @@ class TestOverOptimisation:
         assert fall.at_largest - fall.at_peak == pytest.approx(fall.difference.estimate)
 
     def test_a_rise_is_not(self) -> None:
-        assert not over_optimisation(np.array([[0.3], [0.4], [0.45], [0.5]]) + self.noise, self.ks, support=None).found
+        assert not over_optimisation(
+            np.array([[0.3], [0.4], [0.45], [0.5]]) + self.noise, self.ks, support=None
+        ).found
 
     def test_noise_is_rarely_called_a_fall(self) -> None:
         # At most 2.5% of flat curves may fall by chance, however the peak was chosen; 200 trials.
         draw = np.random.default_rng(1)
-        found = [
-            over_optimisation(draw.random((5, 50)), (1, 2, 4, 8, 16)).found
-            for _ in range(200)
-        ]
+        found = [over_optimisation(draw.random((5, 50)), (1, 2, 4, 8, 16)).found for _ in range(200)]
         assert np.mean(found) < 0.06
 
     def test_a_constant_curve_does_not_fall(self) -> None:

@@ -12,12 +12,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from metagen.analysis.ties import TIE
 from metagen.cli import app
 from metagen.errors import InputError
 from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.results import derive
-from metagen.studies.recommend import TIE, parsed, recommend, render
+from metagen.studies.recommend import parsed, recommend, render
 from metagen.studies.result import Curve, Floats, Model, Note, StudyResult
 from tests.studies.made import made
 

@@ -3,6 +3,7 @@
 Coverage follows an exponentiated power law in the number of samples (Brown et al. 2024, Large Language Monkeys); error
 against compute is tried as a power law that falls to a floor, and accuracy as a line in the logarithm of compute. Each
 is fitted without the last two points. A law that fits and does not extrapolate is none: the held-out error says which.
+Coverage beyond the pool is not read off its law, but predicted with an interval (`analysis.extrapolation`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from math import nan
 import numpy as np
 
 from metagen.analysis.estimators import pass_at_k
+from metagen.analysis.extrapolation import Extrapolated, coverage_beyond
 from metagen.analysis.figures import Line
 from metagen.analysis.scaling import Fit, Law, fit, predict, refits
 from metagen.errors import InputError
@@ -22,8 +24,10 @@ from metagen.studies.findings.frontier import known, ladder, main_cost, shared
 from metagen.studies.findings.pools import own_pool, sampled
 from metagen.studies.result import Curve, Floats, Note, StudyResult
 from metagen.studies.section import Plot, Table
-from metagen.studies.words import axis, listed
+from metagen.studies.words import axis, listed, rated
 
+#: Times the pool at which coverage is predicted.
+MULTIPLES = (1, 4, 16)
 #: Points that no law is fitted to.
 HELD_OUT = 2
 #: Resamples of the problems, and how many of them must have such a law for its parameters to have intervals.
@@ -70,6 +74,20 @@ def coverage(result: StudyResult, model: str) -> Fitted | None:
     ks = np.array([2**i for i in range(size.bit_length())], dtype=np.float64)
     rows = np.stack([pass_at_k(size, right, k) for k in ks])
     return _fitted("exponentiated power", f"coverage of {model}", "samples n", ks, rows)
+
+
+@lru_cache(maxsize=4)
+def beyond(result: StudyResult) -> dict[str, tuple[int, tuple[Extrapolated, ...]]]:
+    """By model with a pool of `FEW` problems or more: its samples a problem, and coverage at `MULTIPLES` of them."""
+    found = {}
+    for model in result.models:
+        pool = own_pool(result, model.name)
+        if pool is None or (over := sampled(pool)).sum() < FEW:
+            continue
+        size = pool.classes.shape[1]
+        ks = [size * times for times in MULTIPLES]
+        found[model.name] = size, tuple(coverage_beyond(size, pool.correct[over].sum(axis=1), ks))
+    return found
 
 
 def against(curve: Curve, cost: str, law: Law) -> Fitted:
@@ -133,6 +151,22 @@ def tables(fitted: tuple[Fitted, ...]) -> list[Table]:
     )
     columns = ("curve", "law", "parameters", "error of the fit", "held out")
     return [Table("laws", caption, columns, tuple(rows), frozenset({3}))] if rows else []
+
+
+def predicted(result: StudyResult) -> list[Table]:
+    """Coverage of more samples than there are, with its interval."""
+    rows = []
+    for model, (size, found) in beyond(result).items():
+        fits = "" if found[0].fits else "no: bounds of any distribution"
+        rows.append(
+            (model, str(size), *(rated(one.estimate, one.low, one.high) for one in found), fits or "yes")
+        )
+    caption = (
+        "Coverage (pass@k) of fresh problems at multiples of the pool's samples, predicted from how many samples of each "
+        "problem are right: chances follow a beta distribution, but for problems that nothing solves. 95% intervals."
+    )
+    columns = ("model", "samples", *(f"at {times} times" for times in MULTIPLES), "fits")
+    return [Table("coverage-beyond", caption, columns, tuple(rows), frozenset({1, 2, 3, 4}))] if rows else []
 
 
 def notes(fitted: tuple[Fitted, ...]) -> list[Note]:

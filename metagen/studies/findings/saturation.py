@@ -242,6 +242,7 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
             *([_table(every)] if every else []),
             *([exact_limit.table()] if exact else []),
             *laws.tables(fitted),
+            *laws.predicted(result),
         ),
         notes=(*notes, *laws.notes(fitted)),
     )
