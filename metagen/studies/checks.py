@@ -110,7 +110,7 @@ def _flat(curves: Ordered[Curve]) -> Iterator[Note]:
             yield Note(
                 curve.name,
                 f"{'all' if there[0] else 'none'} of {count} problems {'are' if there[0] else 'is'} solved at every n: "
-                f"nothing to tell apart, no law and no saturation{exact if count >= FEW else ''}",
+                f"they tell nothing apart, no law and no saturation{exact if count >= FEW else ''}",
             )
 
 

@@ -259,7 +259,7 @@ def test_what_was_wasted_is_told_as_far_as_it_is_known() -> None:
 def test_every_cost_has_its_figure_when_it_is_known() -> None:
     def measured(n: int, flops: float | None) -> Measured:
         return Measured(
-            f"g/vote@{n}", "g", "vote", None, n, 0.4, 0.3, 0.6, 0.0, 50, 10.0, 10.0 * n, 10.0 * n + 10, flops,
+            f"g/vote@{n}", "g", "vote", None, n, 0.4, 0.3, 0.6, 0.0, 0.07, 50, 10.0, 10.0 * n, 10.0 * n + 10, flops,
             None, 0.0, 0.0, 1.0, False, "average over subsets",
         )  # fmt: skip
 

@@ -28,7 +28,7 @@ def text_of(page: RenderableType, width: int = 110) -> str:
 
 def measured(name: str, n: int | None, accuracy: float, cost: float, *, oracle: bool = False) -> Measured:
     return Measured(
-        f"g/{name}@{n}", "g", name, None, n, accuracy, accuracy - 0.1, accuracy + 0.05, 0.0, 50, 10.0, cost,
+        f"g/{name}@{n}", "g", name, None, n, accuracy, accuracy - 0.1, accuracy + 0.05, 0.0, 0.035, 50, 10.0, cost,
         cost + 10, cost * 1e6, None, 0.0, 0.0, 1.0, oracle, "average over subsets",
     )  # fmt: skip
 

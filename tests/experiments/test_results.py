@@ -248,7 +248,8 @@ def test_nested_samples_are_charged_to_the_sample_that_they_serve() -> None:
 def test_of_equals_the_cheapest_is_the_best() -> None:
     def measured(name: str, accuracy: float, flops: float | None, oracle: bool = False) -> Measured:
         return Measured(
-            name, "g", "s", None, 8, accuracy, 0.0, 1.0, 0.0, 10, 1.0, 1.0, 2.0, flops, None, 0.0, 0.0, 1.0, oracle, "",
+            name, "g", "s", None, 8, accuracy, 0.0, 1.0, 0.0, 0.1, 10, 1.0, 1.0, 2.0, flops, None, 0.0, 0.0, 1.0,
+            oracle, "",
         )  # fmt: skip
 
     rows = [measured("dear", 0.9, 9.0), measured("cheap", 0.9, 3.0), measured("unknown", 0.9, None)]
@@ -259,10 +260,11 @@ def test_of_equals_the_cheapest_is_the_best() -> None:
 
 
 def test_few_problems_have_no_interval(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
-    """Of [1, 1], [1, ¾] and [½, ½] the bootstrap gives bounds that contradict each other."""
+    """So few say hardly anything of others; their standard error is known all the same."""
     found = results._bounds([np.array(row) for row in ([1.0, 1.0], [1.0, 0.75], [0.5] * 7, [0.5, 1.0] * 4)])
     assert [mean for mean, *_ in found] == [1.0, 0.875, 0.5, 0.75]
-    assert all(math.isnan(low) and math.isnan(high) for _, low, high in found[:3])
+    assert [error for *_, error in found] == pytest.approx([0.0, 0.125, 0.0, 0.25 / math.sqrt(7)])
+    assert all(math.isnan(low) and math.isnan(high) for _, low, high, _ in found[:3])
     assert found[3][1] < 0.75 < found[3][2]
     directory = RunDirectory.at(tmp_path / "run")
     with build.opened(schema.load(experiment_file(count=25))) as setup:

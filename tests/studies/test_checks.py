@@ -213,7 +213,7 @@ def test_all_right_and_all_wrong(value: float, words: str) -> None:
     exact = 1 - 0.025 ** (1 / 60)
     assert float(bounds.high - bounds.low) == pytest.approx(exact)
     (contrast,) = contrasts({"both": (np.full(40, value), np.full(40, value))})
-    assert contrast.p_value == 1.0 and not contrast.shown and "nothing to tell apart" in sentence(contrast)
+    assert contrast.p_value == 1.0 and not contrast.shown and "cannot tell them apart" in sentence(contrast)
 
 
 # ------------------------------------------------------------------------------------------------ costs

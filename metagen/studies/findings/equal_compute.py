@@ -163,8 +163,8 @@ def table(result: StudyResult, cost: str | None = None) -> tuple[Table | None, t
     caption = (
         f"Accuracy at equal cost, in {unit(cost)}: differences in points, paired by problem, each with its own "
         f"95% interval, uncorrected; p corrected by Holm for {sum(r.contrast is not None for r in every)} comparisons. "
-        "Detectable: the least difference that would have been shown with probability 0.8. Spends: what both do, the most that both can "
-        "where that is less than the budget. n: the points that it lies between."
+        "Detectable: the least difference that would have been shown with probability 0.8. Spends: what both do, the "
+        "most that both can where that is less than the budget. n: the points that it lies between."
     )
     counts = [int(np.isfinite(rival.at.accuracy).sum()) for rival in every]
     if min(counts) < len(result.problems):

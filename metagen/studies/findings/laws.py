@@ -162,8 +162,9 @@ def predicted(result: StudyResult) -> list[Table]:
             (model, str(size), *(rated(one.estimate, one.low, one.high) for one in found), fits or "yes")
         )
     caption = (
-        "Coverage (pass@k) of fresh problems at multiples of the pool's samples, predicted from how many samples of each "
-        "problem are right: chances follow a beta distribution, but for problems that nothing solves. 95% intervals."
+        "Coverage (pass@k) of fresh problems at multiples of the pool's samples, predicted from how many samples of "
+        "each problem are right: chances follow a beta distribution, but for problems that nothing solves. 95% "
+        "intervals."
     )
     columns = ("model", "samples", *(f"at {times} times" for times in MULTIPLES), "fits")
     return [Table("coverage-beyond", caption, columns, tuple(rows), frozenset({1, 2, 3, 4}))] if rows else []

@@ -48,7 +48,7 @@ class Split:
 
 
 #: What is said where no split is better than another by more than a tie.
-ALIKE = "none ahead"
+ALIKE = "none (they tie)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,8 +188,8 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
     )
     columns = ("model", "budget", "best", "accuracy", "best in")
     caption = (
-        "The best number of critiques by budget; best in: share of resamples of the problems. A split that has no more "
-        "samples spends less than the budget."
+        f"The best number of critiques by budget, with all that tie with it ({TIED}); best in: share of "
+        "resamples of the problems. A split that has no more samples spends less than the budget."
     )
     return Section(
         "splitting",
@@ -244,7 +244,7 @@ def _sentence(split: Split, found: list[Best], pairs: Pairs, tested: Mapping[str
         sure = min(one.sure for one in those)
         told = "" if name == ALIKE or np.isnan(sure) else resampled(sure, len(those))
         where.append(f"{name} {_range(those[0].budget, those[-1].budget, split.cost)}{told}")
-    text = f"{split.model}: best, ties ({TIED}) named together, is {listed(where)}."
+    text = f"{split.model}: best is {listed(where)}."
     last = found[alike[-1]]
     least, *_, most = [*last.at, *last.at]
     test = words(tested.get(f"{split.model} {alike[-1]}"))
