@@ -44,10 +44,10 @@ def interval(values: ArrayLike, *, support: Support | None = None, level: float 
     support: the least and the greatest value that there can be, such as `SHARES` for accuracies. Each bound is then a
     quantile of a beta distribution with the moments of the Bayesian bootstrap (Rubin 1981) of the values and one
     pseudo-problem of weight w at the end of the support: with w = 1, and every value 0 or 1, the exact binomial bound
-    (Clopper and Pearson 1934), for other values the bound of Gaffke (2005; Learned-Miller and Thomas 2020). The
-    more the values say of that side, K = Σ x² with x from 0 at the other end (for differences: at no difference) to 1,
-    the less is left for what was not seen: w = ½ + ½ / (1 + K²), and the pseudo-problem moves from the end of the
-    support towards the last value seen.
+    (Clopper and Pearson 1934), for other values the bound of Gaffke (2005; Learned-Miller and Thomas 2020), nearly. The
+    more the values say of that side, K = Σ x² with x from 0 at the other end to 1 (for differences: from 0 at none to 1
+    at half of the support's end), the less is left for what was not seen, u = 1 / (1 + (K/2)²): w = ½ + ½u, and the
+    pseudo-problem moves from the end of the support to within u of the last value seen.
 
     Without a support: Student's t with Johnson's correction for skewness (1978), which cannot allow for a kind of
     problem that was not seen; where all values are equal the interval is that value.
@@ -102,9 +102,10 @@ def _bound(rows: Floats, end: float, support: Support, level: float) -> Floats:
     """The bound towards one end of the support, [rows]."""
     low, high = support
     problems, mean = rows.shape[1], rows.mean(axis=1)
-    anchor = 0.0 if low == -high else low + high - end
-    seen = np.square((rows - anchor) / (end - anchor)).sum(axis=1)
-    unseen = 1.0 / (1.0 + seen**2)
+    # Of differences both signs speak of how far others may go, and half of the way is far.
+    anchor, whole = (0.0, 0.5) if low == -high else (low + high - end, 1.0)
+    seen = np.minimum(np.square((rows - anchor) / (whole * (end - anchor))), 1.0).sum(axis=1)
+    unseen = 1.0 / (1.0 + (seen / 2.0) ** 2)
     weight = 0.5 + 0.5 * unseen
     last = rows.max(axis=1) if end == high else rows.min(axis=1)
     place = last + (end - last) * unseen
