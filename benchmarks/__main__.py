@@ -33,6 +33,7 @@ MODULES = (
     "startup",
     "answers",
     "estimators",
+    "calibration",
     "utilities",
     "sandbox",
     "routing",

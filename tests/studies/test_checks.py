@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from metagen.analysis.comparison import contrasts, sentence
-from metagen.analysis.intervals import interval
+from metagen.analysis.intervals import SHARES, interval
 from metagen.errors import DataError, InputError
 from metagen.experiments import build, runner, schema
 from metagen.experiments.directory import RunDirectory
@@ -209,7 +209,7 @@ def test_all_right_and_all_wrong(value: float, words: str) -> None:
     flat = changed("small/majority", accuracy=np.full_like(curve.accuracy, value))
     assert words in texts(checks.notes(flat), "small/majority")
     assert "solved" not in texts(checks.notes(MADE))
-    bounds = interval(np.full(60, value), proportion=True)
+    bounds = interval(np.full(60, value), support=SHARES)
     exact = 1 - 0.025 ** (1 / 60)
     assert float(bounds.high - bounds.low) == pytest.approx(exact)
     (contrast,) = contrasts({"both": (np.full(40, value), np.full(40, value))})

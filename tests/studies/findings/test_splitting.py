@@ -12,7 +12,7 @@ from metagen.studies.findings import splitting
 from metagen.studies.findings.question import answer
 from metagen.studies.result import Curve, StudyResult
 from metagen.studies.section import Heat, Plot
-from metagen.studies.words import often
+from metagen.studies.words import resampled
 from tests.studies.made import made
 
 BASE = made(60, 8)
@@ -99,7 +99,7 @@ def test_the_answer_ends_where_not_all_can_spend_names_ties_and_says_how_sure_it
     said = answer(splitting.verify_or_generate(BASE, {"splitting": role(PLAIN, ONE, FOUR)})).sentence
     assert "24 FLOPs" not in said, "the plain vote has no more samples than 8"
     inside = [one for one in at if one.budget <= 8.0 and one.name == "k = 4"]
-    assert f"(in {often(min(one.share['k = 4'] for one in inside))} of resamples)" in said
+    assert resampled(min(one.share["k = 4"] for one in inside), len(inside)) in said
     twin = replace(ONE, strategy="split-4", verifier="c4")
     (tied,) = splitting.splits(BASE, {"splitting": role(PLAIN, ONE, twin)})
     (one,) = splitting.best(tied, [6.0])
