@@ -46,7 +46,7 @@ def interval(values: ArrayLike, *, support: Support | None = None, level: float 
     pseudo-problem of weight w at the end of the support: with w = 1, and every value 0 or 1, the exact binomial bound
     (Clopper and Pearson 1934), for other values the bound of Gaffke (2005; Learned-Miller and Thomas 2020), nearly. The
     more the values say of that side, K = Σ x² with x from 0 at the other end to 1 (for differences: from 0 at none to 1
-    at half of the support's end), the less is left for what was not seen, u = 1 / (1 + (K/2)²): w = ½ + ½u, and the
+    at a third of the support's end), the less is left for what was not seen, u = 1 / (1 + (K/2)²): w = ½ + ½u, and the
     pseudo-problem moves from the end of the support to within u of the last value seen.
 
     Without a support: Student's t with Johnson's correction for skewness (1978), which cannot allow for a kind of
@@ -102,8 +102,8 @@ def _bound(rows: Floats, end: float, support: Support, level: float) -> Floats:
     """The bound towards one end of the support, [rows]."""
     low, high = support
     problems, mean = rows.shape[1], rows.mean(axis=1)
-    # Of differences both signs speak of how far others may go, and half of the way is far.
-    anchor, whole = (0.0, 0.5) if low == -high else (low + high - end, 1.0)
+    # Of differences both signs speak of how far others may go, and a third of the way is far.
+    anchor, whole = (0.0, 1.0 / 3.0) if low == -high else (low + high - end, 1.0)
     seen = np.minimum(np.square((rows - anchor) / (whole * (end - anchor))), 1.0).sum(axis=1)
     unseen = 1.0 / (1.0 + (seen / 2.0) ** 2)
     weight = 0.5 + 0.5 * unseen

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from metagen.analysis.alignment import best_of_n_pmf, kl_bound, kl_estimate
+from metagen.analysis.intervals import SHARES
 from metagen.studies.alignment.pools import Rewarded, best, ladder, mean_of, reaches, rewarded, share
 from metagen.studies.result import Votes
 from tests.studies.made import made
@@ -177,7 +178,7 @@ def test_small_things() -> None:
     assert mean_of(np.array([0.2, 0.4])) == pytest.approx((0.3, NAN, NAN), nan_ok=True)
     assert mean_of(np.ones(12)) == (1.0, 1.0, 1.0)
     # 0.025^(1/12), Clopper and Pearson
-    assert mean_of(np.ones(12), proportion=True) == pytest.approx((1.0, 0.735, 1.0), abs=5e-4)
-    assert mean_of(np.full(12, 0.1 + 0.2 - 0.3), proportion=True) == pytest.approx((0, 0, 0.265), abs=5e-4)
+    assert mean_of(np.ones(12), support=SHARES) == pytest.approx((1.0, 0.735, 1.0), abs=5e-4)
+    assert mean_of(np.full(12, 0.1 + 0.2 - 0.3), support=SHARES) == pytest.approx((0, 0, 0.265), abs=5e-4)
     low, high = mean_of(np.arange(10.0))[1:]
     assert 2 < low < 4.5 < high < 7

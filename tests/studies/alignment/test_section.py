@@ -210,7 +210,7 @@ def test_all_right_or_all_wrong(result: StudyResult, right: bool) -> None:
     votes = tuple(replace(v, correct=np.full(v.correct.shape, right)) for v in result.votes)
     found = section(replace(result, votes=votes))
     assert all(
-        "No fall of accuracy is shown" in f.sentence and math.isnan(f.detectable) for f in found.findings
+        "Accuracy is not shown to fall" in f.sentence and math.isnan(f.detectable) for f in found.findings
     )
 
 
