@@ -64,7 +64,8 @@ def coverage_beyond(
             f"coverage of {c.shape} problems at k={wanted.tolist()}: expected [problems] with 0 ≤ right ≤ samples, "
             "samples ≥ 1 and k ≥ 1"
         )
-    kinds, counts = np.unique(np.stack([n, c]), axis=1, return_counts=True)
+    kinds, seen = np.unique(np.stack([n, c]), axis=1, return_counts=True)
+    counts = seen.astype(np.float64)
     axes = [np.linspace(*LOGITS, POINTS), np.linspace(*SIZES, POINTS), np.linspace(0.0, 0.98, POINTS)]
     first, _ = _posterior(kinds, counts, axes)
     shares = [first.sum(axis=tuple({0, 1, 2} - {i})) for i in range(3)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import isinf, isnan
+from math import isinf, isnan, nan
 
 from metagen.experiments.compare import signed
+from metagen.experiments.report import plus_minus
 from metagen.html import amount
 from metagen.studies.section import PER_PROBLEM
 
@@ -64,9 +65,9 @@ def bounds(low: float, high: float) -> str:
     return "" if isnan(low) or isnan(high) else f"[{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def rated(value: float, low: float, high: float) -> str:
-    """A share with its interval."""
-    return f"{share(value)} {bounds(low, high)}".rstrip()
+def rated(value: float, low: float, high: float, stderr: float = nan) -> str:
+    """A share with its interval, and its clustered standard error where that is given: 41.0% ±1.5 [38.1, 44.0]."""
+    return " ".join(part for part in (share(value), plus_minus(stderr).strip(), bounds(low, high)) if part)
 
 
 def difference(value: float, low: float, high: float) -> str:

@@ -33,7 +33,7 @@ ENOUGH = 0.5
 class Cell:
     """One configuration: mean cost and accuracy over the problems that all have; bounds NaN for fewer than `FEW`.
 
-    noise: Monte-Carlo standard error of the accuracy.
+    noise: Monte-Carlo standard error of the accuracy; stderr: its standard error, clustered by problem.
     """
 
     curve: Curve
@@ -42,6 +42,7 @@ class Cell:
     accuracy: float
     low: float
     high: float
+    stderr: float
     noise: float
 
     @property
@@ -351,21 +352,19 @@ def _costs(curve: Curve) -> list[str]:
 @lru_cache(maxsize=4)
 def _rated(
     result: StudyResult, oracle: bool
-) -> tuple[Bools, dict[Curve, dict[int, tuple[float, float, float, float]]]]:
-    """The shared problems; by curve and point, mean accuracy, bounds, and Monte-Carlo error over them."""
+) -> tuple[Bools, dict[Curve, dict[int, tuple[float, float, float, float, float]]]]:
+    """The shared problems; by curve and point, mean accuracy, bounds, standard and Monte-Carlo error."""
     curves = [c for c in _enough(result) if (oracle or not c.oracle) and np.isfinite(c.accuracy).any()]
     over = shared(curves)
     places = [
         (c, p) for c in curves for p in np.flatnonzero(np.isfinite(c.accuracy[:, over]).all(axis=1)).tolist()
     ]
     rows = np.stack([curve.accuracy[point, over] for curve, point in places])
-    found: dict[Curve, dict[int, tuple[float, float, float, float]]] = {curve: {} for curve in curves}
-    if over.sum() < FEW:
-        every = [(mean, nan, nan) for mean in rows.mean(axis=1).tolist()]
-    else:
-        at = interval(rows, support=SHARES)
-        every = list(zip(at.estimate.tolist(), at.low.tolist(), at.high.tolist(), strict=True))
-    for (curve, point), bounds in zip(places, every, strict=True):
+    found: dict[Curve, dict[int, tuple[float, float, float, float, float]]] = {curve: {} for curve in curves}
+    at = interval(rows, support=SHARES)
+    ends = (np.full(len(rows), nan),) * 2 if over.sum() < FEW else (at.low, at.high)
+    columns = (part.tolist() for part in (at.estimate, *ends, at.error))
+    for (curve, point), bounds in zip(places, zip(*columns, strict=True), strict=True):
         noise = float(np.sqrt(np.square(curve.error[point, over]).sum()) / over.sum())
         found[curve][point] = (*bounds, noise)
     return over, found

@@ -181,14 +181,16 @@ def _members(result: StudyResult, cost: str) -> Table:
     rows = [
         (
             cell.name, frozen(cell.curve) or AS_WRITTEN, spent(cell.cost, cost),
-            rated(cell.accuracy, cell.low, cell.high), "yes" if cell.name in best else "",
+            rated(cell.accuracy, cell.low, cell.high, cell.stderr), "yes" if cell.name in best else "",
             often(sure.get(cell.name, nan)),
         )
         for cell in sorted(cells(result, cost), key=lambda c: c.cost)
         if cell.name in best or sure.get(cell.name, 0.0) >= LEAST
     ]  # fmt: skip
     least = f"at least {LEAST:.0%} of resamples of the problems"
-    caption = f"Configurations on the frontier, and those that are on it in {least}."
+    caption = (
+        f"Configurations on the frontier, and those that are on it in {least}. ±: clustered standard error."
+    )
     columns = ("configuration", "settings", "cost", "accuracy", "on the frontier", "of resamples")
     return Table("frontier", caption, columns, tuple(rows), frozenset({2, 3, 5}))
 

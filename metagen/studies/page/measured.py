@@ -29,8 +29,9 @@ from metagen.studies.settings import AS_WRITTEN
 class Row:
     """One configuration over the problems that have it: `problems` of them.
 
-    accuracy, low, high: with its 95% interval, NaN for fewer than `FEW` problems. error: its Monte-Carlo standard
-    error. costs: means, NaN where unknown. verification: mean of the verifiers' FLOPs.
+    accuracy, low, high: with its 95% interval, NaN for fewer than `FEW` problems. stderr: its standard error, clustered
+    by problem. error: its Monte-Carlo standard error. costs: means, NaN where unknown. verification: mean of the
+    verifiers' FLOPs.
     """
 
     curve: Curve
@@ -39,6 +40,7 @@ class Row:
     accuracy: float
     low: float
     high: float
+    stderr: float
     error: float
     costs: dict[str, float]
     verification: float
@@ -50,7 +52,7 @@ class Row:
 
 @lru_cache(maxsize=2)
 def rows(result: StudyResult) -> tuple[Row, ...]:
-    """Every configuration that any problem has, curve by curve. Those of equal problems share their resamples."""
+    """Every configuration that any problem has, curve by curve."""
     places = [(c, p) for c in result.curves for p in range(len(c.ns)) if np.isfinite(c.accuracy[p]).any()]
     masks = [np.isfinite(c.accuracy[p]) for c, p in places]
     bounds = _bounds([c.accuracy[p] for c, p in places], masks)
@@ -208,6 +210,7 @@ def tidy(result: StudyResult) -> str:
             "accuracy",
             "low",
             "high",
+            "stderr",
             "error",
             *names,
             "verification",
@@ -219,6 +222,7 @@ def tidy(result: StudyResult) -> str:
             row.accuracy,
             row.low,
             row.high,
+            row.stderr,
             row.error,
             *(nan if name in unpriced else row.costs.get(name, nan) for name in names),
         )
@@ -283,22 +287,20 @@ def _largest(found: Iterable[Row]) -> list[Row]:
 
 def _bounds(
     values: Sequence[Floats], masks: Sequence[np.ndarray[tuple[int], np.dtype[np.bool_]]]
-) -> list[tuple[float, float, float]]:
-    """Mean and interval of each row over its own problems."""
-    found: list[tuple[float, float, float]] = [(nan, nan, nan)] * len(values)
+) -> list[tuple[float, float, float, float]]:
+    """Mean, interval and standard error of each row over its own problems."""
+    found: list[tuple[float, float, float, float]] = [(nan, nan, nan, nan)] * len(values)
     by: dict[bytes, list[int]] = {}
     for i, mask in enumerate(masks):
         by.setdefault(mask.tobytes(), []).append(i)
     for same in by.values():
         over = masks[same[0]]
         block = np.stack([values[i][over] for i in same])
-        if over.sum() < FEW:
-            for i, mean in zip(same, block.mean(axis=1).tolist(), strict=True):
-                found[i] = (mean, nan, nan)
-            continue
         at = interval(block, support=SHARES)
-        for i, *bounds in zip(same, at.estimate.tolist(), at.low.tolist(), at.high.tolist(), strict=True):
-            found[i] = (bounds[0], bounds[1], bounds[2])
+        ends = (np.full(len(same), nan),) * 2 if over.sum() < FEW else (at.low, at.high)
+        columns = (part.tolist() for part in (at.estimate, *ends, at.error))
+        for i, bounds in zip(same, zip(*columns, strict=True), strict=True):
+            found[i] = bounds
     return found
 
 
