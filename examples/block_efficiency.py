@@ -60,7 +60,7 @@ def efficiency(prompts: list[Prompt], samples: int, gammas: list[int], temperatu
             for values in (token, block):
                 i = interval(values)
                 cells.append(f"{float(i.estimate):.2f} [{float(i.low):.2f}, {float(i.high):.2f}]")
-            d = paired_difference(block, token)
+            d = paired_difference(block, token, support=None)
             cells.append(f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}] | {d.p_value:.4f}")
             expected = (1 - alpha ** (gamma + 1)) / (1 - alpha)
             yield (

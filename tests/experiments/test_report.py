@@ -44,7 +44,7 @@ GRID = (
 
 def test_the_table_has_every_figure_with_its_interval() -> None:
     text = text_of(report.accuracies(GRID))
-    for words in ("30.0", "55.0", "45–60", "pass (oracle)", "n = 1"):
+    for words in ("30.0", "55.0 ±3.5", "45–60", "pass (oracle)", "n = 1"):
         assert words in text
 
 

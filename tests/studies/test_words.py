@@ -16,6 +16,7 @@ def test_costs_have_units_and_modelled_ones_say_so() -> None:
 
 def test_shares_and_differences_have_their_intervals_where_there_are_any() -> None:
     assert words.rated(0.412, 0.38, 0.44) == "41.2% [38.0, 44.0]"
+    assert words.rated(0.412, 0.38, 0.44, 0.0153) == "41.2% ±1.5 [38.0, 44.0]"
     assert words.rated(0.412, nan, nan) == "41.2%" and words.share(nan) == "–"
     assert words.difference(-0.032, -0.051, 0.004) == "−3.2 [−5.1, +0.4]"
     assert words.difference(0.032, nan, nan) == "+3.2" and words.difference(nan, nan, nan) == "–"
@@ -35,3 +36,10 @@ def test_clauses_become_sentences() -> None:
 
 def test_lists_end_in_and() -> None:
     assert [words.listed(list("abc")[:k]) for k in range(4)] == ["", "a", "a and b", "a, b and c"]
+
+
+def test_a_share_of_a_thousand_resamples_is_never_certain() -> None:
+    assert [words.often(v) for v in (1.0, 0.972, 0.0, nan)] == ["over 99%", "97%", "under 1%", "–"]
+    assert words.resampled(1.0, 3) == " (in over 99% of resamples)"
+    assert words.resampled(0.972, 3) == " (in at least 97% of resamples)"
+    assert words.resampled(0.972) == " (in 97% of resamples)"
