@@ -264,7 +264,11 @@ def test_what_is_no_difference_is_called_not_shown() -> None:
     drawn = replace(pool, strategy="single", kind="sample", costs=costs)
     better = replace(pool, strategy="other", accuracy=np.minimum(pool.accuracy + 1e-6, 1.0))
     said = " ".join(headline(replace(tuned, curves=(drawn, better))))
-    assert "other@1" in said and "a difference of +0.0 [" in said and "points, not shown to differ from 0" in said
+    assert (
+        "other@1" in said
+        and "a difference of +0.0 [" in said
+        and "points, not shown to differ from 0" in said
+    )
     assert "as much as one sample does" in said and "−0.0" not in said
 
 

@@ -88,9 +88,8 @@ class Dry:
             raise InputError(f"dry: allowed_length={self.allowed_length!r}: expected an integer ≥ 1")
         if not (count(self.last)):
             raise InputError(f"dry: last={self.last!r}: expected an integer ≥ 0 (0 looks at all tokens)")
-        if not (
-            isinstance(self.breakers, tuple) and all(isinstance(one, str) and one for one in self.breakers)
-        ):
+        breakers: Any = self.breakers
+        if not (isinstance(breakers, tuple) and all(isinstance(one, str) and one for one in breakers)):
             raise InputError(
                 f"dry: breakers={self.breakers!r}: expected a tuple of texts, none of them empty"
             )
