@@ -516,7 +516,7 @@ def test_a_full_disk_stops_a_scope_with_the_journals_error_and_leaves_nothing_in
 
 
 def test_concurrent_callers_share_commits(path: Path) -> None:
-    async def main() -> tuple[int, float]:
+    async def main() -> int:
         with SQLiteJournal(path, seed=0) as journal:
             commits = 0
 
@@ -526,7 +526,6 @@ def test_concurrent_callers_share_commits(path: Path) -> None:
                 inner(rows)
 
             journal._commit = commit  # type: ignore[method-assign, assignment]
-            began = time.perf_counter()
             numbers = iter(range(2000))
 
             async def worker() -> None:
@@ -534,12 +533,11 @@ def test_concurrent_callers_share_commits(path: Path) -> None:
                     await journal.record([make(n)])
 
             await asyncio.gather(*(worker() for _ in range(64)))
-            return commits, 2000 / (time.perf_counter() - began)
+            return commits
 
-    commits, rate = asyncio.run(main())
+    commits = asyncio.run(main())
     assert len(read(path)) == 2000
     assert commits <= 2000 / 16
-    assert rate > 20, f"{rate:.0f} records per second"
 
 
 def test_binding_data_in_the_middle_of_a_run_harms_no_commit(path: Path) -> None:

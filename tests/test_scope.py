@@ -574,9 +574,7 @@ def test_a_deadline_cancels_and_a_replay_takes_the_same_branch_and_a_longer_one_
             assert (refusal.dimension, refusal.owner, refusal.limit) == ("seconds", "B", seconds)  # noqa: PT017
         return found, scope.exhausted
 
-    began = time.monotonic()
     assert run(under(1.0, speed=20)) == ([10, 10], True)
-    assert time.monotonic() - began < 10
     assert run(under(1.0, speed=0)) == ([10, 10], True)  # it would be fast enough now
     assert run(under(60, speed=0)) == ([10] * 3, False)
     assert run(under(1.0, speed=0)) == ([10, 10], True)

@@ -232,7 +232,10 @@ def test_what_values_do_is_measured_on_validation_problems(scripts: Any, train: 
     ways = train("value_figures").ways(run.models, ["tiny-value"])
     assert list(rows) == [way.name for way in ways]
     assert "| p | " in said and "| +0.0 [+0.0, +0.0] | 1.0000 | " in said
-    assert scripts.here(command) == said[said.index("| π |") :]  # nothing is drawn again
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "figures").rglob("*") if path.is_file()}
+    again = scripts.here(command)
+    assert again[again.index("| π |") :] == said[said.index("| π |") :]
+    assert kept == {path: path.stat().st_mtime_ns for path in kept}, "nothing is drawn again"
 
 
 # -------------------------------------------------------------------------------------------- tilts

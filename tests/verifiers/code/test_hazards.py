@@ -51,11 +51,8 @@ def test_contained_and_judged(
     program = hazard.program
     for name, value in targets.items():
         program = program.replace(name, value)
-    began = time.monotonic()
     report = asyncio.run(check(sandbox, program, TESTS, limits=replace(sandbox.limits, wall=hazard.wall)))
-    took = time.monotonic() - began
     assert report.verdict in hazard.verdicts, report
-    assert took < hazard.wall + 60
     assert remains() == []
 
 
