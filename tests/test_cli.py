@@ -339,7 +339,7 @@ def test_a_plug_in_that_breaks_its_contract_is_named(place: Path, old: str, new:
         sys.path.remove(str(place))
 
 
-TINY = """
+STEERED = """
 name: tiny
 task: {kind: arithmetic, split: validation, levels: [1], per_level: 1}
 engines:
@@ -377,7 +377,7 @@ strategies:
     ],
 )
 def test_what_a_part_finds_wrong_is_placed_in_the_file(place: Path, old: str, new: str, told: str) -> None:
-    (place / "tiny.yaml").write_text(TINY.replace(old, new))
+    (place / "tiny.yaml").write_text(STEERED.replace(old, new))
     code, _, err = invoke("run", "tiny.yaml", "--dry-run")
     assert code == 2 and told in err, err
     assert "Traceback" not in err
@@ -386,7 +386,7 @@ def test_what_a_part_finds_wrong_is_placed_in_the_file(place: Path, old: str, ne
 def test_an_oracle_that_steers_is_told_before_a_run_and_marked_after_it_however_deep_it_lies(
     place: Path,
 ) -> None:
-    (place / "tiny.yaml").write_text(TINY)
+    (place / "tiny.yaml").write_text(STEERED)
     code, out, _ = invoke("run", "tiny.yaml", "--dry-run")
     told = " ".join(out.split())
     assert code == 0

@@ -110,12 +110,12 @@ def figures(found: dict[str, list[Record]]) -> list[str]:
             intervals.interval(right[name], support=intervals.SHARES),
             intervals.interval(ratio[name]),
         )
-        gain = paired_difference(right[name], right["p"])
+        gain = None if name == "p" else paired_difference(right[name], right["p"])
         told = [
             name,
             f"{100 * accuracy.estimate:.1f} [{100 * accuracy.low:.1f}, {100 * accuracy.high:.1f}]",
-            f"{100 * gain.estimate:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]",
-            f"{gain.p_value:.4f}",
+            f"{100 * gain.estimate:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]" if gain else "–",
+            f"{gain.p_value:.4f}" if gain else "–",
             f"{far.estimate:.2f} [{far.low:.2f}, {far.high:.2f}]",
         ]
         lines.append(f"| {' | '.join(told)} |")

@@ -231,7 +231,7 @@ def test_what_values_do_is_measured_on_validation_problems(scripts: Any, train: 
     rows = dict(re.findall(r"^\| (\S.*?) \| ([\d.]+) \[", said, re.MULTILINE))
     ways = train("value_figures").ways(run.models, ["tiny-value"])
     assert list(rows) == [way.name for way in ways]
-    assert "| p | " in said and "| +0.0 [+0.0, +0.0] | 1.0000 | " in said
+    assert "| p | " in said and said.count("| – | – |") == 1
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "figures").rglob("*") if path.is_file()}
     again = scripts.here(command)
     assert again[again.index("| π |") :] == said[said.index("| π |") :]
