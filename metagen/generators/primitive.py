@@ -45,7 +45,8 @@ class Primitive(Generator):
 
     #: It is made of no others; what it holds is data.
     oracle: ClassVar[bool] = False
-
+    #: Whether its samples are on disk already, so that the journal need not keep them.
+    recorded: ClassVar[bool] = False
     #: Fingerprint of the tokenizer of the ids it returns; None without ids.
     tokenizer_fingerprint: str | None = None
 
@@ -58,7 +59,7 @@ class Primitive(Generator):
             return [dataclasses.replace(prefix, finish="length")] * n
         content = self.named(prefix, until)
         items = tuple(Item(content, i) for i in range(start, start + n))
-        request = Request("generate", self.fingerprint, items, most)
+        request = Request("generate", self.fingerprint, items, most, self.recorded)
 
         async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
             return await self.sample(prefix, [items[i] for i in positions], until, cap, scope, ended)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class ReplayGenerator(Primitive):
     say nothing.
     """
 
+    recorded: ClassVar[bool] = True
     accepts_prefix = False
     accepts_until = False
 
