@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Sequence as Ordered
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from metagen.sequence import Sequence
 Floats = NDArray[np.float64]
 #: Columns of a usage, in the order of its fields.
 USAGE = tuple(f.name for f in fields(Usage))
+#: Their values.
+values_of = attrgetter(*USAGE)
 #: Where a pool lies below its problem: the paths of the parallel strategies.
 POOL = "0"
 SAMPLING, SCORING = "sample", "score"
@@ -65,7 +68,9 @@ def generation(usages: Ordered[Usage], maker: Any) -> Part:
 
 def scoring(name: str, rows: Iterable[Row], candidates: Ordered[Sequence], maker: Any) -> Part:
     """The scores of a pool by one verifier; rows that name no candidate belong to all of them alike."""
-    counts = Counter(s.digest for s in candidates)
+    rows = list(rows)
+    # Who records nothing, as scores that are recorded already, names no candidate.
+    counts = Counter(s.digest for s in candidates) if rows else Counter[bytes]()
     named = {row.content: row for row in rows if row.content in counts}
     rest = Usage.sum(row.usage for row in rows if row.content not in counts)
     own = _matrix([*(row.usage for row in named.values()), rest])
@@ -84,7 +89,7 @@ def by_sample(rows: Iterable[Row], path: str, size: int) -> list[Usage]:
     for row in rows:
         below = row.path.removeprefix(path).strip("/").partition("/")[0]
         usages[int(below) if below else row.index].append(row.usage)
-    return [Usage.sum(parts) if parts else Usage() for parts in usages]
+    return [parts[0] if len(parts) == 1 else Usage.sum(parts) if parts else Usage() for parts in usages]
 
 
 def is_scoring(row: Row) -> bool:
@@ -98,7 +103,10 @@ def usage_columns(values: Iterable[float | None]) -> dict[str, float | None]:
 
 
 def _matrix(usages: Iterable[Usage]) -> Floats:
-    return np.array([[np.nan if v is None else v for v in astuple(u)] for u in usages], dtype=np.float64)
+    usages = list(usages)
+    # Recorded samples that cost the same share their usage.
+    found = {id(u): [np.nan if v is None else v for v in values_of(u)] for u in usages}
+    return np.array([found[id(u)] for u in usages], dtype=np.float64)
 
 
 def _once(maker: Any, tokens: int, logits: int) -> Floats:

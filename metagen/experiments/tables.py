@@ -11,15 +11,15 @@ what it waited for (see `calls.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +27,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from metagen.cost import Usage
-from metagen.experiments.costs import USAGE, Part, is_scoring, usage_columns
+from metagen.experiments.costs import USAGE, Part, is_scoring, usage_columns, values_of
 from metagen.experiments.directory import writing
 from metagen.journal import Row
 from metagen.sequence import Score, Thought
 from metagen.strategies.candidates import Candidate
 from metagen.tasks.base import Problem
 
+T = TypeVar("T")
 #: Rows that wait in memory before they are written.
 CHUNK = 4096
 
@@ -136,14 +137,23 @@ class TableWriter:
         self, root: Path, pooled: Iterable[str], tried: Iterable[str] = (), *, calls: bool = False
     ) -> None:
         self._root, self._schemas = root, schemas(pooled, tried, calls=calls)
-        self._rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self._schemas}
+        self._waiting = {name: self._empty(name) for name in self._schemas}
         self._files: dict[str, pq.ParquetWriter] = {}
 
     def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Columns that a row lacks are null; a lone surrogate, which UTF-8 cannot hold, becomes its escape."""
-        waiting = self._rows[table]
-        waiting.extend({name: _encodable(value) for name, value in row.items()} for row in rows)
-        if len(waiting) >= CHUNK:
+        rows = list(rows)
+        self.extend(table, {name: [row.get(name) for row in rows] for name in self._waiting[table]}, len(rows))
+
+    def extend(self, table: str, columns: Mapping[str, Ordered[Any]], count: int) -> None:
+        """`add` for `count` rows that are given by columns."""
+        waiting = self._waiting[table]
+        for name, kind in zip(waiting, self._schemas[table].types, strict=True):
+            values = columns.get(name)
+            if values is not None and pa.types.is_string(kind):
+                values = _encodable(values)
+            waiting[name] += [None] * count if values is None else values
+        if len(waiting["place"]) >= CHUNK:
             self._flush(table)
 
     def __enter__(self) -> Self:
@@ -169,9 +179,12 @@ class TableWriter:
                 self._new(name).unlink(missing_ok=True)
 
     def _flush(self, name: str) -> None:
-        rows, self._rows[name] = self._rows[name], []
+        columns, self._waiting[name] = self._waiting[name], self._empty(name)
         with self._errors():
-            self._files[name].write_table(pa.Table.from_pylist(rows, self._schemas[name]))
+            self._files[name].write_table(pa.Table.from_pydict(columns, self._schemas[name]))
+
+    def _empty(self, name: str) -> dict[str, list[Any]]:
+        return {column: [] for column in self._schemas[name].names}
 
     def _new(self, name: str) -> Path:
         return _new(self._root, name)
@@ -213,10 +226,10 @@ class ProblemRows:
         places: Ordered[int] | None = None,
     ) -> None:
         """A pool, sample by sample. places: where recorded samples stand in their file."""
-        rows = self._candidates(generator, judged, grades, usages, scores)
-        for row, place in zip(rows, places or (), strict=False):
-            row["position"] = place
-        self.tables.add("candidates", rows)
+        columns = self._candidates(generator, judged, grades, usages, scores)
+        if places is not None:
+            columns["position"] = places
+        self.tables.extend("candidates", columns, len(judged))
 
     def attempts(
         self,
@@ -228,8 +241,9 @@ class ProblemRows:
         scores: Mapping[str, Ordered[Score]],
     ) -> None:
         """What a configuration that ran by itself drew, sample by sample."""
-        rows = self._candidates(generator, judged, grades, usages, scores)
-        self.tables.add("attempts", [row | {"configuration": configuration} for row in rows])
+        columns = self._candidates(generator, judged, grades, usages, scores)
+        columns["configuration"] = [configuration] * len(judged)
+        self.tables.extend("attempts", columns, len(judged))
 
     def _candidates(
         self,
@@ -238,17 +252,16 @@ class ProblemRows:
         grades: Ordered[float],
         usages: Ordered[Usage],
         scores: Mapping[str, Ordered[Score]],
-    ) -> list[dict[str, Any]]:
-        rows = []
-        for i, (one, grade, usage) in enumerate(zip(judged, grades, usages, strict=True)):
-            row = self._place | {"generator": generator, "sample": i} | _answered(one, grade)
-            row |= {"eligible": one.eligible, "logprob": one.sequence.logprob} | usage_columns(astuple(usage))
-            for name, given in scores.items():
-                score = given[i]
-                row |= {f"score.{name}": score.value, f"raw.{name}": score.raw, f"steps.{name}": score.steps}
-                row |= {f"verdict.{name}": score.verdict, f"unread.{name}": score.unread}
-            rows.append(row)
-        return rows
+    ) -> dict[str, Ordered[Any]]:
+        """The columns of these candidates. What is one object is looked at once."""
+        size = len(judged)
+        columns: dict[str, Ordered[Any]] = {name: [value] * size for name, value in self._place.items()}
+        columns |= {"generator": [generator] * size, "sample": range(size)}
+        columns |= {"correct": [_right(grade) for grade in grades], "ungraded": [isnan(grade) for grade in grades]}
+        columns |= _columns(judged, _candidate) | _columns(usages, _spent)
+        for name, given in scores.items():
+            columns |= {f"{part}.{name}": values for part, values in _columns(given, _score).items()}
+        return columns
 
     def costs(self, generator: str, parts: Iterable[Part], sizes: Iterable[int]) -> None:
         """Expected usage of n candidates, for each part and each n of `sizes`."""
@@ -266,29 +279,56 @@ class ProblemRows:
     def outcome(self, configuration: str, chosen: Candidate, grade: float, rows: Ordered[Row]) -> None:
         """What a configuration that ran by itself returned, and what all of it cost."""
         judging = Usage.sum(row.usage for row in rows if is_scoring(row))
-        row = self._place | {"configuration": configuration} | _answered(chosen, grade)
+        row = self._place | {"configuration": configuration} | _answered(chosen)
         row |= {
+            "correct": _right(grade),
+            "ungraded": isnan(grade),
             "exhausted": chosen.sequence.exhausted,
             "verifier_flops": judging.flops,
             "verifier_prefilled": judging.prefilled,
         }
-        row |= usage_columns(astuple(Usage.sum(row.usage for row in rows)))
+        row |= _spent(Usage.sum(row.usage for row in rows))
         self.tables.add("outcomes", [row])
 
 
-def _encodable(value: Any) -> Any:
-    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
+def _encodable(values: Ordered[Any]) -> list[Any]:
+    return [
+        v.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(v, str) and not v.isascii() else v
+        for v in values
+    ]
 
 
-def _answered(one: Candidate, grade: float) -> dict[str, Any]:
+def _columns(objects: Ordered[T], read: Callable[[T], Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What `read` says of each, by name; each object is read once, however often it occurs."""
+    found = {id(one): read(one) for one in {id(one): one for one in objects}.values()}
+    rows = [found[id(one)] for one in objects]
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+
+def _score(score: Score) -> dict[str, Any]:
+    names = ("raw", "steps", "verdict", "unread")
+    return {"score": score.value} | {name: getattr(score, name) for name in names}
+
+
+def _spent(usage: Usage) -> dict[str, float | None]:
+    return usage_columns(values_of(usage))
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    return _answered(one) | {"eligible": one.eligible, "logprob": one.sequence.logprob}
+
+
+def _right(grade: float) -> bool:
     """Right is what the task's grader holds for more right than wrong."""
+    return grade > 0.5
+
+
+def _answered(one: Candidate) -> dict[str, Any]:
     answer, thought = one.answer, one.sequence.thought or Thought()
     return {
         "text": one.sequence.text,
         "answer": answer.text if answer else None,
         "key": answer.key if answer else None,
-        "correct": grade > 0.5,
-        "ungraded": isnan(grade),
         "finish": one.sequence.finish,
         "thought": thought.text,
         "thought_tokens": thought.tokens,

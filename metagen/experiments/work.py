@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from metagen.border import told
@@ -229,8 +230,13 @@ class Work:
         sampling = root.child(costs.POOL).child(costs.SAMPLING)
         sequences = await pool.generator.generate(Sequence.of(out.problem.prompt), n=size, scope=sampling)
         rows = root.trace.rows
-        answers = await self.task.answer.read(sequences)
-        grades = await self.task.grade(out.problem, sequences)
+        #: Equal samples of a recorded pool are one object: what is said of it holds for all of them.
+        distinct = {id(s): s for s in sequences}
+        once = list(distinct.values())
+        read = zip(once, await self.task.answer.read(once), strict=True)
+        candidates = dict(zip(distinct, starmap(Candidate, read), strict=True))
+        graded = dict(zip(distinct, await self.task.grade(out.problem, once), strict=True))
+        judged, grades = ([found[id(s)] for s in sequences] for found in (candidates, graded))
         usages = costs.by_sample(rows, sampling.path, size)
         parts = [costs.generation(usages, pool.generator)]
         scores: dict[str, list[Score]] = {}
@@ -242,7 +248,6 @@ class Work:
             scores[name] = await verifier.score(sequences, scope=judging)
             judging_rows[name] = alone.trace.rows
             parts.append(costs.scoring(name, alone.trace.rows, sequences, verifier))
-        judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
         recorded = pool.generator if isinstance(pool.generator, ReplayGenerator) else None
         places = recorded.places(Sequence.of(out.problem.prompt), size, sampling) if recorded else None
         out.candidates(pool.name, judged, grades, usages, scores, places)

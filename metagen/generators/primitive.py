@@ -69,7 +69,12 @@ class Primitive(Generator):
             return self.worst(prefix, len(positions), tokens, scope)
 
         rows = await scope.call(request, execute, worst, partial(self.remember, prefix, scope))
-        return [self._sequence(prefix, row) for row in rows]
+        # Rows that share a payload are one sequence: whoever judges sequences judges it once.
+        made: dict[int, Sequence] = {}
+        for row in rows:
+            if id(row.payload) not in made:
+                made[id(row.payload)] = self._sequence(prefix, row)
+        return [made[id(row.payload)] for row in rows]
 
     def named(self, prefix: Sequence, until: Until) -> bytes:
         """Names what is asked for, in seeds and records."""

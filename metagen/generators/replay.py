@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 
-from metagen.call import Ended, Item, Outcome
+from metagen.call import NOTHING, Ended, Item, Outcome
 from metagen.cost import Price, Usage
 from metagen.errors import DataError, InputError, PoolExhausted
 from metagen.generators.engine import Sample
@@ -179,11 +179,21 @@ class ReplayGenerator(Primitive):
                 f"sample {last} of problem {problem!r} was asked for, the pool "
                 f"{self.name!r} holds {len(samples)}; ask for at most that many"
             )
-        return [self._outcome(problem, order[item.index]) for item in items]
+        # Equal samples share a payload.
+        made: dict[tuple[Any, ...], dict[str, Any]] = {}
+        outcomes = []
+        for item in items:
+            number = order[item.index]
+            recorded = samples[number]
+            same = (recorded.text, recorded.correct, recorded.answer, *recorded.scores.items())
+            if same not in made:
+                made[same] = self._payload(problem, number)
+            outcomes.append(Outcome(made[same], self._usages[problem][number], NOTHING))
+        return outcomes
 
-    def _outcome(self, problem: str, number: int) -> Outcome:
-        recorded, usage = self._pool[problem][number], self._usages[problem][number]
-        sample = Sample(recorded.text or "", None, usage.generated, finish="eos")
+    def _payload(self, problem: str, number: int) -> dict[str, Any]:
+        recorded = self._pool[problem][number]
+        sample = Sample(recorded.text or "", None, None, finish="eos")
         scores = {}
         for name, value in recorded.scores.items():
             given, values = self._values[name]
@@ -198,7 +208,7 @@ class ReplayGenerator(Primitive):
             scores[VERDICT] = Score(float(recorded.correct), oracle=True)
         if recorded.answer is not None:
             scores[ANSWER] = Score(None, verdict="recorded", feedback=recorded.answer)
-        return Outcome(payload(sample, scores), usage)
+        return payload(sample, scores)
 
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
         usages = self._usages[prefix.prompt.problem_id] if self._samples(prefix.prompt.problem_id) else ()
@@ -272,9 +282,11 @@ class ReplayGenerator(Primitive):
         """What each sample has cost, as far as it is known or can be estimated."""
         columns = {name: self._filled(name) for name in (*COUNTS, *AMOUNTS)}
         usages = {}
-        for problem, samples in self._pool.items():
-            rows = [{name: columns[name][problem][i] for name in columns} for i in range(len(samples))]
-            usages[problem] = tuple(map(self._usage, rows))
+        for problem in self._pool:
+            rows = list(zip(*(column[problem] for column in columns.values()), strict=True))
+            #: What costs the same is one object.
+            made = {row: self._usage(dict(zip(columns, row, strict=True))) for row in set(rows)}
+            usages[problem] = tuple(made[row] for row in rows)
         priced = self._price is not None and all(u.money is None for us in usages.values() for u in us)
         if priced:
             self._note(

@@ -30,8 +30,12 @@ class OracleVerifier(Verifier):
         return digest("oracle").hex()
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
-        grades = [await self._grade(sequence) for sequence in sequences]
-        return [
-            Score(None, verdict="ungraded", oracle=True) if math.isnan(g) else Score(g, oracle=True)
-            for g in grades
-        ]
+        # Equal samples of a recorded pool are one object.
+        each = {id(sequence): sequence for sequence in sequences}
+        scores = {key: _score(await self._grade(sequence)) for key, sequence in each.items()}
+        return [scores[id(sequence)] for sequence in sequences]
+
+
+def _score(grade: float) -> Score:
+    """Of a grade, which is NaN where the grader cannot tell."""
+    return Score(None, verdict="ungraded", oracle=True) if math.isnan(grade) else Score(grade, oracle=True)
