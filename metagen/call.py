@@ -151,8 +151,9 @@ class LeafCall:
         seconds = (time.monotonic() - clock) / max(1, len(outcomes))
         request, scope = self.request, self.scope
         made = (scope._problem.id, scope._path, request.kind, request.by)
-        #: Samples that cost the same share their usage, so that a pool is not held in memory twice.
-        costs = {id(o.usage): replace(o.usage, calls=1, seconds=o.usage.seconds or seconds) for o in outcomes}
+        # Samples that cost the same may share their usage.
+        costs = {id(o.usage): o.usage for o in outcomes}
+        costs = {key: replace(u, calls=1, seconds=u.seconds or seconds) for key, u in costs.items()}
         rows = [
             Row(b"", *made, item.content, item.index, o.payload, costs[id(o.usage)], o.physical, started=started)
             for item, o in zip(request.items, outcomes, strict=True)

@@ -52,10 +52,14 @@ USUAL: Final = Fields(
 
 @dataclass(frozen=True, slots=True)
 class Grading:
-    """The experiment that grades a file, and what whoever reads its figures should know."""
+    """The experiment that grades a file, and what whoever reads its figures should know.
+
+    pool: the file as it was read; who runs the experiment while this is held reads it no second time.
+    """
 
     experiment: Experiment
     notes: tuple[str, ...] = ()
+    pool: ReplayGenerator | None = None
 
 
 def grading(
@@ -144,7 +148,7 @@ def grading(
     if source.data["grid"].get("n") is waiting:
         source.data["grid"]["n"] = sizes
         notes += more
-    return Grading(checked(source, base), tuple(notes))
+    return Grading(checked(source, base), tuple(notes), recorded)
 
 
 def _counts(first: Mapping[str, Any]) -> bool:

@@ -9,10 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from metagen.experiments.costs import USAGE
 from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.tables import read
 from metagen.strategies.aggregate import best_of, in_order, weighted_vote
@@ -170,7 +173,7 @@ class Examined:
 def examine(directory: RunDirectory, lines: Ordered[Line], **equal: str) -> Iterator[Examined]:
     """The problems of a run in the order of the task, or those in which columns have these values."""
     tables = {
-        name: _by_problem(read(directory.table(name), None, **equal))
+        name: _by_problem(read(path := directory.table(name), _needed(path), **equal))
         for name in ("problems", "candidates", "costs", "outcomes", "attempts")
         # Runs of earlier versions have no attempts.
         if name != "attempts" or directory.table(name).exists()
@@ -188,6 +191,15 @@ def examine(directory: RunDirectory, lines: Ordered[Line], **equal: str) -> Iter
             tuple(_pools(found, lines, row["salt"])),
             tuple(found["outcomes"]),
         )
+
+
+def _needed(path: Path) -> list[str]:
+    """The columns of a table that are looked at: candidates are many, and have many."""
+    names = pq.read_schema(path).names
+    if "sample" not in names:
+        return names
+    left_out = {"level", "logprob", "position", *USAGE} - {"generated"}
+    return [n for n in names if n not in left_out and not n.startswith(("verdict.", "unread."))]
 
 
 def _pools(found: Mapping[str, list[Record]], lines: Ordered[Line], salt: str) -> Iterator[Pool]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, Final, Literal, get_args
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -35,6 +36,9 @@ UNSCORED = Score(None, verdict="unscored")
 Unknown = Literal["exclude", "wrong", "error"]
 UNIT: Final = UnitMap("identity")
 USUAL: Final = UnitMap("ranks")
+
+#: Pools of files for as long as somebody uses them, by file and options.
+_HELD: WeakValueDictionary[str, ReplayGenerator] = WeakValueDictionary()
 
 
 class ReplayGenerator(Primitive):
@@ -110,9 +114,18 @@ class ReplayGenerator(Primitive):
         maps: Mapping[str, str | UnitMap] | None = None,
         price: Price | None = None,
     ) -> ReplayGenerator:
-        """A pool from a JSONL file; `fields` and `where`, and what a file may hold, are those of `read_pool`."""
-        pool = read_pool(path, fields, where)
-        return cls(pool, name=Path(path).name, scored=scored, unknown=unknown, maps=maps, price=price)
+        """A pool from a JSONL file; `fields` and `where`, and what a file may hold, are those of `read_pool`.
+
+        A file that is held in memory, with equal options, and has not changed since, is not read again.
+        """
+        mapped = {name: str(given) for name, given in (maps or {}).items()}
+        options = (dict(fields or {}), scored, dict(where or {}), unknown, mapped, price)
+        key = repr((cls, _state(Path(path)), options))
+        if (pool := _HELD.get(key)) is None:
+            read = read_pool(path, fields, where)
+            pool = cls(read, name=Path(path).name, scored=scored, unknown=unknown, maps=maps, price=price)
+            _HELD[key] = pool
+        return pool
 
     @cached_property
     def fingerprint(self) -> str:
@@ -374,6 +387,15 @@ def _order(content: bytes, size: int, scope: Scope) -> list[int]:
     order = list(range(size))
     random.Random(scope.seed(Item(content, 0))).shuffle(order)
     return order
+
+
+def _state(path: Path) -> tuple[Any, ...]:
+    """Names a file as it is now."""
+    try:
+        now = path.stat()
+    except OSError:
+        return (str(path),)  # whoever reads it says what is wrong
+    return str(path.resolve()), now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
 def _said(recorded: Recorded) -> list[str]:

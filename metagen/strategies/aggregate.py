@@ -35,8 +35,12 @@ def best_of(scores: Sequence[float | None], members: Sequence[str], salt: str) -
     members: texts that tell candidates apart, for ties. Raises InputError for no candidates.
     """
     _same_length(scores, members)
-    order = [(s is not None, s or 0.0, digest(salt, m)) for s, m in zip(scores, members, strict=True)]
-    return Selection(max(range(len(order)), key=order.__getitem__), {}, _blind(scores, members))
+    order = [(s is not None, s or 0.0) for s in scores]
+    best = max(order)
+    # In the order of candidates, each text once: of equal candidates the first is taken.
+    tied = {m: i for i, m in reversed([*enumerate(members)]) if order[i] == best}
+    winner = max(tied, key=lambda member: digest(salt, member))
+    return Selection(tied[winner], {}, _blind(scores, members))
 
 
 def in_order(values: Sequence[float | None], raw: Sequence[float | None]) -> list[float | None]:

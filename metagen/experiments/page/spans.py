@@ -64,7 +64,8 @@ def tree(problem: str, rows: Iterable[Row], makers: Makers) -> Span:
     return span("")
 
 
-def trees(journal: SQLiteJournal, problems: Iterable[str], makers: Makers) -> Iterator[Span]:
-    """The tree of each problem, given by its id."""
+def trees(journal: SQLiteJournal, problems: Iterable[str], makers: Makers) -> Iterator[Span | None]:
+    """The tree of each problem, given by its id; None where nothing is recorded, as of samples that were read."""
     for problem in problems:
-        yield tree(problem, journal.of_problem(problem), makers)
+        rows = journal.of_problem(problem)
+        yield tree(problem, rows, makers) if rows else None
