@@ -155,7 +155,16 @@ class LeafCall:
         costs = {id(o.usage): o.usage for o in outcomes}
         costs = {key: replace(u, calls=1, seconds=u.seconds or seconds) for key, u in costs.items()}
         rows = [
-            Row(b"", *made, item.content, item.index, o.payload, costs[id(o.usage)], o.physical, started=started)
+            Row(
+                b"",
+                *made,
+                item.content,
+                item.index,
+                o.payload,
+                costs[id(o.usage)],
+                o.physical,
+                started=started,
+            )
             for item, o in zip(request.items, outcomes, strict=True)
         ]
         self.found = dict(enumerate(rows))

@@ -248,11 +248,14 @@ class SQLiteJournal:
         with self._reading, self._errors("read"):
             return [r[0] for r in self._reader.execute("SELECT DISTINCT problem FROM rows ORDER BY problem")]
 
+    def bound(self) -> dict[str, bytes]:
+        """The digests of the problems that were bound, by id, in the order of ids."""
+        with self._reading, self._errors("read"):
+            return dict(self._reader.execute("SELECT id, digest FROM problems ORDER BY id").fetchall())
+
     def data(self) -> bytes:
         """16 bytes that name all problems that were bound, with their data: equal for runs over equal data."""
-        with self._reading, self._errors("read"):
-            found = self._reader.execute("SELECT id, digest FROM problems ORDER BY id")
-            return digest(*chain.from_iterable(found))
+        return digest(*chain.from_iterable(self.bound().items()))
 
     def since(self, mark: int, most: int) -> tuple[int, list[Columns]]:
         """Records as they are stored, for `copy`: up to `most` of those after a mark, and the mark behind them.

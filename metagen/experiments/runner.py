@@ -60,7 +60,7 @@ def run(
             wait(gather(directory, journal, setup.experiment.seed))
             shutil.rmtree(directory.shards)
         known = journal.count()
-        bind(journal, setup.task, known)
+        bind(journal, setup.task)
         directory.write("experiment.yaml", dump(setup.experiment))
         makers = Makers.of(setup).after(Makers.recorded(directory))
         facts = {**environment(), **makers.to_dict()}
@@ -97,12 +97,16 @@ def opened(directory: RunDirectory, seed: int) -> SQLiteJournal:
             time.sleep(PATIENCE / 10)
 
 
-def bind(journal: SQLiteJournal, task: Task, rows: int) -> None:
-    """Tie the journal to the problems; JournalMismatch for changed data, and for altogether other problems."""
-    if rows and not any(journal.of_problem(problem.id) for problem in task.problems()):
+def bind(journal: SQLiteJournal, task: Task) -> None:
+    """Tie the journal to the problems; JournalMismatch for changed data, and for altogether other problems.
+
+    Problems count that were bound before: of recorded samples, which are read where they are, the journal has no rows.
+    """
+    bound = journal.bound()
+    if bound and not any(problem.id in bound for problem in task.problems()):
         first = next(task.problems()).id
         raise JournalMismatch(
-            f"{str(journal.path)!r} holds other problems ({journal.problems()[0]!r}, …), and none of this "
+            f"{str(journal.path)!r} holds other problems ({next(iter(bound))!r}, …), and none of this "
             f"experiment's ({first!r}, …); give another run directory by --out"
         )
     journal.bind_all((p.id, p.digest) for p in task.problems())

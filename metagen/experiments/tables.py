@@ -143,7 +143,9 @@ class TableWriter:
     def add(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Columns that a row lacks are null; a lone surrogate, which UTF-8 cannot hold, becomes its escape."""
         rows = list(rows)
-        self.extend(table, {name: [row.get(name) for row in rows] for name in self._waiting[table]}, len(rows))
+        self.extend(
+            table, {name: [row.get(name) for row in rows] for name in self._waiting[table]}, len(rows)
+        )
 
     def extend(self, table: str, columns: Mapping[str, Ordered[Any]], count: int) -> None:
         """`add` for `count` rows that are given by columns."""

@@ -51,7 +51,7 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
     experiment = setup.experiment
     directory.claim()
     with runner.opened(directory, experiment.seed) as journal:
-        runner.bind(journal, setup.task, journal.count())
+        runner.bind(journal, setup.task)
         directory.write("experiment.yaml", dump(experiment))
         head = Head(setup, directory, journal, meter or Meter())
         head.note(Makers())
