@@ -34,6 +34,7 @@ MODULES = (
     "answers",
     "estimators",
     "calibration",
+    "grade",
     "utilities",
     "sandbox",
     "routing",

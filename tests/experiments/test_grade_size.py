@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import grade
 from metagen.cli import app
 from metagen.errors import JournalMismatch
 from metagen.experiments import schema
@@ -109,3 +110,9 @@ def test_a_grading_goes_on_with_its_own_problems_only(tmp_path: Path) -> None:
     assert after == before
     other = CliRunner().invoke(app, ["grade", str(pool(tmp_path / "b.jsonl", 2, "q")), "--out", str(out)])
     assert isinstance(other.exception, JournalMismatch) or "holds other problems" in other.output
+
+
+def test_the_benchmark_of_grading_runs() -> None:
+    rows = {row.name.rpartition(", ")[2]: row for row in grade.rows((10,), 8)}
+    assert set(rows) == {"CPU", "disk", "peak memory"}
+    assert all(row.value > 0 for row in rows.values())
