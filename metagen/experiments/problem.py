@@ -195,7 +195,7 @@ def examine(directory: RunDirectory, lines: Ordered[Line], **equal: str) -> Iter
 
 def _needed(path: Path) -> list[str]:
     """The columns of a table that are looked at: candidates are many, and have many."""
-    names = pq.read_schema(path).names
+    names: list[str] = pq.read_schema(path).names
     if "sample" not in names:
         return names
     left_out = {"level", "logprob", "position", *USAGE} - {"generated"}

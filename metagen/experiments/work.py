@@ -236,7 +236,7 @@ class Work:
         read = zip(once, await self.task.answer.read(once), strict=True)
         candidates = dict(zip(distinct, starmap(Candidate, read), strict=True))
         graded = dict(zip(distinct, await self.task.grade(out.problem, once), strict=True))
-        judged, grades = ([found[id(s)] for s in sequences] for found in (candidates, graded))
+        judged, grades = [candidates[id(s)] for s in sequences], [graded[id(s)] for s in sequences]
         usages = costs.by_sample(rows, sampling.path, size)
         parts = [costs.generation(usages, pool.generator)]
         scores: dict[str, list[Score]] = {}
