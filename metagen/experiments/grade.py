@@ -263,7 +263,8 @@ def _own(
     verdicts: bool,
 ) -> dict[str, Any]:
     """The records as problems: whoever gives no question is asked nothing, and its samples are graded all the same."""
-    if not verdicts and not where and isinstance(first[str(found.samples)], list):
+    lines = file.suffix.lower() == ".jsonl" and not file.read_text("utf-8-sig").lstrip().startswith("[")
+    if lines and not verdicts and not where and isinstance(first[str(found.samples)], list):
         names = {"id": found.id, "question": found.question or found.id, "answer": found.reference}
         return {"kind": "jsonl", "path": str(file.resolve()), "fields": names, "answer": "math", **answer}
     names = {name: given for name in ("id", "question", "reference") if (given := getattr(found, name))}
@@ -328,10 +329,13 @@ def _found(
                 f"{str(file)!r}: no field of the first record is usual for the {each} ({', '.join(usual)}; "
                 f"it has {', '.join(first)}); name the field by --{each}{verdicts}"
             )
-        if each == "samples" and given is None and len(there) > 1:
+        read = each in wanted or each == "samples"
+        others = [name for name in there[1:] if each == "samples" or first[name] != first[there[0]]]
+        if read and given is None and others:
+            what = {"samples": "is graded", "id": "is the id", "reference": "is the reference"}[each]
             notes.append(
-                f"the records have {' and '.join(map(repr, there))}; {there[0]!r} is graded, --samples {there[1]} "
-                "takes the other"
+                f"the records have {' and '.join(map(repr, [there[0], *others]))}; {there[0]!r} {what}, --{each} "
+                f"{others[0]} takes the other"
             )
     return Fields(**chosen), notes
 

@@ -86,7 +86,10 @@ def read_pool(
         if alone:
             single.add(problem)
             given = {_source(name, record)[0] for name in names.values()}
+            failed = [{"error": record["error"]}] if record.get("error") else [None]
             record = {name: [record[name]] if name in record else None for name in given}
+            if record[names["texts"]] == [None]:
+                record[names["texts"]] = failed
         made = _counted(record, names, place) if "successes" in names else _samples(record, names, place)
         pool.setdefault(problem, []).extend(made)
     if not pool:
@@ -242,7 +245,7 @@ def _scores(record: Mapping[str, Any], given: str, place: str, texts: list[Any])
 
 def _text(value: Any, place: str) -> str | None:
     if isinstance(value, dict):
-        name = next((name for name in TEXT if isinstance(value.get(name), str)), None)
+        name = next((name for name in TEXT if value.get(name) is not None), None)
         if name is None and (value.get("error") is not None or any(name in value for name in TEXT)):
             return None
         if name is None:
@@ -251,6 +254,8 @@ def _text(value: Any, place: str) -> str | None:
                 f"whose text is called {', '.join(TEXT)}"
             )
         value = value[name]
+    if isinstance(value, list) and value and all(isinstance(v, dict) and "text" in v for v in value):
+        value = "".join(_text(part, place) or "" for part in value)  # a message's parts
     if value is not None and not isinstance(value, str | int | float):
         raise DataError(
             f"{place}: a sample is {value!r:.60}; expected a text, an object with a text, or null for an abstention"

@@ -69,13 +69,22 @@ class RecordedTask(RecordTask):
         return verdicts_of(sequences) if self._verdicts else await super().grade(problem, sequences)
 
     def _records(self) -> Iterator[tuple[int, Record | DataError]]:
-        """The first record of each id."""
-        seen: set[str] = set()
+        """The first record of each id; a DataError for a later one with another reference."""
+        seen: dict[str, Any] = {}
         source = Path(self.source)  # type: ignore[arg-type]  # a path, as it was given
         for number, (_, record) in enumerate(records(source, self._fields, self._where), 1):
+            given = None if self._verdicts else record.get(self._fields["reference"])
             if (name := str(record.get(self._fields["id"]))) not in seen:
-                seen.add(name)
+                seen[name] = given
                 yield number, record
+            elif given is not None and seen[name] is not None and str(given) != str(seen[name]):
+                yield (
+                    number,
+                    DataError(
+                        f"the reference of {name!r} is {given!r:.80}, and {seen[name]!r:.80} in an earlier record; "
+                        "give each question an id of its own, or grade by recorded verdicts"
+                    ),
+                )
 
     def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> Ordered[bool]:
         return [True] * len(found) if self._verdicts else super()._readable(found)

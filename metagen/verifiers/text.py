@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence as Ordered
 from typing import Final
 
@@ -14,7 +15,7 @@ LONGEST: Final = 200
 
 
 class TextRule(AnswerRule):
-    """Reads the text itself, without the blanks around it.
+    """Reads the text itself, in Unicode's form NFC and without the blanks around it.
 
     pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; its last match is
     the answer, and without one there is none. fold_case: upper and lower case are the same. fold_blanks: so are all
@@ -31,7 +32,7 @@ class TextRule(AnswerRule):
     @property
     def fingerprint(self) -> str:
         pattern = self._pattern.pattern if self._pattern else ""
-        return digest("text rule", pattern, str(self._case), str(self._blanks)).hex()
+        return digest("text rule 2", pattern, str(self._case), str(self._blanks)).hex()
 
     async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
         return [self._answer(sequence) for sequence in sequences]
@@ -42,7 +43,7 @@ class TextRule(AnswerRule):
     def canonical(self, answer: str) -> str | None:
         """The key of an answer that stands by itself; None if it is empty."""
         text = " ".join(answer.split()) if self._blanks else answer.strip()
-        text = text.casefold() if self._case else text
+        text = unicodedata.normalize("NFC", text.casefold() if self._case else text)
         if len(text) > LONGEST:
             return f"text {digest(text).hex()}"
         return text or None
