@@ -12,6 +12,7 @@ import pytest
 from metagen.errors import DataError
 from metagen.experiments.grade import Fields, grading
 from metagen.generators.pool import read_pool
+from metagen.tasks.recorded import RecordedTask
 from metagen.verifiers.text import TextRule
 
 
@@ -34,9 +35,10 @@ def test_ids_and_references_that_were_chosen_among_several_are_named(tmp_path: P
 def test_samples_of_one_id_with_other_references_are_refused(tmp_path: Path) -> None:
     lines = [{"id": "a", "gold": gold, "right": 1, "output": "(A)"} for gold in "AAC"]
     path = _pool(tmp_path, *lines)
+    fields = {"reference": "gold"}
     with pytest.raises(DataError, match="the reference of 'a' is 'C', and 'A' in an earlier record"):
-        grading(path, answer={"answer": "choice"})
-    assert grading(path, answer={"answer": "choice"}, correct="right")  # the remedy
+        RecordedTask(path, fields=fields, answer="choice")
+    assert RecordedTask(path, fields=fields, answer="choice", verdicts=True)  # the remedy
 
 
 @pytest.mark.parametrize(
