@@ -113,6 +113,11 @@ def grading(
     judged = counted or correct is not None
     answer, recorded_field = _rule(answer or {}, judged)
     found, notes = _found(file, first, named or Fields(), reference=own and not judged, samples=not counted)
+    if own and not judged and not answer and re.fullmatch(r"\W*[A-J]\W*", str(first[str(found.reference)])):
+        notes.append(
+            f"the first reference is the letter {first[str(found.reference)]!r}, and answers are read as mathematics; "
+            "--answer choice reads letters of options"
+        )
     sources, scores = scores, tuple(re.sub(r"[^\w.+-]+", "-", score).strip("-") for score in scores)
     mapped = {f"scores.{name}": field for name, field in zip(scores, sources, strict=True)}
     pool = {"id": str(found.id)} | fields | recorded_field | mapped

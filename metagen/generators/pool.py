@@ -82,7 +82,10 @@ def read_pool(
             raise DataError(f"{place}: the id is {problem!r:.60}; expected a text or a number")
         alone = "texts" in names and _alone(record, names)
         if (problem := str(problem)) in pool and not (alone and problem in single):
-            raise DataError(f"{place}: problem id {problem!r} occurs twice; ids must be unique")
+            raise DataError(
+                f"{place}: problem id {problem!r} occurs twice; ids must be unique; if the file "
+                f"holds several pools, where: {{FIELD: VALUE}} takes one (--where FIELD=VALUE)"
+            )
         if alone:
             single.add(problem)
             given = {_source(name, record)[0] for name in names.values()}

@@ -69,3 +69,9 @@ def test_a_json_list_is_graded_by_its_references(name: str, tmp_path: Path) -> N
     path = tmp_path / name
     path.write_text(json.dumps([{"id": "a", "gold": "2", "samples": ["2", "3"]}], indent=1), encoding="utf-8")
     assert grading(path).experiment.task.kind == "recorded"
+
+
+def test_letters_that_are_read_as_mathematics_are_named(tmp_path: Path) -> None:
+    path = _pool(tmp_path, {"id": "a", "gold": "(B)", "samples": ["Answer: B. 12 apples"]})
+    assert "--answer choice" in " ".join(grading(path).notes)
+    assert not grading(path, answer={"answer": "choice"}).notes
