@@ -47,7 +47,7 @@ ARITHMETIC: Final = """
 task:
   kind: arithmetic        # chains of small calculations, which the embedded models were trained for
   split: validation       # train, validation or test: disjoint problems; keep test for your last measurement
-  levels: [1, 2, 3, 4]    # of 1 (easy) to 6
+  levels: [1, 2, 3, 4]    # of 1 (easy) to 8; embedded models have seen up to 6
   per_level: 20           # problems of each level
   seed: 2026              # another seed, other problems
 """

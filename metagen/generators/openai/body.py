@@ -37,11 +37,26 @@ class Wording:
     extra: Mapping[str, Any] = field(default_factory=dict)
     stream: bool = False
 
+    def check(self, params: SamplingParams) -> None:
+        """UnsupportedError for what cannot be said of them, whatever is asked."""
+        if params.top_k:
+            self._needs(self.dialect.top_k, f"top_k={params.top_k!r}")
+        for name in params.adapters:
+            self._needs(name in self.dialect.adapters, f"{name}={getattr(params, name)!r}")
+        if params.stop_token_ids or params.ignore_eos:
+            self._needs(self.dialect.ends, "stop_token_ids or ignore_eos")
+        if params.min_p and params.top_p != 1:
+            raise UnsupportedError(
+                f"min_p={params.min_p!r} with top_p={params.top_p!r}: servers cut by min_p first, which makes another "
+                "distribution; leave one of them out, or use TorchEngine"
+            )
+
     def body(
         self, request: GenerateRequest, ids: tuple[int, ...] | None, seed: int, n: int
     ) -> dict[str, Any]:
         """The fields of one request for n samples. UnsupportedError for what the server cannot do."""
         params = request.params
+        self.check(params)
         body = {"model": self.model, **self._prompt(request.prefix, ids), **self.dialect.plain}
         body[self.length] = limit(request)
         body["temperature"] = params.temperature
@@ -50,7 +65,6 @@ class Wording:
         if params.top_p != 1.0:
             body["top_p"] = params.top_p
         if params.top_k:
-            self._needs(self.dialect.top_k, f"top_k={params.top_k!r}")
             body["top_k"] = params.top_k
         body |= self._adapters(request)
         if self.seed_bits:
@@ -145,13 +159,6 @@ class Wording:
     def _adapters(self, request: GenerateRequest) -> dict[str, Any]:
         """The fields of adapters beyond top_p and top_k, which the dialect has."""
         params, names = request.params, request.params.adapters
-        for name in names:
-            self._needs(name in self.dialect.adapters, f"{name}={getattr(params, name)!r}")
-        if params.min_p and params.top_p != 1:
-            raise UnsupportedError(
-                f"min_p={params.min_p!r} with top_p={params.top_p!r}: servers cut by min_p first, which makes another "
-                "distribution; leave one of them out, or use TorchEngine"
-            )
         counted = [name for name in ("presence_penalty", "frequency_penalty") if name in names]
         if counted and (request.prefix.text or request.prefix.thought):
             raise UnsupportedError(

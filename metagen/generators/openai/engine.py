@@ -165,6 +165,10 @@ class OpenAIEngine:
         """Whether log-probabilities of given tokens can be read."""
         return Readings(self._wording, self._vocabulary, repr(self)).possible
 
+    def check(self, params: SamplingParams) -> None:
+        """UnsupportedError for what the server's dialect cannot say of them."""
+        self._wording.check(params)
+
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams, at its price."""
         return EngineGenerator(self, SamplingParams(**params), price=self.price)

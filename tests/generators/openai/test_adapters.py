@@ -47,6 +47,21 @@ def test_what_it_has_not_is_refused_by_name_before_anything_is_sent(name: str) -
 
 
 @pytest.mark.parametrize(
+    ("dialect", "params", "says"),
+    [
+        ("openai", {"top_k": 5}, "top_k=5.*leave it out"), ("openai", {"ignore_eos": True}, "ignore_eos"),
+        ("llamacpp", {"stop_token_ids": (3,)}, "stop_token_ids"), ("vllm", {"min_p": 0.1, "top_p": 0.9}, "leave one"),
+    ],
+)  # fmt: skip
+def test_what_a_dialect_cannot_say_is_refused_where_the_generator_is_made(
+    dialect: Any, params: dict[str, Any], says: str
+) -> None:
+    """A run would find out only after it has begun."""
+    with pytest.raises(UnsupportedError, match=says):
+        OpenAIEngine("m", base_url="http://127.0.0.1:9/v1", dialect=dialect).generator(**params)
+
+
+@pytest.mark.parametrize(
     ("params", "says"),
     [
         ({"min_p": 0.1, "top_p": 0.9}, "leave one of them out"), ({"logit_bias": {"A": 1.0}}, "give the token's id"),
