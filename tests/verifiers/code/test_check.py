@@ -393,6 +393,18 @@ def test_an_object_decides_no_test(
     assert judged(sandbox, OBJECT, test, **suite).verdict == verdict
 
 
+@pytest.mark.parametrize("value", ["...", "NotImplemented"])
+def test_a_single_object_that_cannot_leave_shows_nothing(sandbox: Sandbox, value: str) -> None:
+    assert (
+        judged(sandbox, f"def f(x): return {value}", f"assert f(1) is {value}").verdict == "unrepresentable"
+    )
+    assert judged(sandbox, "def f(x): return 3", f"assert f(1) is {value}").verdict in (
+        "failed",
+        "unrepresentable",
+    )
+    assert judged(sandbox, f"def f(x): return {value}", "assert f(1) is None").verdict == "failed"
+
+
 def test_names_are_asked_for_where_they_are_given(sandbox: Sandbox) -> None:
     program = (
         "import math\nclass Pair:\n    def __init__(self, a): self.a = a\nLIMIT = 7\ndef f(p): return p.a"
