@@ -255,7 +255,8 @@ class SQLiteJournal:
 
     def data(self) -> bytes:
         """16 bytes that name all problems that were bound, with their data: equal for runs over equal data."""
-        return digest(*chain.from_iterable(self.bound().items()))
+        parts: list[str | bytes] = [part for pair in self.bound().items() for part in pair]
+        return digest(*parts)
 
     def since(self, mark: int, most: int) -> tuple[int, list[Columns]]:
         """Records as they are stored, for `copy`: up to `most` of those after a mark, and the mark behind them.

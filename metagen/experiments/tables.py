@@ -259,7 +259,10 @@ class ProblemRows:
         size = len(judged)
         columns: dict[str, Ordered[Any]] = {name: [value] * size for name, value in self._place.items()}
         columns |= {"generator": [generator] * size, "sample": range(size)}
-        columns |= {"correct": [_right(grade) for grade in grades], "ungraded": [isnan(grade) for grade in grades]}
+        columns |= {
+            "correct": [_right(grade) for grade in grades],
+            "ungraded": [isnan(grade) for grade in grades],
+        }
         columns |= _columns(judged, _candidate) | _columns(usages, _spent)
         for name, given in scores.items():
             columns |= {f"{part}.{name}": values for part, values in _columns(given, _score).items()}
