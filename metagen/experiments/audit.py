@@ -285,7 +285,8 @@ def _ordered(counts: Audit) -> Iterator[str]:
     """The order of the file. metagen draws in an order of its own; whoever takes the first k of a file does not."""
     by = [f"score {name!r}" for name, score in counts.scores.items() if score.order]
     by += ["length"] if counts.by_length else []
-    trend = counts.trend if counts.trend is not None and abs(counts.trend.z) >= TOLD else None
+    texts = counts.empty < counts.samples  # of counts alone there is no order
+    trend = counts.trend if texts and counts.trend is not None and abs(counts.trend.z) >= TOLD else None
     if trend is not None:
         yield (
             f"verdicts depend on the place in the file (z = {trend.z:.1f}): {100 * trend.first:.1f}% of the first "

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from metagen.cli import app
 from metagen.errors import DataError
 from metagen.experiments.grade import Fields, grading
 from metagen.generators.pool import read_pool
@@ -75,3 +77,10 @@ def test_letters_that_are_read_as_mathematics_are_named(tmp_path: Path) -> None:
     path = _pool(tmp_path, {"id": "a", "gold": "(B)", "samples": ["Answer: B. 12 apples"]})
     assert "--answer choice" in " ".join(grading(path).notes)
     assert not grading(path, answer={"answer": "choice"}).notes
+
+
+def test_counts_have_no_order_that_the_audit_could_tell(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "n": 20, "successes": 10} for i in range(10)]
+    result = CliRunner().invoke(app, ["grade", str(_pool(tmp_path, *rows)), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert "place in the file" not in result.output
