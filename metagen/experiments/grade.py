@@ -30,6 +30,8 @@ POOL, SINGLE, MAJORITY, COVERAGE, GRADER = "recorded", "single", "majority", "pa
 COUNTS: Final = ("successes", "n")
 #: What an experiment file lends to a grading.
 LENT: Final = ("task", "engines", "verifiers", "seed")
+#: Fields that tell pools apart which stand in one file.
+SETTINGS: Final = ("model", "model_name", "model_id", "engine", "filter", "strategy", "temperature", "run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ def grading(
         pool["texts"] = str(found.samples)
     if correct is not None:
         pool["correct"] = correct
+    notes += _mixed(file, first, pool, where)
     how: dict[str, Any] = {"unknown": unknown, "maps": _maps(maps, scores)}
     how |= {"where": where} if where else {}
     recorded = ReplayGenerator.from_jsonl(file, pool, **how)
@@ -343,6 +346,25 @@ def _found(
                 f"{others[0]} takes the other"
             )
     return Fields(**chosen), notes
+
+
+def _mixed(
+    file: Path, first: Mapping[str, Any], pool: Mapping[str, str], where: Mapping[str, Any]
+) -> list[str]:
+    """What is graded together in a file of one sample a line that tells several models, or settings, apart."""
+    told = [name for name in SETTINGS if name in first and name not in where and name not in pool.values()]
+    if not told or "texts" not in pool or isinstance(first.get(pool["texts"]), list):
+        return []
+    values: dict[str, dict[str, None]] = {name: {} for name in told}
+    for _, record in records(file, pool, where):
+        for name in told:
+            values[name][str(record.get(name))] = None
+    return [
+        f"samples with {len(found):,} values of {name!r} ({', '.join(map(repr, list(found)[:3]))}"
+        f"{', …' if len(found) > 3 else ''}) are graded together; --where {name}={next(iter(found))} takes one of them"
+        for name, found in values.items()
+        if len(found) > 1
+    ]
 
 
 def _first(file: Path, fields: Mapping[str, str], where: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,3 +84,17 @@ def test_counts_have_no_order_that_the_audit_could_tell(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["grade", str(_pool(tmp_path, *rows)), "--out", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
     assert "place in the file" not in result.output
+
+
+def test_several_models_in_one_file_are_told_and_taken_apart(tmp_path: Path) -> None:
+    lines = [
+        {"id": problem, "gold": "1", "output": f"A: {answer}", "model": model, "temperature": 1.0}
+        for problem in "ab"
+        for model, answer in (("large", 1), ("large", 1), ("small", 2))
+    ]
+    path = _pool(tmp_path, *lines)
+    (note,) = (note for note in grading(path).notes if "together" in note)
+    assert note.startswith(
+        "samples with 2 values of 'model' ('large', 'small') are graded together; --where model=large"
+    )
+    assert not [note for note in grading(path, where={"model": "large"}).notes if "together" in note]
