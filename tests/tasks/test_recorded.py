@@ -27,7 +27,7 @@ def test_the_first_record_of_an_id_tells_its_problem(tmp_path: Path) -> None:
     records = [
         {"task": 0, "asked": "1+1?", "gold": 2, "text": "x"},
         {"task": "b", "asked": None, "gold": "1/2"},
-        {"task": 0, "asked": "other", "gold": 3},
+        {"task": 0, "asked": "other", "gold": 2},
     ]
     task = RecordedTask(written(tmp_path / "pool.jsonl", *records), fields=FIELDS)
     problems = list(task.problems())

@@ -321,7 +321,7 @@ HAZARDS = (
         "asks back without end",
         "import sys\nmain = sys.modules['__main__']\ndef f(x):\n    while True:\n"
         "        try: main.Lent(-1)()\n        except IndexError: pass\n",
-        ("timeout", "output"),
+        ("timeout", "output", "unrepresentable"),
         wall=2,
     ),
     Hazard(
