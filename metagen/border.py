@@ -493,6 +493,7 @@ def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
     found = {}
     for name, text in inner.__annotations__.items():
         try:
+            # Source of this package alone, one by one: typing.get_type_hints gives up all where one cannot be read.
             found[name] = eval(text, names) if isinstance(text, str) else text
         except (NameError, AttributeError):
             found[name] = Any
