@@ -428,17 +428,36 @@ def _plus(first: str | None, then: str | None) -> str | None:
 class Step:
     """Generate to the end of a step: the token that completes `delimiter`, hang-over kept.
 
-    A step of `max_tokens` without delimiter is cut: `finish` stays None and `cut` is True.
+    A step of `max_tokens` without delimiter is cut: `finish` stays None and `cut` is True. mark: what the step that
+    holds the answer has in its text, such as `\\boxed{`: once that step has ended, so has the sequence (`finish` is
+    "stop"), and nothing is asked for its end token.
     """
 
     delimiter: str = "\n"
     max_tokens: int | None = None
+    mark: str | None = None
 
     def __post_init__(self) -> None:
         if not self.delimiter:
             raise InputError("a step's delimiter is empty; give the text that ends a step, such as '\\n'")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InputError(f"a step's max_tokens is at least 1, got {self.max_tokens!r}")
+        if self.mark == "":
+            raise InputError(
+                "a step's mark is empty; give text of the answer's step, such as '####', or None"
+            )
+
+    def __repr__(self) -> str:
+        mark = "" if self.mark is None else f", mark={self.mark!r}"
+        return f"Step(delimiter={self.delimiter!r}, max_tokens={self.max_tokens!r}{mark})"
+
+    def ended(self, before: Sequence, after: Sequence) -> Sequence:
+        """`after`, which continues `before` by one step: finished, if that step has ended and holds the mark."""
+        if self.mark is None or after.finish is not None or len(after.steps) == len(before.steps):
+            return after
+        # A step begins in what hung over from the one before, or in what was cut of itself.
+        begins = before.steps[-1] if before.steps else 0 if before.cut else len(before.text)
+        return replace(after, finish="stop") if self.mark in after.text[begins : after.steps[-1]] else after
 
 
 @checked

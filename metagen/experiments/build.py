@@ -118,6 +118,7 @@ class Setup:
         below = generator if over is None else self._strategy(over, generator, self._own_n(over))
         parts: dict[str, Any] = {
             "generator": below, "answer": self.task.answer, "delimiter": self.task.delimiter,
+            "mark": self.task.mark,
         }  # fmt: skip
         if n is not None:
             parts["n"] = n

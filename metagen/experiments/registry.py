@@ -134,7 +134,7 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
             "verifier",
         }
     ),
-    "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter"}),
+    "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark"}),
     "task": frozenset(),
 }
 

@@ -14,7 +14,7 @@ class Subset(Task):
     """Asks these problems of a task, and reads and grades as the task does."""
 
     def __init__(self, task: Task, problems: Ordered[Problem]) -> None:
-        self.task, self.name, self.delimiter = task, task.name, task.delimiter
+        self.task, self.name, self.delimiter, self.mark = task, task.name, task.delimiter, task.mark
         self._problems = tuple(problems)
 
     @property

@@ -54,6 +54,11 @@ class Primitive(Generator):
         self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
     ) -> list[Sequence]:
         self.check(prefix, n, start, until)
+        step = until if isinstance(until, Step) else None
+        if (
+            step is not None
+        ):  # where a sequence ends is read from its text: engines and records know nothing of it
+            until = dataclasses.replace(step, mark=None)
         most = self.most(prefix, until)
         if most is not None and most < 1:
             return [dataclasses.replace(prefix, finish="length")] * n
@@ -73,7 +78,8 @@ class Primitive(Generator):
         made: dict[int, Sequence] = {}
         for row in rows:
             if id(row.payload) not in made:
-                made[id(row.payload)] = self._sequence(prefix, row)
+                sequence = self._sequence(prefix, row)
+                made[id(row.payload)] = step.ended(prefix, sequence) if step is not None else sequence
         return [made[id(row.payload)] for row in rows]
 
     def named(self, prefix: Sequence, until: Until) -> bytes:

@@ -46,6 +46,8 @@ class Task(Part, ABC):
     oracle: ClassVar[bool] = False
     #: What ends a step of a solution.
     delimiter: str = "\n"
+    #: What the step that holds the answer has in its text, so that a search asks for none after it; None if nothing.
+    mark: str | None = None
 
     @property
     @abstractmethod

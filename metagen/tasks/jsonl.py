@@ -33,7 +33,8 @@ class JsonlTask(RecordTask):
     it is, and turns as `auto`. answer: the answer rule, or its name with options, as `answer_rule` takes it; pattern:
     where it finds the answer, for a rule given by name.
     reference: a regular expression whose group is the reference inside the answer field, such as `#### (.*)`.
-    limit: the first problems only.
+    delimiter: what ends a step of a solution. mark: what the step with the answer has in its text, such as `####`; a
+    search ends a sequence with it. limit: the first problems only.
 
     Raises DataError for a file that is missing, empty or not of its form, an id that occurs twice, a field that is
     missing, and a reference that the answer rule cannot read; all faulty lines (rows, counted from 1) are named.
@@ -58,9 +59,10 @@ class JsonlTask(RecordTask):
         pattern: str | None = None,
         reference: str | None = None,
         delimiter: str = "\n",
+        mark: str | None = None,
         limit: int | None = None,
     ) -> None:
-        self._fields, self.delimiter = dict(fields or {}), delimiter
+        self._fields, self.delimiter, self.mark = dict(fields or {}), delimiter, mark
         self._reference_part = None if reference is None else one_group("reference", reference)
         if unknown := sorted(set(self._fields) - set(FIELDS)):
             raise InputError(f"fields={dict(fields or {})!r}: {unknown[0]!r} is none of {', '.join(FIELDS)}")

@@ -72,7 +72,7 @@ class MathTask(RecordTask):
         limit: int | None = None,
     ) -> None:
         self._asking = ASKING.given("question", prompt=prompt, form=form, shots=shots)
-        self.stop = self._asking.stops
+        self.stop, self.mark = self._asking.stops, self._asking.mark
         rule = math_rule() if answer is None else answer_rule(answer)
         super().__init__(source, answer=self._asking.answer(rule), limit=limit)
 

@@ -19,6 +19,8 @@ Form = Literal["chat", "text", "auto", "few_shot"]
 #: What a user gives as prompt: the user's turn, or a mapping with `user` and perhaps `system`, `shots`, `assistant`.
 Wording: TypeAlias = str | Mapping[str, Any]
 TURNS: Final = ("system", "shots", "user", "assistant")
+#: What an answer stands in where a wording asks for it.
+BOX: Final = "\\boxed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,15 @@ class Asking:
     def stops(self) -> tuple[str, ...]:
         """Texts at which a generator may end."""
         return (self.stop,) if self.form == "few_shot" and self.stop else ()
+
+    @property
+    def mark(self) -> str | None:
+        """What the step that holds the answer has in its text, where the wording asks for it or every example shows it."""
+        if self.form == "few_shot":
+            shown = bool(self.shots) and all(BOX in shot["solution"] for shot in self.shots)
+        else:
+            shown = BOX in self.turns.user or BOX in (self.turns.system or "")
+        return f"{BOX}{{" if shown else None
 
     def answer(self, rule: AnswerRule) -> AnswerRule:
         """The rule for what is written after this prompt."""

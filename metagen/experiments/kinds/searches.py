@@ -1,4 +1,4 @@
-"""Tree searches from an experiment file: the task's delimiter ends a step, unless the file says what does."""
+"""Tree searches from an experiment file: the task says what ends a step and what the last one holds, unless the file does."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from metagen.verifiers.base import AnswerRule, Verifier
 Make = Callable[..., TreeSearch]
 
 
-def until(step: StepSpec, delimiter: str) -> Step | Tokens:
-    """What a step is."""
+def until(step: StepSpec, delimiter: str, mark: str | None) -> Step | Tokens:
+    """What a step is. delimiter, mark: of the task, where the file says nothing."""
     if step.tokens is not None:
         return Tokens(step.tokens)
-    return Step(step.delimiter or delimiter, step.max_tokens)
+    return Step(
+        step.delimiter or delimiter, step.max_tokens, (mark if step.mark is None else step.mark) or None
+    )
 
 
 def _search(rule: Make) -> Make:
@@ -39,10 +41,11 @@ def _search(rule: Make) -> Make:
         verifier: Verifier | None = None,
         step: StepSpec,
         delimiter: str,
+        mark: str | None,
         answer: AnswerRule | None = None,
         **options: Any,
     ) -> TreeSearch:
-        steps = until(step, delimiter)
+        steps = until(step, delimiter, mark)
         return rule(generator, n, verifier=verifier, answer=answer, until=steps, **options)
 
     return make
@@ -63,13 +66,14 @@ def mcts(
     *,
     step: StepSpec,
     delimiter: str,
+    mark: str | None,
     verifier: Verifier | None = None,
     outcome: Verifier | None = None,
     answer: AnswerRule | None = None,
     **options: Any,
 ) -> MCTS:
     """Values come from steps, from rollouts, or from both."""
-    steps = until(step, delimiter)
+    steps = until(step, delimiter, mark)
     return MCTS(generator, n, verifier=verifier, outcome=outcome, answer=answer, until=steps, **options)
 
 
@@ -80,10 +84,11 @@ def blockwise(
     verifier: Verifier,
     step: StepSpec,
     delimiter: str,
+    mark: str | None,
     answer: AnswerRule | None = None,
 ) -> Blockwise:
     """Blocks are steps of the task, or so many tokens."""
-    return Blockwise(generator, n, verifier=verifier, block=until(step, delimiter), answer=answer)
+    return Blockwise(generator, n, verifier=verifier, block=until(step, delimiter, mark), answer=answer)
 
 
 def _ahead(generator: Generator, n: int, *, m: int, greedy: bool, **options: Any) -> TreeSearch:

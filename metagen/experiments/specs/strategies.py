@@ -428,9 +428,14 @@ class DeepConfSpec(ParallelSpec):
 
 
 class StepSpec(Spec):
-    """What a step is: by default, one of the task. tokens: blocks of so many, in place of a delimiter."""
+    """What a step is: by default, one of the task. tokens: blocks of so many, in place of a delimiter.
+
+    mark: what the step with the answer has in its text, so that the sequence ends with it; by default, what the task
+    says. "" for none: a sequence ends with its end token.
+    """
 
     delimiter: Annotated[str, Field(min_length=1), Expects("the text that ends a step")] | None = None
+    mark: Annotated[str, Expects("text of the step with the answer, or ''")] | None = None
     max_tokens: Count = 256
     tokens: Count | None = None
 

@@ -118,6 +118,7 @@ class JsonlSpec(PromptedSpec, AnswersSpec):
     form: Form | None = None
     reference: Pattern | None = None
     delimiter: Text = "\n"
+    mark: Text | None = None
     limit: Count | None = None
 
 
@@ -171,6 +172,7 @@ class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
     form: Form | None = None
     reference: Pattern | None = None
     delimiter: Text = "\n"
+    mark: Text | None = None
 
     @model_validator(mode="after")
     def _some_source(self) -> Self:

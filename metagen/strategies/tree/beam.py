@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import cycle, islice
+
 from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.strategies.aggregators import Aggregator
@@ -13,9 +16,10 @@ from metagen.verifiers.base import AnswerRule, Verifier
 
 
 class BeamSearch(TreeSearch):
-    """n candidates a level, of which the best n/m are kept and extended by m steps each.
+    """n candidates a level, of which the best n/m are kept; the n draws of the next level are dealt among them in turn.
 
-    Equal candidates take one place. It ends when n draws have finished, or nothing is open.
+    A candidate that was drawn six times is six: it holds six of the n/m places. It ends when n draws have finished, or
+    nothing is open.
     """
 
     def __init__(
@@ -48,8 +52,11 @@ class BeamSearch(TreeSearch):
         tree = growth.tree
         wanted: list[Wanted] = [(tree.root, self.n)]
         while wanted and sum(leaf.multiplicity for leaf in tree.finished()) < self.n:
-            ranked = best_first(node for node in await growth.level(wanted) if node.open)
-            kept, others = ranked[: self.n // self.m], ranked[self.n // self.m :]
-            for node in others:
-                node.prune()
-            wanted = [(node, self.m) for node in kept]
+            wanted = self.kept(best_first(node for node in await growth.level(wanted) if node.open))
+
+    def kept(self, ranked: list[Node]) -> list[Wanted]:
+        """What the best places among these candidates draw next; the others are pruned."""
+        places = [node for node in ranked for _ in range(node.multiplicity)][: self.n // self.m]
+        for node in set(ranked).difference(places):
+            node.prune()
+        return list(Counter(islice(cycle(places), self.n)).items())

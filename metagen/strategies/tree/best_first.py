@@ -7,14 +7,16 @@ import heapq
 from metagen.generators.base import Generator
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.tree.growth import Growth, Wanted
-from metagen.strategies.tree.node import Node, rank
+from metagen.strategies.tree.node import Node, distinct, rank
 from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
 from metagen.strategies.tree.split import Steps
 from metagen.verifiers.base import AnswerRule, Verifier
 
 
 class BestFirst(TreeSearch):
-    """Extends the best open node by m children, again and again, until n leaves have ended, not counting cut ones.
+    """Extends the best open node by m children, again and again, until n draws have ended, not counting cut ones.
+
+    A node is extended once, however often it was drawn.
 
     in_flight: nodes extended side by side. Their results count in the order in which they were chosen, so that the
     tree does not depend on who is fast; with 1 it is the textbook's search. expansions: nodes extended at most;
@@ -48,21 +50,20 @@ class BestFirst(TreeSearch):
 
     async def explore(self, growth: Growth) -> None:
         heap = [(rank(growth.tree.root), growth.tree.root)]
-        leaves: set[Node] = set()
-        left = self.expansions
+        left, ended = self.expansions, 0
 
         def choose() -> Wanted | None:
             nonlocal left
-            if not heap or not left or len(leaves) >= self.n:
+            if not heap or not left or ended >= self.n:
                 return None
             left -= 1
             return heapq.heappop(heap)[1], self.m
 
         def applied(parent: Node, children: list[Node]) -> None:
-            for child in dict.fromkeys(children):
-                if child.complete:
-                    leaves.add(child)
-                elif child.open:
+            nonlocal ended
+            ended += sum(child.complete for child in children)
+            for child in distinct(children):
+                if child.open:
                     heapq.heappush(heap, (rank(child), child))
 
         await growth.steady(self.in_flight, choose, applied)

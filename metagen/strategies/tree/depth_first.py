@@ -13,7 +13,7 @@ from metagen.verifiers.base import AnswerRule, Verifier
 
 
 class DepthFirst(TreeSearch):
-    """Goes on from the best of m children, and back where none reaches `threshold`, until n leaves that do have ended.
+    """Goes on from the best of m children, and back where none reaches `threshold`, until n draws that do have ended.
 
     What is below the threshold is pruned; a finished leaf below it is a candidate still, if nothing better comes. As
     long as nothing has ended and nothing is left to go on from, the best of what was pruned is taken up again. What
@@ -58,7 +58,7 @@ class DepthFirst(TreeSearch):
                 return
             children = best_first(await growth.level([(stack.pop(), self.m)]))
             good = [child for child in children if self._reaches(child)]
-            found += sum(child.complete for child in good)
+            found += sum(child.multiplicity for child in good if child.complete)
             for child in children:
                 if child not in good:
                     child.prune()

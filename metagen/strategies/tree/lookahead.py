@@ -69,12 +69,11 @@ class Lookahead(BeamSearch):
             await growth.level((node, n) for node, n in wanted if n)
             nodes = [child for node in kept for child in node.children if self._goes_on(child)]
             await self._look(ahead, nodes)
-            ranked = sorted(nodes, key=lambda node: (-self._worth(node), node.position))
-            kept, others = ranked[: self.n // self.m], ranked[self.n // self.m :]
-            for node in others:
+            shares = self.kept(sorted(nodes, key=lambda node: (-self._worth(node), node.position)))
+            kept, wanted = [node for node, _ in shares], [(node, n - node.asked) for node, n in shares]
+            for node in set(nodes).difference(kept):
                 for one in self._chain(node):
                     one.prune()
-            wanted = [(node, self.m - node.asked) for node in kept]
 
     def _ahead(self, growth: Growth) -> Growth:
         """Growth of continuations: the search's own, where its generator writes them."""

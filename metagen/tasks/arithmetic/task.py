@@ -46,6 +46,7 @@ class ArithmeticTask(LevelledTask):
         if form not in tuple(Form):
             raise InputError(f"form={form!r}: expected one of {', '.join(Form)}")
         self.form = Form(form)
+        self.mark = "A:" if self.form is Form.STEPS else None
 
     @cached_property
     def answer(self) -> NumberRule:
