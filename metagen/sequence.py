@@ -426,10 +426,10 @@ def _plus(first: str | None, then: str | None) -> str | None:
 @checked
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Generate to the end of a step: the token that completes `delimiter`, hang-over kept.
+    r"""Generate to the end of a step: the token that completes `delimiter`, hang-over kept.
 
     A step of `max_tokens` without delimiter is cut: `finish` stays None and `cut` is True. mark: what the step that
-    holds the answer has in its text, such as `\\boxed{`: once that step has ended, so has the sequence (`finish` is
+    holds the answer has in its text, such as `\boxed{`: once that step has ended, so has the sequence (`finish` is
     "stop"), and nothing is asked for its end token.
     """
 

@@ -11,6 +11,18 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+@pytest.fixture(scope="session")
+def isolation() -> None:
+    """What runs programs is skipped where they cannot be isolated."""
+    from metagen.verifiers.code.isolation import IsolationError
+    from metagen.verifiers.code.sandbox import Sandbox
+
+    try:
+        Sandbox()
+    except IsolationError as error:
+        pytest.skip(f"programs cannot be isolated here: {error}")
+
+
 @pytest.fixture(autouse=True)
 def one_thread_of_torch() -> None:
     """Tests run side by side: a process that has imported torch keeps it to one thread."""

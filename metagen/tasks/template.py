@@ -194,7 +194,7 @@ class Asking:
 
     @property
     def mark(self) -> str | None:
-        """What the step that holds the answer has in its text, where the wording asks for it or every example shows it."""
+        """What the answer's step has in its text, where the wording asks for it, or every example shows it."""
         if self.form == "few_shot":
             shown = bool(self.shots) and all(BOX in shot["solution"] for shot in self.shots)
         else:

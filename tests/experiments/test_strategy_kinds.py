@@ -230,8 +230,8 @@ def test_searches_take_the_steps_of_the_task(file: Path, tmp_path: Path, spec: s
     found = made(file, *sets)
     search = found["small/best@4"]
     assert isinstance(search, kind) and isinstance(search, TreeSearch)
-    blocks = Tokens(12) if "tokens: 12" in spec else Step("\n", 20 if "max_tokens" in spec else 256)
-    assert search.until == blocks
+    step = Step("\n", 20 if "max_tokens" in spec else 256, "A:")
+    assert search.until == (Tokens(12) if "tokens: 12" in spec else step)
     asked = [word for one in sets for word in ("--set", one)]
     result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
     assert result.exit_code == 0, result.output

@@ -37,6 +37,7 @@ def tasks(tmp_path: Path) -> Any:
     return made
 
 
+@pytest.mark.usefixtures("isolation")
 @pytest.mark.parametrize(
     ("kind", "options", "right", "wrong"),
     [

@@ -21,8 +21,6 @@ from metagen.tasks.math_dataset import MathTask, last_box
 from metagen.tasks.mbpp import MBPPTask
 from metagen.template import escaped
 from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.code.isolation import IsolationError
-from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.function import FunctionRule
 from metagen.verifiers.numbers import NumberRule
 
@@ -60,14 +58,6 @@ def solution(task: Task, row: dict[str, Any], few_shot: bool = False) -> str:
 
 def graded(task: Task, problem: Problem, *texts: str) -> list[float]:
     return asyncio.run(task.grade(problem, [Sequence(problem.prompt, t, finish="eos") for t in texts]))
-
-
-@pytest.fixture(scope="module")
-def isolation() -> None:
-    try:
-        Sandbox()
-    except IsolationError as error:
-        pytest.skip(f"programs cannot be isolated here: {error}")
 
 
 # -- all loaders ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tree searches from an experiment file: the task says what ends a step and what the last one holds, unless the file does."""
+"""Tree searches from an experiment file: what ends a step and a sequence is the task's, unless the file says it."""
 
 from __future__ import annotations
 

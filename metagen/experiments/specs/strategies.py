@@ -439,6 +439,14 @@ class StepSpec(Spec):
     max_tokens: Count = 256
     tokens: Count | None = None
 
+    @model_validator(mode="after")
+    def _delimited(self) -> Self:
+        if self.tokens is not None and self.mark:
+            raise ValueError(
+                "there are a mark and tokens, blocks that may end within an answer; leave one of them out"
+            )
+        return self
+
 
 class SearchSpec(ScoredSpec):
     """A tree search, led by the scores of steps."""

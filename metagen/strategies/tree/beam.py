@@ -9,7 +9,7 @@ from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.tree.growth import Growth, Wanted
-from metagen.strategies.tree.node import best_first
+from metagen.strategies.tree.node import Node, best_first
 from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
 from metagen.strategies.tree.split import Steps
 from metagen.verifiers.base import AnswerRule, Verifier

@@ -57,10 +57,42 @@ def test_a_beam_of_one_is_greedy_among_m() -> None:
     assert tree.chosen is not None and tree.chosen.text == "a;f;=3"
 
 
-def test_equal_candidates_take_one_beam() -> None:
+def test_a_candidate_holds_as_many_places_as_it_has_draws() -> None:
+    """n = 6, m = 2: of three places b, the best, drawn once, has one, and a, drawn four times, the other two."""
+    steps = {"": ["a;", "a;", "b;", "c;", "a;", "a;"], "a;": ["=1$"], "b;": ["=2$"], "c;": ["=3$"]}
+    given = {"a;": 0.5, "b;": 0.9, "c;": 0.4, "a;=1": 0.5, "b;=2": 0.5, "c;=3": 0.5}
+    tree = BeamSearch(table(steps), 6, m=2, verifier=values(given)).tree(PROMPT)
+    assert {n.sequence.text: n.multiplicity for n in tree.finished()} == {"a;=1": 4, "b;=2": 2}
+    assert states(tree)["c;"] == "pruned"
+
+
+def test_the_draws_of_beams_that_have_ended_go_to_those_that_have_not() -> None:
+    """n = 4, m = 2: of the first level one is open. It has a place, and draws all four."""
+    steps = {"": ["=1$", "=2$", "=3$", "x;"], "x;": ["=4$", "=5$", "=6$", "=7$"]}
+    tree = BeamSearch(table(steps), 4, m=2, verifier=FunctionVerifier(lambda s: 0.5)).tree(PROMPT)
+    assert sorted(n.sequence.text for n in tree.finished()) == [
+        "=1",
+        "=2",
+        "=3",
+        *(f"x;={i}" for i in (4, 5, 6, 7)),
+    ]
+
+
+@pytest.mark.parametrize("rule", [BestFirst, DepthFirst])
+def test_draws_that_have_ended_are_counted_one_by_one(rule: type[BestFirst | DepthFirst]) -> None:
+    """a ends twice in the same way: that is two, and b is not looked at."""
+    steps = {"": ["a;", "b;"], "a;": ["=1$"], "b;": ["=2$"]}
+    verifier = values({"a;": 0.9, "b;": 0.8, "a;=1": 0.6, "b;=2": 0.6})
+    options = {"in_flight": 1} if rule is BestFirst else {}
+    tree = rule(table(steps), 2, m=2, verifier=verifier, **options).tree(PROMPT)
+    assert states(tree) == {"a;": "expanded", "a;=1": "finished", "b;": "open"}
+
+
+def test_lookahead_gives_places_by_draws_too() -> None:
+    """n = 4, m = 2, one step ahead: a, drawn three times, has both places; its continuation is one of its draws."""
     steps = {"": ["a;", "a;", "a;", "b;"], "a;": ["=1$"], "b;": ["=2$"]}
-    tree = BeamSearch(table(steps), 4, m=2, verifier=FunctionVerifier(insight)).tree(PROMPT)
-    assert {n.sequence.text for n in tree.finished()} == {"a;=1", "b;=2"}
+    tree = Lookahead(table(steps), 4, m=2, verifier=FunctionVerifier(lambda s: 0.5)).tree(PROMPT)
+    assert {n.sequence.text: n.multiplicity for n in tree.finished()} == {"a;=1": 4, "b;=2": 1}
 
 
 def test_beams_end_when_enough_has_finished() -> None:
