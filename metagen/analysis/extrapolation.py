@@ -29,15 +29,18 @@ LOGITS, SIZES = (-9.0, 9.0), (np.log(0.03), np.log(1e5))
 POINTS, REACH = 36, 5.0
 #: Twice the log-likelihood that any distribution of chances may gain over these before they do not fit.
 MISFIT = 30.0
+#: Problems that must have been solved at least once: fewer say nothing about the form of the chances.
+SOLVED = 15
 #: Steps to the best of all distributions.
 STEPS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Extrapolated:
-    """pass@k of fresh problems: posterior median and interval. fits: whether the pool's counts look like the model.
+    """pass@k of fresh problems: posterior median and interval. fits: whether the pool's counts look like the model, and
+    are enough to tell.
 
-    Where they do not, low is the lower bound of pass@N as measured, N the smallest pool or k, and high is 1: what
+    Where not, low is the lower bound of pass@N as measured, N the smallest pool or k, and high is 1: what
     holds for any distribution of chances. The estimate is then that of pass@N.
     """
 
@@ -72,7 +75,8 @@ def coverage_beyond(
     near = [_near(axis, weights) for axis, weights in zip(axes, shares, strict=True)]
     near[2] = np.unique(np.concatenate([[0.0], np.clip(near[2], 0.0, 0.98)]))
     weights, best = _posterior(kinds, counts, near)
-    fits = 2.0 * (_best_of_all(kinds, counts) - best) <= MISFIT
+    enough = int((c > 0).sum()) >= SOLVED
+    fits = enough and 2.0 * (_best_of_all(kinds, counts) - best) <= MISFIT
     logit, size = (axis[..., None] for axis in np.meshgrid(near[0], near[1], indexing="ij"))
     a, b = expit(logit) * np.exp(size), expit(-logit) * np.exp(size)
     found = []

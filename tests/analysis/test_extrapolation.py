@@ -32,6 +32,16 @@ def test_where_no_beta_fits_the_bounds_are_those_of_any_distribution() -> None:
     assert not found.fits and found.high == 1.0 and found.low > 0.9
 
 
+def test_too_few_solved_problems_say_nothing_about_the_rest() -> None:
+    """Chances of 0.5% look like zeros in 64 samples, and 30 counts show no form; nearly all would be solved by 1,024."""
+    rng = np.random.default_rng(4)
+    found = [coverage_beyond(64, rng.binomial(64, np.full(30, 0.005)), [1024])[0] for _ in range(40)]
+    few = [one for one in found if not one.fits]
+    assert len(few) > 30 and all(one.high == 1.0 and one.low < 0.5 for one in few)
+    truth = 1.0 - 0.995**1024
+    assert sum(one.low <= truth <= one.high for one in found) >= 38
+
+
 def test_within_the_pool_it_is_near_what_was_measured_and_rises_with_k() -> None:
     rng = np.random.default_rng(3)
     sizes = rng.integers(8, 33, 300)

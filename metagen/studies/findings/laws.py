@@ -157,7 +157,7 @@ def predicted(result: StudyResult) -> list[Table]:
     """Coverage of more samples than there are, with its interval."""
     rows = []
     for model, (size, found) in beyond(result).items():
-        fits = "" if found[0].fits else "no: bounds of any distribution"
+        fits = "" if found[0].fits else "no, or too few solved to tell: bounds of any distribution"
         rows.append(
             (model, str(size), *(rated(one.estimate, one.low, one.high) for one in found), fits or "yes")
         )
