@@ -33,7 +33,7 @@ def test_where_no_beta_fits_the_bounds_are_those_of_any_distribution() -> None:
 
 
 def test_too_few_solved_problems_say_nothing_about_the_rest() -> None:
-    """Chances of 0.5% look like zeros in 64 samples, and 30 counts show no form; nearly all would be solved by 1,024."""
+    """Chances of 0.5% look like zeros in 64 samples, and 30 counts show no form; nearly all are solved by 1,024."""
     rng = np.random.default_rng(4)
     found = [coverage_beyond(64, rng.binomial(64, np.full(30, 0.005)), [1024])[0] for _ in range(40)]
     few = [one for one in found if not one.fits]
