@@ -161,13 +161,20 @@ class RewardModel(PrimitiveVerifier):
             found = self._readings[sequence.digest] = self._reading(sequence)
         return found
 
+    def _wanted(self, laid: Laid | None) -> Laid | None:
+        """The input with the positions that are read."""
+        return laid
+
     def _reading(self, sequence: Sequence) -> Reading:
         steps = self._steps(sequence.text)
         if not steps:
             return Reading(NOTHING, given=Score(0.0, steps=()))
         if any(text in sequence.text for text in self._reserved):
             return Reading(NOTHING, given=Score(0.0, verdict="forged"))
-        laid, limit = self.layout.lay(self._encoder, sequence.prompt, steps), self.engine.max_context
+        laid, limit = (
+            self._wanted(self.layout.lay(self._encoder, sequence.prompt, steps)),
+            self.engine.max_context,
+        )
         if laid is None:
             return Reading(NOTHING, given=Score(None, verdict="unparsable"))
         if limit is not None and len(laid.ids) > limit:
@@ -249,6 +256,8 @@ class RewardModel(PrimitiveVerifier):
 class ProcessRewardModel(RewardModel):
     """Scores each step; the value of the sequence is an aggregation of the steps.
 
+    Where each step that is read is a request of its own (`reads_apart` of an engine behind HTTP), the aggregation
+    `last` reads no other: scores have a value and no steps.
     A trailing piece without delimiter is a step as well (a completion that ended there, or was cut). Raises
     ModelError for a layout that reads whole solutions.
     """
@@ -268,6 +277,7 @@ class ProcessRewardModel(RewardModel):
     ) -> None:
         aggregate((0.0,), aggregation)
         self.aggregation = aggregation
+        self._last = aggregation == "last" and getattr(engine, "reads_apart", False)
         super().__init__(engine, tags, layout=layout, delimiter=delimiter, name=name, price=price)
         if not self.layout.stepwise:
             raise ModelError(
@@ -276,8 +286,8 @@ class ProcessRewardModel(RewardModel):
 
     @property
     def records(self) -> str:
-        """The values of the steps are recorded, and serve every aggregation."""
-        return self._fingerprint
+        """The values of the steps are recorded, and serve every aggregation; that of the last step alone does not."""
+        return self.fingerprint if self._last else self._fingerprint
 
     @property
     def fingerprint(self) -> str:
@@ -289,8 +299,13 @@ class ProcessRewardModel(RewardModel):
 
     _steps = split
 
+    def _wanted(self, laid: Laid | None) -> Laid | None:
+        return dataclasses.replace(laid, positions=laid.positions[-1:]) if laid and self._last else laid
+
     def _score(self, odds: tuple[float, ...]) -> Score:
         values = tuple(map(sigmoid, odds))
+        if self._last:
+            return Score(values[-1])
         return Score(aggregate(values, self.aggregation), steps=values)
 
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:

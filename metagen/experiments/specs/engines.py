@@ -171,7 +171,7 @@ class OpenAISpec(PartSpec):
         Annotated[str, Expects("the name of an environment variable"), AfterValidator(_variable)] | None
     ) = None
     revision: Text | None = None
-    n_per_request: Count = 1
+    n_per_request: Count | None = None
     seed_bits: Annotated[int, Field(ge=0, le=63), Expects("an integer from 0 (no seeds) to 63")] = 31
     structured_outputs: Switch = False
     continuation: Switch | None = None

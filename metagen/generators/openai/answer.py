@@ -154,7 +154,7 @@ class Answer(_Read):
 
     @classmethod
     def read(cls, content: bytes, n: int) -> Self:
-        """From the body of a response. Malformed if it is no answer with n choices, in some order."""
+        """From the body of a response. Malformed if it is no answer with choices, n at most, in some order."""
         try:
             streamed = is_stream(content)
             answer = cls.model_validate(_streamed(content)) if streamed else cls.model_validate_json(content)
@@ -163,13 +163,15 @@ class Answer(_Read):
             # No deeper: names further in are the server's, which may be the key that it was sent.
             what = "; ".join(f"{'.'.join(map(str, f['loc'][:2])) or 'body'}: {f['type']}" for f in faults[:3])
             raise Malformed(f"its answer of {len(content)} bytes is not as expected ({what})") from None
-        if len(answer.choices) != n:
+        if not 1 <= len(answer.choices) <= n:
             raise Malformed(f"it gave {len(answer.choices)} choices where {n} were asked for")
         if any(c.finish_reason not in ENDED for c in answer.choices):
             raise Malformed("a choice ended by no finish_reason that there is")
         indices = sorted(c.index for c in answer.choices if c.index is not None)
-        if indices and indices != list(range(n)):
-            raise Malformed(f"its choices are numbered {indices[:10]!r}, expected 0 to {n - 1}")
+        if indices and indices != list(range(len(answer.choices))):
+            raise Malformed(
+                f"its choices are numbered {indices[:10]!r}, expected 0 to {len(answer.choices) - 1}"
+            )
         return answer
 
     @property

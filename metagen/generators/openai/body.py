@@ -70,7 +70,7 @@ class Wording:
         if self.seed_bits:
             # A server that draws several samples gives them seeds that follow on one another.
             body["seed"] = within(seed, self.seed_bits, n)
-        if self.dialect.ids and ids is not None:
+        if self.dialect.ids and (ids is not None or n > 1):
             body[self.dialect.ids] = True
         body |= self._endings(request) | self._logprobs(params)
         if params.grammar is not None:

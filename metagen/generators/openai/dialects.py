@@ -23,7 +23,8 @@ class Dialect:
     ended it, null for the model's own end. ids: the field that asks for a choice's token_ids. named: the field that
     writes tokens beside log-probabilities by their ids. open_turn: what makes a last turn of the assistant be gone
     on with; None if that cannot be. labels: of how many given tokens one request can read log-probabilities; 0 if there
-    is no way, nor for those of a prompt. adapters: those that it has under the same meaning.
+    is no way, nor for those of a prompt. together: how many samples of a prefix one request asks for, unless said: more
+    than one where the tokens of each are told. adapters: those that it has under the same meaning.
     """
 
     name: DialectName
@@ -36,6 +37,7 @@ class Dialect:
     named: str | None = None
     open_turn: Fields | None = None
     labels: int = 0
+    together: int = 1
     adapters: frozenset[str] = frozenset()
 
     def reads_labels(self, api: str, ids: bool) -> bool:
@@ -73,6 +75,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             named="return_tokens_as_token_ids",
             open_turn={"add_generation_prompt": False, "continue_final_message": True},
             labels=128,
+            together=128,
             adapters=frozenset(
                 {"min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias"}
             ),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import warnings
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self, TypeVar
 
 from metagen.border import checked
 from metagen.cost import ModelShape, Price
@@ -32,7 +33,7 @@ from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.readings import Body, Readings
 from metagen.generators.openai.retries import Patience
 from metagen.generators.openai.samples import Reader
-from metagen.generators.openai.transport import Ask, Transport, library
+from metagen.generators.openai.transport import Ask, Refused, Transport, library
 from metagen.generators.openai.vocabulary import Vocabulary
 from metagen.generators.primitive import EngineGenerator, letters
 from metagen.generators.turns import Kind
@@ -40,6 +41,9 @@ from metagen.logs import logger
 from metagen.sequence import Sequence, digest
 
 _LOG = logger(__name__)
+T = TypeVar("T")
+#: Characters of a reason that a warning quotes.
+QUOTED: Final = 300
 #: Tokens that a chat template, or instructions of the server's own, may add to a prompt.
 HIDDEN = 4096
 
@@ -56,7 +60,9 @@ class OpenAIEngine:
     shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known.
     api_key_env: the environment variable with the key. None is OPENAI_API_KEY for OpenAI's own server, and no key for
     any other. revision: of what the server runs, a part of the fingerprint.
-    n_per_request: samples that one request may ask for. At 1 each has a seed and counts of its own.
+    n_per_request: samples of a prefix that one request may ask for; by default 128 in vLLM's dialect, which tells the
+    tokens of each, else 1. At 1 each has a seed of its own. A server that refuses more than one, or gives fewer than
+    were asked for, is asked for one at a time from then on, which is told once.
     seed_bits: seeds are below 2 to this power; 0 sends none. structured_outputs: whether grammars may be sent.
     continuation: whether a chat's partial turn can be gone on with; by default what the dialect says.
     stream: ask for answers as streams, which some servers want for long ones; they are read whole all the same.
@@ -69,6 +75,8 @@ class OpenAIEngine:
 
     #: The server asks for money: what it costs is unknown where the price is.
     bills = True
+    #: Each position at which labels are read is a request.
+    reads_apart = True
 
     def __init__(
         self,
@@ -83,7 +91,7 @@ class OpenAIEngine:
         max_context: int | None = None,
         api_key_env: str | None = None,
         revision: str | None = None,
-        n_per_request: int = 1,
+        n_per_request: int | None = None,
         seed_bits: int = 31,
         structured_outputs: bool = False,
         continuation: bool | None = None,
@@ -93,14 +101,15 @@ class OpenAIEngine:
         concurrency: Concurrency | None = None,
         patience: Patience | None = None,
     ) -> None:
-        _check(model, api, dialect, n_per_request, seed_bits, max_context)
+        _check(model, api, dialect, 1 if n_per_request is None else n_per_request, seed_bits, max_context)
         refuse_secrets(extra_body or {})
         library()
         self._name, self.price, self.max_context = model, price, max_context
         self._base_url = address(base_url)
         self._key = Key(api_key_env, self._base_url)
-        self._each = n_per_request
         spoken = DIALECTS[dialect]
+        self._each = spoken.together if n_per_request is None else n_per_request
+        self._chosen = n_per_request is None
         self._wording = Wording(
             model,
             api,
@@ -117,6 +126,8 @@ class OpenAIEngine:
         self.stats = EngineStats(extra={"prompt_tokens": 0.0, "wrong_counts": 0.0, "filtered": 0.0})
         self._patience, self._concurrency = patience or Patience(), concurrency or Concurrency()
         self._fingerprint = self._identity(revision)
+        #: Whether the server has shown that it does not give several samples.
+        self._singly = False
         self._loop = Loop(self._live, shown=repr(self))
         self._transport: Transport | None = None
 
@@ -236,13 +247,7 @@ class OpenAIEngine:
         ended: dict[int, Sample],
     ) -> list[Counts]:
         self.stats.requests += 1
-        tasks = [asyncio.create_task(self._group(request, ids, group, ended)) for group in groups]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return await _together(self._group(request, ids, group, ended) for group in groups)
 
     async def _group(
         self,
@@ -250,8 +255,46 @@ class OpenAIEngine:
         ids: tuple[int, ...] | None,
         group: range,
         ended: dict[int, Sample],
-    ) -> Counts:
-        """The samples of one request to the server."""
+    ) -> list[Counts]:
+        """The samples of one request to the server; of one for each, where it does not give several."""
+        if len(group) == 1 or not self._singly:
+            try:
+                counts = await self._asked(request, ids, group, ended)
+            except Refused as refusal:
+                if len(group) == 1:
+                    raise
+                counts, why = [], str(refusal)
+            else:
+                why = f"it gave {len(ended.keys() & set(group))} choices where {len(group)} were asked for"
+        else:
+            counts, why = [], ""
+        if rest := [i for i in group if i not in ended]:
+            alone = [range(i, i + 1) for i in rest]
+            # What it refuses one by one too is refused for another reason, which is the error.
+            counts += await self._asked(request, ids, alone.pop(0), ended)
+            self._takes_one(why)
+            counts += await _together(self._asked(request, ids, one, ended) for one in alone)
+        return counts
+
+    def _takes_one(self, why: str) -> None:
+        """Ask for one sample at a time from now on, and say so."""
+        if not self._singly:
+            self._singly = True
+            _LOG.warning("one sample at a time", extra={"engine": repr(self), "because": why[:QUOTED]})
+            warnings.warn(
+                f"{self!r} is asked for one sample at a time from now on, since the server does not give several "
+                f"({why[:QUOTED]}); n_per_request: 1 says so from the start",
+                stacklevel=2,
+            )
+
+    async def _asked(
+        self,
+        request: GenerateRequest,
+        ids: tuple[int, ...] | None,
+        group: range,
+        ended: dict[int, Sample],
+    ) -> list[Counts]:
+        """Ask for the samples of a group by one request, and note those that come."""
         assert self._transport is not None
         reader = Reader(request, self._wording.dialect, self._vocabulary, ids)
         n, most = len(group), self._longest(request.prefix, ids)
@@ -259,7 +302,7 @@ class OpenAIEngine:
         def read(content: bytes) -> tuple[Counts, list[Sample]]:
             answer = Answer.read(content, n)
             counts = answer.counts(most, n * limit(request))
-            own = (counts.new, counts.thought) if n == 1 else (None, None)
+            own = (counts.new, counts.thought) if len(answer.choices) == 1 else (None, None)
             samples = [reader.sample(choice, *own) for choice in answer.ordered]
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
             return counts, samples
@@ -274,8 +317,10 @@ class OpenAIEngine:
                 f"{self!r} wrote the key that it was sent into its answer, which is dropped: do not trust it"
             )
         self._count(counts, samples)
-        ended.update(zip(group, samples, strict=True))
-        return counts
+        ended.update(zip(group, samples, strict=False))
+        if self._chosen and len(samples) > 1 and any(sample.generated is None for sample in samples):
+            self._takes_one("it tells the tokens of all choices together, and not of each")
+        return [counts]
 
     def _longest(self, prefix: Sequence, ids: tuple[int, ...] | None) -> int:
         """Tokens that a prefix can have at most: each holds a byte; templates add to messages."""
@@ -332,18 +377,14 @@ class OpenAIEngine:
             return values, counts
 
         bodies = [[readings.bodies(part) for part in parts] for parts in requests]
-        tasks = [
-            asyncio.create_task(one(part, *each))
-            for parts, asked in zip(requests, bodies, strict=True)
-            for part, own in zip(parts, asked, strict=True)
-            for each in own
-        ]
-        try:
-            answers = iter(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        answers = iter(
+            await _at_once(
+                one(part, *each)
+                for parts, asked in zip(requests, bodies, strict=True)
+                for part, own in zip(parts, asked, strict=True)
+                for each in own
+            )
+        )
         return [readings.evaluated([[next(answers) for _ in own] for own in asked]) for asked in bodies]
 
     # -- lifecycle -------------------------------------------------------------------------------
@@ -383,6 +424,22 @@ class OpenAIEngine:
             yield
         finally:
             await self._transport.close()
+
+
+async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All side by side; the first error cancels the others, and comes when they have ended."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _together(work: Iterable[Coroutine[Any, Any, list[T]]]) -> list[T]:
+    """What all of them give, one after the other's."""
+    return [one for some in await _at_once(work) for one in some]
 
 
 def _size(counts: Counts, samples: list[Sample]) -> float:

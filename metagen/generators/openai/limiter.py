@@ -11,23 +11,22 @@ from typing import Final
 
 from metagen.errors import InputError
 
-#: What the window is multiplied with: where the server refused or hung, and where it has merely become slow.
+#: What the window is multiplied with where the server refused or hung.
 REFUSED: Final = 0.5
-SLOWED: Final = 0.8
-#: A server is slow when a token takes it so many times what it took at its best.
-INFLATED: Final = 4.0
-#: How much one answer counts in the mean of the times of a token.
-WEIGHT: Final = 0.1
-#: The best time is forgotten by so much with each answer, since models and machines change.
-FORGOTTEN: Final = 1.001
+#: A window below this grows no faster than this one: a server that takes one request would refuse every second.
+FEW: Final = 8.0
+#: More at a time is too much where the server gets less than so much of its best done, twice running.
+WORSE: Final = 0.6
+#: Its best is forgotten by so much with each look, since models, machines and neighbours change.
+FORGOTTEN: Final = 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
     """Requests under way: how many at first, and how many at most. Raises InputError unless 1 ≤ start ≤ most."""
 
-    start: int = 8
-    most: int = 256
+    start: int = 64
+    most: int = 512
 
     def __post_init__(self) -> None:
         if not 1 <= self.start <= self.most:
@@ -39,21 +38,25 @@ class Concurrency:
 class Limiter:
     """The window: additive increase, multiplicative decrease (Chiu and Jain 1989), on a clock that the caller reads.
 
-    It starts slowly, as TCP does: until the first complaint each answer adds one, after it each round of answers.
-    A window is cut once for one complaint: what had been sent before the cut says nothing about the window after
-    it. It does not grow while it is not used. Times are in seconds, of any clock. How fast the server is, is told by
-    the answers that have a length: what else it answers says only that it does.
+    It starts wide and widens as TCP does: until the first complaint each answer adds one, after it each round of
+    answers. It does not grow while it is not used. A complaint is a refusal, or a request that hung, and cuts the
+    window by half, once: what had been sent before the cut says nothing about the window after it. And where more at a
+    time gets less done in all, the window goes back to where most was done. That an answer takes longer is no
+    complaint: a server that batches takes longer for each and gets more done. Times are in seconds, of any clock.
+    What is done is told by answers that have a length; none is looked at while there are others, which take time too.
     """
 
     def __init__(self, concurrency: Concurrency) -> None:
-        self._start, self._most = concurrency.start, concurrency.most
+        self._most = concurrency.most
         self.window = float(concurrency.start)
         #: Nothing is sent before this time.
         self.closed_until = 0.0
         self._slow_start = True
         self._last_cut = -1.0
-        self._mean: float | None = None
-        self._best = float("inf")
+        #: The look at what is done: since when, at which window, how much, of how many; None while none is taken.
+        self._since: float | None = None
+        self._at, self._done, self._answers = self.window, 0.0, 0
+        self._best, self._best_at, self._worse = 0.0, self.window, 0
 
     def admits(self, running: int, now: float) -> bool:
         """Whether one more may be sent beside those that are running."""
@@ -63,29 +66,42 @@ class Limiter:
         """An answer came. size: its tokens, or some other measure of its length, None for one that has none, such as
         log-probabilities of a prompt; running: others under way.
         """
-        if size is not None and self._slow((now - began) / max(size, 1.0)):
-            self._cut(began, now, SLOWED, least=self._start)
-        elif 2 * running >= self.window:
-            self.window += 1.0 if self._slow_start else 1.0 / self.window
+        used = 2 * (running + 1) >= self.window
+        if used:
+            self.window += 1.0 if self._slow_start else 1.0 / max(self.window, FEW)
             self.window = min(self.window, float(self._most))
+        if size is None or not used:
+            self._since = None
+        else:
+            self._look(began, now, max(size, 1.0))
 
     def refused(self, began: float, now: float, pause: float = 0.0) -> None:
         """The server refused for being busy, or hung. pause: for how long it asked to be left alone."""
-        self._cut(began, now, REFUSED, least=1)
         self.closed_until = max(self.closed_until, now + pause)
+        if began > self._last_cut:
+            self._slow_start, self._since = False, None
+            self.window = max(1.0, self.window * REFUSED)
+            self._last_cut = now
 
-    def _slow(self, pace: float) -> bool:
-        """Whether a server is, that has just taken so many seconds for a token."""
-        self._mean = pace if self._mean is None else self._mean + WEIGHT * (pace - self._mean)
-        self._best = min(self._best * FORGOTTEN, self._mean)
-        return self._mean > INFLATED * self._best
-
-    def _cut(self, began: float, now: float, factor: float, least: int) -> None:
-        if began <= self._last_cut:
+    def _look(self, began: float, now: float, size: float) -> None:
+        """Add up what is done, until all that were under way have been replaced twice; then judge it."""
+        if self._since is None:
+            self._since, self._at, self._done, self._answers = now, self.window, 0.0, 0
             return
-        self._slow_start = False
-        self.window = max(min(float(least), self.window), self.window * factor)
-        self._last_cut = now
+        self._done, self._answers = self._done + size, self._answers + 1
+        if self._answers < 2 * self._at or began < self._since or now <= self._since:
+            return
+        pace = self._done / (now - self._since)
+        at, self._since = self._at, None
+        self._best *= FORGOTTEN
+        if pace >= self._best:
+            self._best, self._best_at, self._worse = pace, at, 0
+        elif pace < WORSE * self._best and at > self._best_at:
+            self._worse += 1
+            if self._worse == 2:
+                self.window, self._slow_start, self._worse = self._best_at, False, 0
+        else:
+            self._worse = 0
 
 
 class Gate:

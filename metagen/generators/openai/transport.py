@@ -53,6 +53,10 @@ SENT = frozenset(
 ACCOUNT = frozenset({"openai-organization", "openai-project"})
 
 
+class Refused(InputError):
+    """The server takes no such request."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ask(Generic[T]):
     """One request. body: made when it is sent, lest those that wait hold their prompts. read: what comes of the
@@ -278,7 +282,7 @@ class Transport:
             )
         if status is not None and 300 <= status < 400:
             return InputError(f"{where}; redirects are not followed: give the final address as base_url")
-        return InputError(f"{where}; change the request, or the dialect, so that the server takes it")
+        return Refused(f"{where}; change the request, or the dialect, so that the server takes it")
 
 
 def library() -> ModuleType:

@@ -101,6 +101,7 @@ class Facts:
     price: Price | None
     chat: str | None = None
     reads_labels: bool = True
+    reads_apart: bool = False
 
     @classmethod
     def of(cls, engine: Engine) -> Self:
@@ -111,4 +112,5 @@ class Facts:
             repr(engine), engine.fingerprint, engine.tokenizer_fingerprint, engine.shape, engine.directory,
             engine.max_context, supports, bills, price, getattr(engine, "chat", None),
             getattr(engine, "reads_labels", engine.tokenizer_fingerprint is not None),
+            getattr(engine, "reads_apart", False),
         )  # fmt: skip

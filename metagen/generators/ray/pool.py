@@ -125,6 +125,10 @@ class RayPool:
         return self.facts.reads_labels
 
     @property
+    def reads_apart(self) -> bool:
+        return self.facts.reads_apart
+
+    @property
     def bills(self) -> bool:
         """Whether the engine costs money, at `price`; an unknown one is None."""
         return self.facts.bills

@@ -46,6 +46,18 @@ class Served(EngineLaws):
 class TestWithATokenizer(Served):
     def make(self) -> Engine:
         return OpenAIEngine(
+            MODEL, base_url=self.url, api="completions", dialect="vllm", tokenizer=MODEL, max_context=2048,
+            n_per_request=1,
+        )  # fmt: skip
+
+
+class TestTogether(Served):
+    """Samples of a prefix in one request, as vLLM's dialect asks by default: seeds are the request's."""
+
+    without = frozenset({"seeds"})
+
+    def make(self) -> Engine:
+        return OpenAIEngine(
             MODEL, base_url=self.url, api="completions", dialect="vllm", tokenizer=MODEL, max_context=2048
         )
 
@@ -65,4 +77,4 @@ class TestChats(Served):
     without = frozenset({"ids", "until", "evaluate"})
 
     def make(self) -> Engine:
-        return OpenAIEngine(MODEL, base_url=self.url, dialect="vllm")
+        return OpenAIEngine(MODEL, base_url=self.url, dialect="vllm", n_per_request=1)

@@ -37,7 +37,7 @@ def server(torch: TorchEngine) -> Iterator[Server]:
 def http(server: Server) -> Iterator[OpenAIEngine]:
     """With ids: completions of vLLM's dialect, and the tokenizer."""
     with OpenAIEngine(
-        MODEL, base_url=server.url, api="completions", dialect="vllm", tokenizer=MODEL
+        MODEL, base_url=server.url, api="completions", dialect="vllm", tokenizer=MODEL, n_per_request=1
     ) as engine:
         yield engine
 
@@ -136,7 +136,7 @@ def test_steps_without_ids_of_the_server_end_and_are_encoded_the_same(
 ) -> None:
     with OpenAIEngine(
         MODEL, base_url=server.url, api="completions", dialect="vllm", tokenizer=MODEL,
-        extra_body={"return_token_ids": False},
+        extra_body={"return_token_ids": False}, n_per_request=1,
     ) as engine:  # fmt: skip
         for options in (
             {"until": Step("\n")},
@@ -159,7 +159,7 @@ def test_steps_without_ids_of_the_server_end_and_are_encoded_the_same(
 def test_a_chat_says_the_same_and_goes_on_with_a_partial_turn(torch: TorchEngine, server: Server) -> None:
     begun = Sequence.of(PROMPT).extend("a=")
     said = Prompt("p", messages=(Message("user", PROMPT.text or ""), Message("assistant", "a=")))
-    with OpenAIEngine(MODEL, base_url=server.url, dialect="vllm") as engine:
+    with OpenAIEngine(MODEL, base_url=server.url, dialect="vllm", n_per_request=1) as engine:
         ours = asyncio.run(engine.generate(asked(begun, logprobs=True)))
         # Where a server draws the first token of a turn that was begun, is where it draws first.
         joined = Sequence.of(Prompt("p", text=f"{PROMPT.text}a="))

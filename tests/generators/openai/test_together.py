@@ -1,0 +1,173 @@
+"""Samples of one prefix in one request, where a server gives several; one by one, and told once, where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import Any
+
+import pytest
+
+from metagen.errors import InputError
+from metagen.generators.engine import Generated, GenerateRequest, SamplingParams
+from metagen.generators.openai import OpenAIEngine
+from metagen.generators.openai.limiter import Concurrency
+from metagen.generators.torch import TorchEngine
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence, Step
+from metagen.strategies.tree.rebase import Rebase
+from metagen.tasks.arithmetic.task import ArithmeticTask
+from metagen.verifiers.reward import ProcessRewardModel
+from tests.generators.openai.model_server import serves
+from tests.generators.openai.serving import Asked, Reply, Server, answer, said
+
+PREFIX = Sequence.of(Prompt.of("What is it?"))
+
+
+def ask(engine: OpenAIEngine, n: int) -> Generated:
+    request = GenerateRequest(PREFIX, tuple(range(n)), SamplingParams(max_tokens=16), 16)
+    return asyncio.run(asyncio.wait_for(engine.generate(request), 60.0))
+
+
+def vllm(server: Server, **options: Any) -> OpenAIEngine:
+    return OpenAIEngine("m", base_url=server.url, dialect="vllm", **options)
+
+
+def gives(most: int, *, refuses: int | None = None, ids: bool = True) -> Any:
+    """A server that gives so many choices at most, or refuses requests for more."""
+    number = 0
+
+    async def handler(asked: Asked) -> Reply:
+        nonlocal number
+        n = asked.body.get("n", 1)
+        if n > most and refuses is not None:
+            return Reply(refuses, {"error": {"message": "n must be 1"}})
+        choices = []
+        for i in range(min(n, most)):
+            number += 1
+            told = {"token_ids": [1, 2, 3]} if ids and asked.body.get("return_token_ids") else {}
+            choices.append(said(f"text {number}", index=i, **told))
+        return Reply(body=answer(*choices, new=3 * len(choices)))
+
+    return handler
+
+
+def test_vllm_is_asked_once_for_all_samples_of_a_prefix_and_tells_the_tokens_of_each() -> None:
+    with Server(gives(128)).open() as server, vllm(server) as engine:
+        made = ask(engine, 16)
+        assert [a.body.get("n", 1) for a in server.asked] == [16]
+        assert len({s.text for s in made.samples}) == 16 and {s.generated for s in made.samples} == {3}
+        ask(engine, 300)
+        assert sorted(a.body.get("n", 1) for a in server.asked[1:]) == [44, 128, 128]
+        assert engine.stats.generated == 3 * 316
+
+
+@pytest.mark.parametrize("dialect", ["openai", "sglang", "llamacpp"])
+def test_others_are_asked_one_by_one_since_they_tell_the_sum_of_the_tokens(dialect: Any) -> None:
+    with (
+        Server(gives(128)).open() as server,
+        OpenAIEngine("m", base_url=server.url, dialect=dialect) as engine,
+    ):
+        made = ask(engine, 4)
+        assert [a.body.get("n", 1) for a in server.asked] == [1] * 4
+        assert {s.generated for s in made.samples} == {3}
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_server_that_refuses_several_is_asked_one_by_one_from_then_on(status: int) -> None:
+    with Server(gives(1, refuses=status)).open() as server, vllm(server) as engine:
+        with pytest.warns(UserWarning, match="one sample at a time.*n must be 1.*n_per_request: 1"):
+            made = ask(engine, 5)
+        assert len({s.text for s in made.samples}) == 5 and {s.generated for s in made.samples} == {3}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ask(engine, 3)
+        assert [a.body.get("n", 1) for a in server.asked] == [5, *[1] * 8]
+
+
+def test_a_server_that_gives_fewer_is_asked_for_the_others_and_nothing_is_thrown_away() -> None:
+    with Server(gives(2)).open() as server, vllm(server) as engine:
+        with pytest.warns(UserWarning, match="gave 2 choices where 5 were asked for"):
+            made = ask(engine, 5)
+        assert len({s.text for s in made.samples}) == 5 and engine.stats.samples == 5
+        assert [a.body.get("n", 1) for a in server.asked] == [5, 1, 1, 1]
+
+
+def test_what_is_refused_one_by_one_too_is_an_error_for_its_own_reason() -> None:
+    async def handler(asked: Asked) -> Reply:
+        return Reply(400, {"error": {"message": "the prompt is too long"}})
+
+    with (
+        Server(handler).open() as server,
+        vllm(server) as engine,
+        warnings.catch_warnings(action="error"),
+        pytest.raises(InputError, match="the prompt is too long"),
+    ):
+        ask(engine, 4)
+
+
+def test_a_server_of_that_dialect_without_token_ids_is_asked_one_by_one() -> None:
+    with Server(gives(128, ids=False)).open() as server, vllm(server) as engine:
+        with pytest.warns(UserWarning, match="tokens of all choices together"):
+            first = ask(engine, 4)
+        second = ask(engine, 4)
+        assert {s.generated for s in first.samples} == {None} and {s.generated for s in second.samples} == {3}
+
+
+def test_several_that_are_asked_for_by_name_are_kept_together() -> None:
+    with Server(gives(128, ids=False)).open() as server, vllm(server, n_per_request=2) as engine:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ask(engine, 4)
+        assert [a.body.get("n", 1) for a in server.asked] == [2, 2]
+
+
+def test_a_verifier_of_last_steps_reads_one_place_for_each_candidate_and_the_others_all() -> None:
+    """Behind HTTP each place is a request. Values are those of an engine that reads all of them at once."""
+    task = ArithmeticTask("validation", levels=(3,), per_level=1)
+    (problem,) = task.problems()
+    text = "a=12+7=19\nb=19*3=57\nA:57\n"
+    candidates = [Sequence(problem.prompt, text[:k], finish="eos") for k in (10, 20, 26)]
+    with (
+        TorchEngine("tiny-prm", threads=1) as local,
+        Server(serves(local)).open() as server,
+        OpenAIEngine(
+            "tiny-prm", base_url=server.url, api="completions", dialect="vllm", tokenizer="tiny-prm"
+        ) as engine,
+    ):
+        for aggregation, places in (("last", 3), ("min", 3)):
+            before = len(server.asked)
+            ours = ProcessRewardModel(engine, aggregation=aggregation)  # type: ignore[arg-type]
+            theirs = ProcessRewardModel(local, aggregation=aggregation)  # type: ignore[arg-type]
+            found, wanted = (
+                asyncio.run(one.score(candidates[2:], scope=Scope.root("p"))) for one in (ours, theirs)
+            )
+            assert [s.value for s in found] == pytest.approx([s.value for s in wanted], abs=1e-4)
+            assert (found[0].steps is None) == (aggregation == "last")
+            assert len(server.asked) - before == (1 if aggregation == "last" else places)
+
+
+def test_a_search_behind_http_asks_once_for_a_nodes_draws_and_once_for_each_new_step() -> None:
+    task = ArithmeticTask("validation", levels=(1,), per_level=1)
+    (problem,) = task.problems()
+    with (
+        TorchEngine("tiny-prm", threads=1) as reader,
+        TorchEngine("tiny-0.1m", threads=1) as writer,
+        Server(serves(reader)).open() as judging,
+        Server(serves(writer)).open() as writing,
+        OpenAIEngine(
+            "tiny-0.1m", base_url=writing.url, api="completions", dialect="vllm", tokenizer="tiny-0.1m"
+        ) as model,
+        OpenAIEngine(
+            "tiny-prm", base_url=judging.url, api="completions", dialect="vllm", tokenizer="tiny-prm",
+            concurrency=Concurrency(4, 8),
+        ) as judge,
+    ):  # fmt: skip
+        search = Rebase(
+            model.generator(max_tokens=40), 4, verifier=ProcessRewardModel(judge), answer=task.answer,
+            until=Step("\n", 40, task.mark),
+        )  # fmt: skip
+        tree = search.tree(problem.prompt)
+    assert len(writing.asked) == sum(bool(node.draws) for node in tree)
+    scored = [node for node in tree if node.parent and not node.empty]
+    assert len(judging.asked) == len(scored)
