@@ -39,6 +39,8 @@ class _Message(_Read):
     """
 
     content: str | list[Any] | None = None
+    #: What a model says in place of an answer that it declines.
+    refusal: Any = None
     # Judged one by one: some servers put other things there.
     reasoning: Any = None
     reasoning_content: Any = None
@@ -46,9 +48,17 @@ class _Message(_Read):
 
     @property
     def said(self) -> str:
-        if not isinstance(self.content, list):
-            return self.content or ""
-        return "".join(_parts(self.content, "text"))
+        if isinstance(self.content, list):
+            parts = (*_parts(self.content, "text"), *_parts(self.content, "refusal"))
+            return "".join(parts)
+        return self.content or (self.refusal if self.declined else "")
+
+    @property
+    def declined(self) -> bool:
+        """Whether it is a refusal, told in a field of its own."""
+        if isinstance(self.content, list):
+            return any(_parts(self.content, "refusal"))
+        return not self.content and isinstance(self.refusal, str) and bool(self.refusal)
 
     @property
     def thought(self) -> str | None:

@@ -123,7 +123,9 @@ class OpenAIEngine:
         )
         self._vocabulary = Vocabulary(tokenizer) if tokenizer is not None else None
         self.shape = ModelShape.from_config(shape) if shape is not None else None
-        self.stats = EngineStats(extra={"prompt_tokens": 0.0, "wrong_counts": 0.0, "filtered": 0.0})
+        self.stats = EngineStats(
+            extra={"prompt_tokens": 0.0, "wrong_counts": 0.0, "filtered": 0.0, "declined": 0.0}
+        )
         self._patience, self._concurrency = patience or Patience(), concurrency or Concurrency()
         self._fingerprint = self._identity(revision)
         #: Whether the server has shown that it does not give several samples.
@@ -305,6 +307,9 @@ class OpenAIEngine:
             own = (counts.new, counts.thought) if len(answer.choices) == 1 else (None, None)
             samples = [reader.sample(choice, *own) for choice in answer.ordered]
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
+            self.stats.extra["declined"] += sum(
+                c.message is not None and c.message.declined for c in answer.choices
+            )
             return counts, samples
 
         body = partial(self._wording.body, request, ids, request.seeds[group[0]], n)

@@ -122,6 +122,22 @@ def test_several_that_are_asked_for_by_name_are_kept_together() -> None:
         assert [a.body.get("n", 1) for a in server.asked] == [2, 2]
 
 
+@pytest.mark.parametrize("parts", [False, True])
+def test_a_refusal_in_a_field_of_its_own_is_what_was_said_and_is_counted(parts: bool) -> None:
+    text = "I cannot help with that."
+    message = {"role": "assistant", "content": [{"type": "refusal", "refusal": text}]} if parts else {
+        "role": "assistant", "content": None, "refusal": text,
+    }  # fmt: skip
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+
+    async def handler(asked: Asked) -> Reply:
+        return Reply(body=answer(choice))
+
+    with Server(handler).open() as server, OpenAIEngine("m", base_url=server.url) as engine:
+        made = ask(engine, 2)
+        assert [s.text for s in made.samples] == [text] * 2 and engine.stats.extra["declined"] == 2
+
+
 def test_a_verifier_of_last_steps_reads_one_place_for_each_candidate_and_the_others_all() -> None:
     """Behind HTTP each place is a request. Values are those of an engine that reads all of them at once."""
     task = ArithmeticTask("validation", levels=(3,), per_level=1)
