@@ -90,6 +90,7 @@ class VLLMSpec(LocalSpec):
     max_pending: Count | None = None
     lora: AdapterName | None = None
     threads: Count | None = None
+    seeded: Switch = False
     args: Annotated[dict[str, Any], Expects("a mapping of vLLM's engine arguments")] = Field(default={})
 
     def options(self) -> dict[str, Any]:
@@ -117,8 +118,8 @@ class PriceSpec(Price):
 class ConcurrencySpec(Concurrency):
     """A Concurrency as read from outside."""
 
-    start: Count = 8
-    most: Count = 256
+    start: Count = Concurrency.start
+    most: Count = Concurrency.most
 
 
 @dataclass(frozen=True, slots=True)

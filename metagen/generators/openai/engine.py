@@ -213,10 +213,9 @@ class OpenAIEngine:
             self._vocabulary.expect("stop_token_ids", request.params.stop_token_ids)
         ids = self.render(request.prefix)
         self._check_fit(ids, request.max_tokens)
-        groups = [
-            range(i, min(i + self._each, len(request.seeds)))
-            for i in range(0, len(request.seeds), self._each)
-        ]
+        # Servers give one sample where nothing is drawn by chance.
+        each = self._each if request.params.temperature else 1
+        groups = [range(i, min(i + each, len(request.seeds))) for i in range(0, len(request.seeds), each)]
         # What cannot be said is refused before anything is sent.
         self._wording.body(request, ids, request.seeds[0], len(groups[0]))
         ended: dict[int, Sample] = {}

@@ -58,13 +58,16 @@ class VLLMEngine(LocalEngine):
     max_pending: requests, one for each sample, that are inside vLLM at once; 4 · max_num_seqs by default. The others
     wait as coroutines.
     lora: the directory of an adapter that is applied to all requests.
+    seeded: draw each sample by a seed of its own, so that it comes again. By default vLLM draws by its own random
+    numbers, which is faster: what the journal has comes again, and nothing else.
     threads: of each of vLLM's processes on a CPU, which are then bound to no core; vLLM's own choice if None.
     args: any other of vLLM's engine arguments, such as tensor_parallel_size, quantization, speculative_config or
     gpu_memory_utilization; `options.defaults` has those that are not vLLM's own. Several engines that share a device
     need kv_cache_memory_bytes each.
 
-    vLLM draws by seeds of its own kind: other samples than those of the torch engine, of the same distribution. Its
-    processes run from `__enter__` to `close`. Raises UnsupportedError if vLLM is missing, and ModelError or InputError,
+    Samples are others than those of the torch engine, of the same distribution. Log-probabilities of samples are read
+    where a generator asks for them (`logprobs`, `top_logprobs`); else they are unknown. Its processes run from
+    `__enter__` to `close`. Raises UnsupportedError if vLLM is missing, and ModelError or InputError,
     which name the place, the value and the remedy.
     """
 
@@ -77,6 +80,7 @@ class VLLMEngine(LocalEngine):
         max_pending: int | None = None,
         lora: str | Path | None = None,
         threads: int | None = None,
+        seeded: bool = False,
         **args: Any,
     ) -> None:
         directory = resolve(model)
@@ -85,6 +89,7 @@ class VLLMEngine(LocalEngine):
                 raise InputError(f"{name}={value!r}: expected an integer ≥ 1")
         if dtype is not None and dtype not in DTYPES:
             raise InputError(f"dtype={dtype!r}: expected one of {', '.join(DTYPES)}")
+        self._seeded = seeded
         self._vllm = vllm = library()
         options.check(args, {f.name for f in fields(vllm.AsyncEngineArgs)})
         self.dtype: Dtype = dtype or ("float32" if vllm.on_cpu else "bfloat16")
@@ -212,8 +217,9 @@ class VLLMEngine(LocalEngine):
             ) from error
         lora = vllm.LoRARequest("adapter", 1, str(self._lora)) if self._lora is not None else None
         self._requests = Requests(
-            vllm, self._llm, self._endings, self._stats, room=self._pending, block=self.block_size, lora=lora
-        )
+            vllm, self._llm, self._endings, self._stats, room=self._pending, block=self.block_size, lora=lora,
+            seeded=self._seeded,
+        )  # fmt: skip
         processes = [process for process in active_children() if process not in others]
         gc.collect()
         try:

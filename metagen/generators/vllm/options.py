@@ -43,6 +43,8 @@ NUMERICS = (
 )
 #: A block that is computed without a warning on a CPU, where vLLM's own default is 128 tokens.
 CPU_BLOCK = 32
+#: Tokens of a step there: a prompt that is read in parts beside a sample with a seed ends vLLM's process on a CPU.
+CPU_TOKENS = 16384
 
 
 def check(given: Mapping[str, Any], known: Collection[str]) -> None:
@@ -77,7 +79,9 @@ def defaults(given: Mapping[str, Any], *, on_cpu: bool, memory: int) -> dict[str
         "structured_outputs_config": {"backend": "guidance"},
     }
     if on_cpu:
-        mine |= {"block_size": CPU_BLOCK, "kv_cache_memory_bytes": memory}
+        mine |= {
+            "block_size": CPU_BLOCK, "kv_cache_memory_bytes": memory, "max_num_batched_tokens": CPU_TOKENS,
+        }  # fmt: skip
     return mine | dict(given)
 
 

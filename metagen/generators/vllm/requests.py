@@ -8,7 +8,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from metagen.errors import EngineError, InputError
 from metagen.generators.continuation import Continuation
@@ -24,6 +24,9 @@ from metagen.generators.turns import Kind, Turns
 from metagen.generators.vllm.endings import Endings
 from metagen.generators.vllm.library import words
 from metagen.generators.vllm.sampling import LABELS, Drawn, asked, following, labels, stream
+
+#: Requests of an engine whose log-probabilities are read though nobody asks, since weights that are broken show there.
+CHECKED: Final = 4
 
 
 @dataclass(slots=True)
@@ -53,12 +56,14 @@ class Requests:
     """Answers requests by vLLM's engine. All of it runs in that engine's event loop.
 
     room: requests inside vLLM at once; what does not fit waits here, and holds no more than its own request.
-    block: tokens that the prefix cache shares at once.
+    block: tokens that the prefix cache shares at once. seeded: whether each sample is drawn by its own seed.
     """
 
     def __init__(
-        self, names: Any, llm: Any, endings: Endings, stats: EngineStats, *, room: int, block: int, lora: Any
-    ) -> None:
+        self, names: Any, llm: Any, endings: Endings, stats: EngineStats, *, room: int, block: int, lora: Any,
+        seeded: bool,
+    ) -> None:  # fmt: skip
+        self._seeded, self._unchecked = seeded, CHECKED
         self._names, self._llm, self._endings, self._stats = names, llm, endings, stats
         self._room, self._block, self._lora = asyncio.Semaphore(room), block, lora
         # The same few labels are asked for again and again, and vLLM copies what it changes.
@@ -69,9 +74,12 @@ class Requests:
     async def generate(self, work: Work) -> Generated:
         self._stats.requests += 1
         self._stats.samples += len(work.samples)
-        kind: Kind = "best" if work.request.params.top_logprobs else "plain"
+        params = work.request.params
+        kind: Kind = "best" if params.top_logprobs else "plain"
+        told = bool(params.logprobs or params.top_logprobs)
+        self._unchecked -= not told
         async with self._turns.of(kind):
-            first = self._asked(work, [])
+            first = self._asked(work, [], told or self._unchecked >= 0)
             await self._all([self._sampled(work, i, first) for i in range(len(work.samples))])
         samples = tuple(sample for sample in work.samples if sample is not None)
         if len(samples) < len(work.samples):
@@ -84,12 +92,12 @@ class Requests:
 
         return sample
 
-    def _asked(self, work: Work, ids: list[int]) -> Any:
+    def _asked(self, work: Work, ids: list[int], logprobs: bool) -> Any:
         """What vLLM is asked for behind the ids of a sample, but for its seed."""
         written = work.continuation.text(ids, final=True) if ids else ""
         stops = self._endings.asked(work.request, written)
         most = work.continuation.limit - len(ids)
-        return asked(self._names, work.request.params, stops, most=most, bias=work.bias)
+        return asked(self._names, work.request.params, stops, most=most, logprobs=logprobs, bias=work.bias)
 
     async def _sample(self, work: Work, i: int, first: Any, going: Going) -> Sample | None:
         """One sample; None if it was aborted. first: what vLLM is asked for at the start of each.
@@ -102,8 +110,8 @@ class Requests:
         params = work.request.params
         while True:
             known = len(ids)
-            given = first.clone() if not known else self._asked(work, ids)
-            if params.temperature:
+            given = first.clone() if not known else self._asked(work, ids, first.logprobs is not None)
+            if params.temperature and self._seeded:
                 given.seed = stream(work.request.seeds[i], work.start + known)
             drawn = Drawn.of(await self._complete((*work.ids, *ids), given, going), params.top_logprobs)
             ids += drawn.ids
@@ -114,13 +122,17 @@ class Requests:
             if not drawn.ended:
                 self._stats.aborted_tokens += len(ids)
                 return None
-            sample = self._endings.sample(work.continuation, work.kind, ids, logprobs, known)
+            sample = self._endings.sample(
+                work.continuation, work.kind, ids, logprobs or [0.0] * len(ids), known
+            )
             if sample is not None:
                 break
         assert sample.generated is not None
         self._stats.generated += sample.generated
         # What vLLM drew behind the end, before it knew.
         self._stats.aborted_tokens += len(ids) - sample.generated
+        if not (params.logprobs or params.top_logprobs):
+            sample = replace(sample, logprob=None, token_logprobs=None)
         if params.top_logprobs:
             sample = replace(sample, token_confidences=tuple(confidences[: sample.generated]))
         return sample

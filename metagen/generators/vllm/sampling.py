@@ -33,12 +33,18 @@ ADAPTERS = frozenset({"min_p", "repetition_penalty", "logit_bias"})
 
 
 def asked(
-    names: Any, params: SamplingParams, stops: Asked, *, most: int, bias: Mapping[int, float] | None = None
+    names: Any,
+    params: SamplingParams,
+    stops: Asked,
+    *,
+    most: int,
+    logprobs: bool,
+    bias: Mapping[int, float] | None = None,
 ) -> Any:
     """The parameters of vLLM for samples of at most `most` tokens, which lack a seed.
 
-    bias: by token, those of `params`. End tokens are asked for as stop tokens, so that they are those of the tokenizer
-    that all engines share.
+    logprobs: whether those of the tokens drawn are told. bias: by token, those of `params`. End tokens are asked for as
+    stop tokens, so that they are those of the tokenizer that all engines share.
     """
     return names.SamplingParams(
         temperature=params.temperature,
@@ -54,7 +60,7 @@ def asked(
         include_stop_str_in_output=True,
         detokenize=bool(stops.texts),
         skip_special_tokens=False,
-        logprobs=params.top_logprobs,
+        logprobs=params.top_logprobs if logprobs else None,
         flat_logprobs=True,
         structured_outputs=_held(names, params.grammar),
         output_kind=names.final_only,
@@ -97,7 +103,9 @@ def _held(names: Any, grammar: Grammar | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What came back of one request. ended: by itself or by its limit, not by being aborted."""
+    """What came back of one request. logprobs: one for each id, or none. ended: by itself or by its limit, not by being
+    aborted.
+    """
 
     ids: list[int]
     logprobs: list[float]
@@ -111,7 +119,7 @@ class Drawn:
         """From vLLM's output; k: of the confidences, 0 for none. NumericsError for what is no number."""
         (found,) = output.outputs
         flat, ids = found.logprobs, list(found.token_ids)
-        starts = flat.start_indices[: len(ids)]
+        starts = flat.start_indices[: len(ids)] if flat is not None else []
         logprobs = [flat.logprobs[at] for at in starts]
         if any(map(math.isnan, logprobs)):
             raise NumericsError(

@@ -187,3 +187,10 @@ def test_a_search_behind_http_asks_once_for_a_nodes_draws_and_once_for_each_new_
     assert len(writing.asked) == sum(bool(node.draws) for node in tree)
     scored = [node for node in tree if node.parent and not node.empty]
     assert len(judging.asked) == len(scored)
+
+
+def test_greedy_samples_are_asked_for_one_by_one_since_vllm_refuses_several() -> None:
+    with Server(gives(128)).open() as server, vllm(server) as engine:
+        request = GenerateRequest(PREFIX, (0, 1), SamplingParams(max_tokens=16, temperature=0.0), 16)
+        asyncio.run(engine.generate(request))
+        assert [a.body.get("n", 1) for a in server.asked] == [1, 1]

@@ -30,7 +30,10 @@ def shared(model: Any, small: dict[str, Any]) -> Iterator[None]:
 
 
 class TestEngine(EngineLaws):
+    """As it is by default: vLLM draws by random numbers of its own."""
+
     prompts = PROMPTS
+    without = frozenset({"seeds"})
     most = 100
     #: Rounding depends on what shares a step, and on what is read from the cache.
     flips = 0.05
@@ -47,6 +50,23 @@ class TestEngine(EngineLaws):
         from metagen.generators.vllm import VLLMEngine
 
         return VLLMEngine("tiny-0.5m", **OPEN["small"])
+
+
+class TestSeeded(TestEngine):
+    """Each sample by its seed."""
+
+    without = frozenset()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls) -> Iterator[Engine]:  # type: ignore[override]
+        with cls().make() as engine:  # type: ignore[attr-defined]
+            yield engine
+
+    def make(self) -> Engine:
+        from metagen.generators.vllm import VLLMEngine
+
+        return VLLMEngine("tiny-0.5m", seeded=True, **OPEN["small"])
 
 
 class TestGenerator(GeneratorLaws):

@@ -85,7 +85,7 @@ def _await(process: subprocess.Popen[bytes], port: int, log: Path, patience: flo
 def http(url: str) -> Iterator[OpenAIEngine]:
     with OpenAIEngine(
         MODEL, base_url=url, api="completions", dialect="vllm", tokenizer=MODEL, structured_outputs=True,
-        price=Price(0.1, 0.4),
+        price=Price(0.1, 0.4), n_per_request=1,
     ) as engine:  # fmt: skip
         yield engine
 
@@ -124,6 +124,28 @@ def test_counts_are_the_servers_and_what_was_read_before_is_cached(http: OpenAIE
         assert answer.prefilled + answer.cached == 2 * length == 2 * (answer.prefix_tokens or 0)
         assert answer.cached % 16 == 0, "whole blocks are shared"
     assert http.stats.extra["wrong_counts"] == 0
+
+
+def test_by_default_samples_of_a_prefix_are_one_request_with_counts_of_each(url: str, same: Any) -> None:
+    with OpenAIEngine(MODEL, base_url=url, api="completions", dialect="vllm", tokenizer=MODEL) as engine:
+        made = ask(engine, *requests(n=16))
+        assert engine.stats.extra["attempts"] == len(made) and engine.stats.samples == 16 * len(made)
+        greedy = ask(engine, *requests(n=2, temperature=0.0)[:2])
+        assert [len({s.text for s in answer.samples}) for answer in greedy] == [1, 1]
+        counted = engine.stats.generated
+        assert ask(engine, *requests(n=3, most=8)[:1])[0].samples
+        assert engine.stats.extra["attempts"] == len(made) + 2 * 2 + 1
+    every = [sample for answer in made for sample in answer.samples]
+    assert all(
+        len(sample.ids or ()) <= (sample.generated or 0) <= len(sample.ids or ()) + 1 for sample in every
+    )
+    assert (
+        sum(s.generated or 0 for s in every)
+        + sum(s.generated or 0 for answer in greedy for s in answer.samples)
+        == counted
+    )
+    assert all(len({s.text for s in answer.samples}) > 1 for answer in made)
+    assert engine.stats.extra["wrong_counts"] == 0
 
 
 def test_a_seed_gives_its_sample_again_and_others_give_others(http: OpenAIEngine) -> None:
