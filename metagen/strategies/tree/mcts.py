@@ -177,7 +177,7 @@ class MCTS(TreeSearch):
         if child.sequence.logprob is None:
             raise InputError(
                 f"{type(self).__name__}: prior='logprob' needs the generator's log-probabilities, and "
-                f"{self.generator!r} reports none; give prior='uniform'"
+                f"{self.generator!r} reports none; give the generator logprobs=True, or prior='uniform'"
             )
         return child.sequence.logprob
 
