@@ -34,6 +34,7 @@ FEATURES: Final = {
     "evaluate": "log-probabilities of given ids; needs ids",
     "counts": "how many tokens a prefix has, and how many were generated",
     "cache": "how many tokens of a prefix were computed, and how many read",
+    "reads": "the same for several samples of one request",
     "stop_token_ids": "ids that end a completion",
     "ignore_eos": "going on behind end-of-sequence tokens",
 }

@@ -28,7 +28,7 @@ from metagen.experiments.specs.parts import PartSpec
 from metagen.generators import tiny
 from metagen.generators.openai.body import refuse_secrets
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
-from metagen.generators.openai.limiter import Concurrency
+from metagen.generators.openai.limiter import MOST, START, Concurrency
 from metagen.generators.openai.retries import Patience
 
 
@@ -118,8 +118,8 @@ class PriceSpec(Price):
 class ConcurrencySpec(Concurrency):
     """A Concurrency as read from outside."""
 
-    start: Count = Concurrency.start
-    most: Count = Concurrency.most
+    start: Count = START
+    most: Count = MOST
 
 
 @dataclass(frozen=True, slots=True)

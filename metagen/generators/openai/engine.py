@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -303,7 +304,9 @@ class OpenAIEngine:
         def read(content: bytes) -> tuple[Counts, list[Sample]]:
             answer = Answer.read(content, n)
             counts = answer.counts(most, n * limit(request))
-            own = (counts.new, counts.thought) if len(answer.choices) == 1 else (None, None)
+            own = counts.new, counts.thought
+            if len(answer.choices) > 1:  # how many of them read the prompt from a cache, nobody says
+                own, counts = (None, None), replace(counts, cached=None)
             samples = [reader.sample(choice, *own) for choice in answer.ordered]
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
             self.stats.extra["declined"] += sum(

@@ -18,7 +18,7 @@ VARIABLE: Final = "OPENAI_API_KEY"
 #: In place of what may be a key, so that no message repeats it.
 HIDDEN: Final = "(not shown)"
 #: What logs requests and responses below an engine; with 2, the successors.
-LIBRARIES: Final = ("openai", "httpx", "httpx2", "httpcore", "httpcore2", "h11", "h2", "hpack")
+LIBRARIES: Final = ("aiohttp",)
 #: Shorter keys are words that local servers ignore; to look for them in texts would find them by chance.
 SECRET: Final = 8
 

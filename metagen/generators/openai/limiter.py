@@ -11,6 +11,9 @@ from typing import Final
 
 from metagen.errors import InputError
 
+#: Requests at a time, at first and at most, unless said otherwise.
+START: Final = 64
+MOST: Final = 512
 #: What the window is multiplied with where the server refused or hung.
 REFUSED: Final = 0.5
 #: A window below this grows no faster than this one: a server that takes one request would refuse every second.
@@ -25,8 +28,8 @@ FORGOTTEN: Final = 0.98
 class Concurrency:
     """Requests under way: how many at first, and how many at most. Raises InputError unless 1 ≤ start ≤ most."""
 
-    start: int = 64
-    most: int = 512
+    start: int = START
+    most: int = MOST
 
     def __post_init__(self) -> None:
         if not 1 <= self.start <= self.most:

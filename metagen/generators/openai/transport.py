@@ -1,16 +1,20 @@
-"""One request to a server: sent by the official client, tried again where that may help, explained where it may not."""
+"""One request to a server: sent by one pooled client, tried again where that may help, explained where it may not."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 import re
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
@@ -34,7 +38,7 @@ from metagen.generators.turns import Kind, Turns
 from metagen.logs import logger
 
 if TYPE_CHECKING:
-    from openai import APIConnectionError, APIStatusError
+    from aiohttp import ClientResponse
 
 _LOG = logger(__name__)
 T = TypeVar("T")
@@ -43,14 +47,11 @@ CONNECT = 10.0
 #: Characters of a server's words that an error quotes.
 QUOTED = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
-#: Headers that are sent, beside those by which the client knows its own requests. It has others out of the environment,
-#: those in OPENAI_CUSTOM_HEADERS among them, and would send them to whatever address it is given.
-CLIENT = "x-stainless-"
-SENT = frozenset(
-    {"host", "accept", "accept-encoding", "connection", "content-length", "content-type", "user-agent"}
-)
-#: Whose account is billed: of the hosted server alone.
-ACCOUNT = frozenset({"openai-organization", "openai-project"})
+#: Seconds for which a connection that nothing goes over is kept: less than servers keep theirs (5 of vLLM's).
+KEPT = 4.0
+#: Whose account is billed, by the environment variable that says it: told to the hosted server alone.
+ACCOUNT: Final = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
+PATHS: Final[Mapping[API, str]] = {"chat": "/chat/completions", "completions": "/completions"}
 
 
 class Refused(InputError):
@@ -95,32 +96,22 @@ class Transport:
         self.limiter = Limiter(concurrency)
         self._gate = Gate(self.limiter, time.monotonic)
         self._turns = Turns()
-        self._sent = SENT | ACCOUNT if hosted(base_url) else SENT
-        self._openai = openai = library()
-        self._client = openai.AsyncOpenAI(
-            api_key="none",  # which the header below is in place of
-            base_url=base_url,
-            max_retries=0,
-            timeout=openai.Timeout(patience.timeout, connect=min(CONNECT, patience.timeout)),
-            http_client=openai.DefaultAsyncHttpxClient(
-                follow_redirects=False, event_hooks={"request": [self._head]}
-            ),
+        self._base_url = base_url.rstrip("/")
+        self._aiohttp = aiohttp = library()
+        # Nothing is taken out of the environment but proxies: no cookies, no names and passwords, no other headers.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT, patience.timeout)),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Content-Type": "application/json", "User-Agent": "metagen"} | _account(base_url),
         )
-        # Behind the client, which imports the rest of its libraries when it is made.
+        self._proxy = _proxy(base_url)
         self._hiding = Hiding(key)
         self._hiding.start()
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._session.close()
         self._hiding.stop()
-
-    async def _head(self, request: Any) -> None:
-        """Leave the headers that are meant for this server, and the key, if there is one."""
-        for name in set(request.headers) - self._sent:
-            if not name.startswith(CLIENT):
-                del request.headers[name]
-        if self._key.set:
-            request.headers["authorization"] = f"Bearer {self._key.reveal()}"
 
     async def ask(self, asked: Ask[T]) -> T:
         """What `read` makes of the answer's body. Raises InputError for what the server refuses, EngineError when it
@@ -175,50 +166,50 @@ class Transport:
         self, api: API, body: Mapping[str, Any], seconds: float
     ) -> tuple[bytes, Failed | None]:
         """The body of a good response, or what went wrong."""
-        openai, model = self._openai, body["model"]
-        refused: APIStatusError | None = None
+        aiohttp = self._aiohttp
+        # Made for each request: whoever looks at the session finds no key.
+        own = {"Authorization": f"Bearer {self._key.reveal()}"} if self._key.set else None
         try:
-            async with asyncio.timeout(seconds):
-                # All goes by extra_body: what is given by name is looked through item by item, token by token.
-                if api == "chat":
-                    chat = self._client.chat.completions.with_raw_response
-                    raw = await chat.create(model=model, messages=[], extra_body=body)
-                else:
-                    completions = self._client.completions.with_raw_response
-                    raw = await completions.create(model=model, prompt="", extra_body=body)
-                return raw.content, None
+            async with (
+                asyncio.timeout(seconds),
+                self._session.post(
+                    self._base_url + PATHS[api],
+                    data=json.dumps(body, allow_nan=False, separators=(",", ":")).encode(),
+                    headers=own,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                ) as response,
+            ):
+                content = await response.read()
+        except aiohttp.ConnectionTimeoutError:
+            return b"", Failed("it could not be reached in time", "timeouts")
         except TimeoutError:
             return b"", _late(seconds)
-        except openai.APIStatusError as error:
-            refused = error
-        except openai.APIConnectionError as error:
-            return b"", self._unconnected(error, seconds)
-        except Exception as error:  # noqa: BLE001 - the client's own, for a charset or a header that is none
-            return b"", _unreadable(error)
-        assert refused is not None
-        try:
-            return b"", self._refusal(refused)
-        except Exception as error:  # noqa: BLE001 - likewise, where the words of a refusal are read
-            return b"", _unreadable(error)
+        except aiohttp.ClientConnectorError as error:  # it has done nothing
+            return b"", self._unconnected(error, billed=False)
+        except aiohttp.ClientResponseError as error:
+            return b"", self._unreadable(error)
+        except (aiohttp.ClientError, OSError) as error:
+            return b"", self._unconnected(error, billed=True)
+        except Exception as error:  # noqa: BLE001 - the client's own, for a header or an encoding that is none
+            return b"", self._unreadable(error)
+        return content, None if 200 <= response.status < 300 else self._refusal(response, content)
 
-    def _unconnected(self, error: APIConnectionError, seconds: float) -> Failed:
-        cause = error.__cause__
-        name = type(cause).__name__
-        # One that cannot be reached has done nothing.
-        billed = not name.startswith(("Connect", "Pool"))
-        if isinstance(error, self._openai.APITimeoutError):
-            return _late(seconds) if billed else Failed("it could not be reached in time", "timeouts")
-        why = f"{name}: {cause}" if cause is not None else "no reason given"
+    def _unconnected(self, error: Exception, *, billed: bool) -> Failed:
+        why = f"{type(error).__name__}: {error}"
         return Failed(f"the connection failed ({self._quoted(why)})", "connection", billed=billed)
 
-    def _refusal(self, error: APIStatusError) -> Failed:
-        status, response = error.status_code, error.response
+    def _unreadable(self, error: Exception) -> Failed:
+        return Failed(f"its answer could not be read ({type(error).__name__})", "invalid", billed=True)
+
+    def _refusal(self, response: ClientResponse, content: bytes) -> Failed:
+        status, text = response.status, content.decode("utf-8", "replace")
         words = f"it answered {status} {_phrase(status)}"
         if status not in (401, 403):  # which may quote the key, in part
-            words += f": {self._quoted(response.text)}" if response.text.strip() else ""
+            words += f": {self._quoted(text)}" if text.strip() else ""
         if "html" in response.headers.get("content-type", ""):
             words = f"it answered {status} {_phrase(status)} with a page for people"
-        empty = error.code == QUOTA
+        empty = _code(text) == QUOTA
         busy = status in BUSY and not empty
         return Failed(
             words,
@@ -286,22 +277,42 @@ class Transport:
 
 
 def library() -> ModuleType:
-    """The official client, imported when an engine is made. InputError where it is not installed."""
+    """The client, imported when an engine is made. InputError where it is not installed."""
     try:
-        import openai
+        import aiohttp
     except ImportError as error:
         raise InputError(
             f"an OpenAIEngine needs {error.name}, which is not installed; {install('openai')}"
         ) from error
-    return openai
+    return aiohttp
+
+
+def _account(base_url: str) -> dict[str, str]:
+    """The headers that say whose account is billed, of the hosted server."""
+    given = {header: os.environ.get(variable) for variable, header in ACCOUNT.items()}
+    return {header: value for header, value in given.items() if value} if hosted(base_url) else {}
+
+
+def _proxy(base_url: str) -> str | None:
+    """The proxy that the environment names for an address."""
+    parts = urlsplit(base_url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _code(text: str) -> str | None:
+    """The code of an error, as the body of a refusal tells it."""
+    try:
+        error = json.loads(text)["error"]
+        return str(error["code"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _late(seconds: float) -> Failed:
     return Failed(f"it gave no answer within {seconds:g} seconds", "timeouts", billed=True)
-
-
-def _unreadable(error: Exception) -> Failed:
-    return Failed(f"its answer could not be read ({type(error).__name__})", "invalid", billed=True)
 
 
 def _phrase(status: int) -> str:

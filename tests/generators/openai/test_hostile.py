@@ -515,9 +515,8 @@ def test_the_key_is_sent_and_told_nowhere(
     logs.configure("debug", "json", tmp_path / "log")
     handler = logging.StreamHandler((tmp_path / "all.log").open("w"))
     logging.getLogger().addHandler(handler)
-    for name in (None, "openai", "httpx2", "httpcore2", "httpx", "httpcore", "h11", "asyncio"):
+    for name in (None, "aiohttp", "aiohttp.client", "asyncio"):
         monkeypatch.setattr(logging.getLogger(name), "level", logging.DEBUG)
-    logging.getLogger("openai")._cache.clear()  # type: ignore[attr-defined]  # levels are remembered
     patience = Patience(timeout=5.0, total=1.0, attempts=2)
     try:
         with (
@@ -545,7 +544,6 @@ def test_the_key_is_sent_and_told_nowhere(
         error = error.__cause__ or error.__context__
     everything += [file.read_bytes().decode("latin-1") for file in tmp_path.rglob("*") if file.is_file()]
     everything += capfd.readouterr()
-    assert "receive_response_headers" in (tmp_path / "all.log").read_text(), "the libraries did log"
     assert KEY not in "".join(everything)
     if status in (401, 403):
         assert "MY_KEY" in str(caught.value)

@@ -78,7 +78,8 @@ def test_greedy_samples_are_those_of_the_torch_engine(
     model: Any, same: Any, record_property: pytest.RecordProperty
 ) -> None:
     """Save where the two best tokens are nearer than ε; the share of those is recorded."""
-    wanted = [request(problem.prompt) for problem in problems(15)]
+    greedy = SamplingParams(temperature=0.0, logprobs=True)
+    wanted = [request(problem.prompt, params=greedy) for problem in problems(15)]
     parted = 0
     for ours, theirs in zip(ask(model, *wanted), ask(same, *wanted), strict=True):
         assert ours.prefix_ids == theirs.prefix_ids
@@ -219,7 +220,7 @@ def test_reading_labels_goes_through_the_cache(model: Any) -> None:
 
 
 def test_confidences_and_labels_asked_for_at_once(model: Any) -> None:
-    params = SamplingParams(top_logprobs=4)
+    params = SamplingParams(temperature=0.0, top_logprobs=4)
     alone = ask(model, *(request("Q:a=12+7;a?\nS:\n", (i,), params) for i in range(8)))
     ids = model.render(Sequence.of("Q:a=12+7;a?\nS:\n"))
 

@@ -24,9 +24,12 @@ OPEN: dict[str, Any] = {}
 
 @pytest.fixture(scope="module", autouse=True)
 def shared(model: Any, small: dict[str, Any]) -> Iterator[None]:
-    OPEN.update(engine=model, small=small)
-    yield
-    OPEN.clear()
+    from metagen.generators.vllm import VLLMEngine
+
+    with VLLMEngine("tiny-0.5m", seeded=True, **small) as seeded:
+        OPEN.update(engine=model, seeded=seeded, small=small)
+        yield
+        OPEN.clear()
 
 
 class TestEngine(EngineLaws):
@@ -59,9 +62,9 @@ class TestSeeded(TestEngine):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def engine(cls) -> Iterator[Engine]:  # type: ignore[override]
-        with cls().make() as engine:  # type: ignore[attr-defined]
-            yield engine
+    def engine(cls) -> Engine:
+        engine: Engine = OPEN["seeded"]
+        return engine
 
     def make(self) -> Engine:
         from metagen.generators.vllm import VLLMEngine
@@ -75,4 +78,4 @@ class TestGenerator(GeneratorLaws):
 
     @contextmanager
     def make(self) -> Iterator[Generator]:  # type: ignore[override]
-        yield OPEN["engine"].generator(max_tokens=100)
+        yield OPEN["seeded"].generator(max_tokens=100)
