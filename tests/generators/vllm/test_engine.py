@@ -219,6 +219,19 @@ def test_reading_labels_goes_through_the_cache(model: Any) -> None:
     assert (many.prefilled, many.cached) == (len(ids), 0)
 
 
+def test_by_default_samples_are_vllms_own_and_tell_no_log_probabilities(model: Any) -> None:
+    one, other = (
+        ask(model, request("Q:a=12+7;", tuple(range(16)), SamplingParams(), 30))[0] for _ in range(2)
+    )
+    texts = [[sample.text for sample in made.samples] for made in (one, other)]
+    assert texts[0] != texts[1] and len(set(texts[0])) > 1
+    assert all(sample.logprob is None and sample.token_logprobs is None for sample in one.samples)
+    assert all(sample.generated for sample in one.samples)
+    told = SamplingParams(logprobs=True)
+    (asked,) = ask(model, request("Q:a=12+7;", (0,), told, 30))
+    assert asked.samples[0].logprob is not None and asked.samples[0].token_logprobs
+
+
 def test_confidences_and_labels_asked_for_at_once(model: Any) -> None:
     params = SamplingParams(temperature=0.0, top_logprobs=4)
     alone = ask(model, *(request("Q:a=12+7;a?\nS:\n", (i,), params) for i in range(8)))

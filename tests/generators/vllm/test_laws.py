@@ -23,20 +23,18 @@ OPEN: dict[str, Any] = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shared(model: Any, small: dict[str, Any]) -> Iterator[None]:
+def shared(small: dict[str, Any]) -> Iterator[None]:
+    """One that draws each sample by its seed; by default none has one, and the other tests are about that."""
     from metagen.generators.vllm import VLLMEngine
 
-    with VLLMEngine("tiny-0.5m", seeded=True, **small) as seeded:
-        OPEN.update(engine=model, seeded=seeded, small=small)
+    with VLLMEngine("tiny-0.5m", seeded=True, **small) as engine:
+        OPEN.update(engine=engine, small=small)
         yield
-        OPEN.clear()
+    OPEN.clear()
 
 
 class TestEngine(EngineLaws):
-    """As it is by default: vLLM draws by random numbers of its own."""
-
     prompts = PROMPTS
-    without = frozenset({"seeds"})
     most = 100
     #: Rounding depends on what shares a step, and on what is read from the cache.
     flips = 0.05
@@ -52,23 +50,6 @@ class TestEngine(EngineLaws):
     def make(self) -> Engine:
         from metagen.generators.vllm import VLLMEngine
 
-        return VLLMEngine("tiny-0.5m", **OPEN["small"])
-
-
-class TestSeeded(TestEngine):
-    """Each sample by its seed."""
-
-    without = frozenset()
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def engine(cls) -> Engine:
-        engine: Engine = OPEN["seeded"]
-        return engine
-
-    def make(self) -> Engine:
-        from metagen.generators.vllm import VLLMEngine
-
         return VLLMEngine("tiny-0.5m", seeded=True, **OPEN["small"])
 
 
@@ -78,4 +59,4 @@ class TestGenerator(GeneratorLaws):
 
     @contextmanager
     def make(self) -> Iterator[Generator]:  # type: ignore[override]
-        yield OPEN["seeded"].generator(max_tokens=100)
+        yield OPEN["engine"].generator(max_tokens=100)
