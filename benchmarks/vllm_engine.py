@@ -74,7 +74,9 @@ def votes(prompts: list[Prompt]) -> Iterator[Row]:
         max_num_batched_tokens=16384, seed=0, disable_log_stats=True, **ARGS,
     )  # fmt: skip
     said = [prompt.text or "" for prompt in prompts]
-    how = f"{MODEL}, votes of {SAMPLES} on {len(prompts)} problems; {TURNS} runs each, by turns, caches emptied"
+    how = (
+        f"{MODEL}, votes of {SAMPLES} on {len(prompts)} problems; {TURNS} runs each, by turns, caches emptied"
+    )
     with VLLMEngine(MODEL, max_context=1024, **ARGS) as model:
         task = ArithmeticTask()
         ours: list[float] = []

@@ -1,0 +1,1 @@
+"""metagen beside other libraries, on one server, with one generator and one reward model."""
