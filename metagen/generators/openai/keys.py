@@ -40,7 +40,7 @@ class Key:
             )
         self.variable = variable if variable is not None else VARIABLE if hosted(base_url) else None
         self._value = os.environ.get(self.variable, "").strip() if self.variable is not None else ""
-        self.withheld = self.variable is None and VARIABLE in os.environ and not _loopback(base_url)
+        self.withheld = self.variable is None and VARIABLE in os.environ and not loopback(base_url)
         if self.variable is not None and not self._value:
             raise InputError(
                 f"api_key_env={self.variable!r}: this environment variable is not set; set it to the key of "
@@ -144,7 +144,7 @@ def hosted(url: str) -> bool:
     return (parts.scheme, parts.hostname, parts.port or 443) == (own.scheme, own.hostname, 443)
 
 
-def _loopback(url: str) -> bool:
+def loopback(url: str) -> bool:
     """Whether an address is on this machine."""
     host = urlsplit(url).hostname or ""
     try:

@@ -22,7 +22,7 @@ from metagen.errors import EngineError, InputError, MetagenError, install
 from metagen.generators.engine import EngineStats
 from metagen.generators.openai.answer import Malformed
 from metagen.generators.openai.body import API
-from metagen.generators.openai.keys import HOSTED, VARIABLE, Hiding, Key, hosted, shown
+from metagen.generators.openai.keys import HOSTED, VARIABLE, Hiding, Key, hosted, loopback, shown
 from metagen.generators.openai.limiter import Concurrency, Gate, Limiter
 from metagen.generators.openai.retries import (
     BUSY,
@@ -294,9 +294,9 @@ def _account(base_url: str) -> dict[str, str]:
 
 
 def _proxy(base_url: str) -> str | None:
-    """The proxy that the environment names for an address."""
+    """The proxy that the environment names for an address; none for one on this machine."""
     parts = urlsplit(base_url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
+    if loopback(base_url) or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     proxies = urllib.request.getproxies()
     return proxies.get(parts.scheme) or proxies.get("all")

@@ -506,6 +506,27 @@ def test_headers_that_are_none_are_failures_like_others(status: int, headers: di
     assert len(server.asked) >= 2
 
 
+def test_a_proxy_of_the_environment_is_used_but_for_what_it_leaves_out_and_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Server(always(GOOD)).open() as server:
+        monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
+        monkeypatch.setenv("no_proxy", "left.example.invalid")
+        with engine("http://model.example.invalid/v1") as asking:
+            assert ask(asking).samples[0].text == "hello"
+        assert server.asked[-1].headers["host"] == "model.example.invalid"
+        patience = Patience(timeout=2.0, total=2.0, attempts=1)
+        with (
+            engine("http://left.example.invalid/v1", patience=patience) as asking,
+            pytest.raises(EngineError),
+        ):
+            ask(asking)
+        assert len(server.asked) == 1
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        with engine(server) as asking:
+            assert ask(asking).samples[0].text == "hello"
+
+
 @pytest.mark.parametrize("status", [200, 201, 302, 400, 401, 403, 404, 422, 429, 500])
 def test_the_key_is_sent_and_told_nowhere(
     status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
