@@ -106,6 +106,11 @@ class Setup:
             (name, text) for name, made in self.generators.items() for text in getattr(made, "notes", ())
         )
 
+    @property
+    def journaled(self) -> bool:
+        """Whether the journal holds all samples: none of them is read where it was recorded."""
+        return not any(getattr(made, "recorded", False) for made in self.generators.values())
+
     def strategy(self, configuration: Configuration) -> Strategy:
         """A configuration's strategy, with its generator, n, other parts and the task's answer rule filled in."""
         return self._strategy(

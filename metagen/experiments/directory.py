@@ -83,7 +83,8 @@ class State:
     status: `complete` when all was tried, and something delivered. problems: of the experiment. samples,
     recorded: pool samples and direct solutions delivered, and those of them that were made in the last call
     of `run` (the others came from the journal). seconds: wall clock of the last call of `run`. notes: what readers of
-    figures should know of its generators, `[generator, text]` each.
+    figures should know of its generators, `[generator, text]` each. journaled: whether the journal tells how many
+    samples there are while the run has no end; it does not hold samples that are read where they were recorded.
     """
 
     name: str
@@ -96,6 +97,7 @@ class State:
     lines: tuple[Line, ...] = ()
     failures: tuple[Failure, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+    journaled: bool = True
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> State:

@@ -39,8 +39,9 @@ class Summary:
     state: `running` while a process writes it; `interrupted` by Ctrl-C or killed; `failed` when nothing was
     delivered; `incomplete` when it came to its end, but parts of it failed; else `complete`.
     problems: of the experiment; None before the run came to know them. samples: delivered, or, of a run
-    without an end, recorded so far. best: the configuration of the highest accuracy, oracles aside, once the run was
-    reported. age: seconds since it was last written. size: bytes of all its files.
+    without an end, recorded so far; None where its journal does not hold them. best: the configuration of the highest
+    accuracy, oracles aside, once the run was reported. age: seconds since it was last written. size: bytes of all its
+    files.
     """
 
     name: str
@@ -80,7 +81,7 @@ def summary(root: Path) -> Summary:
     best, accuracy = _best(root / "configurations.csv")
     return Summary(
         root.resolve().name, str(root), condition, state.problems if state else None,
-        state.samples if state and ended else _recorded(directory.journal),
+        state.samples if state and ended else _recorded(directory.journal) if not state or state.journaled else None,
         best, accuracy, max(0.0, round(age, 3)), size,
     )  # fmt: skip
 

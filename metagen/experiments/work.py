@@ -125,7 +125,7 @@ class Work:
         meter = self.meter
         return State(
             self.experiment.name, status, self.setup.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
-            self.experiment.seed, tuple(self._lines()), tuple(self.failures), self.setup.notes,
+            self.experiment.seed, tuple(self._lines()), tuple(self.failures), self.setup.notes, self.setup.journaled,
         )  # fmt: skip
 
     @property

@@ -1,5 +1,6 @@
 """Runs in a line each: their state is what is true of them now, not only what they wrote last."""
 
+import dataclasses
 import os
 import threading
 import time
@@ -14,6 +15,8 @@ from rich.console import Console
 from metagen.errors import InputError, JournalLocked
 from metagen.experiments import build, listing, runner, schema
 from metagen.experiments.directory import RunDirectory, State
+from metagen.experiments.grade import grading
+from metagen.experiments.progress import Meter
 from metagen.experiments.results import derive
 from metagen.journal import SQLiteJournal
 
@@ -140,3 +143,25 @@ def test_sizes(size: float, words: str) -> None:
 @pytest.mark.parametrize(("age", "words"), [(3.9, "3 s"), (61, "1 min"), (7300, "2 h"), (200_000, "2 d")])
 def test_ages(age: float, words: str) -> None:
     assert listing.ago(age) == words
+
+
+def test_samples_that_no_journal_holds_are_unknown_until_the_run_ends(tmp_path: Path) -> None:
+    """A grading reads its samples where they are recorded: the rows of its journal would say that there are none."""
+    pool = tmp_path / "pool.jsonl"
+    pool.write_text('{"id": "a", "samples": ["1", "2"], "right": [1, 0]}\n')
+    found = grading(pool, correct="right")
+    directory = RunDirectory.at(tmp_path / "runs" / "graded")
+    seen = []
+
+    class Watched(Meter):
+        def begin(self, samples: int, problems: int) -> None:
+            seen.append(listing.summary(directory.root))
+
+    with build.opened(found.experiment) as setup:
+        runner.run(setup, directory, Watched())
+    ended = listing.summary(directory.root)
+    directory.save(dataclasses.replace(directory.state(), status="interrupted"))
+    assert [(one.state, one.samples) for one in (*seen, ended, listing.summary(directory.root))] == [
+        ("running", None), ("complete", 2), ("interrupted", None),
+    ]  # fmt: skip
+    assert "–" in shown([seen[0]])

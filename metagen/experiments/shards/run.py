@@ -82,7 +82,7 @@ class Head:
     ) -> None:
         self.experiment, self.task = setup.experiment, setup.task
         self.directory, self.journal, self.meter = directory, journal, meter
-        self.problems = setup.problems
+        self.problems, self._journaled = setup.problems, setup.journaled
         count = min(self.experiment.executor.shares, setup.problems)
         self.parts = [Part(index, count) for index in range(count)]
         self._ended: dict[Part, State] = {}
@@ -104,7 +104,7 @@ class Head:
         return State(
             self.experiment.name, status, self.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
             self.experiment.seed, ended[0].lines if ended else (), tuple(f for s in ended for f in s.failures),
-            ended[0].notes if ended else (),
+            ended[0].notes if ended else (), self._journaled,
         )  # fmt: skip
 
     def note(self, makers: Makers) -> None:
