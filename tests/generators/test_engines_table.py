@@ -44,7 +44,7 @@ def test_torch(tmp_path: Path) -> None:
 def test_servers(column: str) -> None:
     spoken: Any = {}
     if "vllm" in column:
-        spoken = {"dialect": "vllm", "api": "completions", "tokenizer": MODEL}
+        spoken = {"dialect": "vllm", "api": "completions", "tokenizer": MODEL, "n_per_request": 1}
     with (
         TorchEngine(MODEL, threads=1) as model,
         Server(serves(model)).open() as server,
