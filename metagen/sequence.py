@@ -451,6 +451,11 @@ class Step:
         mark = "" if self.mark is None else f", mark={self.mark!r}"
         return f"Step(delimiter={self.delimiter!r}, max_tokens={self.max_tokens!r}{mark})"
 
+    @property
+    def asked(self) -> Step:
+        """As engines are asked for it, and records name it: the mark is read from the text."""
+        return self if self.mark is None else replace(self, mark=None)
+
     def ended(self, before: Sequence, after: Sequence) -> Sequence:
         """`after`, which continues `before` by one step: finished, if that step has ended and holds the mark."""
         if self.mark is None or after.finish is not None or len(after.steps) == len(before.steps):

@@ -269,7 +269,9 @@ def _sample(row: Row, sampling: str) -> int:
 def _untils(part: Any, seen: frozenset[int] = frozenset()) -> Iterator[Step | Tokens]:
     """The ends of steps that a strategy, and what it is made of, may ask for."""
     for value in vars(part).values() if hasattr(part, "__dict__") else ():
-        if isinstance(value, Step | Tokens):
+        if isinstance(value, Step):
+            yield value.asked
+        elif isinstance(value, Tokens):
             yield value
         elif isinstance(value, Split):
             yield Tokens(value.block)

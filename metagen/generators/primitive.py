@@ -58,7 +58,7 @@ class Primitive(Generator):
         if (
             step is not None
         ):  # where a sequence ends is read from its text: engines and records know nothing of it
-            until = dataclasses.replace(step, mark=None)
+            until = step.asked
         most = self.most(prefix, until)
         if most is not None and most < 1:
             return [dataclasses.replace(prefix, finish="length")] * n

@@ -150,9 +150,9 @@ def test_what_vllm_cannot_do_is_refused_before_it_hears_of_it() -> None:
 def test_adapters_that_mean_the_same_are_passed_on_and_no_others() -> None:
     names = SimpleNamespace(SamplingParams=lambda **given: given, final_only=2)
     params = SamplingParams(min_p=0.1, repetition_penalty=1.3, logit_bias={5: -2.0}, top_k=4)
-    given = sampling.asked(names, params, Asked((), ()), most=9, bias={5: -2.0})
+    given = sampling.asked(names, params, Asked((), ()), most=9, logprobs=False, bias={5: -2.0})
     assert (given["min_p"], given["repetition_penalty"], given["logit_bias"]) == (0.1, 1.3, {5: -2.0})
-    plain = sampling.asked(names, SamplingParams(), Asked((), ()), most=9)
+    plain = sampling.asked(names, SamplingParams(), Asked((), ()), most=9, logprobs=True)
     assert (plain["min_p"], plain["repetition_penalty"], plain["logit_bias"]) == (0.0, 1.0, None)
     assert set(params.adapters) == sampling.ADAPTERS
     with pytest.raises(UnsupportedError, match=r"top_h=0\.5"):
@@ -264,7 +264,7 @@ def test_an_experiment_names_vllm_as_it_names_any_engine(tmp_path: Path) -> None
     spec = schema.load(write(tmp_path, engine)).engines["one"]
     assert isinstance(spec, VLLMSpec)
     assert spec.options() == {
-        "model": resolve("tiny-0.1m"), "dtype": "bfloat16", "max_pending": 8, **args,
+        "model": resolve("tiny-0.1m"), "dtype": "bfloat16", "max_pending": 8, "seeded": False, **args,
     }  # fmt: skip
 
 

@@ -206,7 +206,9 @@ def test_the_prior_may_be_the_probability_of_the_step() -> None:
         tree = search.tree(PROMPT)
         priors = {node.sequence.text: p for node, p in search._priors(tree.root).items()}
     assert priors == pytest.approx({"a": 0.6, "b": 0.3, "": 0.1})
-    with pytest.raises(InputError, match="reports none; give the generator logprobs=True, or prior='uniform'"):
+    with pytest.raises(
+        InputError, match="reports none; give the generator logprobs=True, or prior='uniform'"
+    ):
         MCTS(letters(3), 4, verifier=VALUES, prior="logprob", until=STEP).solve(PROMPT)
 
 
