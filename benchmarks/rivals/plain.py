@@ -26,19 +26,23 @@ class Asking:
         self.session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Asking:
-        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4.0))
         return self
 
     async def __aexit__(self, *error: object) -> None:
         await self.session.close()
 
     async def post(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
-        self.requests += 1
-        async with self.session.post(url, json=body) as response:
-            answer: dict[str, Any] = await response.json()
+        while True:
+            self.requests += 1
+            try:
+                async with self.session.post(url, json=body) as response:
+                    answer: dict[str, Any] = await response.json()
+            except aiohttp.ServerDisconnectedError:  # a busy server closes connections that it takes for idle
+                continue
             if response.status != 200:
                 raise RuntimeError(f"{url} answered {response.status}: {answer}")
-        return answer
+            return answer
 
     async def samples(self, prompt: str, n: int, tokens: int) -> list[str]:
         """So many completions, by one request."""
