@@ -257,6 +257,9 @@ def check(words: list[str], place: Path) -> bool:
             extras(options)
         case "pip", options:
             extras(options)
+        case (("python" | "python3"), ["-m", module, *_]):
+            path = ROOT / module.replace(".", "/")
+            assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), f"there is no {module}"
         case (("python" | "python3"), [script, *_]):
             assert (place / script).exists() or (ROOT / script).exists(), f"there is no {script}"
         case "git", ["clone", *_]:
@@ -271,7 +274,9 @@ def check(words: list[str], place: Path) -> bool:
 
 
 def extras(options: list[str]) -> None:
-    asked = {name.strip() for o in options for part in re.findall(r"\[(.+)\]", o) for name in part.split(",")}
+    """Of this package, by its name or in its place; what others call theirs is theirs to know."""
+    own = (found for option in options for found in re.findall(r"^(?:metageneration|\.)\[(.+?)\]", option))
+    asked = {name.strip() for names in own for name in names.split(",")}
     assert asked <= EXTRAS, f"pyproject.toml has no extra {sorted(asked - EXTRAS)}"
 
 
@@ -322,6 +327,8 @@ def run(page: list[Block], place: Path) -> None:
         ("bash", "metagen resume runs/nothing\n", "nothing"),
         ("bash", "make quickstrat\n", "no target"),
         ("bash", "pip install 'metageneration[tosh]'\n", "no extra"),
+        ("bash", "python -m pip install -e '.[tosh]'\n", "no extra"),
+        ("bash", "python -m benchmarks.nothing\n", "there is no"),
         ("bash", "frobnicate --all\n", "unknown to this test"),
         ("console", "make test\n", "no line begins"),
         ("ruby", "1\n", "expected one of"),
