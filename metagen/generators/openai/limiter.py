@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from metagen.errors import InputError
 
@@ -18,10 +18,15 @@ MOST: Final = 512
 REFUSED: Final = 0.5
 #: A window below this grows no faster than this one: a server that takes one request would refuse every second.
 FEW: Final = 8.0
-#: More at a time is too much where the server gets less than so much of its best done, twice running.
-WORSE: Final = 0.6
-#: Its best is forgotten by so much with each look, since models, machines and neighbours change.
-FORGOTTEN: Final = 0.98
+#: Connections fail often where more than this share of them does; how much one counts.
+OFTEN, WEIGHT = 0.25, 0.05
+#: A window is judged by so many rounds of answers, and so many answers, at least.
+ROUNDS, ANSWERS = 2, 32
+#: Widening ends where the server gets less than so much of its best done; another window is kept where it gets so much
+#: more done.
+WORSE, BETTER = 0.75, 1.08
+#: Judgements until another window is tried; four times as many after each pair of trials in vain, up to the second.
+SOON, LATE = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +43,38 @@ class Concurrency:
             )
 
 
+class Look:
+    """How much a server gets done at a window. at: the window; after: when it became this one."""
+
+    def __init__(self, at: float, after: float) -> None:
+        self.at, self._after = at, after
+        self._since: float | None = None
+        self._done, self._answers = 0.0, 0
+
+    def add(self, began: float, now: float, size: float) -> float | None:
+        """One more answer. Tokens a second, once enough have come since the first that was sent at this window."""
+        if self._since is None:
+            self._since = now if began >= self._after else None
+            return None
+        self._done, self._answers = self._done + size, self._answers + 1
+        if self._answers < max(ROUNDS * self.at, ANSWERS) or began < self._since or now <= self._since:
+            return None
+        return self._done / (now - self._since)
+
+
 class Limiter:
     """The window: additive increase, multiplicative decrease (Chiu and Jain 1989), on a clock that the caller reads.
 
     It starts wide and widens as TCP does: until the first complaint each answer adds one, after it each round of
-    answers. It does not grow while it is not used. A complaint is a refusal, or a request that hung, and cuts the
-    window by half, once: what had been sent before the cut says nothing about the window after it. And where more at a
-    time gets less done in all, the window goes back to where most was done. That an answer takes longer is no
-    complaint: a server that batches takes longer for each and gets more done. Times are in seconds, of any clock.
-    What is done is told by answers that have a length; none is looked at while there are others, which take time too.
+    answers. It does not grow while it is not used. A complaint is a refusal, a request that hung, or connections that
+    fail often while others are answered. It cuts the window by half, once: what had been sent before the cut says
+    nothing about the window after it.
+
+    What the server gets done in all judges the window too. Widening ends where more at a time gets less done. From then
+    on, half as many and twice as many are tried by turns, and kept where that gets more done (Dong et al. 2015, PCC).
+    Trials in vain make the next ones rarer. That an answer takes longer is no complaint: a server that batches takes
+    longer for each and gets more done. Times are in seconds, of any clock. What is done is told by answers that have a
+    length. Nothing is judged while there are others, which take time too.
     """
 
     def __init__(self, concurrency: Concurrency) -> None:
@@ -54,12 +82,19 @@ class Limiter:
         self.window = float(concurrency.start)
         #: Nothing is sent before this time.
         self.closed_until = 0.0
-        self._slow_start = True
+        #: With each answer, with each round of them, or by trials alone.
+        self._growth: Literal["fast", "slow", "none"] = "fast"
         self._last_cut = -1.0
-        #: The look at what is done: since when, at which window, how much, of how many; None while none is taken.
-        self._since: float | None = None
-        self._at, self._done, self._answers = self.window, 0.0, 0
-        self._best, self._best_at, self._worse = 0.0, self.window, 0
+        #: Whether anything was answered since the last cut; the share of connections that failed of late.
+        self._answers, self._dropped = False, 0.0
+        self._look = Look(self.window, -1.0)
+        #: The most that was done while the window widened, and the window then.
+        self._best, self._best_at = 0.0, self.window
+        #: What is done at the window that is kept, and this window while another is tried.
+        self._pace = 0.0
+        self._kept: float | None = None
+        #: Judgements since the last trial, and how many there are to be; by what the next one multiplies the window.
+        self._judged, self._patience, self._factor = 0, SOON, 0.5
 
     def admits(self, running: int, now: float) -> bool:
         """Whether one more may be sent beside those that are running."""
@@ -69,42 +104,78 @@ class Limiter:
         """An answer came. size: its tokens, or some other measure of its length, None for one that has none, such as
         log-probabilities of a prompt; running: others under way.
         """
+        self._answers, self._dropped = True, self._dropped * (1 - WEIGHT)
         used = 2 * (running + 1) >= self.window
-        if used:
-            self.window += 1.0 if self._slow_start else 1.0 / max(self.window, FEW)
-            self.window = min(self.window, float(self._most))
+        if used and self._growth == "fast":  # to twice what was judged
+            self.window = min(self.window + 1.0, max(2 * self._look.at, ANSWERS), float(self._most))
+        elif used and self._growth == "slow" and self._kept is None:
+            self.window = min(self.window + 1.0 / max(self.window, FEW), float(self._most))
         if size is None or not used:
-            self._since = None
-        else:
-            self._look(began, now, max(size, 1.0))
+            self._move(self.window if self._kept is None else self._kept, now)
+        elif (pace := self._look.add(began, now, max(size, 1.0))) is not None:
+            self._judge(pace, now)
 
     def refused(self, began: float, now: float, pause: float = 0.0) -> None:
         """The server refused for being busy, or hung. pause: for how long it asked to be left alone."""
         self.closed_until = max(self.closed_until, now + pause)
         if began > self._last_cut:
-            self._slow_start, self._since = False, None
-            self.window = max(1.0, self.window * REFUSED)
-            self._last_cut = now
+            self._growth, self._last_cut, self._answers = "slow", now, False
+            self._move(max(1.0, self.window * REFUSED), now)
 
-    def _look(self, began: float, now: float, size: float) -> None:
-        """Add up what is done, until all that were under way have been replaced twice; then judge it."""
-        if self._since is None:
-            self._since, self._at, self._done, self._answers = now, self.window, 0.0, 0
-            return
-        self._done, self._answers = self._done + size, self._answers + 1
-        if self._answers < 2 * self._at or began < self._since or now <= self._since:
-            return
-        pace = self._done / (now - self._since)
-        at, self._since = self._at, None
-        self._best *= FORGOTTEN
-        if pace >= self._best:
-            self._best, self._best_at, self._worse = pace, at, 0
-        elif pace < WORSE * self._best and at > self._best_at:
-            self._worse += 1
-            if self._worse == 2:
-                self.window, self._slow_start, self._worse = self._best_at, False, 0
+    def dropped(self, began: float, now: float) -> None:
+        """A connection failed. Where nothing is answered the server is away, and where one fails now and then the
+        network is at fault: neither says that there are too many.
+        """
+        self._dropped += WEIGHT * (1 - self._dropped)
+        if self._dropped > OFTEN and self._answers:
+            self.refused(began, now)
+
+    def _move(self, window: float, now: float) -> None:
+        self.window, self._kept = window, None
+        self._look = Look(window, now)
+
+    def _judge(self, pace: float, now: float) -> None:
+        if self._kept is not None:
+            self._end_trial(pace, self._kept, now)
+        elif self._growth == "fast":
+            self._widen(pace, now)
         else:
-            self._worse = 0
+            self._pace, self._judged = pace, self._judged + 1
+            self._move(self.window, now)
+            if self._judged >= self._patience:
+                self._try(now)
+
+    def _widen(self, pace: float, now: float) -> None:
+        """End it at the widest window, or where the server gets less done than before, and go back to the best."""
+        if pace >= self._best:
+            self._best, self._best_at = pace, self._look.at
+        widest = self._look.at >= self._most
+        if pace < WORSE * self._best or (widest and BETTER * pace < self._best):
+            self._growth, self._judged = "none", SOON
+            self._move(self._best_at, now)
+        elif widest:
+            self._growth, self._patience = "none", LATE
+            self._move(self.window, now)
+        else:
+            self._look = Look(self.window, -1.0)
+
+    def _try(self, now: float) -> None:
+        """Another window: half as many, or twice."""
+        kept, other = self.window, min(max(1.0, self.window * self._factor), float(self._most))
+        self._move(other, now)
+        self._kept = kept
+
+    def _end_trial(self, pace: float, kept: float, now: float) -> None:
+        if pace > BETTER * self._pace:
+            self._growth, self._pace, self._patience = "none", pace, SOON
+            self._move(self.window, now)
+            self._try(now)
+            return
+        if self.window < kept and self._growth == "none":
+            self._factor = 2.0
+        else:  # neither half nor twice as many, which a window that grows finds by itself
+            self._factor, self._judged, self._patience = 0.5, 0, min(4 * self._patience, LATE)
+        self._move(kept, now)
 
 
 class Gate:

@@ -158,6 +158,8 @@ class Transport:
             now = time.monotonic()
             if failed.busy or failed.kind == "timeouts":
                 self.limiter.refused(began, now, failed.pause or 0.0)
+            elif failed.kind == "connection":
+                self.limiter.dropped(began, now)
         self._stats.extra[failed.kind] += 1
         self._stats.extra["maybe_billed"] += failed.billed
         raise failed

@@ -88,6 +88,23 @@ def test_a_storm_of_refusals_passes_and_the_server_is_not_drowned() -> None:
     assert len(server.asked) < 3 * 120, "most requests are answered, not refused"
 
 
+def test_a_server_that_closes_connections_where_there_are_too_many_is_asked_by_fewer() -> None:
+    room = 3
+
+    async def crowded(asked: Asked) -> Reply:
+        if server.running > room:
+            return Reply(body=answer(), cut=0)
+        return Reply(body=answer(said(str(asked.body["seed"]))), delay=0.02)
+
+    server = Server(crowded)
+    patience = Patience(timeout=20.0, total=60.0, attempts=20)
+    with server.open(), engine(server, concurrency=Concurrency(64, 64), patience=patience) as asking:
+        made = ask(asking, n=120)
+        limiter = asking._transport.limiter  # type: ignore[union-attr]  # it is open
+    assert [s.text for s in made.samples] == [str(i) for i in range(120)]
+    assert asking.stats.extra["connection"] > 0 and limiter.window < 32
+
+
 @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.4"), ("retry-after-ms", "400")])
 def test_the_time_that_a_server_asks_for_is_kept_by_all_requests(header: str, value: str) -> None:
     with (
