@@ -13,6 +13,9 @@ from metagen.generators.openai.stream import is_stream, joined
 #: Why a completion can have ended; what is none of these was no answer.
 ENDED = ("stop", "length", "content_filter", "tool_calls", "function_call", "eos")
 
+#: Bytes of a token, at most. The longest of vocabularies in use are runs of 128 spaces.
+LONGEST = 256
+
 
 class Malformed(ValueError):
     """An answer that is not one."""
@@ -125,6 +128,11 @@ class Choice(_Read):
         return None if self.message is None else self.message.thought
 
     @property
+    def least(self) -> int:
+        """Tokens that it has at least. No end is reached without one."""
+        return max(1, len(self.token_ids or ()), len(self.said.encode("utf-8", "surrogatepass")) // LONGEST)
+
+    @property
     def finish(self) -> str:
         """Why it ended."""
         assert self.finish_reason is not None
@@ -197,13 +205,13 @@ class Answer(_Read):
         usage, wrong = self.usage or _Usage(), 0
         prompt, bad = _count(usage.prompt_tokens, 1, most_prompt)
         wrong += bad
-        # No end is reached without a token.
-        new, bad = _count(usage.completion_tokens, len(self.choices), most_new)
+        least = sum(choice.least for choice in self.choices)
+        new, bad = _count(usage.completion_tokens, least, most_new)
         wrong += bad
         if new is not None and (thought := _thinking(usage)) is not None:
             if _apart(usage, thought):
                 # Some servers count thoughts beside the answer, and say so by their total.
-                new, bad = _count(new + thought, len(self.choices), most_new)
+                new, bad = _count(new + thought, least, most_new)
                 wrong += bad
             thought, bad = _count(thought, 0, most_new if new is None else new)
             wrong += bad

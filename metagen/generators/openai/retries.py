@@ -16,8 +16,10 @@ from tenacity.wait import wait_base, wait_random_exponential
 
 from metagen.errors import InputError
 
-#: Statuses that say: try again. 409 is a lock, 425 too early; all from 500 on are the server's faults.
+#: Statuses that say: try again. 409 is a lock, 425 too early; most from 500 on are faults that pass.
 TRANSIENT: Final = frozenset({408, 409, 425, 429})
+#: Statuses from 500 on that stay: what was asked for is not implemented.
+LASTING: Final = frozenset({501, 505})
 #: Statuses that say: too much at a time.
 BUSY: Final = frozenset({429, 503, 529})
 #: The code of an error that looks like one of them, and never passes: there is no money left.

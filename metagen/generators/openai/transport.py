@@ -26,6 +26,7 @@ from metagen.generators.openai.keys import HOSTED, VARIABLE, Hiding, Key, hosted
 from metagen.generators.openai.limiter import Concurrency, Gate, Limiter
 from metagen.generators.openai.retries import (
     BUSY,
+    LASTING,
     QUOTA,
     TRANSIENT,
     Backoff,
@@ -216,10 +217,10 @@ class Transport:
         return Failed(
             words,
             "busy" if busy else "status",
-            transient=not empty and (status in TRANSIENT or status >= 500),
+            transient=not empty and status not in LASTING and (status in TRANSIENT or status >= 500),
             busy=busy,
             pause=pause_of(response.headers),
-            billed=status >= 500 and not busy,
+            billed=status >= 500 and status not in LASTING and not busy,
             status=status,
         )
 
@@ -296,12 +297,21 @@ def _account(base_url: str) -> dict[str, str]:
 
 
 def _proxy(base_url: str) -> str | None:
-    """The proxy that the environment names for an address; none for one on this machine."""
+    """The proxy that the environment names for an address; none for one on this machine.
+
+    InputError for a proxy that speaks no HTTP.
+    """
     parts = urlsplit(base_url)
     if loopback(base_url) or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     proxies = urllib.request.getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        raise InputError(
+            f"the environment names the proxy {shown(proxy)!r} for {shown(base_url)!r}, and only proxies at http:// or "
+            f"https:// can be used: set {parts.scheme.upper()}_PROXY to such a one, or NO_PROXY to {parts.hostname}"
+        )
+    return proxy
 
 
 def _code(text: str) -> str | None:

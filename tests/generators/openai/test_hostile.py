@@ -455,6 +455,15 @@ def test_a_count_that_cannot_be_is_unknown(which: str, bad: Any) -> None:
     assert asking.stats.extra["wrong_counts"] == (bad is not None)
 
 
+@pytest.mark.parametrize("told", [{}, {"token_ids": [1, 2, 3]}])
+def test_fewer_tokens_than_an_answer_can_have_are_no_count(told: dict[str, Any]) -> None:
+    """Of a long text one token is told; of three ids, two."""
+    choice = said("three words and " * (1 if told else 100)) | told
+    made, asking, _ = asked_of(always(Reply(body=answer(choice, new=2 if told else 1))))
+    assert isinstance(made, Generated) and made.samples[0].generated == (3 if told else None)
+    assert asking.stats.extra["wrong_counts"] == 1 and asking.stats.generated == (3 if told else 0)
+
+
 @pytest.mark.parametrize(
     ("cached", "expected"),
     [(2, (3, 2)), (0, (5, 0)), (5, (0, 5)), (6, None), (-1, None), ("2", None), (None, None)],
@@ -542,6 +551,20 @@ def test_a_proxy_of_the_environment_is_used_but_for_what_it_leaves_out_and_this_
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
         with engine(server) as asking:
             assert ask(asking).samples[0].text == "hello"
+
+
+def test_a_proxy_that_speaks_no_http_is_named_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://name:secret@127.0.0.1:9")
+    with (
+        pytest.raises(
+            InputError, match=r"socks5://127\.0\.0\.1:9.*NO_PROXY to model\.example\.invalid"
+        ) as caught,
+        engine("http://model.example.invalid/v1"),
+    ):
+        pass
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [200, 201, 302, 400, 401, 403, 404, 422, 429, 500])

@@ -73,7 +73,7 @@ def test_others_are_asked_one_by_one_since_they_tell_the_sum_of_the_tokens(diale
         assert {s.generated for s in made.samples} == {3}
 
 
-@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("status", [400, 422, 501])
 def test_a_server_that_refuses_several_is_asked_one_by_one_from_then_on(status: int) -> None:
     with Server(gives(1, refuses=status)).open() as server, vllm(server) as engine:
         with pytest.warns(UserWarning, match="one sample at a time.*n must be 1.*n_per_request: 1"):
