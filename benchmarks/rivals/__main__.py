@@ -1,4 +1,4 @@
-"""The table of docs/how-to/rivals.md: who is right how often, for how many tokens, requests and seconds.
+"""The table of docs/explanation/rivals.md: who is right how often, for how many tokens, requests and seconds.
 
     .venv-vllm/bin/python -m pip install 'its_hub[lm]==1.2.0'
     .venv-vllm/bin/python -m benchmarks.rivals [--problems 100] [--turns 3] [--writer URL --judge URL]

@@ -31,7 +31,7 @@ from metagen.generators.openai.body import API, LengthField, Wording, limit, ref
 from metagen.generators.openai.dialects import DIALECTS, DialectName
 from metagen.generators.openai.keys import VARIABLE, Key, address, shown
 from metagen.generators.openai.limiter import Concurrency
-from metagen.generators.openai.readings import Body, Readings
+from metagen.generators.openai.readings import Prompt, Readings, Values
 from metagen.generators.openai.retries import Patience
 from metagen.generators.openai.samples import Reader
 from metagen.generators.openai.transport import Ask, Refused, Transport, library
@@ -61,9 +61,11 @@ class OpenAIEngine:
     shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known.
     api_key_env: the environment variable with the key. None is OPENAI_API_KEY for OpenAI's own server, and no key for
     any other. revision: of what the server runs, a part of the fingerprint.
-    n_per_request: samples of a prefix that one request may ask for; by default 128 in vLLM's dialect, which tells the
-    tokens of each, else 1. At 1 each has a seed of its own. A server that refuses more than one, or gives fewer than
-    were asked for, is asked for one at a time from then on, which is told once.
+    n_per_request: samples of a prefix that one request may ask for, and prompts behind which labels are read; by
+    default 128 in vLLM's dialect, which tells the tokens of each sample, else 1. At 1 each has a seed of its own. A
+    server that refuses more than one, or gives fewer than were asked for, is asked for one at a time from then on,
+    which is told once. One that tells what it read from its cache is asked for readings one by one, since of several
+    it tells one number.
     seed_bits: seeds are below 2 to this power; 0 sends none. structured_outputs: whether grammars may be sent.
     continuation: whether a chat's partial turn can be gone on with; by default what the dialect says.
     stream: ask for answers as streams, which some servers want for long ones; they are read whole all the same.
@@ -76,7 +78,7 @@ class OpenAIEngine:
 
     #: The server asks for money: what it costs is unknown where the price is.
     bills = True
-    #: Each position at which labels are read is a request.
+    #: Each position at which labels are read is a prompt.
     reads_apart = True
 
     def __init__(
@@ -131,6 +133,8 @@ class OpenAIEngine:
         self._fingerprint = self._identity(revision)
         #: Whether the server has shown that it does not give several samples.
         self._singly = False
+        #: Whether the answer to a reading told what was read from a cache; None before there was one.
+        self._tells_cached: bool | None = None
         self._loop = Loop(self._live, shown=repr(self))
         self._transport: Transport | None = None
 
@@ -284,7 +288,7 @@ class OpenAIEngine:
             self._singly = True
             _LOG.warning("one sample at a time", extra={"engine": repr(self), "because": why[:QUOTED]})
             warnings.warn(
-                f"{self!r} is asked for one sample at a time from now on, since the server does not give several "
+                f"{self!r} is asked for one sample or reading at a time from now on, since the server does not give several "
                 f"({why[:QUOTED]}); n_per_request: 1 says so from the start",
                 stacklevel=2,
             )
@@ -369,30 +373,53 @@ class OpenAIEngine:
         return await self._loop.run(self._evaluated(readings, parts)) if requests else []
 
     async def _evaluated(self, readings: Readings, requests: list[list[EvaluateRequest]]) -> list[Evaluated]:
-        assert self._transport is not None
         self.stats.requests += 1
-        transport = self._transport
+        prompts = [[readings.prompts(part) for part in parts] for parts in requests]
+        flat = [prompt for parts in prompts for some in parts for prompt in some]
+        first: list[tuple[Values, Counts]] = []
+        if self._each > 1 and len(flat) > 1:
+            async with self._first:  # which alone shows how the others can be asked for
+                if self._tells_cached is None:
+                    first = await self._read(readings, flat[:1])
+        each = 1 if self._singly or self._tells_cached else self._each
+        groups = readings.groups(flat[len(first) :], each)
+        answers = iter([*first, *await _together(self._readings(readings, group) for group in groups)])
+        return [readings.evaluated([[next(answers) for _ in some] for some in parts]) for parts in prompts]
 
-        async def one(request: EvaluateRequest, tokens: int, body: Body) -> tuple[Any, Counts]:
-            def read(content: bytes) -> tuple[Any, Counts]:
-                answer = Answer.read(content, 1)
-                return readings.values(request, answer.choices[0]), answer.counts(tokens, 1)
+    async def _readings(self, readings: Readings, group: list[Prompt]) -> list[tuple[Values, Counts]]:
+        """What each prompt of a group says, by one request, or one by one where the server does not take several."""
+        if len(group) == 1:
+            return await self._read(readings, group)
+        try:
+            return await self._read(readings, group)
+        except Refused as refusal:
+            why = str(refusal)
+        # What it refuses one by one too is refused for another reason, which is the error.
+        found = await self._read(readings, group[:1])
+        self._takes_one(why)
+        return found + await _together(self._read(readings, [prompt]) for prompt in group[1:])
 
-            kind: Kind = "labels" if request.labels is not None else "plain"
-            values, counts = await transport.ask(Ask("completions", body, read, lambda _: None, kind))
-            self._count(counts, [])
-            return values, counts
+    async def _read(self, readings: Readings, group: list[Prompt]) -> list[tuple[Values, Counts]]:
+        """What each prompt of a group says, by one request."""
+        assert self._transport is not None
+        tokens, n = sum(prompt.length for prompt in group), len(group)
 
-        bodies = [[readings.bodies(part) for part in parts] for parts in requests]
-        answers = iter(
-            await _at_once(
-                one(part, *each)
-                for parts, asked in zip(requests, bodies, strict=True)
-                for part, own in zip(parts, asked, strict=True)
-                for each in own
-            )
-        )
-        return [readings.evaluated([[next(answers) for _ in own] for own in asked]) for asked in bodies]
+        def read(content: bytes) -> tuple[list[Values], Counts]:
+            answer = Answer.read(content, n)
+            if len(answer.choices) < n:
+                raise Refused(f"it gave {len(answer.choices)} choices where {n} were asked for")
+            counts = answer.counts(tokens, n)
+            pairs = zip(group, answer.ordered, strict=True)
+            return [readings.values(prompt.part, choice) for prompt, choice in pairs], counts
+
+        kind: Kind = "labels" if group[0].part.labels is not None else "plain"
+        ask = Ask("completions", partial(readings.body, group), read, lambda _: None, kind)
+        values, counts = await self._transport.ask(ask)
+        self._tells_cached = counts.cached is not None
+        if n > 1:  # how many of them read their prompts from a cache, nobody says
+            counts = replace(counts, cached=None)
+        self._count(counts, [])
+        return [(value, counts) for value in values]
 
     # -- lifecycle -------------------------------------------------------------------------------
 
@@ -419,6 +446,7 @@ class OpenAIEngine:
     @asynccontextmanager
     async def _live(self) -> AsyncIterator[None]:
         """What lives in the engine's thread."""
+        self._first = asyncio.Lock()
         self._transport = Transport(
             self._base_url,
             self._key,

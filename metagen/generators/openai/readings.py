@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
-from itertools import chain
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import Any
 
 from metagen.errors import InputError, UnsupportedError
@@ -17,14 +16,20 @@ from metagen.generators.openai.samples import ROUNDING
 from metagen.generators.openai.vocabulary import Vocabulary
 
 Values = tuple[tuple[float, ...], ...]
-#: Makes the body of a request when it is sent: one that waits holds no tokens of its own.
-Body = Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What one prompt reads: the first `length` ids of a part, which are cut when it is sent."""
+
+    part: EvaluateRequest
+    length: int
 
 
 class Readings:
-    """Labels are read behind each position, by one request that generates one token; so the server's prefix cache
-    serves them. Tokens that follow are read from a prompt's own log-probabilities, by one request for all positions,
-    which vLLM computes afresh, past its cache.
+    """Labels are read behind each position, by a prompt that one token is generated for; so the server's prefix cache
+    serves them, and several prompts go in one request. Tokens that follow are read from a prompt's own
+    log-probabilities, by one request for all positions, which vLLM computes afresh, past its cache.
     """
 
     def __init__(self, wording: Wording, vocabulary: Vocabulary | None, shown: str) -> None:
@@ -43,19 +48,30 @@ class Readings:
             return [request]
         return [replace(request, labels=labels[i : i + most]) for i in range(0, len(labels), most)]
 
-    def bodies(self, request: EvaluateRequest) -> list[tuple[int, Body]]:
-        """Of a part: one for each position, or one for all, with the tokens that it reads."""
-        if request.labels is None:
-            return [(len(request.ids), partial(self._body, request.ids, {"prompt_logprobs": 0}))]
-        asked = {"logprobs": 1, "logprob_token_ids": list(dict.fromkeys(request.labels))}
-        asked |= {self._wording.dialect.named or "": True}
-        return [(p + 1, partial(self._body, request.ids, asked, p + 1)) for p in request.positions]
+    def prompts(self, part: EvaluateRequest) -> list[Prompt]:
+        """One for each position, or one for all."""
+        if part.labels is None:
+            return [Prompt(part, len(part.ids))]
+        return [Prompt(part, p + 1) for p in part.positions]
 
-    def _body(
-        self, ids: tuple[int, ...], asked: Mapping[str, Any], length: int | None = None
-    ) -> dict[str, Any]:
+    def groups(self, prompts: Ordered[Prompt], most: int) -> list[list[Prompt]]:
+        """Those that one request may ask for, in order: the same labels, `most` at most."""
+        groups = []
+        for labels, alike in groupby(prompts, lambda prompt: prompt.part.labels):
+            some, each = list(alike), 1 if labels is None else most
+            groups += [some[i : i + each] for i in range(0, len(some), each)]
+        return groups
+
+    def body(self, group: Ordered[Prompt]) -> dict[str, Any]:
+        """The fields of one request."""
+        labels = group[0].part.labels
+        asked: dict[str, Any] = {"prompt_logprobs": 0}
+        if labels is not None:
+            asked = {"logprobs": 1, "logprob_token_ids": list(dict.fromkeys(labels))}
+            asked |= {self._wording.dialect.named or "": True}
+        ids = [list(prompt.part.ids[: prompt.length]) for prompt in group]
         base = {"model": self._wording.model, "max_tokens": 1, "temperature": 0.0, **self._wording.extra}
-        return {**base, **asked, "prompt": list(ids[:length])}
+        return {**base, **asked, "prompt": ids if len(ids) > 1 else ids[0]}
 
     def _check(self, request: EvaluateRequest) -> None:
         if request.outputs:

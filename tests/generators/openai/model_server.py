@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from metagen.generators.engine import EvaluateRequest, GenerateRequest, Sample, SamplingParams
@@ -12,21 +13,39 @@ from tests.generators.openai.serving import Asked, Handler, Reply
 CACHED = "prompt_tokens_details"
 
 
-def serves(engine: TorchEngine) -> Handler:
-    """Completions and chats of an engine with one token for each character."""
-    return Model(engine).handle
+def serves(engine: TorchEngine, *, details: bool = True) -> Handler:
+    """Completions and chats of an engine with one token for each character. details: whether the tokens that were read
+    from a cache are told, where one prompt was asked for.
+    """
+    return Model(engine, details).handle
 
 
 class Model:
     """Stops are found after the fact: a text that stops earlier is the beginning of one that goes on."""
 
-    def __init__(self, engine: TorchEngine) -> None:
-        self.engine = engine
+    def __init__(self, engine: TorchEngine, details: bool = True) -> None:
+        self.engine, self.details = engine, details
         self.tokenizer = engine._tokenizer
         (self.eos,) = self.tokenizer.eos
         (self.bos, *_) = self.tokenizer._ids("", special=True) or (None,)
 
     async def handle(self, asked: Asked) -> Reply:
+        given = asked.body.get("prompt")
+        if isinstance(given, list) and isinstance(given[0], list):
+            return await self._several(asked, given)
+        return await self._one(asked)
+
+    async def _several(self, asked: Asked, prompts: list[list[int]]) -> Reply:
+        """Of several prompts: their choices, and the sums of their counts."""
+        replies = [await self._one(replace(asked, body=asked.body | {"prompt": ids})) for ids in prompts]
+        if bad := [reply for reply in replies if reply.status != 200]:
+            return bad[0]
+        choices = [reply.body["choices"][0] | {"index": i} for i, reply in enumerate(replies)]
+        names = ("prompt_tokens", "completion_tokens")
+        usage = {name: sum(reply.body["usage"][name] for reply in replies) for name in names}
+        return Reply(body=replies[0].body | {"choices": choices, "usage": usage})
+
+    async def _one(self, asked: Asked) -> Reply:
         body, chat = asked.body, asked.path.endswith("/chat/completions")
         prefix = self._prefix(body, chat)
         ids = self.engine.render(prefix)
@@ -48,7 +67,7 @@ class Model:
         choices = [await self._choice(i, sample, ids, body, chat) for i, sample in enumerate(made.samples)]
         generated = sum(len(choice["token_ids"]) for choice in choices)
         usage: dict[str, Any] = {"prompt_tokens": len(ids), "completion_tokens": generated}
-        if n == 1:
+        if n == 1 and self.details:
             usage[CACHED] = {"cached_tokens": made.cached}
         if body.get("prompt_logprobs") is not None:
             choices[0]["prompt_logprobs"] = await self._of_prompt(ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import warnings
 from typing import Any
 
@@ -76,7 +77,9 @@ def test_others_are_asked_one_by_one_since_they_tell_the_sum_of_the_tokens(diale
 @pytest.mark.parametrize("status", [400, 422, 501])
 def test_a_server_that_refuses_several_is_asked_one_by_one_from_then_on(status: int) -> None:
     with Server(gives(1, refuses=status)).open() as server, vllm(server) as engine:
-        with pytest.warns(UserWarning, match="one sample at a time.*n must be 1.*n_per_request: 1"):
+        with pytest.warns(
+            UserWarning, match="one sample or reading at a time.*n must be 1.*n_per_request: 1"
+        ):
             made = ask(engine, 5)
         assert len({s.text for s in made.samples}) == 5 and {s.generated for s in made.samples} == {3}
         with warnings.catch_warnings():
@@ -139,7 +142,7 @@ def test_a_refusal_in_a_field_of_its_own_is_what_was_said_and_is_counted(parts: 
 
 
 def test_a_verifier_of_last_steps_reads_one_place_for_each_candidate_and_the_others_all() -> None:
-    """Behind HTTP each place is a request. Values are those of an engine that reads all of them at once."""
+    """Behind HTTP each place is a prompt. Values are those of an engine that reads all of them at once."""
     task = ArithmeticTask("validation", levels=(3,), per_level=1)
     (problem,) = task.problems()
     text = "a=12+7=19\nb=19*3=57\nA:57\n"
@@ -161,6 +164,45 @@ def test_a_verifier_of_last_steps_reads_one_place_for_each_candidate_and_the_oth
             assert [s.value for s in found] == pytest.approx([s.value for s in wanted], abs=1e-4)
             assert (found[0].steps is None) == (aggregation == "last")
             assert len(server.asked) - before == (1 if aggregation == "last" else places)
+
+
+@pytest.mark.parametrize(
+    ("details", "takes", "expected"),
+    [(False, True, [1, 4]), (True, True, [1, 1, 1, 1, 1]), (False, False, [1, 4, 1, 1, 1, 1])],
+)
+def test_readings_of_several_candidates_are_one_request_where_nobody_tells_what_was_cached(
+    details: bool, takes: bool, expected: list[int]
+) -> None:
+    """The first is asked for alone, which shows that. A server that takes one prompt is asked one by one, told once."""
+    prompt, texts = Sequence.of(Prompt.of("What is it?")), ["a=1\n", "b=22\n", "c=3\n", "d=4+5\n", "e=60\n"]
+    candidates = [dataclasses.replace(prompt, text=text, finish="eos") for text in texts]
+    with TorchEngine("tiny-prm", threads=1) as local:
+        model = serves(local, details=details)
+
+        async def handler(asked: Asked) -> Reply:
+            if not takes and isinstance(asked.body["prompt"][0], list):
+                return Reply(400, {"error": {"message": "one prompt, please"}})
+            return await model(asked)
+
+        with (
+            Server(handler).open() as server,
+            OpenAIEngine(
+                "tiny-prm", base_url=server.url, api="completions", dialect="vllm", tokenizer="tiny-prm"
+            ) as engine,
+            warnings.catch_warnings(record=True) as told,
+        ):
+            warnings.simplefilter("always")
+            found = asyncio.run(ProcessRewardModel(engine).score(candidates, scope=Scope.root("p")))
+            asyncio.run(ProcessRewardModel(engine).score(candidates[1:2], scope=Scope.root("p")))
+            wanted = asyncio.run(ProcessRewardModel(local).score(candidates, scope=Scope.root("p")))
+        asked = [a.body["prompt"] for a in server.asked[:-1]]
+        assert [len(p) if isinstance(p[0], list) else 1 for p in asked] == expected
+        assert ["one prompt, please" in str(w.message) for w in told] == ([] if takes else [True])
+    assert [s.value for s in found] == pytest.approx([s.value for s in wanted], abs=1e-4)
+    assert engine.stats.extra["wrong_counts"] == 0
+    assert (engine.stats.prefilled > 0) == details, (
+        "of several prompts nobody says what was read from a cache"
+    )
 
 
 def test_a_search_behind_http_asks_once_for_a_nodes_draws_and_once_for_each_new_step() -> None:
