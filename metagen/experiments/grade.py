@@ -20,6 +20,7 @@ from metagen.experiments.schema import checked
 from metagen.experiments.source import Place, Source, nearest, parse, read
 from metagen.experiments.specs import SECTIONS, Experiment
 from metagen.generators.pool import records
+from metagen.generators.pool_records import RecordFile
 from metagen.generators.replay import ReplayGenerator
 from metagen.generators.unit import UnitMap
 from metagen.verifiers.rules import answer_rule
@@ -271,7 +272,7 @@ def _own(
     verdicts: bool,
 ) -> dict[str, Any]:
     """The records as problems: whoever gives no question is asked nothing, and its samples are graded all the same."""
-    lines = file.suffix.lower() == ".jsonl" and not file.read_text("utf-8-sig").lstrip().startswith("[")
+    lines = file.suffix.lower() == ".jsonl" and not RecordFile(file).listed
     if lines and not verdicts and not where and isinstance(first[str(found.samples)], list):
         names = {"id": found.id, "question": found.question or found.id, "answer": found.reference}
         return {"kind": "jsonl", "path": str(file.resolve()), "fields": names, "answer": "math", **answer}

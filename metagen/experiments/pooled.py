@@ -14,7 +14,7 @@ from metagen.errors import ConfigError, DataError
 from metagen.experiments import registry
 from metagen.experiments.specs import UNIONS, Context, PartSpec
 from metagen.experiments.subset import Subset
-from metagen.generators.pool import read_pool
+from metagen.generators.pool import PoolFile
 from metagen.sequence import Sequence
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.recorded import verdicts_of
@@ -49,7 +49,7 @@ class PooledTask(Subset):
         except ValidationError as error:
             raise ConfigError(f"task={dict(task)!r:.80}: {error}") from None
         whole = registry.make("task", spec.kind, spec.options(), {})
-        there = read_pool(path, fields, where)
+        there = PoolFile(Path(path), fields, where)
         problems = [problem for problem in whole.problems() if problem.id in there]
         if not problems:
             raise DataError(f"the pool {str(path)!r} has no problem of the task {whole.name!r}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from metagen.errors import DataError
+from metagen.generators.pool_records import Place, Record, RecordFile
 
 #: Where an object that is a sample has its text.
 TEXT: Final = ("text", "completion", "content", "output", "response", "generation", "answer")
@@ -66,95 +67,180 @@ def read_pool(
 
     A null sample is an abstention; a call that failed, where verdicts or scores are mapped and nothing of these, nor a
     token count, was recorded with it. So is an object with an `error`, and neither text nor verdict.
+    A file with samples of many problems is better read problem by problem: `PoolFile`.
     Raises DataError, which names the line.
     """
-    names = {"id": "id", **(fields or {})}
-    if "successes" not in names:
-        names.setdefault("texts", "texts")
-    unknown = [n for n in names if n not in FIELDS and not n.startswith("scores.")]
-    if unknown:
-        raise DataError(f"fields maps {unknown[0]!r}; expected {', '.join(FIELDS)} or scores.NAME")
-    pool: dict[str, list[Recorded]] = {}
-    single: set[str] = set()
-    for place, record in records(Path(path), names, where or {}):
-        problem = _field(record, names["id"], place)
-        if isinstance(problem, bool) or not isinstance(problem, str | int):
-            raise DataError(f"{place}: the id is {problem!r:.60}; expected a text or a number")
-        alone = "texts" in names and _alone(record, names)
-        if (problem := str(problem)) in pool and not (alone and problem in single):
+    pool = PoolFile(Path(path), fields, where)
+    return {problem: pool[problem] for problem in pool}
+
+
+class PoolFile:
+    """By problem, the samples of a file in its order; a problem is in memory while somebody holds it.
+
+    The whole file is read and checked once, when something of it is asked for first. What is kept of a problem are the
+    places of its records: one, or with one sample a line one for each stretch of its lines. fields, where: as of
+    `read_pool`, whose errors these are. judged: whether verdicts are recorded.
+    """
+
+    def __init__(
+        self, path: Path, fields: Mapping[str, str] | None = None, where: Mapping[str, Any] | None = None
+    ) -> None:
+        self._names = {"id": "id", **(fields or {})}
+        if "successes" not in self._names:
+            self._names.setdefault("texts", "texts")
+        self._where = dict(where or {})
+        unknown = [n for n in self._names if n not in FIELDS and not n.startswith("scores.")]
+        if unknown:
+            raise DataError(f"fields maps {unknown[0]!r}; expected {', '.join(FIELDS)} or scores.NAME")
+        self.judged = "correct" in self._names or "successes" in self._names
+        self._file = RecordFile(path)
+        self._known: dict[str, array[int]] | None = None
+        #: The place that was read last, and its records: of a list of counts each problem is one.
+        self._last: tuple[Place, list[tuple[str, Record]]] | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, problem: str) -> bool:
+        return problem in self._places
+
+    def __getitem__(self, problem: str) -> list[Recorded]:
+        numbers = self._places[problem]
+        found: list[Recorded] = []
+        for at in range(0, len(numbers), 3):
+            for place, record in self._read(Place(*numbers[at : at + 3])):
+                if str(record[self._names["id"]]) == problem:
+                    found += samples_of(record, self._names, place)
+        return found
+
+    def each(self, seen: Callable[[str, list[Recorded]], None]) -> None:
+        """Tell of every problem its samples; where the file is read for the first time, in the course of that."""
+        told = set[str]()
+        if self._known is None:
+
+            def tell(problem: str, samples: list[Recorded]) -> None:
+                told.add(problem)
+                seen(problem, samples)
+
+            self._known = self._index(tell)
+        for problem in self._known:
+            if problem not in told:
+                seen(problem, self[problem])
+
+    @property
+    def _places(self) -> dict[str, array[int]]:
+        """Where the records of each problem stand: the numbers of one place after another."""
+        if self._known is None:
+            self._known = self._index(lambda problem, samples: None)
+        return self._known
+
+    def _read(self, place: Place) -> list[tuple[str, Record]]:
+        if self._last is None or self._last[0] != place:
+            found = [
+                (said, one)
+                for said, record in self._file.at(place)
+                for one in expanded(record, self._names, self._where)
+            ]
+            if "successes" not in self._names:
+                return found
+            self._last = place, found
+        return self._last[1]
+
+    def _index(self, seen: Callable[[str, list[Recorded]], None]) -> dict[str, array[int]]:
+        """The places of all problems. seen: is told those that stand in one record each."""
+        places: dict[str, array[int]] = {}
+        alone: set[str] = set()
+        before, judged = "", False
+        for place, record in self._file:
+            said = self._file.said(place.number)
+            for one in expanded(record, self._names, self._where):
+                problem = problem_of(one, self._names, said)
+                is_single = single(one, self._names)
+                if problem in places and not (is_single and problem in alone):
+                    raise DataError(
+                        f"{said}: problem id {problem!r} occurs twice; ids must be unique; if the file "
+                        f"holds several pools, where: {{FIELD: VALUE}} takes one (--where FIELD=VALUE)"
+                    )
+                samples = samples_of(one, self._names, said)
+                judged = judged or any(sample.correct is not None for sample in samples)
+                ours = places.setdefault(problem, array("q"))
+                if is_single and problem == before:
+                    ours[-1] = place.end
+                else:
+                    ours.extend(place)
+                if is_single:
+                    alone.add(problem)
+                else:
+                    seen(problem, samples)
+                before = problem
+        if not places:
+            what = f" with {self._where!r}" if self._where else ""
             raise DataError(
-                f"{place}: problem id {problem!r} occurs twice; ids must be unique; if the file "
-                f"holds several pools, where: {{FIELD: VALUE}} takes one (--where FIELD=VALUE)"
+                f"{str(self._file.path)!r} holds no samples{what}; expected one problem a line, or one sample"
             )
-        if alone:
-            single.add(problem)
-            given = {_source(name, record)[0] for name in names.values()}
-            failed = [{"error": record["error"]}] if record.get("error") else [None]
-            record = {name: [record[name]] if name in record else None for name in given}
-            if record[names["texts"]] == [None]:
-                record[names["texts"]] = failed
-        made = _counted(record, names, place) if "successes" in names else _samples(record, names, place)
-        pool.setdefault(problem, []).extend(made)
-    if not pool:
-        what = f" with {dict(where)!r}" if where else ""
-        raise DataError(f"{str(path)!r} holds no samples{what}; expected one problem a line, or one sample")
-    if "correct" in names and all(s.correct is None for samples in pool.values() for s in samples):
-        raise DataError(f"{str(path)!r}: every verdict {names['correct']!r} is null; leave it out of fields")
-    return pool
+        if "correct" in self._names and not judged:
+            name = self._names["correct"]
+            raise DataError(
+                f"{str(self._file.path)!r}: every verdict {name!r} is null; leave it out of fields"
+            )
+        return places
 
 
 def records(
     path: Path, names: Mapping[str, str], where: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each record, and where it stands: the lines of a file, or the entries of one JSON list.
+    """Each record, and where it stands: the lines of a file, or the entries of one JSON list. As of `expanded`."""
+    file = RecordFile(path)
+    for place, record in file:
+        yield from ((file.said(place.number), one) for one in expanded(record, names, where))
+
+
+def expanded(record: Record, names: Mapping[str, str], where: Mapping[str, Any]) -> Iterator[Record]:
+    """A record by itself; none if it is not one of those that are asked for (`where`).
 
     A record whose `successes` are a list holds so many problems, which are named by its id, if it has one, and their
     number.
     """
-    for place, record in _found(path):
-        if any(str(record.get(name)) != str(value) for name, value in where.items()):
-            continue
-        counts = record.get(names["successes"]) if "successes" in names else None
-        if not isinstance(counts, list):
-            yield place, record
-            continue
-        name, many = names["id"], record.get(names.get("n", "n"))
-        head = "" if record.get(name) is None else f"{record[name]}/"
-        for number, count in enumerate(counts):
-            each = many[number] if isinstance(many, list) and number < len(many) else many
-            yield place, {name: f"{head}{number}", names["successes"]: count, names.get("n", "n"): each}
+    if any(str(record.get(name)) != str(value) for name, value in where.items()):
+        return
+    counts = record.get(names["successes"]) if "successes" in names else None
+    if not isinstance(counts, list):
+        yield record
+        return
+    name, many = names["id"], record.get(names.get("n", "n"))
+    head = "" if record.get(name) is None else f"{record[name]}/"
+    for number, count in enumerate(counts):
+        each = many[number] if isinstance(many, list) and number < len(many) else many
+        yield {name: f"{head}{number}", names["successes"]: count, names.get("n", "n"): each}
 
 
-def _found(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"cannot read the pool {str(path)!r}: {error}; expected a JSONL file in UTF-8"
-        ) from error
-    if text.lstrip().startswith("["):
-        whole = _json(text, f"{str(path)!r}")
-        found = [(f"{str(path)!r}, entry {number}", one) for number, one in enumerate(whole)]
-    else:
-        # Lines end at "\n" alone: texts may hold other characters that end lines elsewhere.
-        lines = ((f"{str(path)!r}, line {n}", line) for n, line in enumerate(text.split("\n"), 1))
-        found = [(place, _json(line, place)) for place, line in lines if line.strip()]
-    for place, record in found:
-        if not isinstance(record, dict):
-            raise DataError(f"{place} is {record!r:.60}; expected one object a line")
-        yield place, record
+def problem_of(record: Record, names: Mapping[str, str], place: str) -> str:
+    """The id of a record; DataError for what is none."""
+    problem = _field(record, names["id"], place)
+    if isinstance(problem, bool) or not isinstance(problem, str | int):
+        raise DataError(f"{place}: the id is {problem!r:.60}; expected a text or a number")
+    return str(problem)
 
 
-def _json(text: str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place} is not JSON ({error}); expected one object a line") from error
+def samples_of(record: Record, names: Mapping[str, str], place: str) -> list[Recorded]:
+    """The samples in a record, of which equal ones are one object."""
+    if "successes" in names:
+        return _counted(record, names, place)
+    if single(record, names):
+        given = {_source(name, record)[0] for name in names.values()}
+        failed = [{"error": record["error"]}] if record.get("error") else [None]
+        record = {name: [record[name]] if name in record else None for name in given}
+        if record[names["texts"]] == [None]:
+            record[names["texts"]] = failed
+    return _samples(record, names, place)
 
 
-def _alone(record: Mapping[str, Any], names: Mapping[str, str]) -> bool:
+def single(record: Record, names: Mapping[str, str]) -> bool:
     """Whether a record is one sample: its text is no list. A null is one where nothing else is a list either."""
-    if (name := names["texts"]) not in record:
+    if "texts" not in names or (name := names["texts"]) not in record:
         return False
     text = record[name]
     if text is None:
@@ -192,15 +278,22 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) ->
     if "answers" in names:
         found["answer"] = [_text(v, place) or "" for v in _list(record, names["answers"], place, whole)]
     judged = "correct" in found or bool(scores)
+    columns = [*found.values(), *scores.values()]
+    made: dict[tuple[Any, ...], Recorded] = {}
     samples = []
-    for i, value in enumerate(whole):
-        known = {name: values[i] for name, values in found.items()}
-        mine = {name: values[i] for name, values in scores.items()}
-        told = (known.get("correct"), known.get("generated"), known.get("answer") or None, *mine.values())
-        nothing = judged and known["text"] is None and all(one is None for one in told)
-        broken = isinstance(value, dict) and value.get("error") and known["text"] is None
-        lost = nothing or (broken and known.get("correct") is None)
-        samples.append(Recorded(**known, scores=mine, failed=bool(lost)))
+    for value, row in zip(whole, zip(*columns, strict=True), strict=True):
+        broken = isinstance(value, dict) and bool(value.get("error"))
+        if (one := made.get((broken, *row))) is None:
+            known, mine = (
+                dict(zip(found, row, strict=False)),
+                dict(zip(scores, row[len(found) :], strict=True)),
+            )
+            told = (known.get("correct"), known.get("generated"), known.get("answer") or None, *mine.values())
+            textless = known["text"] is None
+            nothing = judged and textless and all(one is None for one in told)
+            lost = nothing or (broken and textless and known.get("correct") is None)
+            one = made[broken, *row] = Recorded(**known, scores=mine, failed=lost)
+        samples.append(one)
     return samples
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metagen.errors import InputError
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.specs import ReplaySpec
-from metagen.generators.pool import read_pool
+from metagen.generators.pool import PoolFile
 from metagen.studies import baselines, divergence, plan, tune
 from metagen.studies.directory import STUDY, Role, StudyDirectory
 from metagen.studies.findings.temperature import APART
@@ -85,8 +86,8 @@ def _unscored(part: plan.Part) -> Iterator[Note]:
         spec = part.experiment.generators[model]
         if not isinstance(spec, ReplaySpec) or spec.scored is None:
             continue
-        pool = read_pool(spec.path, spec.fields)
-        there = [[sample.scores[spec.scored] is not None for sample in samples] for samples in pool.values()]
+        pool = PoolFile(Path(spec.path), spec.fields, spec.where)
+        there = [[sample.scores[spec.scored] is not None for sample in pool[problem]] for problem in pool]
         taken, every = sum(map(sum, there)), sum(map(len, there))
         if taken < every:
             none = sum(not any(row) for row in there)

@@ -17,7 +17,7 @@ from metagen.experiments import schema
 from metagen.experiments.build import opened
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.runner import run
-from metagen.generators.pool import read_pool
+from metagen.generators.pool import PoolFile
 from metagen.verifiers.math import rule
 
 SAMPLES = 256
@@ -78,16 +78,17 @@ def test_a_problem_takes_little_room_beside_its_texts(tmp_path: Path) -> None:
     assert size(24) - size(12) < 12 * 20_000
 
 
-def test_a_file_is_read_once_for_a_grading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_looked_through_once_for_a_grading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from metagen.generators import replay
 
     reads: list[object] = []
 
-    def counted(*given: object) -> object:
-        reads.append(given[0])
-        return read_pool(*given)  # type: ignore[arg-type]
+    class Counted(PoolFile):
+        def _index(self, *given: object) -> object:  # type: ignore[override]
+            reads.append(given)
+            return super()._index(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(replay, "read_pool", counted)
+    monkeypatch.setattr(replay, "PoolFile", Counted)
     file = pool(tmp_path / "pool.jsonl", 2)
     graded(file, tmp_path / "run")
     assert len(reads) == 1
