@@ -185,13 +185,15 @@ def weighted_at_k(
     ks: Sequence[int],
     rng: np.random.Generator,
     subsets: int | None = None,
+    *,
+    exact: bool | None = None,
 ) -> AtK:
     """Accuracy of the class with the largest sum of scores among k samples (weighted voting).
 
-    With equal scores this is `majority_at_k`; the rest is as there. Raises InputError also for
-    scores that are negative or infinite: a vote's weight is in [0, ∞).
+    With equal scores this is `majority_at_k`; the rest is as there. exact: that the scores of each problem are equal,
+    and above 0. Raises InputError also for scores that are negative or infinite: a vote's weight is in [0, ∞).
     """
-    return _votes(classes, correct, ks, rng, {"": scores}, subsets, None)[""]
+    return _votes(classes, correct, ks, rng, {"": scores}, subsets, exact)[""]
 
 
 def votes_at_k(

@@ -249,11 +249,42 @@ def majority_work(ballots: Ballots) -> float:
     if n > MOST_SAMPLES:
         return float("inf")
     own, others, _ = _races(ballots)
+    return _work(own, others, n)
+
+
+def _work(own: Ints, others: Ints, n: int) -> float:
     work = 0.0
     for t in range(1, int(own.max(initial=0)) + 1):
         rivals = (others[own >= t] >= t).sum(axis=1)
         work += float(((rivals * (t + 1) + 2) * (rivals // 2 + 1)).sum()) * (n - t + 1)
     return work
+
+
+class InClosedForm:
+    """Whether votes over many problems, told in parts, are plain and their closed form is worth its time.
+
+    As `estimators.majority_at_k` decides it of all at once.
+    """
+
+    def __init__(self) -> None:
+        self.possible = True
+        self._work, self._seen = 0.0, set[bytes]()
+
+    def add(self, ballots: Ballots) -> None:
+        """Votes of other problems, with as many samples each."""
+        n = ballots.ids.shape[1]
+        if not self.possible or not ballots.equal or n > MOST_SAMPLES:
+            self.possible = False
+            return
+        own, others, _ = _races(ballots)
+        new = []
+        for race, (ours, theirs) in enumerate(zip(own, others, strict=True)):
+            name = ours.tobytes() + theirs[theirs > 0].tobytes()
+            if name not in self._seen:
+                self._seen.add(name)
+                new.append(race)
+        self._work += _work(own[new], others[new], n)
+        self.possible = self._work <= WORK
 
 
 def majority_exact(ballots: Ballots, ks: Sequence[int]) -> Floats:

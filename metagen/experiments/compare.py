@@ -15,7 +15,6 @@ from math import isfinite, isinf, isnan
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -27,8 +26,9 @@ from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
 from metagen.experiments import unfinished
 from metagen.experiments.directory import Line, RunDirectory, nearest
+from metagen.experiments.pools import Stored
 from metagen.experiments.report import percent
-from metagen.experiments.results import FEW, Pool
+from metagen.experiments.results import FEW
 from metagen.experiments.tables import read
 
 #: Problems gained or lost that are named, and configurations of which they are.
@@ -169,12 +169,11 @@ def solved(directory: RunDirectory, lines: Iterable[Line]) -> dict[str, dict[str
     lines = list(lines)
     found: dict[str, dict[str, float]] = {}
     for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
-        table = read(directory.table("candidates"), ["problem", "place", "sample"], generator=generator)
-        ids = table.filter(pc.equal(table["sample"], 0)).sort_by("place")["problem"].to_pylist()
         ours = [line for line in lines if line.pooled and line.generator == generator]
-        for name, solved in Pool.of(directory, generator).solved(ours).items():
-            measured = [ids[row] for row in solved.rows]
-            found[name] = dict(zip(measured, solved.accuracy.tolist(), strict=True))
+        with Stored(directory, generator) as stored:
+            for name, solved in stored.solved(ours).items():
+                measured = [stored.ids[row] for row in solved.rows]
+                found[name] = dict(zip(measured, solved.accuracy.tolist(), strict=True))
     for line in lines:
         if not line.pooled:
             table = read(directory.table("outcomes"), ["problem", "correct"], configuration=line.name)

@@ -11,7 +11,7 @@ what it waited for (see `calls.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -344,6 +345,32 @@ def read(path: Path, columns: list[str] | None = None, **equal: str) -> pa.Table
     """A table of a run, or the rows of it in which columns have these values."""
     filters = [(column, "=", value) for column, value in equal.items()] or None
     return pq.read_table(path, columns=columns, filters=filters)
+
+
+def blocks(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
+    """A table of pools part by part, each with whole pools: all rows that a problem has of a generator.
+
+    `place` and `generator` are among its columns, whether they are asked for or not.
+    """
+    rest: pa.Table | None = None
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=list(dict.fromkeys(["place", "generator", *columns])))
+            table = table if rest is None else pa.concat_tables([rest, table])
+            if not len(table):
+                continue
+            # The last pool may go on in the next part.
+            last = pc.and_(
+                pc.equal(table["place"], table["place"][-1]),
+                pc.equal(table["generator"], table["generator"][-1]),
+            )
+            others = np.flatnonzero(~last.to_numpy())
+            keep = int(others[-1]) + 1 if others.size else 0
+            rest, table = table.slice(keep), table.slice(0, keep)
+            if len(table):
+                yield table
+    if rest is not None and len(rest):
+        yield rest
 
 
 def read_calls(path: Path, configuration: str) -> pa.Table:

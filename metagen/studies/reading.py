@@ -21,7 +21,7 @@ from metagen.cost import ModelShape
 from metagen.errors import DataError, MetagenError
 from metagen.experiments import audit, source
 from metagen.experiments.directory import Line, RunDirectory
-from metagen.experiments.results import Pool
+from metagen.experiments.pools import Pool
 from metagen.experiments.tables import read
 from metagen.studies import checks, costs
 from metagen.studies.alignment.blocks import expected_blocks

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import InputError
-from metagen.experiments.results import Pool
+from metagen.experiments.pools import Pool
 from metagen.studies.result import Curve, Ints, Note, StudyResult
 
 #: The fact that critiques are in the costs.
@@ -57,7 +57,6 @@ def _taken(pool: Pool, order: NDArray[np.int64], start: Ints, sizes: Ints) -> Po
         correct=taken(pool.correct, False),
         scores={name: taken(values, np.nan) for name, values in pool.scores.items()},
         levels=pool.levels,
-        costs=pool.costs,
         sizes=sizes,
         raw={name: taken(values, np.nan) for name, values in pool.raw.items()},
     )

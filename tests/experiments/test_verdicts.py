@@ -126,7 +126,7 @@ def test_the_order_of_scores_is_that_of_their_raw_scores() -> None:
     for best in range(6):
         correct = np.arange(6)[None] == best
         pool = Pool(
-            np.array([[0, 0, 0, 0, 0, -1]]), eligible, correct, {"v": values}, np.array([-1]), None, sizes,  # type: ignore[arg-type]
+            np.array([[0, 0, 0, 0, 0, -1]]), eligible, correct, {"v": values}, np.array([-1]), sizes,
             {"v": raw},
         )  # fmt: skip
         order = [1, 2, 0, 3, 4, 5]  # by raw scores, then the unscored, then what is not eligible

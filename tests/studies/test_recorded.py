@@ -62,7 +62,7 @@ def ragged(sizes: list[int], seed: int = 0) -> Pool:
     classes = np.where(there, rng.integers(0, 3, there.shape), -1)
     return Pool(
         classes, there, there & (classes == 0), {"id": np.where(there, number, np.nan)},
-        np.full(len(sizes), -1), None, np.array(sizes),  # type: ignore[arg-type]  # no costs are looked at
+        np.full(len(sizes), -1), np.array(sizes),
     )  # fmt: skip
 
 

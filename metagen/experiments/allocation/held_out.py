@@ -11,7 +11,7 @@ import numpy as np
 from metagen.errors import InputError
 from metagen.experiments.allocation.allocate import Difficulty
 from metagen.experiments.directory import RunDirectory
-from metagen.experiments.results import Pool
+from metagen.experiments.pools import Pool
 from metagen.experiments.specs import Experiment
 from metagen.experiments.tables import read
 from metagen.tasks.base import Task

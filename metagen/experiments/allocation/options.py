@@ -12,7 +12,7 @@ from metagen.analysis.stopping import running_vote
 from metagen.errors import InputError
 from metagen.experiments.allocation.choose import Measured
 from metagen.experiments.directory import Line, RunDirectory
-from metagen.experiments.results import Pool
+from metagen.experiments.pools import Pool, Stored
 from metagen.experiments.tables import read
 from metagen.strategies.adaptive.difficulty import PREDICTORS, Predictor
 
@@ -116,7 +116,9 @@ def _achieved(
     for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
         ours = [line for line in lines if line.pooled and line.generator == generator]
         places = _places(run, generator)
-        for name, solved in Pool.of(run, generator).solved(ours).items():
+        with Stored(run, generator) as stored:
+            measured = stored.solved(ours)
+        for name, solved in measured.items():
             line = next(line for line in ours if line.name == name)
             spent = _spent(run, generator, line.n or 1, line.verifier, limit)
             rows = zip(places[solved.rows].tolist(), solved.accuracy.tolist(), strict=True)
