@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -17,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from metagen.analysis.audit import LONG, TOLD, Audit, Samples, Scores, audit
+from metagen.analysis.audit import LONG, TOLD, Audit, Auditing, Samples, Scores
 from metagen.experiments.directory import Line, RunDirectory
+from metagen.experiments.tables import blocks
 
 #: Characters of a sample that an example shows: its beginning and its end.
 SHOWN: Final = 60
@@ -61,20 +63,28 @@ class Audited:
     def to_dict(self) -> dict[str, Any]:
         """All counts and examples, as JSON has them."""
         found = asdict(self)
-        del found["counts"]["unread_at"], found["counts"]["mixed_at"]
+        for place in ("unread_at", "mixed_at", "fewest_at"):
+            del found["counts"][place]
         return {**_plain(found), "lines": list(self.lines)}
 
 
 def of_run(directory: RunDirectory, lines: Iterable[Line]) -> tuple[Audited, ...]:
     """The audits of a run's recorded pools, by generator; none where samples were drawn. lines: its configurations."""
     path = directory.table("candidates")
-    if not path.exists():
+    if not path.exists() or "position" not in pq.read_schema(path).names:  # a run of an earlier version
         return ()
-    file = pq.ParquetFile(path)
-    if "position" not in file.schema_arrow.names:  # a run of an earlier version
-        return ()
-    read = _Reading(file, _oracles(lines))
-    return tuple(_audited(read, name) for name in read.generators)
+    auditing: dict[str, Auditing] = {}
+    row = 0
+    columns = _Columns(pq.read_schema(path).names, _oracles(lines))
+    for table in blocks(path, columns.names):
+        there = np.flatnonzero(np.asarray(pc.is_valid(table["position"])))
+        recorded = table.take(there)
+        for generator in pc.unique(recorded["generator"]).to_pylist():
+            ours = np.flatnonzero(pc.equal(recorded["generator"], generator).to_numpy())
+            samples = columns.samples(recorded.take(ours))
+            auditing.setdefault(generator, Auditing()).add(samples, row + there[ours])
+        row += len(table)
+    return tuple(_audited(path, name, auditing[name].found) for name in sorted(auditing))
 
 
 def publish(directory: RunDirectory, lines: Iterable[Line]) -> tuple[Audited, ...]:
@@ -96,69 +106,51 @@ def said(audited: Iterable[Audited]) -> list[str]:
 # ---------------------------------------------------------------------------------------------- from tables to arrays
 
 
-class _Reading:
-    """The recorded samples of a table as arrays of numbers; texts stay in the file, read part by part."""
+class _Columns:
+    """What is looked at of recorded samples, as arrays of numbers."""
 
-    def __init__(self, file: pq.ParquetFile, oracles: Set[str]) -> None:
-        self._file, known = file, file.schema_arrow.names
+    def __init__(self, known: Iterable[str], oracles: Set[str]) -> None:
+        known = list(known)
         named = [name.removeprefix("score.") for name in known if name.startswith("score.")]
         #: By name, the columns that have it: as it was recorded, where the table knows that, else as it was mapped.
-        self.scores = {
+        self._scores = {
             name: [column for column in (f"raw.{name}", f"score.{name}") if column in known]
             for name in named
             if name not in oracles
         }
-        self._known: dict[str, int] = {}
-        parts = [self._part(group) for group in range(file.num_row_groups)]
-        self.columns: dict[str, NDArray[Any]] = {}
-        for name in list(parts[0]) if parts else ():
-            self.columns[name] = np.concatenate([part.pop(name) for part in parts])
 
     @property
-    def generators(self) -> list[str]:
-        """Those with recorded samples."""
-        return sorted(self._known)
+    def names(self) -> list[str]:
+        wanted = [column for columns in self._scores.values() for column in columns]
+        return ["text", "key", "correct", "position", *wanted]
 
-    def of(self, generator: str) -> NDArray[np.int64]:
-        """Where in the arrays its samples are."""
-        return np.flatnonzero(self.columns["generator"] == self._known[generator])
-
-    def _part(self, group: int) -> dict[str, NDArray[Any]]:
-        names = ["problem", "place", "generator", "text", "key", "correct", "position"]
-        wanted = [column for columns in self.scores.values() for column in columns]
-        table = self._file.read_row_group(group, [*names, *wanted])
-        rows = np.flatnonzero(np.asarray(pc.is_valid(table["position"])))
-        table = table.take(rows)
+    def samples(self, table: pa.Table) -> Samples:
         text = table["text"]
-        return {
-            "group": np.full(len(rows), group, np.int32),
-            "row": rows.astype(np.int32),
-            "generator": self._coded(table["generator"]),
-            "problem": _numbers(table["place"]),
-            "position": _numbers(table["position"]),
-            "correct": np.asarray(
+        return Samples(
+            problem=_numbers(table["place"]),
+            key=np.where(np.asarray(pc.is_valid(table["key"])), _named(table["key"]) & MASK, -1),
+            correct=np.asarray(
                 pc.fill_null(table["correct"], False).to_numpy(zero_copy_only=False), dtype=bool
             ),
-            "key": np.where(np.asarray(pc.is_valid(table["key"])), _named(table["key"]) & MASK, -1),
-            "text": _named(text),
-            "length": _numbers(pc.utf8_length(pc.utf8_trim_whitespace(text))),
-            **{
-                f"score.{name}": _floats(pc.coalesce(*(table[column] for column in columns)))
-                for name, columns in self.scores.items()
+            text=_named(text),
+            length=_numbers(pc.utf8_length(pc.utf8_trim_whitespace(text))),
+            position=_numbers(table["position"]),
+            scores={
+                name: _floats(pc.coalesce(*(table[column] for column in columns)))
+                for name, columns in self._scores.items()
             },
-        }
+        )
 
-    def _coded(self, names: Any) -> NDArray[np.int16]:
-        encoded = pc.dictionary_encode(names.combine_chunks())
-        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        codes = [self._known.setdefault(name, len(self._known)) for name in encoded.dictionary.to_pylist()]
-        return np.asarray(np.asarray(codes)[encoded.indices.to_numpy(zero_copy_only=False)], dtype=np.int16)
 
-    def example(self, at: int) -> Example:
-        """The sample at a place of the arrays, with its text."""
-        group, row = int(self.columns["group"][at]), int(self.columns["row"][at])
-        (found,) = self._file.read_row_group(group, ["problem", "text", "key"]).slice(row, 1).to_pylist()
-        return Example(found["problem"], found["text"] or "", found["key"])
+def _example(path: Path, at: int) -> Example:
+    """The sample in a row of the table."""
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            if at < (rows := file.metadata.row_group(group).num_rows):
+                (found,) = file.read_row_group(group, ["problem", "text", "key"]).slice(at, 1).to_pylist()
+                return Example(found["problem"], found["text"] or "", found["key"])
+            at -= rows
+    raise AssertionError("a row that was read is there")
 
 
 def _oracles(lines: Iterable[Line]) -> set[str]:
@@ -188,23 +180,15 @@ def _named(column: Any) -> NDArray[np.int64]:
     return names[codes] if len(codes) else np.zeros(0, np.int64)
 
 
-def _audited(read: _Reading, generator: str) -> Audited:
-    ours = read.of(generator)
-    column = {name: values[ours] for name, values in read.columns.items()}
-    scores = {name: column[f"score.{name}"] for name in read.scores}
-    samples = Samples(
-        column["problem"], column["key"], column["correct"], column["text"], column["length"], column["position"],
-        {name: values for name, values in scores.items() if not np.isnan(values).all()},
-    )  # fmt: skip
-    counts = audit(samples)
-    places, sizes = np.unique(column["problem"], return_counts=True)
-    fewest = int(np.flatnonzero(column["problem"] == places[np.argmin(sizes)])[0])
+def _audited(path: Path, generator: str, counts: Audit) -> Audited:
+    # Of verifiers that another generator was scored by there is nothing.
+    scores = {name: score for name, score in counts.scores.items() if score.distinct != 0}
     return Audited(
         generator,
-        counts,
-        tuple(read.example(int(ours[at])) for at in counts.unread_at),
-        None if counts.mixed_at is None else read.example(int(ours[counts.mixed_at])),
-        read.example(int(ours[fewest])).problem,
+        replace(counts, scores=scores),
+        tuple(_example(path, at) for at in counts.unread_at),
+        None if counts.mixed_at is None else _example(path, counts.mixed_at),
+        _example(path, counts.fewest_at).problem,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from metagen.analysis.audit import LONG, TOLD, Samples, audit
+from metagen.analysis.audit import LONG, TOLD, Auditing, Samples, audit
 from metagen.errors import InputError
 
 
@@ -122,7 +122,60 @@ def test_positions_may_stand_in_any_order() -> None:
     one, other = audit(pool), audit(shuffled)
     assert one.trend is not None and other.trend is not None
     assert one.trend.z == pytest.approx(other.trend.z)
-    assert replace(one, trend=None) == replace(other, trend=None)
+    assert replace(one, trend=None, fewest_at=0) == replace(other, trend=None, fewest_at=0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_problems_may_be_told_part_by_part(size: int) -> None:
+    """In any order: of examples, those of the first problems are chosen."""
+    rng = np.random.default_rng(5)
+    rows = [
+        (
+            p,
+            int(rng.integers(-1, 3)),
+            int(rng.random() < 0.5),
+            int(rng.integers(4)),
+            int(rng.integers(3) * LONG),
+        )
+        for p in range(40)
+        for _ in range(9 if p == 7 else 8 + (p % 5 == 0))
+    ]
+    whole = made(rows, s=rng.integers(0, 5, len(rows)).tolist(), none=[float("nan")] * len(rows))
+    problems = rng.permutation(40)
+    auditing = Auditing()
+    for start in range(0, 40, size):
+        there = np.flatnonzero(np.isin(whole.problem, problems[start : start + size]))
+        arrays = (
+            getattr(whole, name)[there]
+            for name in ("problem", "key", "correct", "text", "length", "position")
+        )
+        auditing.add(Samples(*arrays, {name: values[there] for name, values in whole.scores.items()}), there)
+    one, other = audit(whole), auditing.found
+    assert one.trend is not None and other.trend is not None and one.mixed > 2 and len(one.unread_at) == 3
+    assert (other.trend.z, other.trend.first) == pytest.approx((one.trend.z, one.trend.first))
+    scores = {
+        name: replace(score, top=0.0, highest=0.0, bottom=0.0, lowest=0.0)
+        for name, score in one.scores.items()
+    }
+    for name, score in other.scores.items():
+        assert replace(score, top=0.0, highest=0.0, bottom=0.0, lowest=0.0) == scores[name]
+        assert (score.top, score.lowest) == pytest.approx(
+            (one.scores[name].top, one.scores[name].lowest), nan_ok=True
+        )
+    assert replace(one, trend=None, scores={}) == replace(other, trend=None, scores={})
+
+
+def test_different_values_are_counted_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them are unknown, and many all the same."""
+    monkeypatch.setattr("metagen.analysis.audit.MANY", 100)
+    pool = drawn(20, 8)
+    half = np.where(np.arange(160) % 2, 1.0, np.arange(160) / 160)
+    found = audit(
+        replace(pool, scores={"few": np.arange(160) % 100.0, "many": np.arange(160.0), "top": half})
+    ).scores
+    assert (found["few"].distinct, found["many"].distinct, found["top"].distinct) == (100, None, 81)
+    monkeypatch.setattr("metagen.analysis.audit.MANY", 10)
+    assert audit(replace(pool, scores={"top": half})).scores["top"].saturated
 
 
 def test_nothing_is_no_pool() -> None:
