@@ -218,7 +218,11 @@ def test_many_problems_are_left_out_from_the_end(finished: RunDirectory) -> None
     draw = random.Random(0)
     problems = [replace(p, prompt=draw.randbytes(300).hex()) for p in examined(finished) * 40]
     trees: list[Any] = [None] * len(problems)
-    one = browser._packed(problems, trees, ["small", "large"], 1, len(problems))
+    with browser.Pieces(["small", "large"], len(problems), 1) as pieces:
+        for number in draw.sample(range(len(problems)), len(problems)):
+            pieces.add(number, problems[number], None)
+        one = pieces.embed(10**7)
+    assert (one.kept, one.problems) == (1, len(problems))
     less = browser.embed(problems, trees, ["small", "large"], len(one.data) // 3)
     assert less.kept == 1 and len(less.data) <= len(one.data) // 3
     assert 40 < less.problems < 300

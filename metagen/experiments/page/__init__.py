@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from importlib import resources
@@ -28,7 +30,7 @@ from metagen.experiments.directory import RunDirectory, State
 from metagen.experiments.makers import Makers
 from metagen.experiments.page import browser, figure, spans
 from metagen.experiments.page.spans import Span
-from metagen.experiments.problem import examine
+from metagen.experiments.problem import Examiner
 from metagen.experiments.report import (
     accuracies_by_size,
     amount,
@@ -83,17 +85,52 @@ def write(
     audited: Ordered[Audited] = (),
 ) -> None:
     """Write `report.html` into a run. found: where its tables are. audited: its recorded pools."""
-    problems = list(examine(found, state.lines))
-    trees: list[Span | None] = [None] * len(problems)
-    data = ""
-    if directory.journal.exists():
-        with SQLiteJournal(directory.journal, read_only=True) as journal:
-            data = journal.data().hex()
-            trees = list(spans.trees(journal, [p.problem for p in problems], Makers.recorded(directory)))
     generators = list(dict.fromkeys(line.generator for line in state.lines))
+    with Examiner(found, state.lines) as examiner:
+        trees: list[Span | None] = [None] * len(examiner)
+        data = ""
+        if directory.journal.exists():
+            with SQLiteJournal(directory.journal, read_only=True) as journal:
+                data = journal.data().hex()
+                trees = list(spans.trees(journal, examiner.ids, Makers.recorded(directory)))
+        with browser.Pieces(generators, len(browser.sampled(len(examiner)))) as some:
+            for at, number in enumerate(browser.sampled(len(examiner))):
+                some.add(at, examiner[number], trees[number])
+            kept = some.fitting(LIMIT, len(examiner))
+        with browser.Pieces(generators, len(examiner), kept) as pieces:
+            passed: Counter[str] = Counter()
+            candidates = False
+            for number, problem in examiner.each():
+                pieces.add(number, problem, trees[number])
+                passed.update(browser.passed(problem))
+                candidates = candidates or any(pool.size > 1 for pool in problem.pools)
+            levels = sorted({level for level in examiner.levels if level is not None})
+            context = {
+                "counts": {name: passed[name] for name in browser.FILTERS},
+                "generators": generators,
+                "levels": levels,
+                "total": len(examiner),
+                "candidates": candidates,
+                "data": data,
+                "parts": parts(trees),
+            }
+            directory.write(NAME, _page(directory, found, state, results, audited, context, pieces))
+
+
+def _page(
+    directory: RunDirectory,
+    found: RunDirectory,
+    state: State,
+    results: Results,
+    audited: Ordered[Audited],
+    problems: Mapping[str, Any],
+    pieces: browser.Pieces,
+) -> str:
+    """problems: what is said of them outside their browser."""
     files = resources.files(__name__)
     script, style = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
     context: dict[str, Any] = {
+        **problems,
         "state": state,
         "directory": directory,
         "few": FEW if too_few(results) else 0,
@@ -105,16 +142,9 @@ def write(
         "figures": figure.drawn(results),
         "sizes": sorted({m.n or 1 for m in results.configurations}),
         "accuracies": accuracies_by_size(results.configurations),
-        "parts": parts(trees),
         "filters": browser.FILTERS,
-        "counts": browser.counts(problems),
-        "generators": generators,
-        "levels": sorted({p.level for p in problems if p.level is not None}),
-        "total": len(problems),
-        "candidates": any(pool.size > 1 for problem in problems for pool in problem.pools),
         "experiment": directory.experiment.read_text(encoding="utf-8"),
         "environment": _environment(directory),
-        "data": data,
         "count": len(results.configurations),
         "limit": LIMIT // 1_000_000,
         "oracle": any(m.oracle for m in results.configurations),
@@ -131,14 +161,14 @@ def write(
         room = LIMIT - SPARE - len(without.encode("utf-8", "backslashreplace"))
         if room >= 0:
             break
-    embedded = browser.embed(problems, trees, generators, room)
+    embedded = pieces.embed(room)
     page = template.render(context, embedded=embedded)
     if (size := len(page.encode("utf-8", "backslashreplace"))) > LIMIT:
         raise DataError(
             f"the page of {str(directory.root)!r} would take {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}, even "
             "without figures and tables: its experiment.yaml is too long; the tables are written, read those"
         )
-    directory.write(NAME, page)
+    return page
 
 
 def headline(directory: RunDirectory, state: State, results: Results) -> list[str]:

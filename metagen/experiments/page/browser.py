@@ -2,18 +2,23 @@
 
 The data are JSON, compressed and in base64. Equal candidates are there once. Where a run is larger than the room in
 the page, each pool keeps fewer candidates (those that a strategy chose first), and at last fewer problems are there;
-votes, choices and filters are always those of the whole pool.
+votes, choices and filters are always those of the whole pool. Until it is known how much fits, the data of problems lie
+in a file of their own.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
 import json
+import tempfile
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from typing import Any
+from os import SEEK_END
+from types import TracebackType
+from typing import Any, Self
 
 from metagen.experiments.page.spans import Span
 from metagen.experiments.problem import Distinct, Examined, Pool
@@ -54,27 +59,113 @@ class Embedded:
 def embed(
     problems: Ordered[Examined], spans: Ordered[Span | None], generators: Ordered[str], room: int
 ) -> Embedded:
-    """As much as fits into `room` bytes."""
-    count = len(problems)
-    sample = range(0, count, max(1, count // SAMPLE))
+    """As much of these problems as fits into `room` bytes."""
+    with Pieces(generators, len(problems)) as pieces:
+        for number, (problem, span) in enumerate(zip(problems, spans, strict=True)):
+            pieces.add(number, problem, span)
+        return pieces.embed(room)
 
-    def expected(kept: int | None) -> float:
-        """Bytes of all problems, going by some of them: packing all takes long."""
-        some = [problems[i] for i in sample], [spans[i] for i in sample]
-        return len(_packed(*some, generators, kept, len(sample)).data) * count / max(1, len(sample))
 
-    for kept in KEPT:
-        if expected(kept) <= SLACK * room:
-            embedded = _packed(problems, spans, generators, kept, count)
+class Pieces:
+    """The data of problems, told one by one in any order; what they take lies in a file until this is closed.
+
+    count: problems that there will be. kept: candidates of a pool at most; None for all.
+    """
+
+    def __init__(self, generators: Ordered[str], count: int, kept: int | None = None) -> None:
+        self._generators, self._kept = list(generators), kept
+        #: Where the data of each problem begins, and how long they and the ranks of its candidates are.
+        self._places: list[tuple[int, int, int]] = [(0, 0, 0)] * count
+        self._file = tempfile.TemporaryFile(prefix="metagen-")  # noqa: SIM115  # it is closed on exit
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def add(self, number: int, problem: Examined, span: Span | None) -> None:
+        """The problem of this number, from 0."""
+        data = _problem(problem, span)
+        ranks = _cut_to([_ranks(pool) for pool in problem.pools], data, self._kept)
+        written, beside = (_written(one).encode() for one in (data, ranks))
+        self._places[number] = (self._file.seek(0, SEEK_END), len(written), len(beside))
+        self._file.write(written + beside)
+
+    def embed(self, room: int) -> Embedded:
+        """As much as fits into `room` bytes."""
+        count = len(self._places)
+        for kept in KEPT[KEPT.index(self._kept) :]:
+            if self._expected(kept, count) <= SLACK * room:
+                embedded = self._packed(range(count), kept)
+                if len(embedded.data) <= room:
+                    return embedded
+        count = min(count - 1, int(count * room / (self._expected(KEPT[-1], count) or 1)))
+        while count > 0:
+            embedded = self._packed(range(count), KEPT[-1])
             if len(embedded.data) <= room:
                 return embedded
-    count = min(count - 1, int(count * room / (expected(KEPT[-1]) or 1)))
-    while count > 0:
-        embedded = _packed(problems, spans, generators, KEPT[-1], count)
-        if len(embedded.data) <= room:
-            return embedded
-        count = int(0.9 * count)
-    return _packed(problems, spans, generators, KEPT[-1], 0)
+            count = int(0.9 * count)
+        return self._packed(range(0), KEPT[-1])
+
+    def fitting(self, room: int, count: int) -> int | None:
+        """Candidates of a pool with which `count` problems like these may fit."""
+        every = range(len(self._places))
+        sizes = ((kept, len(self._packed(every, kept).data) * count / max(1, len(every))) for kept in KEPT)
+        return next((kept for kept, size in sizes if size <= SLACK * room), KEPT[-1])
+
+    def _expected(self, kept: int | None, count: int) -> float:
+        """Bytes of all problems, going by some of them: packing all takes long."""
+        some = sampled(count)
+        return len(self._packed(some, kept).data) * count / max(1, len(some))
+
+    def _packed(self, numbers: Ordered[int], kept: int | None) -> Embedded:
+        packer = zlib.compressobj(9, wbits=31)
+        head = _written({"generators": self._generators, "problems": []}).removesuffix("]}")
+        parts = [packer.compress(head.encode())]
+        for at, number in enumerate(numbers):
+            parts.append(packer.compress(b"," * (at > 0) + self._data(number, kept)))
+        parts += [packer.compress(b"]}"), packer.flush()]
+        return Embedded(base64.b64encode(b"".join(parts)).decode(), kept, len(numbers))
+
+    def _data(self, number: int, kept: int | None) -> bytes:
+        start, written, beside = self._places[number]
+        self._file.seek(start)
+        found = self._file.read(written)
+        if kept == self._kept:
+            return found
+        data = json.loads(found)
+        _cut_to(json.loads(self._file.read(beside)), data, kept)
+        return _written(data).encode()
+
+
+def sampled(count: int) -> range:
+    """The numbers of some of so many problems, spread over all."""
+    return range(0, count, max(1, count // SAMPLE))
+
+
+def _cut_to(ranks: list[list[int]], data: dict[str, Any], kept: int | None) -> list[list[int]]:
+    """Leave so many candidates of each pool in the data of a problem; returns the ranks of those that stay."""
+    stay = [[i for i, rank in enumerate(ours) if kept is None or rank < kept] for ours in ranks]
+    for pool, inside in zip(data["pools"], stay, strict=True):
+        pool["candidates"] = [pool["candidates"][i] for i in inside]
+    return [[ours[i] for i in inside] for ours, inside in zip(ranks, stay, strict=True)]
+
+
+def _ranks(pool: Pool) -> list[int]:
+    """Of each distinct candidate, how many go before it: those that a strategy chose first."""
+    chosen = {choice.sample for choice in pool.choices}
+    order = sorted(range(len(pool.distinct)), key=lambda i: (chosen.isdisjoint(pool.distinct[i].samples), i))
+    ranks = [0] * len(order)
+    for rank, i in enumerate(order):
+        ranks[i] = rank
+    return ranks
+
+
+def _written(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=True)
 
 
 def marks(pool: Pool) -> list[str]:
@@ -89,23 +180,7 @@ def marks(pool: Pool) -> list[str]:
     return [name for name, holds in found.items() if holds]
 
 
-def _packed(
-    problems: Ordered[Examined],
-    spans: Ordered[Span | None],
-    generators: Ordered[str],
-    kept: int | None,
-    count: int,
-) -> Embedded:
-    data = {
-        "generators": list(generators),
-        "problems": [_problem(p, s, kept) for p, s in zip(problems[:count], spans[:count], strict=True)],
-    }
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
-    packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
-    return Embedded(base64.b64encode(packed).decode(), kept, count)
-
-
-def _problem(problem: Examined, span: Span | None, kept: int | None) -> dict[str, Any]:
+def _problem(problem: Examined, span: Span | None) -> dict[str, Any]:
     # Their texts are among the candidates.
     shown = {pool.configuration for pool in problem.pools if pool.choices}
     return {
@@ -113,7 +188,7 @@ def _problem(problem: Examined, span: Span | None, kept: int | None) -> dict[str
         "level": problem.level,
         "prompt": _cut(problem.prompt),
         "answer": problem.reference,
-        "pools": [_pool(pool, kept) for pool in problem.pools],
+        "pools": [_pool(pool) for pool in problem.pools],
         "direct": [
             [
                 o["configuration"],
@@ -130,10 +205,7 @@ def _problem(problem: Examined, span: Span | None, kept: int | None) -> dict[str
     }
 
 
-def _pool(pool: Pool, kept: int | None) -> dict[str, Any]:
-    chosen = {choice.sample for choice in pool.choices}
-    order = sorted(range(len(pool.distinct)), key=lambda i: (chosen.isdisjoint(pool.distinct[i].samples), i))
-    inside = sorted(order[:kept])
+def _pool(pool: Pool) -> dict[str, Any]:
     return {
         "name": pool.name,
         "generator": pool.generator,
@@ -143,7 +215,7 @@ def _pool(pool: Pool, kept: int | None) -> dict[str, Any]:
         "verifiers": list(pool.verifiers),
         "process": pool.process,
         "distinct": len(pool.distinct),
-        "candidates": [_candidate(pool.distinct[i], pool) for i in inside],
+        "candidates": [_candidate(one, pool) for one in pool.distinct],
         "votes": [
             [v.key, v.correct, v.votes, [_round(v.totals[name], 3) for name in pool.verifiers]]
             for v in pool.votes
@@ -189,10 +261,12 @@ def _round(value: float | None, digits: int = 0) -> float | None:
 
 def counts(problems: Iterable[Examined]) -> dict[str, int]:
     """How many problems pass each filter with any generator; never: with none of them."""
-    found = dict.fromkeys(FILTERS, 0)
-    for problem in problems:
-        passed = {name for pool in problem.pools for name in marks(pool)}
-        solved = any(pool.right for pool in problem.pools) or any(o["correct"] for o in problem.outcomes)
-        for name in passed - {"never"} | (set() if solved else {"never"}):
-            found[name] += 1
-    return found
+    found = Counter(name for problem in problems for name in passed(problem))
+    return {name: found[name] for name in FILTERS}
+
+
+def passed(problem: Examined) -> set[str]:
+    """The filters that a problem passes."""
+    found = {name for pool in problem.pools for name in marks(pool)}
+    solved = any(pool.right for pool in problem.pools) or any(o["correct"] for o in problem.outcomes)
+    return found - {"never"} | (set() if solved else {"never"})
