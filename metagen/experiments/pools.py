@@ -31,7 +31,7 @@ from metagen.experiments.tables import blocks
 
 Floats = NDArray[np.float64]
 #: Samples that are measured at once.
-BLOCK: Final = 1 << 18
+BLOCK: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from itertools import groupby
@@ -12,7 +11,6 @@ from textwrap import indent
 from typing import Literal
 
 from matplotlib.figure import Figure
-from pyarrow.parquet import read_schema
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -23,7 +21,7 @@ from metagen import html
 from metagen.analysis import figures
 from metagen.analysis.figures import Point
 from metagen.analysis.ties import first_best
-from metagen.experiments import audit
+from metagen.experiments import audit, unjudged
 from metagen.experiments.audit import Audited
 from metagen.experiments.directory import RunDirectory, State, writing
 from metagen.experiments.results import FEW, LevelMeasured, Measured, Results, derive, most_accurate
@@ -74,7 +72,12 @@ def render(
             if table := best_table(results.configurations, cost):
                 title = f"Best configuration within a budget of {name} per problem"
                 parts += [Text(title, "bold"), table, Text()]
-        parts += [_notes(state, results), *_unscored(directory), *_ungraded(directory), Text()]
+        parts += [
+            _notes(state, results),
+            *unjudged.unscored(directory),
+            *unjudged.ungraded(directory),
+            Text(),
+        ]
     parts += _failures(state)
     if results.configurations:
         parts += _files(directory, drawn)
@@ -370,54 +373,6 @@ def _notes(state: State, results: Results) -> Text:
     if any(m.oracle for m in measured):
         lines.append("(oracle): chosen by the reference answer; an upper bound, never a method.")
     return Text("\n".join(lines), "dim")
-
-
-def _unscored(directory: RunDirectory) -> Iterator[Text]:
-    """Of each verifier: the samples without a score, by verdict, and the written verdicts that nobody can read."""
-    missing: Counter[tuple[str, str]] = Counter()
-    unread: Counter[str] = Counter()
-    scores: Counter[str] = Counter()
-    for table in ("candidates", "attempts"):
-        path = directory.table(table)
-        # Runs of earlier versions tell no verdicts.
-        names = [] if not path.exists() else read_schema(path).names
-        for name in (name.removeprefix("verdict.") for name in names if name.startswith("verdict.")):
-            found = read(path, [f"score.{name}", f"verdict.{name}", f"unread.{name}"])
-            for value, verdict, count in zip(*(column.to_pylist() for column in found.columns), strict=True):
-                scores[name] += value is not None or verdict is not None
-                missing[name, verdict or ""] += value is None and verdict is not None
-                unread[name] += count or 0
-    for name, total in scores.items():
-        told = [
-            f"{count} {verdict}" for (of, verdict), count in sorted(missing.items()) if of == name and count
-        ]
-        words = [f"no score for {', '.join(told)} of {total} samples"] if told else []
-        words += (
-            [f"{unread[name]} written verdicts cannot be read and count for nothing"] if unread[name] else []
-        )
-        if words:
-            yield Text(f"{name}: {'; '.join(words)}.", "yellow")
-
-
-def _ungraded(directory: RunDirectory) -> Iterator[Text]:
-    """Of each generator or configuration: the samples that the grader could not judge."""
-    for table, column in (("candidates", "generator"), ("outcomes", "configuration")):
-        path = directory.table(table)
-        # Runs of earlier versions do not tell.
-        if not path.exists() or "ungraded" not in read_schema(path).names:
-            continue
-        found = read(path, [column, "ungraded"])
-        totals, unknown = Counter(found[column].to_pylist()), Counter[str]()
-        for name, ungraded in zip(found[column].to_pylist(), found["ungraded"].to_pylist(), strict=True):
-            unknown[name] += ungraded
-        for name, count in unknown.items():
-            if count:
-                share = percent(count / totals[name])
-                yield Text(
-                    f"{name}: {count} of {totals[name]} samples ({share}) are ungraded: no test shows them wrong, and "
-                    "some test could not judge them. They count as wrong.",
-                    "yellow",
-                )
 
 
 def _carried(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int]]:

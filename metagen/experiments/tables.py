@@ -347,28 +347,33 @@ def read(path: Path, columns: list[str] | None = None, **equal: str) -> pa.Table
     return pq.read_table(path, columns=columns, filters=filters)
 
 
+def parts(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
+    """Some columns of a table part by part, as it was written."""
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, columns=list(columns))
+
+
 def blocks(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
     """A table of pools part by part, each with whole pools: all rows that a problem has of a generator.
 
     `place` and `generator` are among its columns, whether they are asked for or not.
     """
     rest: pa.Table | None = None
-    with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=list(dict.fromkeys(["place", "generator", *columns])))
-            table = table if rest is None else pa.concat_tables([rest, table])
-            if not len(table):
-                continue
-            # The last pool may go on in the next part.
-            last = pc.and_(
-                pc.equal(table["place"], table["place"][-1]),
-                pc.equal(table["generator"], table["generator"][-1]),
-            )
-            others = np.flatnonzero(~last.to_numpy())
-            keep = int(others[-1]) + 1 if others.size else 0
-            rest, table = table.slice(keep), table.slice(0, keep)
-            if len(table):
-                yield table
+    for part in parts(path, dict.fromkeys(["place", "generator", *columns])):
+        table = part if rest is None else pa.concat_tables([rest, part])
+        if not len(table):
+            continue
+        # The last pool may go on in the next part.
+        last = pc.and_(
+            pc.equal(table["place"], table["place"][-1]),
+            pc.equal(table["generator"], table["generator"][-1]),
+        )
+        others = np.flatnonzero(~last.to_numpy())
+        keep = int(others[-1]) + 1 if others.size else 0
+        rest, table = table.slice(keep), table.slice(0, keep)
+        if len(table):
+            yield table
     if rest is not None and len(rest):
         yield rest
 
