@@ -329,5 +329,8 @@ def _estimate(
 
 def _report(directory: RunDirectory) -> None:
     from metagen.experiments import report as pages
+    from metagen.experiments.garbage import rarely
 
-    output.write(pages.publish(directory))
+    with rarely():
+        found = pages.publish(directory)
+    output.write(found)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -48,11 +49,11 @@ class Part:
     size: int
     shared: Floats
     own: Floats
-    counts: Ordered[int]
+    counts: tuple[int, ...]
 
     def expected(self, n: int) -> dict[str, float | None]:
         """Expected usage of n candidates, by name; None is unknown."""
-        return usage_columns(self.shared + pass_at_k(self.size, self.counts, n) @ self.own)
+        return usage_columns(self.shared + _needed(self.size, self.counts, n) @ self.own)
 
 
 def generation(usages: Ordered[Usage], maker: Any) -> Part:
@@ -63,7 +64,7 @@ def generation(usages: Ordered[Usage], maker: Any) -> Part:
     if len(own) > 1 and np.isfinite(prefilled).all():
         shared = _once(maker, int(prefilled.max() - prefilled.min()), logits=1)
         own[prefilled.argmax()] -= shared
-    return Part("generation", len(own), shared, own, [1] * len(own))
+    return Part("generation", len(own), shared, own, (1,) * len(own))
 
 
 def scoring(name: str, rows: Iterable[Row], candidates: Ordered[Sequence], maker: Any) -> Part:
@@ -80,7 +81,13 @@ def scoring(name: str, rows: Iterable[Row], candidates: Ordered[Sequence], maker
     if (cached > 0).any() and len(payers):
         shared = _once(maker, int(cached[cached > 0].min()), logits=0)
         own[payers[0]] -= shared
-    return Part(name, len(candidates), shared, own, [*(counts[content] for content in named), 1])
+    return Part(name, len(candidates), shared, own, (*(counts[content] for content in named), 1))
+
+
+@lru_cache(maxsize=256)
+def _needed(size: int, counts: tuple[int, ...], n: int) -> Floats:
+    """The probability that n of `size` candidates hold one of so many. Problems of a pool are alike in this."""
+    return pass_at_k(size, counts, n)
 
 
 def by_sample(rows: Iterable[Row], path: str, size: int) -> list[Usage]:

@@ -297,11 +297,13 @@ class ProblemRows:
         self.tables.add("outcomes", [row])
 
 
-def _encodable(values: Ordered[Any]) -> list[Any]:
-    return [
-        v.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(v, str) and not v.isascii() else v
-        for v in values
-    ]
+def _encodable(values: Ordered[Any]) -> Ordered[Any]:
+    odd = {
+        v: v.encode("utf-8", "backslashreplace").decode("utf-8")
+        for v in set(values)
+        if isinstance(v, str) and not v.isascii()
+    }
+    return [odd.get(v, v) for v in values] if odd else values
 
 
 def _columns(objects: Ordered[T], read: Callable[[T], Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -261,7 +261,9 @@ def _counted(record: Mapping[str, Any], names: Mapping[str, str], place: str) ->
 
 def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) -> list[Recorded]:
     whole = _list(record, names["texts"], place)
-    found: dict[str, list[Any]] = {"text": [_text(value, place) for value in whole]}
+    found: dict[str, list[Any]] = {
+        "text": [value if type(value) is str else _text(value, place) for value in whole]
+    }
     for name in COUNTS:
         if name in names:
             found[name] = [_count(v, place) for v in _list(record, names[name], place, whole)]

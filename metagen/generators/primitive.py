@@ -36,6 +36,8 @@ from metagen.sequence import (
 )
 
 _LOG = logger(__name__)
+#: What a score holds: numbers and texts, and tuples of them.
+OF_SCORE = tuple(f.name for f in dataclasses.fields(Score))
 #: What a sample may hold of each of its tokens.
 BY_TOKEN = ("token_logprobs", "token_confidences")
 
@@ -149,7 +151,7 @@ def payload(sample: Sample, scores: Mapping[str, Score] | None = None) -> dict[s
         given = dataclasses.asdict(thought)
         data["thought"] = {k: v for k, v in given.items() if v is not None and (k, v) != ("ended", True)}
     if scores:
-        data["scores"] = {k: dataclasses.asdict(v) for k, v in scores.items()}
+        data["scores"] = {k: {name: getattr(v, name) for name in OF_SCORE} for k, v in scores.items()}
     return data
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, Final, get_args
@@ -313,10 +313,15 @@ class _Memory:
             seen(problem, samples)
 
 
-def _order(content: bytes, size: int, scope: Scope) -> list[int]:
+def _order(content: bytes, size: int, scope: Scope) -> tuple[int, ...]:
+    return _shuffled(scope.seed(Item(content, 0)), size)
+
+
+@lru_cache(maxsize=128)
+def _shuffled(seed: int, size: int) -> tuple[int, ...]:
     order = list(range(size))
-    random.Random(scope.seed(Item(content, 0))).shuffle(order)
-    return order
+    random.Random(seed).shuffle(order)
+    return tuple(order)
 
 
 def _state(path: Path) -> tuple[Any, ...]:
