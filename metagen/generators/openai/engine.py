@@ -288,8 +288,8 @@ class OpenAIEngine:
             self._singly = True
             _LOG.warning("one sample at a time", extra={"engine": repr(self), "because": why[:QUOTED]})
             warnings.warn(
-                f"{self!r} is asked for one sample or reading at a time from now on, since the server does not give several "
-                f"({why[:QUOTED]}); n_per_request: 1 says so from the start",
+                f"{self!r} is asked for one sample or reading at a time from now on, since the server does not give "
+                f"several ({why[:QUOTED]}); n_per_request: 1 says so from the start",
                 stacklevel=2,
             )
 
