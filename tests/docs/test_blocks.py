@@ -259,7 +259,9 @@ def check(words: list[str], place: Path) -> bool:
             extras(options)
         case (("python" | "python3"), ["-m", module, *_]):
             path = ROOT / module.replace(".", "/")
-            assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), f"there is no {module}"
+            assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), (
+                f"there is no {module}"
+            )
         case (("python" | "python3"), [script, *_]):
             assert (place / script).exists() or (ROOT / script).exists(), f"there is no {script}"
         case "git", ["clone", *_]:
