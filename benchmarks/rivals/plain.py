@@ -38,7 +38,7 @@ class Asking:
             try:
                 async with self.session.post(url, json=body) as response:
                     answer: dict[str, Any] = await response.json()
-            except aiohttp.ServerDisconnectedError:  # a busy server closes connections that it takes for idle
+            except aiohttp.ClientConnectionError:  # a busy server closes connections that it takes for idle
                 continue
             if response.status != 200:
                 raise RuntimeError(f"{url} answered {response.status}: {answer}")

@@ -48,8 +48,9 @@ CONNECT = 10.0
 #: Characters of a server's words that an error quotes.
 QUOTED = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
-#: Seconds for which a connection that nothing goes over is kept: less than servers keep theirs (5 of vLLM's).
-KEPT = 4.0
+#: Seconds for which a connection that nothing goes over is kept: less than servers keep theirs (5 of vLLM's), by more
+#: than busy ones are late.
+KEPT = 1.0
 #: Whose account is billed, by the environment variable that says it: told to the hosted server alone.
 ACCOUNT: Final = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
 PATHS: Final[Mapping[API, str]] = {"chat": "/chat/completions", "completions": "/completions"}
