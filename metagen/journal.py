@@ -4,6 +4,9 @@ What is recorded is never paid for again: a second run answers from here, in the
 as well. A record is acknowledged only when it is on disk (SQLite, group commit), so that kill -9 at
 any moment loses no acknowledged call.
 
+How many records were acknowledged stands beside the file as well: SQLite takes a damaged write-ahead log for one that
+ends before the damage, and what it held would be paid for again, in silence.
+
 Keys name *what was asked* (fingerprint, problem, path, content, index), never how many were asked
 for or under which budget. Rows made under a limit (cut short, or refused) are kept apart from the
 complete ones, under that limit's owner and amount, and answer only under the very same limit: then
@@ -15,7 +18,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sqlite3
+import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +53,8 @@ CREATE INDEX bounds ON rows (bound) WHERE bound != '';
 """
 
 
+#: How the number of acknowledged records is kept beside a journal: it, and its complement.
+TALLY = struct.Struct("<QQ")
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 #: A row as SQLite holds it, in the order of the table's columns.
 Columns = tuple[Any, ...]
@@ -202,6 +209,8 @@ class SQLiteJournal:
         self._vfs = vfs
         self._lock: filelock.FileLock | None = None
         self._writer: sqlite3.Connection | None = None
+        self._tally: int | None = None
+        self._written = 0
         self._pending: list[tuple[list[Columns], set[Limit], asyncio.Future[None]]] = []
         self._flusher: asyncio.Task[None] | None = None
         if read_only and not self.path.exists():
@@ -218,6 +227,8 @@ class SQLiteJournal:
             if not read_only:
                 self._writer = self._connect()
                 self.wal = self._use_wal(self._writer)
+                with contextlib.suppress(OSError):  # a journal is none the worse where there is no room for it
+                    self._tally = os.open(self._count, os.O_RDWR | os.O_CREAT, 0o644)
                 if seed is not None:
                     self._match(
                         "seed", str(seed), f"metagen run FILE --out {self.path.parent} --set seed={{}}"
@@ -340,6 +351,9 @@ class SQLiteJournal:
         for connection in (reader, writer):
             if connection is not None:
                 connection.close()
+        if self._tally is not None:
+            os.close(self._tally)
+            self._tally = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -377,8 +391,14 @@ class SQLiteJournal:
     def _commit(self, rows: list[Columns]) -> None:
         assert self._writer is not None
         marks = ", ".join("?" * len(rows[0]))
+        written = self._written + len(rows)
         with self._writing, self._errors("write"), self._writer:
             self._writer.executemany(f"INSERT OR REPLACE INTO rows VALUES ({marks})", rows)
+            self._writer.execute("INSERT OR REPLACE INTO facts VALUES ('written', ?)", (str(written),))
+        self._written = written
+        if self._tally is not None:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._tally, TALLY.pack(written, ~written & 0xFFFFFFFFFFFFFFFF), 0)
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -414,11 +434,16 @@ class SQLiteJournal:
             if file.read(16) != b"SQLite format 3\x00":
                 raise JournalCorrupt(f"{name} is not a journal (its header is not SQLite's): {REMEDY}")
         self._check_log(self.path.with_name(self.path.name + "-wal"))
+        told = self._told()
         try:
-            with contextlib.closing(self._connect(read_only=True)) as connection:
+            # One that cannot write: the last one that can, as it is closed, throws a damaged log away.
+            with contextlib.closing(self._connect(read_only=True, mode="ro")) as connection:
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 fault = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+                if application == APPLICATION_ID:
+                    query = "SELECT value FROM facts WHERE name = 'written'"
+                    self._written = int((connection.execute(query).fetchone() or ("0",))[0])
         except sqlite3.DatabaseError as error:
             raise JournalCorrupt(f"{name} is torn ({error}): {REMEDY}") from error
         if application != APPLICATION_ID:
@@ -432,6 +457,24 @@ class SQLiteJournal:
             )
         if fault != "ok":
             raise JournalCorrupt(f"{name} is torn ({fault}): {REMEDY}")
+        if self._written < told:
+            raise JournalCorrupt(
+                f"{name} lacks {told - self._written} of {told} records that were acknowledged: its write-ahead log is "
+                f"damaged or was left behind; restore it from a copy (with {self.path.name}-wal), or delete "
+                f"{str(self._count)!r}, and they are paid for again; nothing was changed in it"
+            )
+
+    @property
+    def _count(self) -> Path:
+        return self.path.with_name(self.path.name + ".count")
+
+    def _told(self) -> int:
+        """How many records were acknowledged, by what stands beside the journal; 0 where that says nothing."""
+        try:
+            written, complement = TALLY.unpack(self._count.read_bytes())
+        except (OSError, struct.error):
+            return 0
+        return int(written) if written ^ complement == 0xFFFFFFFFFFFFFFFF else 0
 
     def _check_log(self, log: Path) -> None:
         """SQLite takes a write-ahead log with a damaged head for an empty one: its records would be gone in silence."""
@@ -449,8 +492,8 @@ class SQLiteJournal:
         if head[:3] != b"\x37\x7f\x06" or head[24:] != a.to_bytes(4, "big") + b.to_bytes(4, "big"):
             raise JournalCorrupt(f"{str(log)!r} is torn (its head is damaged): {REMEDY}")
 
-    def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
-        options = "?mode=rw" + (f"&vfs={self._vfs}" if self._vfs else "")
+    def _connect(self, *, read_only: bool = False, mode: str = "rw") -> sqlite3.Connection:
+        options = f"?mode={mode}" + (f"&vfs={self._vfs}" if self._vfs else "")
         uri = self.path.resolve().as_uri() + options
         connection = sqlite3.connect(uri, uri=True, timeout=30.0, check_same_thread=False)
         if read_only:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -590,6 +591,55 @@ def test_a_write_ahead_log_with_a_damaged_head_is_refused_and_left_alone(path: P
     log.write_bytes(kept)
     with SQLiteJournal(path, seed=0) as journal:
         assert journal.count() == 1
+
+
+def test_no_damage_within_a_write_ahead_log_makes_records_vanish_in_silence(path: Path) -> None:
+    """A journal of which the writer was killed, and every part of its log damaged, cut off, or left behind."""
+    code = (
+        "import asyncio, os, sys; from metagen.journal import SQLiteJournal, Row, RowKeys\n"
+        "j = SQLiteJournal(sys.argv[1], seed=0)\n"
+        "for n in range(40):\n"
+        "    key = RowKeys('g', 'p', '0')(b'c', n)\n"
+        "    asyncio.run(j.record([Row(key, 'p', '0', 'generate', 'g', b'c', n, {'text': 'x' * 99})]))\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    log, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    whole, kept, memory = (file.read_bytes() for file in (path, log, shared))
+    rng = random.Random(0)
+    cuts = [kept[:at] for at in (0, 32, *rng.sample(range(40, len(kept) - 1), 12))]
+    flipped = []
+    for at in rng.sample(range(32, len(kept)), 115):
+        damaged = bytearray(kept)
+        damaged[at] ^= 0x55
+        flipped.append(bytes(damaged))
+    told = 0
+    for content in [*cuts, *flipped]:
+        for read_only in (True, False):
+            for file, old in ((path, whole), (log, content), (shared, memory)):
+                file.write_bytes(old)
+            try:
+                with SQLiteJournal(path, seed=0, read_only=read_only) as journal:
+                    assert journal.count() == 40, "all are there, or it is said how many are not"
+            except JournalCorrupt as error:
+                told += 1
+                assert "is torn" in str(error) or re.search(r"lacks \d+ of 40 records.*-wal.*count", str(error))
+                assert log.read_bytes() == content
+    assert told > 2 * 0.9 * len([*cuts, *flipped])
+
+
+def test_records_that_are_lost_are_paid_for_again_where_that_is_said(path: Path) -> None:
+    write(path, [make(n) for n in range(5)])
+    older = path.read_bytes()
+    write(path, [make(n) for n in range(5, 9)])
+    path.write_bytes(older)
+    with pytest.raises(JournalCorrupt, match="lacks 4 of 9 records"):
+        SQLiteJournal(path, seed=0)
+    path.with_name(path.name + ".count").unlink()
+    write(path, [make(9)])
+    assert len(read(path)) == 6
+    path.with_name(path.name + ".count").write_bytes(b"nonsense")
+    assert len(read(path)) == 6, "what says nothing is no count"
 
 
 def test_a_journal_is_copied_as_it_grows(tmp_path: Path) -> None:
