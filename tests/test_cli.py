@@ -4,6 +4,7 @@ import csv
 import json
 import logging
 import os
+import pty
 import resource
 import shutil
 import signal
@@ -129,11 +130,16 @@ def test_resume_of_a_finished_run_calls_nothing(place: Path, finished: Path) -> 
     assert results(place / "runs/sums") == before
 
 
-def test_interrupted_runs_end_cleanly_and_resume(place: Path, finished: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_interrupted_runs_end_cleanly_and_resume(
+    number: signal.Signals, code: int, place: Path, finished: Path
+) -> None:
     process = started(place, "run", "sums.yaml", "--out", "part", until=20)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "metagen resume part" in err
     assert "Traceback" not in err + out
     code, out, _ = invoke("report", "part")  # what there is so far
@@ -141,6 +147,51 @@ def test_interrupted_runs_end_cleanly_and_resume(place: Path, finished: Path) ->
     shown = {code for problem in range(8) for code, *_ in [invoke("show", "part", f"sum-{problem}")]}
     assert shown == {0, 2}  # some are finished, and others are not
     check_resumed(place, finished)
+
+
+def test_a_second_signal_ends_the_process_at_once(place: Path) -> None:
+    """The first one waits for a function that takes an hour, and cannot be cancelled."""
+    process = started(place, "run", "sums.yaml", "--out", "part", until=1, delay=3600.0)
+    process.send_signal(signal.SIGTERM)
+    while f"{signal.SIGTERM:d}" in _caught(process.pid):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGTERM, "by the signal itself"
+
+
+def test_a_signal_that_is_ignored_stays_so(place: Path) -> None:
+    """As under nohup."""
+    process = subprocess.Popen(
+        [*METAGEN, "run", "sums.yaml", "--out", "part"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TOY_DELAY": "0.02"}, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )  # fmt: skip
+    while not calls(place):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+
+
+def test_a_terminal_that_is_gone_ends_a_run_as_any_interrupt(place: Path, finished: Path) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ["TOY_DELAY"] = "0.05"
+        os.execv(METAGEN[0], [*METAGEN, "run", "sums.yaml", "--out", "part"])
+    while len(calls(place)) < 5:
+        time.sleep(0.01)
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 129
+    assert "Incomplete (interrupted)" in invoke("report", "part")[1]
+    check_resumed(place, finished)
+
+
+def _caught(pid: int) -> set[str]:
+    """The numbers of the signals that a process handles."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    mask = int(next(line for line in lines if line.startswith("SigCgt:")).split()[1], 16)
+    return {str(number + 1) for number in range(64) if mask >> number & 1}
 
 
 @pytest.mark.parametrize("until", [1, 9, 30, 50])

@@ -1,7 +1,7 @@
 """The command line. It formats and nothing else; what takes time to import is imported by the command that needs it.
 
 Exit codes: 0 all is well; 1 a fault of ours or of the machine; 2 something that the user can mend;
-130 interrupted, and ready to be resumed.
+128 and the number of a signal (130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP) interrupted, and ready to be resumed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typer.core import TyperGroup
 from metagen import __version__
 from metagen.border import told
 from metagen.cli import results, runs, tools
+from metagen.cli.signals import exit_code, heeded
 from metagen.errors import InputError, MetagenError
 
-INTERRUPTED = 130
 REPORT_IT = (
     "This is a fault of metagen, not yours; nothing that was recorded is lost. "
     "Please report it with the lines above, the command, and `metagen --version`."
@@ -30,15 +30,16 @@ class _Policy(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with heeded():
+                return super().invoke(ctx)
         except MetagenError as error:
             typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
             typer.echo(str(error), err=True)
             if raised := told(error):
                 typer.echo(raised, err=True)
             raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(exit_code(interrupt)) from None
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:

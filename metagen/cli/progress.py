@@ -26,10 +26,15 @@ def watched(meter: Meter, name: str) -> Iterator[None]:
 
     console = Console(stderr=True, highlight=False)
     if console.is_terminal:
-        with Live(
+        live = Live(
             get_renderable=lambda: _bar(meter, name), console=console, refresh_per_second=4, transient=True
-        ):
+        )
+        live.start()
+        try:
             yield
+        finally:
+            with contextlib.suppress(OSError):  # the terminal is gone, and what ended the block says so
+                live.stop()
         return
     done = threading.Event()
 

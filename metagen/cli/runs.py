@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -276,11 +277,16 @@ def _run(experiment: Experiment, out: Path | None) -> None:
             with watched(meter, experiment.name):
                 state = runner.run(setup, directory, meter)
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; {directory.resume_hint}" if directory else "interrupted", err=True)
+        _interrupted(directory.resume_hint if directory else None)
         raise
     _report(directory)
     if state.failures:
         raise typer.Exit(2 if all(failure.mendable for failure in state.failures) else 1)
+
+
+def _interrupted(hint: str | None) -> None:
+    with suppress(OSError):  # the terminal may be what is gone
+        typer.echo("interrupted" if hint is None else f"interrupted; {hint}", err=True)
 
 
 def _study(found: Study, root: Path, as_json: bool) -> None:
@@ -295,7 +301,7 @@ def _study(found: Study, root: Path, as_json: bool) -> None:
         with watched(meter, found.experiment.name):
             result = studies.run(found, root, meter, begins=lambda role: typer.echo(f"{role} …", err=True))
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; go on with: metagen resume {root}", err=True)
+        _interrupted(f"go on with: metagen resume {root}")
         raise
     typer.echo("report …", err=True)
     result, sections = pages.publish(directory, found, result)
