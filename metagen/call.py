@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections import UserDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -60,9 +61,22 @@ class Outcome:
     truncated: bool = False
 
 
-#: Where `execute` notes outcomes as they end, by place among the positions asked for: what is noted is recorded even
-#: if the call is cut off before the others end.
-Ended = dict[int, Outcome]
+class Ended(UserDict[int, Outcome]):
+    """Outcomes by place among the positions asked for, put here by `execute` as they end.
+
+    What is here is on its way to the disk at once, and stays whatever becomes of the call: of the process, too. Another
+    outcome at the same place replaces the first.
+    """
+
+    def __init__(self, keep: Callable[[int, Outcome], object]) -> None:
+        super().__init__()
+        self._keep = keep
+
+    def __setitem__(self, place: int, outcome: Outcome) -> None:
+        super().__setitem__(place, outcome)
+        self._keep(place, outcome)
+
+
 #: Positions in `Request.items` to run, and the cap in tokens, if any → one outcome each, in order.
 Execute = Callable[[Ordered[int], int | None, Ended], Awaitable[Ordered[Outcome]]]
 #: Logical worst case of running these positions under this cap; the calls are counted here.
@@ -147,7 +161,7 @@ class LeafCall:
     async def _read(self) -> None:
         """Serve all items from where they are recorded; rows without a key, which no journal holds."""
         started, clock = _now(), time.monotonic()
-        outcomes = await self.execute(self.pending, None, {})
+        outcomes = await self.execute(self.pending, None, Ended(lambda *noted: None))
         seconds = (time.monotonic() - clock) / max(1, len(outcomes))
         request, scope = self.request, self.scope
         made = (scope._problem.id, scope._path, request.kind, request.by)
@@ -270,23 +284,18 @@ class LeafCall:
         done: asyncio.Future[None] = loop.create_future()
         for i in misses:
             self.journal.inflight[self.keys[i]] = done
-        started, clock = _now(), time.monotonic()
-        ended: Ended = {}
+        kept = _Kept(self, misses, grant)
+        ended = Ended(kept.note)
         late: BudgetExhausted | None = None
         try:
             try:
                 outcomes = await self._before_deadline(lambda: self.execute(misses, grant.cap, ended))
-                ended = {k: outcome for k, (_, outcome) in enumerate(zip(misses, outcomes, strict=True))}
+                last = {k: outcome for k, (_, outcome) in enumerate(zip(misses, outcomes, strict=True))}
+                kept.end({k: outcome for k, outcome in last.items() if k not in ended})
             except BudgetExhausted as refusal:
                 late = refusal
             finally:
-                seconds = (time.monotonic() - clock) / len(misses)
-                rows = {
-                    misses[k]: self._outcome(misses[k], o, grant, started, seconds) for k, o in ended.items()
-                }
-                if rows:
-                    await self.journal.record(list(rows.values()))
-                    self.found.update(rows)
+                await kept.durable()
         finally:
             for i in misses:
                 self.journal.inflight.pop(self.keys[i], None)
@@ -365,6 +374,54 @@ class LeafCall:
         new = [row for row in rows if row.key not in known]
         if new:
             await self.journal.record(new)
+
+
+class _Kept:
+    """The rows of a call that is under way, handed to the journal as they come.
+
+    The time since the rows before them is shared out among those that come together.
+    """
+
+    def __init__(self, call: LeafCall, misses: list[int], grant: Grant) -> None:
+        self._call, self._misses, self._grant = call, misses, grant
+        self._started, self._clock = _now(), time.monotonic()
+        self._records: list[tuple[dict[int, Row], Awaitable[None]]] = []
+
+    def note(self, place: int, outcome: Outcome) -> None:
+        """One that has ended before the others, which is recorded meanwhile."""
+        rows = self._rows({place: outcome})
+        self._records.append((rows, asyncio.ensure_future(self._recorded(rows))))
+
+    def end(self, outcomes: Mapping[int, Outcome]) -> None:
+        """Those that only the end of the call has brought."""
+        if outcomes:
+            rows = self._rows(outcomes)
+            self._records.append((rows, self._recorded(rows)))
+
+    async def durable(self) -> None:
+        """Returns when all are on disk, and the call has found them. Raises the first error that kept one from that."""
+        errors = []
+        for rows, record in self._records:
+            try:
+                await record
+            except Exception as error:  # noqa: BLE001 - raised when it is known which others are on disk
+                errors.append(error)
+            else:
+                self._call.found.update(rows)
+        if errors:
+            raise errors[0]
+
+    def _rows(self, outcomes: Mapping[int, Outcome]) -> dict[int, Row]:
+        now = time.monotonic()
+        seconds, self._clock = (now - self._clock) / len(outcomes), now
+        numbers = {self._misses[k]: outcome for k, outcome in outcomes.items()}
+        return {
+            i: self._call._outcome(i, outcome, self._grant, self._started, seconds)
+            for i, outcome in numbers.items()
+        }
+
+    async def _recorded(self, rows: dict[int, Row]) -> None:
+        await self._call.journal.record(list(rows.values()))
 
 
 def _now() -> float:

@@ -39,7 +39,7 @@ from metagen import (
     Tool,
     Verifier,
 )
-from metagen.call import Outcome
+from metagen.call import Ended, Outcome
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest
@@ -205,7 +205,7 @@ def test_a_primitive_verifier_and_a_primitive_generator() -> None:
         def fingerprint(self) -> str:
             return "evaluates"
 
-        async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+        async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
             return self.outcomes  # type: ignore[no-any-return]
 
         def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:

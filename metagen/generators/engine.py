@@ -7,7 +7,7 @@ strategies, scopes or budgets: seeds and limits come with the request, accountin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -242,7 +242,9 @@ class GenerateRequest:
     max_tokens: new tokens at most, per sample (the caller has already taken ancestors and caps into
     account). `params.max_tokens` is not looked at by engines.
     ranks: with `params.search`, which of its results are asked for, one for each seed; 0 is the best.
-    ended: where an engine leaves the samples that had ended, by number, when the request is cancelled or fails.
+    ended: the samples that have ended, by number, as the engine notes them (`note`): they are kept whatever becomes of
+    the others. heard: is told of each but the last, of which the answer tells, with the tokens of the prefix if the
+    engine knows them and has no ids; called in the engine's thread.
     """
 
     prefix: Sequence
@@ -252,6 +254,13 @@ class GenerateRequest:
     until: Until = None
     ranks: tuple[int, ...] = ()
     ended: dict[int, Sample] = field(default_factory=dict, compare=False, repr=False)
+    heard: Callable[[int, Sample, int | None], None] | None = field(default=None, compare=False, repr=False)
+
+    def note(self, number: int, sample: Sample, prefix_tokens: int | None = None) -> None:
+        """A sample has ended. From whatever thread; of one request from one thread at a time."""
+        self.ended[number] = sample
+        if self.heard is not None and len(self.ended) < len(self.seeds):
+            self.heard(number, sample, prefix_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,6 @@ class EnumerableEngine:
         continuation = Continuation(self.decode, request, ids)
         adapters = self._adapters(request.params, ids, len(before), request.prefix.prompt.problem_id)
         rows = {i: Row(adapters.mu) for i in range(len(request.seeds))}
-        ended: dict[int, Sample] = {}
         position = len(before)
         try:
             while rows:
@@ -259,15 +258,14 @@ class EnumerableEngine:
                 for (i, row), u in zip(list(rows.items()), numbers, strict=True):
                     self._draw(row, adapters, (prompt, before), ids, u)
                     if (sample := self._ended(row, request.params, continuation)) is not None:
-                        ended[i] = sample
+                        request.note(i, sample)
                         self._read((*ids, *rows.pop(i).ids[:-1]))  # the last token was only drawn
                 position += 1
         except BaseException:
-            request.ended.update(ended)
             with self._lock:
                 self.stats.aborted_tokens += sum(len(row.ids) for row in rows.values())
             raise
-        return [ended[i] for i in range(len(request.seeds))]
+        return [request.ended[i] for i in range(len(request.seeds))]
 
     def _adapters(self, params: SamplingParams, ids: Ordered[int], new: int = 0, name: str = "") -> Adapters:
         """Behind a prefix of which the last tokens, so many, are the completion's."""

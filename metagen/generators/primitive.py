@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import math
 import warnings
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -95,8 +98,8 @@ class Primitive(Generator):
     ) -> list[Outcome]:
         """One outcome per item; its payload is made by `payload`.
 
-        ended: where to note outcomes by place in `items` before the others end, lest a deadline, an error or a
-        cancellation lose what has been paid for. It may be left empty by a generator whose samples end together.
+        ended: where to put outcomes by place in `items` as they end before the others: they are recorded at once, lest
+        a deadline, an error or a kill lose what has been paid for. Empty where samples end together.
         """
 
     @abstractmethod
@@ -344,31 +347,14 @@ class EngineGenerator(Primitive):
             until=until,
             ranks=ranks,
         )
+        told = _Told(self, request, cap, scope, ended)
+        request = dataclasses.replace(request, heard=told.hear)
         try:
             answer = await self.engine.generate(request)
         except BaseException:
-            ended.update(self._salvage(request, cap, scope))
+            told.salvage(request.ended)
             raise
-        new, known = self._charge(prefix, answer, scope)
-        # The first sample pays for the prefix; the others read it from the (logical) cache.
-        return [
-            self._outcome(sample, answer, (new, known) if i == 0 else None, cap, _begun(prefix))
-            for i, sample in enumerate(answer.samples)
-        ]
-
-    def _salvage(self, request: GenerateRequest, cap: int | None, scope: Scope) -> Ended:
-        """What had ended when the request was cut off; what its prefix cost the engine is unknown."""
-        if not request.ended:
-            return {}
-        ids = self.engine.render(request.prefix)
-        answer = Generated((), ids, None if ids is None else len(ids))
-        # After a deadline nobody comes back for the first sample: the first that ended pays for the prefix.
-        pays = min(request.ended) if scope.left().seconds == 0 else 0
-        head = self._charge(request.prefix, answer, scope) if pays in request.ended else None
-        return {
-            i: self._outcome(sample, answer, head if i == pays else None, cap, _begun(request.prefix))
-            for i, sample in request.ended.items()
-        }
+        return told.outcomes(answer)
 
     def _charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
         """Logical prefix tokens of the request: new to this problem, and paid for before."""
@@ -386,14 +372,16 @@ class EngineGenerator(Primitive):
     def _outcome(
         self,
         sample: Sample,
-        answer: Generated,
+        total: int | None,
         head: tuple[int | None, int | None] | None,
+        share: tuple[int | None, int | None],
         cap: int | None,
         begun: bool = False,
     ) -> Outcome:
         """begun: the prefix has a completion already, which no thought begins.
 
-        head: prefix tokens that this sample pays for, new and known, if it is the one that does.
+        total: tokens of the prefix. head: those that this sample pays for, new and known, if it is the one that does.
+        share: those that were computed and read from a cache for it, physically.
 
         A budget cannot be kept with what nobody has counted: where one has cut the request short, it is the most.
         """
@@ -401,10 +389,8 @@ class EngineGenerator(Primitive):
             sample = self._counted(told_apart(sample, end))
         if cap is not None and sample.generated is None:
             sample = dataclasses.replace(sample, generated=cap)
-        total = answer.prefix_tokens
         prefilled, cached = head or (None if total is None else 0, total)
         usage = dataclasses.replace(self._priced(prefilled, cached, sample.generated), forced=sample.forced)
-        share = (answer.prefilled, answer.cached) if head else (0, 0)
         run = sample.generated if sample.computed is None else sample.computed
         physical = Usage(prefilled=share[0], cached=share[1], generated=run, calls=1, forced=sample.forced)
         ended = sample.finish in ("eos", "stop") or sample.step_end is not None
@@ -476,6 +462,81 @@ class EngineGenerator(Primitive):
                     # What was decoded are other rows too, or tokens of the prompt.
                     count = len(ids) - (row.payload.get("finish") != "eos")
                 cache.note((*head, *ids)[: len(head) + max(count, 0)])
+
+
+class _Told:
+    """The samples of a request as its engine tells of them: outcomes are noted in the caller's loop as they end.
+
+    Logically the first sample pays for the prefix, whichever ends first; the others read it from the cache. What the
+    prefix cost the engine is known at the end, and stands with the first of the samples that only the answer brings.
+    """
+
+    def __init__(
+        self,
+        generator: EngineGenerator,
+        request: GenerateRequest,
+        cap: int | None,
+        scope: Scope,
+        ended: Ended,
+    ) -> None:
+        self._generator, self._prefix, self._cap, self._scope = generator, request.prefix, cap, scope
+        self._ended, self._loop = ended, asyncio.get_running_loop()
+        self._fresh: deque[tuple[int, Sample, int | None]] = deque()
+        self._head: tuple[int | None, int | None] | None = None
+
+    def hear(self, number: int, sample: Sample, prefix_tokens: int | None) -> None:
+        """In the engine's thread."""
+        self._fresh.append((number, sample, prefix_tokens))
+        if len(self._fresh) == 1:
+            with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._note)
+
+    def outcomes(self, answer: Generated) -> list[Outcome]:
+        """One for each sample; those that were noted, as they were noted."""
+        self._note()
+        share: tuple[int | None, int | None] = answer.prefilled, answer.cached
+        made = []
+        for i, sample in enumerate(answer.samples):
+            if i in self._ended:
+                made.append(self._ended[i])
+                continue
+            made.append(self._outcome(i, sample, answer, share))
+            share = 0, 0
+        return made
+
+    def salvage(self, ended: Mapping[int, Sample]) -> None:
+        """Note what had ended when the request was cut off; what its prefix cost the engine is unknown."""
+        self._note()
+        if not ended:
+            return
+        first = min(ended)
+        # After a deadline nobody comes back for the first sample: the first that ended pays for the prefix.
+        pays = first if self._scope.left().seconds == 0 else 0
+        for i, sample in ended.items():
+            if i == first or i not in self._ended:
+                share = (None, None) if i == first else (0, 0)
+                self._ended[i] = self._outcome(i, sample, self._begun(), share, pays)
+
+    def _note(self) -> None:
+        while self._fresh:
+            i, sample, tokens = self._fresh.popleft()
+            self._ended[i] = self._outcome(i, sample, self._begun(tokens), (0, 0))
+
+    def _begun(self, tokens: int | None = None) -> Generated:
+        """What is known of the answer before it is there."""
+        if tokens is not None:
+            return Generated((), None, tokens)
+        ids = self._generator.engine.render(self._prefix)
+        return Generated((), ids, None if ids is None else len(ids))
+
+    def _outcome(
+        self, i: int, sample: Sample, answer: Generated, share: tuple[int | None, int | None], pays: int = 0
+    ) -> Outcome:
+        generator = self._generator
+        if i == pays and self._head is None:
+            self._head = generator._charge(self._prefix, answer, self._scope)
+        head = self._head if i == pays else None
+        return generator._outcome(sample, answer.prefix_tokens, head, share, self._cap, _begun(self._prefix))
 
 
 def letters(prefix: Sequence) -> bytes:

@@ -13,13 +13,21 @@ import asyncio
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from metagen.errors import EngineError, InputError, UnsupportedError
 from metagen.generators.decoding.adapters import BEYOND
-from metagen.generators.engine import Engine, EvaluateRequest, Generated, GenerateRequest, SamplingParams
+from metagen.generators.engine import (
+    Engine,
+    EvaluateRequest,
+    Generated,
+    GenerateRequest,
+    Sample,
+    SamplingParams,
+)
 from metagen.generators.primitive import EngineGenerator
 from metagen.scope import Scope
 from metagen.sequence import Tokens
@@ -108,6 +116,15 @@ class EngineLaws(GenerationLaws, EvaluationLaws):
         if "seeds" not in self.without:
             self.same(after, [sample for answer in whole for sample in answer.samples])
             self.same([s for _, _, s in kept], [whole[number].samples[i] for number, i, _ in kept])
+
+    def test_samples_are_told_of_as_they_end_and_the_last_by_the_answer(self, engine: Engine) -> None:
+        """Or none is, by an engine whose samples end together."""
+        told: list[tuple[int, Sample]] = []
+        request = replace(self.request(8), heard=lambda i, sample, tokens: told.append((i, sample)))
+        (made,) = self.ask(engine, request)
+        assert len(told) in (0, 7), "each of them but one"
+        assert len({i for i, _ in told}) == len(told)
+        assert all(made.samples[i] == sample for i, sample in told)
 
     def _storm(self) -> list[GenerateRequest]:
         return [self.request(seeds(8, 8 * i), i % len(self.prompts)) for i in range(12)]

@@ -81,7 +81,7 @@ class PrimitiveVerifier(Verifier):
         request = Request("score", self.records, items)
 
         async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
-            return await self.evaluate([unique[i] for i in positions], scope)
+            return await self.evaluate([unique[i] for i in positions], scope, ended)
 
         def worst(positions: Ordered[int], cap: int | None) -> Usage:
             return self.worst([unique[i] for i in positions], scope)
@@ -94,8 +94,12 @@ class PrimitiveVerifier(Verifier):
 
     @abstractmethod
     @promises(one_each("sequences"))
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
-        """One outcome per sequence; its payload is made by `score_payload`."""
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+        """One outcome per sequence; its payload is made by `score_payload`.
+
+        ended: where to put outcomes by place in `sequences` as they end before the others, which records them at once.
+        Empty where scores end together.
+        """
 
     @abstractmethod
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:

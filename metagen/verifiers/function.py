@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Ordered
 
-from metagen.border import called
-from metagen.call import Outcome
+from metagen.border import answered, called
+from metagen.call import Ended, Outcome
 from metagen.cost import Usage
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -22,27 +23,49 @@ def _out_of_range(score: float | Score) -> str | None:
     )
 
 
+def _outcome(result: float | Score) -> Outcome:
+    return Outcome(score_payload(result if isinstance(result, Score) else Score(result)), Usage(calls=1))
+
+
+def _is_async(function: object) -> bool:
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
+
+
 class FunctionVerifier(PrimitiveVerifier):
     """Scores by `function(sequence)`: a number in [0, 1], or a Score. Charged one call per score.
+
+    An async function scores candidates side by side, and each score is recorded when it is there.
 
     The function sees the thought of a sequence, where there is one: `sequence.thought`.
     """
 
     sees_thoughts = True
 
-    def __init__(self, function: Callable[[Sequence], float | Score], *, name: str = "function") -> None:
+    def __init__(
+        self,
+        function: Callable[[Sequence], float | Score | Awaitable[float | Score]],
+        *,
+        name: str = "function",
+    ) -> None:
         self._function, self.name = function, name
 
     @property
     def fingerprint(self) -> str:
         return digest("function verifier", self.name).hex()
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
-        results = [
-            called(self, self._function, s, hint=float | Score, broken=_out_of_range) for s in sequences
-        ]
-        scores = [r if isinstance(r, Score) else Score(r) for r in results]
-        return [Outcome(score_payload(score), Usage(calls=1)) for score in scores]
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+        if not _is_async(self._function):
+            results = [
+                called(self, self._function, s, hint=float | Score, broken=_out_of_range) for s in sequences
+            ]
+            return list(map(_outcome, results))
+
+        async def one(place: int, sequence: Sequence) -> Outcome:
+            result = await answered(self, self._function, sequence, hint=float | Score, broken=_out_of_range)
+            ended[place] = outcome = _outcome(result)
+            return outcome
+
+        return await scope.gather(*(one(i, sequence) for i, sequence in enumerate(sequences)))
 
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
         return Usage(calls=len(sequences))

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from itertools import accumulate
 
-from metagen.call import Outcome
+from metagen.call import Ended, Outcome
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
@@ -156,7 +156,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         traces = [self._trace(s) for s in sequences]
         async with self._memory.claim([n for t in traces for n in t.names]) as (known, missing):
             shares = shared_out([t.names for t in traces], missing)

@@ -90,7 +90,7 @@ class GrammarMass(PrimitiveVerifier):
         request = Request("score", self.records, tuple(map(Item, distinct)))
 
         async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
-            return await self.evaluate([unique[i] for i in positions], scope)
+            return await self.evaluate([unique[i] for i in positions], scope, ended)
 
         def worst(positions: Ordered[int], cap: int | None) -> Usage:
             return self.worst([unique[i] for i in positions], scope)
@@ -102,7 +102,7 @@ class GrammarMass(PrimitiveVerifier):
         scores = {row.content: score_of(row) for row in rows}
         return [scores.get(content, UNSCORED) for content in contents]
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         asked = [self._requests(sequence) for sequence in sequences]
         flat = [request for each in asked for request in each]
         answers = iter(await self.generator.engine.evaluate(flat) if flat else [])

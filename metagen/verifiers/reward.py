@@ -14,7 +14,7 @@ from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import ClassVar
 
-from metagen.call import Outcome
+from metagen.call import Ended, Outcome
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
@@ -181,7 +181,7 @@ class RewardModel(PrimitiveVerifier):
             return Reading(NOTHING, given=Score(None, verdict="too long"))
         return Reading(laid, names_of(laid.ids, laid.positions))
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         readings = [self._read(s) for s in sequences]
         async with self._memory.claim([n for r in readings for n in r.names]) as (known, missing):
             shares = shared_out([r.names for r in readings], missing)

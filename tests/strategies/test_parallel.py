@@ -196,9 +196,9 @@ def test_a_replay_under_a_deadline_asks_for_nothing_new_and_ends_alike() -> None
         return f"t {seed % 1000}"
 
     class Slow(FunctionVerifier):
-        async def evaluate(self, sequences: Any, scope: Scope) -> Any:
+        async def evaluate(self, sequences: Any, scope: Scope, ended: Any) -> Any:
             await asyncio.sleep(0.08)
-            return await super().evaluate(sequences, scope)
+            return await super().evaluate(sequences, scope, ended)
 
     verifier = Slow(lambda s: int(s.text.split()[1]) / 1000)
     answer = FunctionRule(lambda text: text.split()[-1])

@@ -224,11 +224,7 @@ class OpenAIEngine:
         # What cannot be said is refused before anything is sent.
         self._wording.body(request, ids, request.seeds[0], len(groups[0]))
         ended: dict[int, Sample] = {}
-        try:
-            counts = await self._loop.run(self._all(request, ids, groups, ended))
-        except BaseException:
-            request.ended.update(dict(ended))
-            raise
+        counts = await self._loop.run(self._all(request, ids, groups, ended))
         return self._generated(ids, [ended[i] for i in range(len(request.seeds))], counts)
 
     def _check_fit(self, ids: tuple[int, ...] | None, new: int) -> None:
@@ -328,7 +324,9 @@ class OpenAIEngine:
                 f"{self!r} wrote the key that it was sent into its answer, which is dropped: do not trust it"
             )
         self._count(counts, samples)
-        ended.update(zip(group, samples, strict=False))
+        for i, sample in zip(group, samples, strict=False):
+            ended[i] = sample
+            request.note(i, sample, counts.prompt)
         if self._chosen and len(samples) > 1 and any(sample.generated is None for sample in samples):
             self._takes_one("it tells the tokens of all choices together, and not of each")
         return [counts]

@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -43,6 +44,7 @@ class Link:
         self._actor = actor
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._asked: dict[int, Request] = {}
         self._outbox: list[Call] = []
         self._dropped: list[int] = []
         self._work = asyncio.Event()
@@ -71,7 +73,7 @@ class Link:
         A cancelled request is cancelled in the engine, and what had ended of it is noted in it.
         """
         try:
-            packed = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+            packed = pickle.dumps(_bare(request), pickle.HIGHEST_PROTOCOL)
         except Exception as error:
             raise InputError(
                 f"a request cannot be sent to another process ({reason(error)}); keep to plain values in what goes "
@@ -81,7 +83,7 @@ class Link:
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         if not self._waiting:
             self._moved = time.monotonic()
-        self._waiting[number] = reply
+        self._waiting[number], self._asked[number] = reply, request
         self._idle.clear()
         call = Call(number, packed)
         self._outbox.append(call)
@@ -99,7 +101,7 @@ class Link:
                 _keep(request, reply.result())
             raise
         finally:
-            del self._waiting[number]
+            del self._waiting[number], self._asked[number]
             if not self._waiting:
                 self._idle.set()
         return self._read(request, reply.result())
@@ -153,9 +155,12 @@ class Link:
                 await asyncio.wait({heard}, timeout=BEAT)
                 self._check_moves()
             news: News = pickle.loads(heard.result())
-            if news.replies or news.stats != self.stats:
+            if news.replies or news.ended or news.stats != self.stats:
                 self._moved = time.monotonic()
             self.stats = news.stats
+            for number, i, sample, tokens in news.ended:
+                if isinstance(request := self._asked.get(number), GenerateRequest):
+                    request.note(i, sample, tokens)
             for reply in news.replies:
                 self._deliver(reply)
             self._check_moves()
@@ -171,6 +176,11 @@ class Link:
         silent = time.monotonic() - self._moved
         if self._waiting and silent > self.deadline:
             raise Lost(f"hangs: of {len(self._waiting)} requests none moved within {self.deadline:g} s")
+
+
+def _bare(request: Request) -> Request:
+    """A request as it is sent: who hears of its samples stays here."""
+    return replace(request, ended={}, heard=None) if isinstance(request, GenerateRequest) else request
 
 
 def _keep(request: Request, reply: Reply) -> None:

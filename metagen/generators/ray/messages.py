@@ -80,10 +80,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a replica says when it is asked: replies that are ready, and its engine's counters."""
+    """What a replica says when it is asked: replies that are ready, its engine's counters, and samples that have ended
+    of calls that have not: by the call's number and theirs, with the tokens of the prefix if these are told.
+    """
 
     replies: list[Reply]
     stats: EngineStats
+    ended: list[tuple[int, int, Sample, int | None]]
 
 
 @dataclass(frozen=True, slots=True)

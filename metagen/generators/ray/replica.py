@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from metagen.border import watch
@@ -24,6 +26,7 @@ class Replica:
         self._engine: Engine | None = None
         self._running: dict[int, asyncio.Task[None]] = {}
         self._replies: list[Reply] = []
+        self._ended: deque[tuple[int, int, Sample, int | None]] = deque()
         self._news = asyncio.Event()
 
     async def open(self, make: Callable[..., Engine], options: Mapping[str, Any]) -> Facts | Fault:
@@ -46,7 +49,7 @@ class Replica:
 
     async def collect(self, seconds: float) -> bytes:
         """The replies that are there; if there are none, what came within so many seconds."""
-        if not self._replies:
+        if not (self._replies or self._ended):
             self._news.clear()
             try:
                 await asyncio.wait_for(self._news.wait(), seconds)
@@ -54,9 +57,10 @@ class Replica:
                 pass  # the driver hears that this replica lives, and how far its engine is
             else:
                 await asyncio.sleep(0)  # others that end in this moment come along
+        ended = [self._ended.popleft() for _ in range(len(self._ended))]
         replies, self._replies = self._replies, []
         stats = self._engine.stats if self._engine is not None else EngineStats()
-        return pickle.dumps(News(replies, stats), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(News(replies, stats, ended), pickle.HIGHEST_PROTOCOL)
 
     async def close(self) -> None:
         """Close the engine, so that it frees what it holds outside of this process."""
@@ -72,6 +76,7 @@ class Replica:
                 raise InputError("a replica was sent a call before its engine was opened")
             request = _read(call)
             if isinstance(request, GenerateRequest):
+                request = replace(request, heard=self._hearing(call.number))
                 ended = request.ended
                 answer: Answer = await engine.generate(request)
             else:
@@ -89,6 +94,16 @@ class Replica:
         del self._running[call.number]
         self._replies.append(reply)
         self._news.set()
+
+    def _hearing(self, number: int) -> Callable[[int, Sample, int | None], None]:
+        """Tells the driver of samples of a call that have ended before it."""
+        loop = asyncio.get_running_loop()
+
+        def heard(i: int, sample: Sample, tokens: int | None) -> None:
+            self._ended.append((number, i, sample, tokens))
+            loop.call_soon_threadsafe(self._news.set)
+
+        return heard
 
 
 def _read(call: Call) -> Request:

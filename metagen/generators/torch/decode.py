@@ -282,7 +282,9 @@ class Decoder:
                     continue  # it fails as a whole, or goes on
                 live[on[i]] = False
                 gone.append(row)
-                owner.samples[int(columns.sample[row])] = sample
+                number = int(columns.sample[row])
+                owner.samples[number] = sample
+                owner.request.note(number, sample)
                 owner.finished += 1
                 owner.running -= 1
                 self._give_back(owner)

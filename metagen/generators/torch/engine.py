@@ -217,9 +217,6 @@ class TorchEngine(LocalEngine):
                     samples, matchers, search, words,
                 )
             )  # fmt: skip
-        except BaseException:
-            request.ended.update((i, sample) for i, sample in enumerate(samples) if sample is not None)
-            raise
         finally:
             self._endings.give_back(kind)
         assert isinstance(answer, Generated)

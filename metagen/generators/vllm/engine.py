@@ -171,9 +171,6 @@ class VLLMEngine(LocalEngine):
         work = Work(request, ids, len(ids) - prompt, kind, continuation, samples, dict(said.bias))
         try:
             return await self._loop.run(self._inside(lambda requests: requests.generate(work)))
-        except BaseException:
-            request.ended.update((i, sample) for i, sample in enumerate(work.samples) if sample is not None)
-            raise
         finally:
             self._endings.give_back(kind)
 

@@ -88,7 +88,9 @@ class Requests:
 
     def _sampled(self, work: Work, i: int, first: Any) -> Callable[[Going], Coroutine[Any, Any, None]]:
         async def sample(going: Going) -> None:
-            work.samples[i] = await self._sample(work, i, first, going)
+            work.samples[i] = made = await self._sample(work, i, first, going)
+            if made is not None:
+                work.request.note(i, made)
 
         return sample
 

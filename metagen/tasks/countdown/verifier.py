@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 
-from metagen.call import Outcome
+from metagen.call import Ended, Outcome
 from metagen.cost import Usage
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -28,7 +28,7 @@ class Played(PrimitiveVerifier):
     def fingerprint(self) -> str:
         return digest("countdown played", repr(COUNTDOWN)).hex()
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         return [Outcome(score_payload(Score(float(_right(s)))), Usage(calls=1)) for s in sequences]
 
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:

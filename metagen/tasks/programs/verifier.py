@@ -6,7 +6,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import ClassVar
 
-from metagen.call import Outcome
+from metagen.call import Ended, Outcome
 from metagen.cost import Usage
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence, digest
@@ -32,7 +32,7 @@ class PublicExamples(PrimitiveVerifier):
     def fingerprint(self) -> str:
         return digest("public examples", PROGRAM.fingerprint).hex()
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         return [Outcome(score_payload(self._score(s)), Usage(calls=1)) for s in sequences]
 
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from typing import Any, ClassVar, TypeAlias
 
-from metagen.call import Outcome
+from metagen.call import Ended, Outcome
 from metagen.cost import Usage
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -50,9 +50,12 @@ class Tested(PrimitiveVerifier):
         """Names the tests that do not come with the prompt."""
         return b""
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
-        scores = await asyncio.gather(*map(self.judged, sequences))
-        return [Outcome(score_payload(score), Usage(calls=1)) for score in scores]
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+        async def one(place: int, sequence: Sequence) -> Outcome:
+            ended[place] = outcome = Outcome(score_payload(await self.judged(sequence)), Usage(calls=1))
+            return outcome
+
+        return await asyncio.gather(*(one(i, sequence) for i, sequence in enumerate(sequences)))
 
     def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
         return Usage(calls=len(sequences))

@@ -372,7 +372,12 @@ def test_best_and_labels_never_meet_in_a_server_and_the_others_go_along() -> Non
     with (
         Server(spoils).open() as server,
         engine(
-            server, concurrency=Concurrency(8, 8), api="completions", dialect="vllm", tokenizer="tiny-0.1m"
+            server,
+            concurrency=Concurrency(8, 8),
+            api="completions",
+            dialect="vllm",
+            tokenizer="tiny-0.1m",
+            n_per_request=1,
         ) as asking,
     ):
         asyncio.run(asyncio.wait_for(all_at_once(asking), 60.0))

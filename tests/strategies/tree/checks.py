@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from metagen.budget import Budget
-from metagen.call import Outcome
+from metagen.call import Ended, Outcome
 from metagen.errors import EngineError
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import Row
@@ -67,11 +67,11 @@ class Breaks(FunctionVerifier):
     when: int | None = None
     asked = 0
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         self.asked += 1
         if self.asked == self.when:
             raise EngineError("the judge is gone")
-        return await super().evaluate(sequences, scope)
+        return await super().evaluate(sequences, scope, ended)
 
 
 class Relative(FunctionVerifier):

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from metagen.budget import Budget
-from metagen.call import Item, Outcome
+from metagen.call import Ended, Item, Outcome
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
@@ -76,9 +76,9 @@ class Paced(FunctionVerifier):
         super().__init__(lambda s: int.from_bytes(digest(name, s.text)[:2], "little") / 65536, name=name)
         self._pace = pace
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         await self._pace.wait(sequences[0].digest[0])
-        return await super().evaluate(sequences, scope)
+        return await super().evaluate(sequences, scope, ended)
 
 
 def make(name: str, pace: Pace) -> Strategy:

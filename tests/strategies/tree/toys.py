@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
-from metagen.call import Outcome
+from metagen.call import Ended, Outcome
 from metagen.generators.engine import Sample
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
@@ -77,10 +77,10 @@ class Jittery(FunctionVerifier):
         super().__init__(insight, name="insight")
         self.chance = chance
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope) -> list[Outcome]:
+    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
-        return await super().evaluate(sequences, scope)
+        return await super().evaluate(sequences, scope, ended)
 
 
 @dataclass(frozen=True)
