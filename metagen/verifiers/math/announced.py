@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from metagen.verifiers.math.quantities import SCALES
+
 _ENGLISH: Final = (
     r"(?:(?:final|correct|my)?[ ]?answers?(?:[ ]to[ ][^.\n:]{0,80}?)?"
     r"(?:[ ](?:is|are)"
@@ -45,9 +47,10 @@ VERB: Final = re.compile(
     re.IGNORECASE,
 )
 
-_SCALE: Final = (
-    r"(?:hundred|thousand|million|billion|trillion|dozen|million(?:s|en|es)|"
-    r"milliarden|milliards?|tausend|mille|mil)"
+_SCALE: Final = rf"(?:gross(?=\s*(?:of\b|[^\w\s]|$))|(?:{'|'.join(SCALES)})s?)"
+_TEMPERATURE: Final = (
+    r"(?:(?:°|\^\s*(?:\\circ|\{\s*\\circ\s*\})|degrees?\b)\s*\$?\s*(?:\\(?:text|mbox|mathrm)\s*\{\s*)?"
+    r"(?:fahrenheit|kelvins?|[FK])\b\}?|(?:fahrenheit|kelvins?)\b)"
 )
 _DIGITS: Final = r"(?:\d{1,3}(?:(?:,|\s?\{,\}\s?|\\,|[\u00a0\u2009\u202f])\d{3})+|\d+)(?:\.\d+)?"
 _FAMILIES: Final = (
@@ -65,7 +68,8 @@ _COMPOUND: Final = "|".join(
 COMPOUND: Final = re.compile(_COMPOUND, re.ASCII | re.IGNORECASE)
 #: Behind a formula: what makes another number of it.
 FOLLOWS: Final = re.compile(
-    rf"\s*(?:\$|\\\))?\s*(?:(?P<percent>\\?%|percent\b)|(?P<words>{_SCALE}\b(?:\s{_SCALE}\b)*|[ap](?:\.\s?m\.?|m\b)))",
+    rf"\s*(?:\$|\\\))?\s*(?:(?P<percent>\\?%|percent\b)|(?P<words>{_SCALE}\b(?:\s{_SCALE}\b)*|{_TEMPERATURE}"
+    r"|[ap](?:\.\s?m\.?|m\b)))",
     re.IGNORECASE,
 )
 #: A number in a sentence, with what makes another number of it.
@@ -73,6 +77,7 @@ NUMBER: Final = re.compile(
     rf"(?<![\w.,/\\^_{{:])(?:{_COMPOUND}|\d{{1,2}}(?::[0-5]\d)?\s?[ap](?:\.\s?m\.?|m\b)|\d+(?::\d+)+(?!\d)"
     rf"|[-−]?[$€£]?{_DIGITS}(?:/\d+|\s?%)?(?![\d{{^]|[.,]\d)(?:(?:[ -]{_SCALE}\b)+"
     r"|(?:[万萬億亿百兆만억천]|千(?![克米瓦卡赫]))+|[½¼¾⅓⅔⅛]"
+    rf"|\s?{_TEMPERATURE}"
     r"|\sand\s(?:a|one|three)[ -](?:half|third|quarters?))?)|(?<![\w.])-?\.\d+\b",
     re.ASCII | re.IGNORECASE,
 )

@@ -376,7 +376,7 @@ class Parser:
             raise Unreadable("several units")
 
     def scale(self) -> Node | None:
-        """The factor that words stand for, as in `3 million dollars`; what follows them is left."""
+        """The factor that words stand for, as in `3 million dollars` and `3°F`; what follows them is left."""
         word, _, rest = self.next.text.partition(" ")
         if self.next.kind != "w" or (factor := quantities.scale(word)) is None:
             return None
@@ -386,7 +386,7 @@ class Parser:
             # What follows stands beside a number, not beside a word.
             self.tokens[self.at] = Token("", word)
             self.take()
-        return number(factor)
+        return Node("symbol", (), factor) if isinstance(factor, str) else number(factor)
 
     def power(self) -> Node:
         result = self.postfix(self.primary())
@@ -411,9 +411,7 @@ class Parser:
                     raise Unreadable("a double factorial")  # 3!! is 3 for some, and 720 for others
                 result = Node("call", (result,), "factorial")
             elif self.accept("°"):
-                if self.next.kind == "s" and self.next.text in ("C", "F"):
-                    self.take()
-                elif self.next.kind in ("s", "w") and self.next.text.upper() in ("N", "S", "E", "W"):
+                if self.next.kind in ("s", "w") and self.next.text.upper() in ("N", "S", "E", "W"):
                     raise Unreadable("a bearing")
                 result = Node("mul", (result, Node("div", (PI, number(180))))) if self.angle else result
             else:

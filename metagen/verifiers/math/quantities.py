@@ -61,10 +61,24 @@ def scientific(text: str) -> Fraction:
     return decimal(mantissa) * Fraction(10) ** int(exponent)
 
 
-SCALES: Final = {
-    "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15,
-    "dozen": 12, "millionen": 10**6, "millones": 10**6, "tausend": 1000, "mille": 1000, "mil": 1000,
-    "milliard": 10**9, "milliarden": 10**9, "lakh": 10**5, "crore": 10**7,
+_ILLIONS: Final = ("m", "b", "tr", "quadr", "quint", "sext", "sept", "oct", "non", "dec")
+SCALES: Final[dict[str, int | Fraction]] = {
+    "hundred": 100, "hundert": 100, "dozen": 12, "doz": 12, "dutzend": 12, "douzaine": 12, "docena": 12,
+    "dozzine": 12, "dúzia": 12, "googol": 10**100, "lakh": 10**5, "lac": 10**5, "crore": 10**7,
+    **{f"{prefix}illion": 1000 ** (k + 2) for k, prefix in enumerate(_ILLIONS)},
+    **dict.fromkeys(names("thousand tausend mille mil mila duizend tusen ribu elfu"), 1000),
+    **dict.fromkeys(names("millionen millones millón milhões milhão milioni milione milion miljoen miljon milyon juta "
+                          "mln mio"), 10**6),
+    **dict.fromkeys(names("milliard milliarden miliardi miliardo miliard miljard milyar miliar bilhões bilhão "
+                          "mrd mlrd bln bn"), 10**9),
+    **dict.fromkeys(names("billionen billones billón trilhões trilhão triliun"), 10**12),
+    "permille": Fraction(1, 1000), "promille": Fraction(1, 1000), "ppm": Fraction(1, 10**6), "ppb": Fraction(1, 10**9),
+}  # fmt: skip
+#: Words whose factor is not known (a gross is 144, or an amount before deductions; 3M are millions, or a molarity), and
+#: scales of temperature, but Celsius. They are kept like variables.
+_NAMED: Final = {
+    **{word: word for word in names("gross score grand thou myriad tn cr k K M B T")},
+    "F": "°F", "fahrenheit": "°F", "kelvin": "K",
 }  # fmt: skip
 #: With one of these a quantity is not merely its number.
 _QUALIFIERS: Final = names(
@@ -79,12 +93,14 @@ _QUALIFIERS: Final = names(
     "except without but minus plus negative positive opposite reciprocal inverse remainder root roots squared "
     "cubed power factorial choose mod modulo half halves third thirds fourth fourths quarter quarters fifth "
     "fifths sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths eleventh elevenths twelfth "
-    "twelfths hundredth hundredths thousandth thousandths millionth millionths double twice triple twofold "
+    "twelfths gross tens basis bps pp double twice triple twofold "
     "fold one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety zero january february "
     "march april may june july august september october november december monday tuesday wednesday thursday "
     "friday saturday sunday "
 )
+#: Other fractions in words, and numbers of any size.
+_NUMERAL: Final = re.compile(r"(?:\w*(?:teen|tie|illion|hundred|thousand|dozen)|n)ths?|\w*illions?")
 #: Of scripts whose words have no blanks between them: what makes more than a unit.
 _EASTERN: Final = frozenset("半以未超余前後后上下割折成分点點時时반이전후할")
 _EASTERN_SCALES: Final = {
@@ -92,7 +108,7 @@ _EASTERN_SCALES: Final = {
 }  # fmt: skip
 _KILO: Final = ("千克", "千米", "千瓦", "千卡")
 _FOREIGN: Final = (
-    "тыс", "милл", "млн", "млрд", "сот", "процент", "полов", "लाख", "करोड़", "हज़ार", "हजार", "सौ", "प्रतिशत",
+    "тыс", "дюжин", "милл", "млн", "млрд", "сот", "процент", "полов", "लाख", "करोड़", "हज़ार", "हजार", "सौ", "प्रतिशत",
     "مليون", "ملايين", "ألف", "آلاف", "مليار", "مئة", "بالمئة", "ล้าน", "แสน", "หมื่น", "พัน", "ร้อย",
     "লক্ষ", "কোটি", "হাজার", "শত", "χιλ", "εκατ", "δισ",
 )  # fmt: skip
@@ -150,22 +166,29 @@ def repeated(match: re.Match[str]) -> str | None:
     return match[1] if number < len(_NUMBERS) and _NUMBERS[number] == word else None
 
 
-def scale(word: str) -> int | None:
-    """What a word multiplies a number by, None if it does not."""
-    word = word.lower()
-    return SCALES.get(word) or SCALES.get(word.removesuffix("s"))
+def scale(word: str) -> int | Fraction | str | None:
+    """What a word multiplies a number by; a name, where that is not known; None if it does not."""
+    lower = word.lower()
+    forms = (word,) if len(word) == 1 else (lower, lower.removesuffix("s"))
+    return next((SCALES.get(f) or _NAMED[f] for f in forms if f in SCALES or f in _NAMED), None)
+
+
+def _more(word: str) -> bool:
+    return word in _QUALIFIERS or isinstance(scale(word), int | Fraction) or bool(_NUMERAL.fullmatch(word))
 
 
 def unit(words: str) -> str:
     """The name of a unit, in the singular; Unreadable for words that do not only name one."""
     found = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*", words.lower().replace("’", "'"))
-    if any(character.isdigit() for character in words) or any(w in _QUALIFIERS or scale(w) for w in found):
+    if any(character.isdigit() for character in words) or any(map(_more, found)):
         raise Unreadable(f"more than a unit: {words!r}")
     return " ".join(map(_singular, found))
 
 
 def foreign(word: str) -> int:
     """What a word of another script behind a number multiplies it by; Unreadable where that is not known."""
+    if isinstance(known := scale(word), int):
+        return known
     eastern = "\u3040" <= word[0] <= "\ud7ff"
     factor = 1 if word.startswith(_KILO) else _EASTERN_SCALES.get(word[0], 1)
     rest = word[1:] if factor > 1 else word

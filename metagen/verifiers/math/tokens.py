@@ -50,14 +50,14 @@ _WORDS: Final = {
 #: Printed as letters, but one name or unit.
 _SHORT_UNITS: Final = names("cm mm km kg mg ml mL ft mi lb lbs hr hrs oz yd sq cu")
 #: Two letters that are a word, where a blank stands before them.
-_SMALL_WORDS: Final = names("is of to in as at by if it on so we no be an")
+_SMALL_WORDS: Final = names("is of to in as at by if it on so we no be an bn")
 _PRODUCTS: Final = tuple(map(frozenset, ("xyz", "abc", "pqr", "rst", "kmn", "abcd", "mn", "uvw")))
 #: What Unicode has for what LaTeX spells. Digits of other scripts, and letters that look Latin, stay what they are.
 _UNICODE: Final = str.maketrans({
     "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "∕": "/", "⁄": "/", "√": "\\sqrt ",
     "≦": "≤", "≧": "≥", "⩽": "≤", "⩾": "≥", "≃": "≈", "∣": "|", "⟩": "⟩", "〈": "⟨", "〉": "⟩", "’": "'", "′": "'",
     "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2003": " ", "\u200b": "", "≡": "=",
-    "∞": "∞", "º": "°", "˚": "°",
+    "∞": "∞", "º": "°", "˚": "°", "℃": "°C", "℉": "°F", "‰": " permille",
     "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅛": " 1/8",
     "²": "^2", "³": "^3", "⁴": "^4", "⁵": "^5", "⁶": "^6", "⁷": "^7", "⁸": "^8", "⁹": "^9",
     "€": "$", "£": "$", "¥": "$", "₹": "$", "，": ",",
@@ -122,6 +122,10 @@ _PERCENT: Final = re.compile(
     r"\s*\b(?:percentage|percent|pct|per cent|prozent|procent|pour ?cent|por ?cient[oa]|por cento|per ?cento)\b",
     re.IGNORECASE,
 )
+_TEMPERATURE: Final = re.compile(
+    rf"(?:°|\bdegrees?\b)\s*((?:{_TEXT}\s*\{{)?)\s*(?:°\s*)?(C|F|K|(?i:celsius|centigrade|fahrenheit|kelvin))\b"
+)
+_TEMPERATURES: Final = {"c": "celsius", "f": "fahrenheit", "k": "kelvin"}
 _NEGATIVE: Final = re.compile(r"^\s*(?:negative|minus)\s+(?=[\d.\\])", re.IGNORECASE)
 _LABEL: Final = re.compile(
     r"^\s*(?:\*\*)?(?:final\s+answer|answer)(?:\s+is)?\s*[:=]?\s*(?:\*\*)?", re.IGNORECASE
@@ -145,6 +149,8 @@ def clean(answer: str) -> str:
     text = text.replace("$", "")
     if "c" in text or "z" in text:
         text = _PERCENT.sub("%", text)
+    if "°" in text or "degree" in text:
+        text = _TEMPERATURE.sub(lambda m: f"{m[1]} {_TEMPERATURES[m[2][0].lower()]}", text)
     text = _NEGATIVE.sub("-", text)
     if "." in text:
         text = _ABBREVIATED.sub(r"\1", text)

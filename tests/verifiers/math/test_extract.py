@@ -157,6 +157,32 @@ def test_what_is_found_says_what_the_text_says(text: str, key: str) -> None:
     assert read(text) == key
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("She needs \\boxed{3} gross of pencils.", "3 gross"),
+        ("So that is $3$ gross.", "3 gross"),
+        ("So that is 3 gross, I think.", "3 gross"),
+        ("Her \\boxed{500} gross income is low.", "500"),
+        ("It costs \\boxed{5} lakh rupees.", "500000"),
+        ("It has \\boxed{3} mln inhabitants, or 3 quintillion.", "3 million"),
+        ("There is 3 ppm of it.", "3 ppm"),
+        ("It is $\\boxed{41}^\\circ F$ there.", "41°F"),
+        ("It is $\\boxed{41}^{\\circ}\\text{F}$ there.", "41°F"),
+        ("It is $\\boxed{41}^\\circ$F there.", "41°F"),
+        ("It is \\boxed{41} degrees Fahrenheit there.", "41°F"),
+        ("It is $41$ °F there.", "41°F"),
+        ("It is -41.5°F there.", "-41.5°F"),
+        ("It is 41 Kelvin there.", "41\\text{ K}"),
+        ("It is \\boxed{41}^\\circ C there.", "41"),
+        ("It is 41 degrees Celsius there.", "41"),
+        ("The angle is 41° for that reason.", "41"),
+    ],
+)
+def test_a_number_takes_along_what_makes_another_of_it(text: str, answer: str) -> None:
+    assert read(text) == verdict(answer).key
+
+
 #: Of languages, all of MGSM's among them.
 LANGUAGES = [
     ("Die Antwort ist 12.", "12"), ("**Antwort:** 12", "12"), ("Die Lösung lautet 12.", "12"),

@@ -29,6 +29,20 @@ SAME = [
     ["5 dollars and 20 cents", "5 dollars, 20 cents"],
     ["60", "60 miles per hour", "60 km/h", "60 square feet", "60\\text{ m}^2", "60 apples", "60 years old",
      "60 in total"],
+    ["3000000", "3 mln", "3 Mio.", "3 milioni", "3\\text{ miljoen}", "3 milhões", "3 juta"],
+    ["3000000000", "3 bn", "3\\text{ bn}", "3 Mrd", "3 miliardi", "3 bilhões"],
+    ["3\\cdot 10^{18}", "3 quintillion"],
+    ["36", "3 doz", "3 Dutzend", "3 docenas"],
+    ["300000", "3 lac", "3 lakhs"],
+    ["0.003", "3 permille", "3‰"],
+    ["0.000003", "3 ppm"],
+    ["5", "5°C", "5℃", "5 degrees C", "5 degrees Celsius", "5\\text{ degrees C}", "5^\\circ\\text{C}", "5.0°C"],
+    ["-40°F", "-40^\\circ F", "-40^\\circ\\text{F}", "-40\\,^{\\circ}\\mathrm{F}", "-40.0°F", "-40℉",
+     "-40\\text{ °F}", "-40 degrees F", "-40 degrees Fahrenheit", "-40\\text{ degrees Fahrenheit}",
+     "x = -40°F", "F = -40°F", "negative 40 Fahrenheit", "-40\\text{ F}", "-\\frac{80}{2}°F"],
+    ["300 K", "300\\text{ K}", "300 kelvin", "300 kelvins", "300°K", "300 degrees Kelvin"],
+    ["3 gross", "3\\text{ gross}", "3.0 gross", "3 (gross)", "3 gross of pencils"],
+    ["3k", "3\\text{k}", "3\\text{ k}"],
 ]  # fmt: skip
 
 
@@ -76,6 +90,20 @@ DIFFERENT = [
     ["5 sec x", "5"],
     ["4 hours after noon", "4 hours before noon", "4 hours"],
     ["2 meters and 3 seconds", "3 meters and 2 seconds", "\\{2,3\\}"],
+    ["3", "3 gross", "3 score", "3 dozen", "3 great gross", "3 tens", "3 myriad", "3 googol", "3 grand"],
+    ["500", "500 pounds gross", "$500 gross"],
+    ["3\\text{ gross}", "3\\text{ score}", "3\\text{ tens}", "3"],
+    ["5°C", "5°F", "5 K", "-5°F"],
+    ["5\\text{ degrees C}", "5\\text{ degrees F}"],
+    ["(5°C, 6°C)", "(5°F, 6°F)"],
+    ["3\\text{M}", "3\\text{B}", "3\\text{ K}", "3\\text{k}", "3\\text{T}", "3", "3 thou",
+     "3\\text{ tn}", "3\\text{ cr}"],
+    ["3 zillion", "3 sextillion", "3 septillion", "3 octillion", "3 nonillion", "3 decillion", "3"],
+    ["3 Billionen", "3 Billion", "3 Millionen", "3 Tausend", "3"],
+    ["3 milyon", "3 milyar", "3 ribu", "3 hundert", "3"],
+    ["3 sixteenths", "3 twentieths", "3 thirtieths", "3 billionths", "3 fifteenths", "3"],
+    ["3 basis points", "3 ppb", "3 ppm", "3%", "3", "3 percentage points"],
+    ["3\\text{ pp}", "3\\text{ bps}", "3"],
 ]  # fmt: skip
 
 
