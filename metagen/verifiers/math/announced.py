@@ -47,7 +47,10 @@ VERB: Final = re.compile(
     re.IGNORECASE,
 )
 
-_SCALE: Final = rf"(?:gross(?=\s*(?:of\b|[^\w\s]|$))|(?:{'|'.join(SCALES)})s?)"
+_SCALE: Final = (
+    rf"(?:gross(?=\s*(?:of\b|[^\w\s]|$))|(?:{'|'.join(SCALES)})s?|(?:percentage|basis)\spoints?"
+    r"|\w*(?:teen|tie|illion|hundred|thousand)ths?)"
+)
 _TEMPERATURE: Final = (
     r"(?:(?:°|\^\s*(?:\\circ|\{\s*\\circ\s*\})|degrees?\b)\s*\$?\s*(?:\\(?:text|mbox|mathrm)\s*\{\s*)?"
     r"(?:fahrenheit|kelvins?|[FK])\b\}?|(?:fahrenheit|kelvins?)\b)"
@@ -75,7 +78,7 @@ FOLLOWS: Final = re.compile(
 #: A number in a sentence, with what makes another number of it.
 NUMBER: Final = re.compile(
     rf"(?<![\w.,/\\^_{{:])(?:{_COMPOUND}|\d{{1,2}}(?::[0-5]\d)?\s?[ap](?:\.\s?m\.?|m\b)|\d+(?::\d+)+(?!\d)"
-    rf"|[-−]?[$€£]?{_DIGITS}(?:/\d+|\s?%)?(?![\d{{^]|[.,]\d)(?:(?:[ -]{_SCALE}\b)+"
+    rf"|[-−]?[$€£]?{_DIGITS}(?:/\d+|\s?%|\spercent\b)?(?![\d{{^]|[.,]\d)(?:(?:[ -]{_SCALE}\b)+"
     r"|(?:[万萬億亿百兆만억천]|千(?![克米瓦卡赫]))+|[½¼¾⅓⅔⅛]"
     rf"|\s?{_TEMPERATURE}"
     r"|\sand\s(?:a|one|three)[ -](?:half|third|quarters?))?)|(?<![\w.])-?\.\d+\b",

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from metagen.errors import InputError
 from metagen.verifiers.math.announced import COMPOUND, FOLLOWS, NUMBER, PHRASE, SENTENCE, VERB
 from metagen.verifiers.math.grammar import parse
-from metagen.verifiers.math.tokens import clean, tokens, unwrap
+from metagen.verifiers.math.tokens import TEMPERATURES, clean, tokens, unwrap
 from metagen.verifiers.math.tree import Unreadable
 from metagen.verifiers.pattern import last_match
 
@@ -210,7 +210,10 @@ def _whole(text: str) -> str | None:
         inner = clean(stripped)
         parse(stripped)
         # A sentence may look like a formula with words in it.
-        worded = any(t.kind == "w" for t in tokens(inner)) and "\\" not in stripped
+        temperatures = TEMPERATURES.values()
+        worded = (
+            any(t.kind == "w" and t.text not in temperatures for t in tokens(inner)) and "\\" not in stripped
+        )
     except Unreadable:
         return None
     return None if worded or ("$" in unwrap(stripped) and "\\$" not in stripped) else stripped

@@ -258,10 +258,9 @@ class Parser:
         while self.sees("+", "-", "±", "∓"):
             sign = self.take().text
             term = self.term()
-            if sign in "±∓":
-                pair = (term, Node("neg", (term,)))
-                term = Node("choice", pair if sign == "±" else pair[::-1])
-            terms.append(Node("neg", (term,)) if sign == "-" else term)
+            terms.append(
+                term if sign == "+" else Node("neg", (term,)) if sign == "-" else _choice(sign, term)
+            )
         if len(terms) == 2 and terms[1].op == "neg" and terms[1].args[0].op == "set":
             return Node("without", (terms[0], terms[1].args[0]))
         return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
@@ -270,13 +269,7 @@ class Parser:
         sign = 1
         while self.sees("+", "-"):
             sign = -sign if self.take().text == "-" else sign
-        if self.sees("±", "∓"):
-            plus = self.take().text == "±"
-            term = self.term()
-            pair = (term, Node("neg", (term,)))
-            result = Node("choice", pair if plus else pair[::-1])
-        else:
-            result = self.product()
+        result = _choice(self.take().text, self.term()) if self.sees("±", "∓") else self.product()
         return result if sign > 0 else Node("neg", (result,))
 
     def product(self, *, argument: bool = False) -> Node:
@@ -285,27 +278,21 @@ class Parser:
         while True:
             if not argument and self.accept("%"):
                 # Of the whole quantity before it: 1/2% is a half of a hundredth.
-                whole = factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+                whole = _product(factors)
                 factors = [Node("div", (whole, HUNDRED)) if self.percent else whole]
             elif not argument and self.sees("*", "/"):
                 divides = self.take().text == "/"
-                negative = False
-                while self.sees("+", "-"):
-                    negative ^= self.take().text == "-"
-                factor = self.power()
-                factor = Node("neg", (factor,)) if negative else factor
+                factor = self.signed()
                 if divides:
-                    left = factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
-                    factors = [Node("div", (left, factor))]
+                    factors = [Node("div", (_product(factors), factor))]
                 else:
                     factors.append(factor)
             elif not argument and self.accept("mod"):
-                whole = factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
-                factors = [Node("call", (whole, self.power()), "mod")]
+                factors = [Node("call", (_product(factors), self.power()), "mod")]
             elif self.begins(argument):
                 factors.append(self.beside(factors))
             else:
-                return factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+                return _product(factors)
 
     def begins(self, argument: bool) -> bool:
         """Whether the next token begins a factor that stands beside the last one."""
@@ -392,12 +379,12 @@ class Parser:
         result = self.postfix(self.primary())
         if self.accept("^"):
             self.deeper()
-            result = Node("pow", (result, self.exponent()))
+            result = Node("pow", (result, self.signed()))
             self.depth -= 1
             result = self.postfix(result)
         return result
 
-    def exponent(self) -> Node:
+    def signed(self) -> Node:
         negative = False
         while self.sees("+", "-"):
             negative ^= self.take().text == "-"
@@ -469,11 +456,15 @@ class Parser:
 
     def until(self, end: str) -> tuple[Node, ...]:
         """What a bracket encloses, as a list."""
+        inner = self.inside(end)
+        return inner.args if inner.op == "list" else (inner,)
+
+    def inside(self, end: str) -> Node:
         bars, self.bars = self.bars, 0
         inner = self.listing()
         self.bars = bars
         self.expect(end)
-        return inner.args if inner.op == "list" else (inner,)
+        return inner
 
     def one(self, end: str) -> Node:
         """What a bracket encloses, if it is no list."""
@@ -508,20 +499,14 @@ class Parser:
     def argument(self) -> Node:
         r"""What a command takes: a group, or a single digit or symbol, as in `\frac12`."""
         token = self.next
-        if token.kind == "o" and token.text == "{":
-            self.take()
-            bars, self.bars = self.bars, 0
-            inner = self.listing()
-            self.bars = bars
-            self.expect("}")
-            return inner
+        if self.accept("{"):
+            return self.inside("}")
         if token.kind == "n" and len(token.text) > 1 and token.text[0] != ".":
             if not token.text.replace(".", "", 1).isdigit():
                 raise Unreadable(f"a numeral for a digit: {token.text!r}")
             self.tokens[self.at] = Token("n", token.text[1:])
             return number(int(token.text[0]))
-        if token.kind == "o" and token.text == "-":
-            self.take()
+        if self.accept("-"):
             return Node("neg", (self.argument(),))
         return self.primary()
 
@@ -534,13 +519,10 @@ class Parser:
                 degree = number(2)
                 if self.accept("["):
                     degree = self.one("]")
-                if self.sees("("):
-                    self.take()
-                    radicand = self.one(")")
-                    return Node("root", (degree, radicand))
-                plain = self.next.kind == "n"
-                radicand = self.primary() if plain and self.next.spaced else self.root_argument()
-                return Node("root", (degree, radicand))
+                if self.accept("("):
+                    return Node("root", (degree, self.one(")")))
+                # As others do, but of all digits: nobody means √1 · 9 by \sqrt19.
+                return Node("root", (degree, self.primary() if self.next.kind == "n" else self.argument()))
             case "binom" | "dbinom" | "tbinom":
                 upper = self.argument()
                 return Node("call", (upper, self.argument()), "binomial")
@@ -621,9 +603,14 @@ class Parser:
             body = Node("call", (body, Node("symbol", (), name)), "given sequence")
         return substitute(body, name, Node("symbol", (), self.binder()))
 
-    def root_argument(self) -> Node:
-        r"""As `argument`, but `\sqrt19` is the root of 19: nobody means √1 · 9."""
-        return self.primary() if self.next.kind == "n" else self.argument()
+
+def _product(factors: list[Node]) -> Node:
+    return factors[0] if len(factors) == 1 else Node("mul", tuple(factors))
+
+
+def _choice(sign: str, term: Node) -> Node:
+    pair = (term, Node("neg", (term,)))
+    return Node("choice", pair if sign == "±" else pair[::-1])
 
 
 def _set(node: Node) -> Node:

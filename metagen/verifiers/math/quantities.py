@@ -136,28 +136,9 @@ _QUARTERS: Final = {"n": "north", "s": "south", "e": "east", "w": "west"}
 #: A number said twice: `5 (five)`.
 SPELLED: Final = re.compile(r"(\d+) \(([a-z]+)\)", re.ASCII | re.IGNORECASE)
 _NUMBERS: Final = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-]
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+]  # fmt: skip
 
 
 def repeated(match: re.Match[str]) -> str | None:

@@ -125,7 +125,8 @@ _PERCENT: Final = re.compile(
 _TEMPERATURE: Final = re.compile(
     rf"(?:°|\bdegrees?\b)\s*((?:{_TEXT}\s*\{{)?)\s*(?:°\s*)?(C|F|K|(?i:celsius|centigrade|fahrenheit|kelvin))\b"
 )
-_TEMPERATURES: Final = {"c": "celsius", "f": "fahrenheit", "k": "kelvin"}
+#: By their letters.
+TEMPERATURES: Final = {"c": "celsius", "f": "fahrenheit", "k": "kelvin"}
 _NEGATIVE: Final = re.compile(r"^\s*(?:negative|minus)\s+(?=[\d.\\])", re.IGNORECASE)
 _LABEL: Final = re.compile(
     r"^\s*(?:\*\*)?(?:final\s+answer|answer)(?:\s+is)?\s*[:=]?\s*(?:\*\*)?", re.IGNORECASE
@@ -150,7 +151,7 @@ def clean(answer: str) -> str:
     if "c" in text or "z" in text:
         text = _PERCENT.sub("%", text)
     if "°" in text or "degree" in text:
-        text = _TEMPERATURE.sub(lambda m: f"{m[1]} {_TEMPERATURES[m[2][0].lower()]}", text)
+        text = _TEMPERATURE.sub(lambda m: f"{m[1]} {TEMPERATURES[m[2][0].lower()]}", text)
     text = _NEGATIVE.sub("-", text)
     if "." in text:
         text = _ABBREVIATED.sub(r"\1", text)

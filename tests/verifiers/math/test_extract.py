@@ -176,6 +176,12 @@ def test_what_is_found_says_what_the_text_says(text: str, key: str) -> None:
         ("It is 41 Kelvin there.", "41\\text{ K}"),
         ("It is \\boxed{41}^\\circ C there.", "41"),
         ("It is 41 degrees Celsius there.", "41"),
+        ("That makes 3 sixteenths of it.", "3 sixteenths"),
+        ("It rose by 3 basis points in all.", "3 basis points"),
+        ("It rose by \\boxed{3} percentage points.", "3 percentage points"),
+        ("It rose by 3 percent in all.", "3%"),
+        ("(5°C, 6°C)", "(5, 6)"),
+        ("(5°F, 6 °F)", "(5°F, 6°F)"),
         ("The angle is 41° for that reason.", "41"),
     ],
 )
