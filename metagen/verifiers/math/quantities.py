@@ -74,7 +74,7 @@ SCALES: Final[dict[str, int | Fraction]] = {
     **dict.fromkeys(names("billionen billones billón trilhões trilhão triliun"), 10**12),
     "permille": Fraction(1, 1000), "promille": Fraction(1, 1000), "ppm": Fraction(1, 10**6), "ppb": Fraction(1, 10**9),
 }  # fmt: skip
-#: Words whose factor is not known, which are kept like variables: a gross is 144, or an amount before deductions; 3M are
+#: Words whose factor is not known, which are kept like variables: a gross is 144, or an amount before deductions; 3M is
 #: millions, or a molarity.
 _NAMED: Final = {word: word for word in names("gross score grand thou myriad tn cr k K M B T")}
 #: With one of these a quantity is not merely its number.
