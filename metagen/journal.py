@@ -227,9 +227,8 @@ class SQLiteJournal:
             if not read_only:
                 self._writer = self._connect()
                 self.wal = self._use_wal(self._writer)
-                with contextlib.suppress(
-                    OSError
-                ):  # a journal is none the worse where there is no room for it
+                # A journal is none the worse where there is no room for it.
+                with contextlib.suppress(OSError):
                     self._tally = os.open(self._count, os.O_RDWR | os.O_CREAT, 0o644)
                 if seed is not None:
                     self._match(
