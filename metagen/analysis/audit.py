@@ -42,7 +42,9 @@ class Samples:
 
     problem: its number, from 0. key: the class of its answer, equal for equal answers of a problem; −1 without one.
     correct: its verdict. text: equal for equal texts. length: of the text, in characters, 0 for an empty one.
-    position: in its problem's part of the file, from 0. scores: by name, NaN for none.
+    position: in its problem's part of the file, from 0. scores: by name, NaN for none. cut: whether its length ended it
+    within its thought, so that its text is empty; None where none was. written: length of thought and text, which are
+    what `text` names then; None where these are texts alone.
     Raises InputError for arrays of different lengths.
     """
 
@@ -53,9 +55,20 @@ class Samples:
     length: Ints
     position: Ints
     scores: Mapping[str, Floats] = field(default_factory=dict)
+    cut: Bools | None = None
+    written: Ints | None = None
 
     def __post_init__(self) -> None:
-        arrays = (self.key, self.correct, self.text, self.length, self.position, *self.scores.values())
+        known = [one for one in (self.cut, self.written) if one is not None]
+        arrays = (
+            *known,
+            self.key,
+            self.correct,
+            self.text,
+            self.length,
+            self.position,
+            *self.scores.values(),
+        )
         if {len(one) for one in arrays} - {len(self.problem)}:
             raise InputError(
                 f"arrays of {len(self.problem)} and {sorted({len(one) for one in arrays})} samples; expected one entry "
@@ -106,7 +119,8 @@ class Scores:
 class Audit:
     """Counts of what a reader of the figures should know.
 
-    unread: samples with a text and without an answer. empty: samples without a text. mixed: classes of answers with
+    unread: samples with a text and without an answer. empty: samples without a text. cut: samples that ended within
+    their thought, which are none of these. mixed: classes of answers with
     right and wrong samples, in mixed_problems; split: problems whose right samples are of several classes. repeated:
     samples whose text an earlier one of their problem has; repeated_long: of these, with `LONG` characters or more.
     fewest, most: samples of a problem; fewer: problems with fewer than most. by_length: as `Scores.order`, of lengths.
@@ -132,6 +146,7 @@ class Audit:
     unread_at: tuple[int, ...] = ()
     mixed_at: int | None = None
     fewest_at: int = 0
+    cut: int = 0
 
 
 def audit(samples: Samples) -> Audit:
@@ -145,7 +160,7 @@ class Auditing:
     """The counts of a pool that is told part by part; each part has all samples of its problems."""
 
     def __init__(self) -> None:
-        self._samples = self._unread = self._empty = 0
+        self._samples = self._unread = self._empty = self._cut = 0
         self._mixed = self._mixed_problems = self._split = self._repeated = self._repeated_long = 0
         self._sizes: Counter[int] = Counter()
         #: A sample of the first problem with the fewest, and of the first of the largest mixed classes; each with what
@@ -174,7 +189,9 @@ class Auditing:
         unread = (samples.key < 0) & (samples.length > 0)
         self._examples(np.flatnonzero(unread), numbers[samples.problem], places)
         self._unread += int(unread.sum())
-        self._empty += int((samples.length == 0).sum())
+        cut = 0 if samples.cut is None else int(samples.cut.sum())
+        self._cut += cut
+        self._empty += int((samples.length == 0).sum()) - cut
         mixed, mixed_problems, largest, split = _classes(samples)
         self._mixed += mixed
         self._mixed_problems += mixed_problems
@@ -185,7 +202,7 @@ class Auditing:
             self._largest = found if self._largest is None else min(self._largest, found)
         repeated = _repeated(samples)
         self._repeated += int(repeated.sum())
-        self._repeated_long += int((repeated & (samples.length >= LONG)).sum())
+        self._repeated_long += int((repeated & (_written(samples) >= LONG)).sum())
         order = np.lexsort((samples.position, samples.problem))
         self._trend.add(samples, order)
         self._by_length.add(samples.length.astype(np.float64), samples.problem, order)
@@ -219,6 +236,7 @@ class Auditing:
             unread_at=tuple(chosen[:3]),
             mixed_at=None if self._largest is None else self._largest[2],
             fewest_at=self._least[2],
+            cut=self._cut,
         )
 
     def _examples(self, unread: Ints, problems: Ints, places: Ints) -> None:
@@ -370,11 +388,15 @@ def _classes(samples: Samples) -> tuple[int, int, tuple[int, int] | None, int]:
 
 
 def _repeated(samples: Samples) -> Bools:
-    """Samples whose text an earlier one of their problem has; an empty text repeats nothing."""
+    """Samples whose text, with its thought, an earlier one of their problem has; an empty one repeats nothing."""
     order = np.lexsort((samples.position, samples.text, samples.problem))
     same = np.zeros(len(order), dtype=bool)
     problem, text = samples.problem[order], samples.text[order]
     same[1:] = (problem[1:] == problem[:-1]) & (text[1:] == text[:-1])
     found = np.zeros(len(order), dtype=bool)
     found[order] = same
-    return np.asarray(found & (samples.length > 0))
+    return np.asarray(found & (_written(samples) > 0))
+
+
+def _written(samples: Samples) -> Ints:
+    return samples.length if samples.written is None else samples.written

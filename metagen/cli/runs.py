@@ -189,6 +189,20 @@ def grade(
             show_default=False,
         ),
     ] = None,
+    thoughts: Annotated[
+        str | None,
+        typer.Option(
+            help="The field of what was thought before each sample, told apart from it.", show_default=False
+        ),
+    ] = None,
+    thought_end: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="What ends a thought within a sample, such as '</think>': what stands before is told apart.",
+            show_default=False,
+        ),
+    ] = "",
     fields: Annotated[
         list[str] | None,
         typer.Option(
@@ -240,9 +254,10 @@ def grade(
 
     named = grading.Fields(id, samples, question, reference)
     read = ({"answer": answer} if answer else {}) | ({"pattern": pattern} if pattern else {})
+    mapped = _pairs("--field", fields) | ({"thoughts": thoughts} if thoughts else {})
     found = grading.grading(
         file, like=like, task=task, named=named, answer=read, scores=score or (), correct=correct,
-        fields=_pairs("--field", fields), where=_pairs("--where", where), unknown=unknown.value, maps=maps or (),
+        fields=mapped, thought_end=thought_end, where=_pairs("--where", where), unknown=unknown.value, maps=maps or (),
         partial=partial, n=n or (), sets=sets or (),
     )  # fmt: skip
     for note in found.notes:

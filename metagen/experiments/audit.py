@@ -111,6 +111,7 @@ class _Columns:
 
     def __init__(self, known: Iterable[str], oracles: Set[str]) -> None:
         known = list(known)
+        self._thinks = "thought" in known  # a run of an earlier version has none
         named = [name.removeprefix("score.") for name in known if name.startswith("score.")]
         #: By name, the columns that have it: as it was recorded, where the table knows that, else as it was mapped.
         self._scores = {
@@ -122,23 +123,40 @@ class _Columns:
     @property
     def names(self) -> list[str]:
         wanted = [column for columns in self._scores.values() for column in columns]
-        return ["text", "key", "correct", "position", *wanted]
+        return [
+            "text",
+            "key",
+            "correct",
+            "position",
+            *(("thought", "finish") if self._thinks else ()),
+            *wanted,
+        ]
 
     def samples(self, table: pa.Table) -> Samples:
         text = table["text"]
+        length = _numbers(pc.utf8_length(pc.utf8_trim_whitespace(text)))
+        named, cut, written = text, None, None
+        if self._thinks and table["thought"].null_count < len(table):
+            thought = pc.fill_null(table["thought"], "")
+            named = pc.binary_join_element_wise(thought, pc.fill_null(text, ""), "\0")
+            written = _numbers(pc.utf8_length(thought)) + length
+            cut = np.asarray(pc.is_valid(table["thought"])) & (length == 0)
+            cut &= np.asarray(pc.fill_null(pc.equal(table["finish"], "length"), False))
         return Samples(
             problem=_numbers(table["place"]),
             key=np.where(np.asarray(pc.is_valid(table["key"])), _named(table["key"]) & MASK, -1),
             correct=np.asarray(
                 pc.fill_null(table["correct"], False).to_numpy(zero_copy_only=False), dtype=bool
             ),
-            text=_named(text),
-            length=_numbers(pc.utf8_length(pc.utf8_trim_whitespace(text))),
+            text=_named(named),
+            length=length,
             position=_numbers(table["position"]),
             scores={
                 name: _floats(pc.coalesce(*(table[column] for column in columns)))
                 for name, columns in self._scores.items()
             },
+            cut=cut,
+            written=written,
         )
 
 
@@ -227,6 +245,11 @@ def _lines(found: Audited) -> Iterator[str]:
             f"{_share(counts.repeated_long, counts.samples)} samples repeat another one of their problem word for "
             f"word, in {LONG} characters or more: drawn at a low temperature, or copied"
         )
+    if counts.cut:
+        yield (
+            f"{_share(counts.cut, counts.samples)} samples were cut within their thought: they have no answer, and no "
+            "vote"
+        )
     if 0 < counts.empty < counts.samples:
         yield f"{_share(counts.empty, counts.samples)} samples are empty: they have no vote"
     if counts.fewer:
@@ -241,7 +264,7 @@ def _unread(found: Audited) -> Iterator[str]:
     if not counts.unread:
         return
     examples = "; ".join(map(str, found.unread))
-    doubt = counts.unread >= DOUBTFUL * (counts.samples - counts.empty)
+    doubt = counts.unread >= DOUBTFUL * (counts.samples - counts.empty - counts.cut)
     remedy = (
         ". Name a rule that reads them (answer: math, number, text, choice, literal), or say where answers stand "
         "(pattern)"
@@ -269,7 +292,7 @@ def _ordered(counts: Audit) -> Iterator[str]:
     """The order of the file. metagen draws in an order of its own; whoever takes the first k of a file does not."""
     by = [f"score {name!r}" for name, score in counts.scores.items() if score.order]
     by += ["length"] if counts.by_length else []
-    texts = counts.empty < counts.samples  # of counts alone there is no order
+    texts = counts.empty + counts.cut < counts.samples  # of counts alone there is no order
     trend = counts.trend if texts and counts.trend is not None and abs(counts.trend.z) >= TOLD else None
     if trend is not None:
         yield (

@@ -31,6 +31,8 @@ POOL, SINGLE, MAJORITY, COVERAGE, GRADER = "recorded", "single", "majority", "pa
 COUNTS: Final = ("successes", "n")
 #: What an experiment file lends to a grading.
 LENT: Final = ("task", "engines", "verifiers", "seed")
+#: What thoughts are usually called.
+THOUGHTS: Final = ("reasoning", "reasoning_content", "thoughts", "thought", "thinking")
 #: Fields that tell pools apart which stand in one file.
 SETTINGS: Final = ("model", "model_name", "model_id", "engine", "filter", "strategy", "temperature", "run")
 
@@ -75,6 +77,7 @@ def grading(
     scores: Ordered[str] = (),
     correct: str | None = None,
     fields: Mapping[str, str] | None = None,
+    thought_end: str = "",
     where: Mapping[str, str] | None = None,
     unknown: str = "exclude",
     maps: Ordered[str] = (),
@@ -91,9 +94,10 @@ def grading(
     fields that hold a number for each sample, each a verifier of its own; or of lists of numbers, `FIELD[a:b]` and
     `FIELD~v` as of `read_pool`, whose verifiers are called `FIELD-a-b` and `FIELD-v`. correct: a field that says of
     each sample whether it is right, which is then the grader. fields: what else `read_pool` maps, such as
-    `generated: output_tokens`. where: only records in which fields have these values. unknown: what becomes of
-    samples without a verdict, and of failed calls (see ReplayGenerator). maps: how scores outside [0, 1] become
-    weights of votes: one for all, or `SCORE=MAP`. partial: grade the problems that pool and task both have. n:
+    `generated: output_tokens`. thought_end: the text that ends a thought within a sample. where: only records in
+    which fields have these values. unknown: what becomes of samples without a verdict, and of failed calls (see
+    ReplayGenerator). maps: how scores outside [0, 1] become weights of votes: one for all, or `SCORE=MAP`. partial:
+    grade the problems that pool and task both have. n:
     numbers of candidates, besides the size of the largest pool; by default powers of two. A figure at n is over the
     problems that have n samples. sets: overrides.
 
@@ -129,8 +133,10 @@ def grading(
     if correct is not None:
         pool["correct"] = correct
     notes += _mixed(file, first, pool, where)
+    notes += _unread_thoughts(first, pool, found)
     how: dict[str, Any] = {"unknown": unknown, "maps": _maps(maps, scores)}
     how |= {"where": where} if where else {}
+    how |= {"thought_end": thought_end} if thought_end else {}
     recorded = ReplayGenerator.from_jsonl(file, pool, **how)
     verifiers = _verifiers(lent.get("verifiers") or {}, scores)
     waiting = [1]  # until it is known which problems count; an override takes its place
@@ -366,6 +372,21 @@ def _mixed(
         for name, found in values.items()
         if len(found) > 1
     ]
+
+
+def _unread_thoughts(first: Mapping[str, Any], pool: Mapping[str, str], found: Fields) -> list[str]:
+    """What looks like thoughts of samples, and is not read."""
+    texts, read = first.get(pool.get("texts", "")), {*pool.values(), found.question, found.reference}
+    objects = [one for one in (texts if isinstance(texts, list) else [texts]) if isinstance(one, dict)]
+    for name in (name for name in THOUGHTS if name not in read):
+        beside = first.get(name)
+        like = isinstance(beside, str) and not isinstance(texts, list)
+        like |= isinstance(beside, list) and isinstance(texts, list) and len(beside) == len(texts)
+        if like or any(isinstance(one.get(name), str) for one in objects):
+            return [
+                f"{name!r} is not read; --thoughts {name} reads it as what was thought before each sample"
+            ]
+    return []
 
 
 def _first(file: Path, fields: Mapping[str, str], where: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,15 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from metagen.errors import DataError
+from metagen.generators.engine import Sample
 from metagen.generators.pool_records import Place, Record, RecordFile
+from metagen.generators.primitive import told_apart
+from metagen.sequence import Thought
 
 #: Where an object that is a sample has its text.
 TEXT: Final = ("text", "completion", "content", "output", "response", "generation", "answer")
@@ -24,7 +28,7 @@ SOME: Final = re.compile(r"(?P<name>.+)~(?P<count>\d+)")
 COUNTS: Final = ("generated", "prefilled")
 AMOUNTS: Final = ("seconds", "money")
 #: What `fields` may map; scores besides, as `scores.NAME`.
-FIELDS: Final = ("id", "texts", "correct", "successes", "n", "answers", *COUNTS, *AMOUNTS)
+FIELDS: Final = ("id", "texts", "correct", "successes", "n", "answers", "thoughts", *COUNTS, *AMOUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,8 @@ class Recorded:
 
     text: None is an abstention. generated, prefilled: its tokens, and those of its prompt. scores: recorded with
     it, by name. correct: its recorded verdict from 0 to 1, right above ½. seconds, money: what its call took.
-    failed: the call gave no sample at all. answer: its recorded answer, empty for an abstention.
+    failed: the call gave no sample at all. answer: its recorded answer, empty for an abstention. thought: what stands
+    before the text, which does not hold it; where it has no end, the text is empty and no abstention.
     """
 
     text: str | None
@@ -45,19 +50,25 @@ class Recorded:
     seconds: float | None = None
     money: float | None = None
     answer: str | None = None
+    thought: Thought | None = None
 
 
 def read_pool(
-    path: str | Path, fields: Mapping[str, str] | None = None, where: Mapping[str, Any] | None = None
+    path: str | Path,
+    fields: Mapping[str, str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    thought_end: str = "",
 ) -> dict[str, list[Recorded]]:
     """The samples of each problem, in the order of the file.
 
     fields: names in the file for `id`, `texts` and, if there are, `correct` (verdicts), `answers` (what each sample
-    answers: a text, a number or null), `generated` and `prefilled` (token counts), `seconds` and `money`; `scores.NAME`
-    maps numbers. With one problem a line all but the id are lists, one entry a sample; what is no field of the record
-    may be one of samples that are objects. With one sample a line, `texts` is its text, the rest is a value each, and
-    an id comes as often as it has samples. `successes` and `n` map counts in place of texts: of n samples so many were
-    right. where: only records in which fields have these values.
+    answers: a text, a number or null), `thoughts` (what was thought before each: a text or null), `generated` and
+    `prefilled` (token counts), `seconds` and `money`; `scores.NAME` maps numbers. With one problem a line all but the
+    id are lists, one entry a sample; what is no field of the record may be one of samples that are objects. With one
+    sample a line, `texts` is its text, the rest is a value each, and an id comes as often as it has samples.
+    `successes` and `n` map counts in place of texts: of n samples so many were right. where: only records in which
+    fields have these values. thought_end: the text that ends a thought, such as "</think>": what a sample has up to it
+    is its thought, as of `SamplingParams.thought_end`; off while it is empty.
 
     A sample is a text, a number, an object with a `text` (`completion`, …), or null. A verdict is true or false, or
     a number from 0 to 1, right above ½. A score is a number, true or false, null where a sample has none, or a list
@@ -66,11 +77,12 @@ def read_pool(
     samples behind it have no score.
 
     A null sample is an abstention; a call that failed, where verdicts or scores are mapped and nothing of these, nor a
-    token count, was recorded with it. So is an object with an `error`, and neither text nor verdict.
+    token count, nor a thought, was recorded with it. So is an object with an `error`, and neither text nor verdict. A
+    thought without a text behind it was cut: that is no abstention.
     A file with samples of many problems is better read problem by problem: `PoolFile`.
     Raises DataError, which names the line.
     """
-    pool = PoolFile(Path(path), fields, where)
+    pool = PoolFile(Path(path), fields, where, thought_end)
     return {problem: pool[problem] for problem in pool}
 
 
@@ -79,11 +91,16 @@ class PoolFile:
 
     The whole file is read and checked once, when something of it is asked for first. What is kept of a problem are the
     places of its records: one, or with one sample a line one for each stretch of its lines. fields, where: as of
-    `read_pool`, whose errors these are. judged: whether verdicts are recorded.
+    `read_pool`, whose errors these are. judged: whether verdicts are recorded. thoughts: where thoughts are looked for:
+    `fields.thoughts`, `thought_end`, and what a sample without one has there.
     """
 
     def __init__(
-        self, path: Path, fields: Mapping[str, str] | None = None, where: Mapping[str, Any] | None = None
+        self,
+        path: Path,
+        fields: Mapping[str, str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        thought_end: str = "",
     ) -> None:
         self._names = {"id": "id", **(fields or {})}
         if "successes" not in self._names:
@@ -93,6 +110,12 @@ class PoolFile:
         if unknown:
             raise DataError(f"fields maps {unknown[0]!r}; expected {', '.join(FIELDS)} or scores.NAME")
         self.judged = "correct" in self._names or "successes" in self._names
+        self._end = thought_end
+        self.thoughts: dict[str, str] = {}
+        if "thoughts" in self._names:
+            self.thoughts["fields.thoughts"] = f"{self._names['thoughts']!r} is null"
+        if thought_end:
+            self.thoughts["thought_end"] = f"no {thought_end!r} in the text"
         self._file = RecordFile(path)
         self._known: dict[str, array[int]] | None = None
         #: The place that was read last, and its records: of a list of counts each problem is one.
@@ -113,7 +136,7 @@ class PoolFile:
         for at in range(0, len(numbers), 3):
             for place, record in self._read(Place(*numbers[at : at + 3])):
                 if str(record[self._names["id"]]) == problem:
-                    found += samples_of(record, self._names, place)
+                    found += samples_of(record, self._names, place, self._end)
         return found
 
     def each(self, seen: Callable[[str, list[Recorded]], None]) -> None:
@@ -164,7 +187,7 @@ class PoolFile:
                         f"{said}: problem id {problem!r} occurs twice; ids must be unique; if the file "
                         f"holds several pools, where: {{FIELD: VALUE}} takes one (--where FIELD=VALUE)"
                     )
-                samples = samples_of(one, self._names, said)
+                samples = samples_of(one, self._names, said, self._end)
                 judged = judged or any(sample.correct is not None for sample in samples)
                 ours = places.setdefault(problem, array("q"))
                 if is_single and problem == before:
@@ -225,7 +248,7 @@ def problem_of(record: Record, names: Mapping[str, str], place: str) -> str:
     return str(problem)
 
 
-def samples_of(record: Record, names: Mapping[str, str], place: str) -> list[Recorded]:
+def samples_of(record: Record, names: Mapping[str, str], place: str, end: str = "") -> list[Recorded]:
     """The samples in a record, of which equal ones are one object."""
     if "successes" in names:
         return _counted(record, names, place)
@@ -235,7 +258,7 @@ def samples_of(record: Record, names: Mapping[str, str], place: str) -> list[Rec
         record = {name: [record[name]] if name in record else None for name in given}
         if record[names["texts"]] == [None]:
             record[names["texts"]] = failed
-    return _samples(record, names, place)
+    return _samples(record, names, place, end)
 
 
 def single(record: Record, names: Mapping[str, str]) -> bool:
@@ -259,7 +282,7 @@ def _counted(record: Mapping[str, Any], names: Mapping[str, str], place: str) ->
     return [Recorded(None, correct=True)] * right + [Recorded(None, correct=False)] * (n - right)
 
 
-def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) -> list[Recorded]:
+def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str, end: str) -> list[Recorded]:
     whole = _list(record, names["texts"], place)
     found: dict[str, list[Any]] = {
         "text": [value if type(value) is str else _text(value, place) for value in whole]
@@ -279,12 +302,20 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) ->
     }
     if "answers" in names:
         found["answer"] = [_text(v, place) or "" for v in _list(record, names["answers"], place, whole)]
+    if "thoughts" in names or end:
+        given = _list(record, names["thoughts"], place, whole) if "thoughts" in names else [None] * len(whole)
+        thoughts = [
+            None if _broken(v) else _thought(thought, place) for v, thought in zip(whole, given, strict=True)
+        ]
+        tokens = found.get("generated", [None] * len(whole))
+        apart = list(map(partial(_apart, end), found["text"], thoughts, tokens))
+        found["text"], found["thought"] = [one[0] for one in apart], [one[1] for one in apart]
     judged = "correct" in found or bool(scores)
     columns = [*found.values(), *scores.values()]
     made: dict[tuple[Any, ...], Recorded] = {}
     samples = []
     for value, row in zip(whole, zip(*columns, strict=True), strict=True):
-        broken = isinstance(value, dict) and bool(value.get("error"))
+        broken = _broken(value)
         if (one := made.get((broken, *row))) is None:
             known, mine = (
                 dict(zip(found, row, strict=False)),
@@ -293,7 +324,7 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str) ->
             told = (known.get("correct"), known.get("generated"), known.get("answer") or None, *mine.values())
             textless = known["text"] is None
             nothing = judged and textless and all(one is None for one in told)
-            lost = nothing or (broken and textless and known.get("correct") is None)
+            lost = nothing or (broken and known.get("correct") is None)
             one = made[broken, *row] = Recorded(**known, scores=mine, failed=lost)
         samples.append(one)
     return samples
@@ -359,6 +390,32 @@ def _text(value: Any, place: str) -> str | None:
             f"{place}: a sample is {value!r:.60}; expected a text, an object with a text, or null for an abstention"
         )
     return None if value is None else str(value)
+
+
+def _broken(value: Any) -> bool:
+    """Whether a sample is an object with an error, and no text."""
+    return (
+        isinstance(value, dict) and bool(value.get("error")) and all(value.get(name) is None for name in TEXT)
+    )
+
+
+def _thought(value: Any, place: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value if value and not value.isspace() else None
+    raise DataError(f"{place}: a thought is {value!r:.60}; expected a text, or null for a sample without one")
+
+
+def _apart(
+    end: str, text: str | None, thought: str | None, generated: int | None
+) -> tuple[str | None, Thought | None]:
+    """A sample's answer, and what was thought before it: as recorded, or else as its text has it up to `end`."""
+    if thought is not None:
+        answer = text if text and not text.isspace() else ""
+        return answer, Thought(thought, ended=bool(answer))
+    if not end or text is None:
+        return text, None
+    sample = told_apart(Sample(text, None, generated), end)
+    return sample.text, sample.thought
 
 
 def _count(value: Any, place: str) -> int | None:

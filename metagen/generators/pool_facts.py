@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from math import fsum, inf
 from statistics import fmean
 from typing import Any, Final, Literal
@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 Unknown = Literal["exclude", "wrong", "error"]
 UNIT: Final = UnitMap("identity")
 USUAL: Final = UnitMap("ranks")
+#: What most models write around a thought.
+MARKS: Final = ("<think>", "</think>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,13 @@ class Facts:
     """Counts over the problems of a pool, each of which is told once; little is kept of any.
 
     sizes: by problem, samples that count. left: the numbers of these, where others are left out. maps: those that were
-    chosen, by score.
+    chosen, by score. thoughts: as of `PoolFile`.
     """
 
-    def __init__(self, rule: Rule, maps: Mapping[str, UnitMap]) -> None:
-        self.rule, self._chosen = rule, dict(maps)
+    def __init__(
+        self, rule: Rule, maps: Mapping[str, UnitMap], thoughts: Mapping[str, str] | None = None
+    ) -> None:
+        self.rule, self._chosen, self._thoughts = rule, dict(maps), thoughts or {}
         self.sizes: dict[str, int] = {}
         self.left: dict[str, Ordered[int]] = {}
         self.emptied: set[str] = set()
@@ -105,6 +109,7 @@ class Facts:
         self._first: tuple[str, int] | None = None
         self._rates, self._all_rates = array("d"), array("d")
         self._part = self._textless = self._kept = 0
+        self._thoughtless = self._marked = self._thoughtful = 0
         self.amounts = {amount: Amount() for amount in (*COUNTS, *AMOUNTS)}
         self.scales: dict[str, Scale] = {}
         self._digests: list[bytes] = []
@@ -123,6 +128,10 @@ class Facts:
         for r in distinct:
             self._textless += times[id(r)] if r.text is None else 0
             self._part += times[id(r)] if r.correct is not None and 0.0 < r.correct < 1.0 else 0
+            self._thoughtful += times[id(r)] if r.thought is not None else 0
+            if r.text and r.thought is None:
+                self._thoughtless += times[id(r)]
+                self._marked += times[id(r)] if any(mark in r.text for mark in MARKS) else 0
             for name in r.scores:
                 self.scales.setdefault(name, Scale())
         self._kept += len(kept)
@@ -166,6 +175,11 @@ class Facts:
             raise DataError(
                 f"no sample of the pool {pool!r} has a score {self.rule.scored!r}; leave out scored"
             )
+        if self._thoughts and self._kept and not self._thoughtful:
+            raise DataError(
+                f"no sample of the pool {pool!r} has a thought ({', '.join(self._thoughts.values())}); leave out "
+                f"{' and '.join(self._thoughts)}"
+            )
         if strange := sorted(set(self._chosen) - set(self.scales)):
             raise InputError(
                 f"maps names {strange[0]!r}, and the pool {pool!r} has the scores {', '.join(self.scales) or '(none)'}"
@@ -198,6 +212,17 @@ class Facts:
             yield "no sample has a text: none has a vote"
         elif self._textless:
             yield f"{self._textless:,} of {self._kept:,} samples are null: they abstain, and have no vote"
+        if self._thoughts and self._thoughtless:
+            where = ", ".join(self._thoughts.values())
+            yield (
+                f"{self._thoughtless:,} of {self._kept:,} samples have no thought ({where}): "
+                "each is read as an answer; the file does not say whether it is a thought that was cut"
+            )
+        if self._marked and "thought_end" not in self._thoughts:
+            yield (
+                f"{self._marked:,} of {self._kept:,} samples hold {' or '.join(MARKS)}, which is read as part of the "
+                f"answer; thought_end: {MARKS[1]!r} (--thought-end) tells the thought apart"
+            )
         for name, amount in self.amounts.items():
             if self.guess(name) is not None:
                 yield (
@@ -245,6 +270,7 @@ class Facts:
 
 
 def _row(r: Recorded) -> str:
-    said = [] if r.answer is None else [r.answer]
+    said: list[Any] = [] if r.answer is None else [r.answer]
+    said += [] if r.thought is None else [{"thought": astuple(r.thought)}]
     known = [r.text, r.correct, dict(r.scores), r.prefilled, r.generated, r.money, r.seconds, *said]
     return json.dumps(known, sort_keys=True)

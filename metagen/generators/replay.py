@@ -46,7 +46,8 @@ class ReplayGenerator(Primitive):
     """Sample number i of a problem is the i-th of its recorded samples in an order drawn from the seed.
 
     So files that are sorted (by likelihood, say) do no harm, and draws count as independent. Each place of a
-    nested strategy draws from the whole pool again, in an order of its own. A null sample is the empty text.
+    nested strategy draws from the whole pool again, in an order of its own. A null sample is the empty text. One whose
+    thought has no end was cut (`Sequence.cut_in_thought`).
     Recorded scores come with the sequences (`Sequence.scores`), verdicts too, as VERDICT. Scores that lie in [0, 1]
     throughout are values as they are; others are raw scores, and their values are mapped by `maps`, score by score over
     the samples of a problem: by ranks unless it says otherwise (see `UnitMap`).
@@ -79,7 +80,8 @@ class ReplayGenerator(Primitive):
         self.name, self.scored, self._price = name, scored, price
         self._source = pool if isinstance(pool, PoolFile) else _Memory(pool)
         rule = Rule(self._source.judged, unknown, scored)
-        self._facts = Facts(rule, {score: UnitMap.of(given) for score, given in (maps or {}).items()})
+        chosen = {score: UnitMap.of(given) for score, given in (maps or {}).items()}
+        self._facts = Facts(rule, chosen, self._source.thoughts)
         self._source.each(self._facts.add)
         if not self._facts.sizes:
             raise DataError(f"the pool {name!r} is empty; give it recorded samples by problem id")
@@ -106,17 +108,18 @@ class ReplayGenerator(Primitive):
         unknown: Unknown = "exclude",
         maps: Mapping[str, str | UnitMap] | None = None,
         price: Price | None = None,
+        thought_end: str = "",
     ) -> ReplayGenerator:
-        """A pool from a JSONL file; `fields` and `where`, and what a file may hold, are those of `read_pool`.
+        """A pool from a JSONL file; `fields`, `where`, `thought_end` and what a file may hold are those of `read_pool`.
 
         Samples stay in the file, and are read problem by problem. A file that somebody holds, with equal options, and
         that has not changed since, is not looked through again.
         """
         mapped = {name: str(given) for name, given in (maps or {}).items()}
-        options = (dict(fields or {}), scored, dict(where or {}), unknown, mapped, price)
+        options = (dict(fields or {}), scored, dict(where or {}), unknown, mapped, price, thought_end)
         key = repr((cls, _state(Path(path)), options))
         if (pool := _HELD.get(key)) is None:
-            file = PoolFile(Path(path), fields, where)
+            file = PoolFile(Path(path), fields, where, thought_end)
             pool = cls(file, name=Path(path).name, scored=scored, unknown=unknown, maps=maps, price=price)
             _HELD[key] = pool
         return pool
@@ -190,7 +193,13 @@ class ReplayGenerator(Primitive):
             number = order[item.index]
             recorded = samples[number]
             if (found := payloads.get(id(recorded))) is None:
-                same = (recorded.text, recorded.correct, recorded.answer, *recorded.scores.items())
+                same = (
+                    recorded.text,
+                    recorded.correct,
+                    recorded.answer,
+                    recorded.thought,
+                    *recorded.scores.items(),
+                )
                 if same not in made:
                     made[same] = self._payload(known, number)
                 found = payloads[id(recorded)] = made[same]
@@ -199,7 +208,9 @@ class ReplayGenerator(Primitive):
 
     def _payload(self, known: _Problem, number: int) -> dict[str, Any]:
         recorded = known.samples[number]
-        sample = Sample(recorded.text or "", None, None, finish="eos")
+        thought = recorded.thought
+        cut = thought is not None and not thought.ended
+        sample = Sample(recorded.text or "", None, None, finish="length" if cut else "eos", thought=thought)
         scores = {}
         for name, value in recorded.scores.items():
             scores[name] = (
@@ -289,7 +300,9 @@ class _Problem:
     @property
     def room(self) -> int:
         """Bytes that it takes, about."""
-        return sum(100 + len(r.text or "") for r in self.samples)
+        thoughts = (r.thought for r in self.samples if r.thought is not None)
+        thought = sum(len(one.text or "") + len(one.written or "") for one in thoughts)
+        return thought + sum(100 + len(r.text or "") for r in self.samples)
 
 
 class _Memory:
@@ -300,6 +313,7 @@ class _Memory:
             problem: tuple(r if isinstance(r, Recorded) else Recorded(r) for r in samples)
             for problem, samples in pool.items()
         }
+        self.thoughts: dict[str, str] = {}
         self.judged = any(r.correct is not None for samples in self._pool.values() for r in samples)
 
     def __iter__(self) -> Iterator[str]:

@@ -52,7 +52,15 @@ def test_every_pool_of_the_page_is_graded(tmp_path: Path, monkeypatch: pytest.Mo
     wrong = found["nulls.jsonl --correct right --field generated=output_tokens --unknown wrong"]
     assert wrong["single@1"] == pytest.approx((1 / 4 + 2 / 4) / 2) and "counted as wrong" in wrong["said"]
     assert found["counts.jsonl -n 1 -n 10 -n 100"]["single@1"] == 0.006
-    assert len(found) >= 9
+    thoughts = found["thoughts.jsonl --thoughts reasoning"]
+    inline = found["inline.jsonl --thought-end </think>"]
+    assert thoughts["majority@4"] == inline["majority@4"] == 1.0
+    for said in (thoughts["said"], inline["said"]):
+        assert "1 of 8 (12.5%) samples were cut within their thought" in said
+    assert (
+        "1 of 8 samples have no thought ('reasoning' is null): each is read as an answer" in thoughts["said"]
+    )
+    assert len(found) >= 11
 
 
 @pytest.mark.slow

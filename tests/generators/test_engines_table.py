@@ -67,7 +67,7 @@ def test_generators_without_an_engine() -> None:
         await asyncio.sleep(0.02)
         return Sample(f"{seed}\n{index}", None, None, logprob=-1.0, finish="eos", thought=Thought("hm"))
 
-    replay = ReplayGenerator({"probe": [Recorded(text, 2) for text in "abcdef"]})
+    replay = ReplayGenerator({"probe": [Recorded(text, 2, thought=Thought("hm")) for text in "abcdef"]})
     assert Probe(replay, PROMPT, BEGUN).found() == table()["replay"]
     function = FunctionGenerator(write, count=len, max_tokens=30)
     assert Probe(function, PROMPT, BEGUN).found() == table()["function"]

@@ -183,7 +183,7 @@ class ReplaySpec(PartSpec):
     where: only records in which fields have these values. scored: only the samples with this score; problems
     without any are left out. unknown: what becomes of samples without a verdict where verdicts are recorded, and of
     calls that failed. maps: how scores outside [0, 1] become weights of votes, by score. price: of a million
-    tokens.
+    tokens. thought_end: the text that ends a thought within a sample.
     """
 
     kind: Literal["replay"]
@@ -196,6 +196,7 @@ class ReplaySpec(PartSpec):
         Text, Annotated[str, Expects("ranks, minmax, softmax(T) or sigmoid(T)"), AfterValidator(_unit)]
     ] = Field(default={})
     price: PriceSpec | None = None
+    thought_end: Text = ""
 
     @model_validator(mode="after")
     def _mapped(self) -> Self:
