@@ -64,11 +64,22 @@ def test_every_pool_of_the_page_is_graded(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_the_pool_of_programs_is_studied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["programs", "choices"])
+def test_the_pools_of_the_page_are_studied_and_say_what_the_page_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (command,) = (c for c in laid_out("recorded-study.md", tmp_path) if c[1] == "programs-study.yaml")
+    file = f"{name}-study.yaml"
+    (command,) = (c for c in laid_out("recorded-study.md", tmp_path) if c[1] == file)
     result = CliRunner().invoke(app, [*command, "--out", "study"])
     assert result.exit_code == 0, result.output
-    report = (tmp_path / "study" / "report.md").read_text("utf-8")
-    for said in ("1 failed call among 8 samples: left out", "have no generated (null)", "by minmax"):
-        assert said in report, said
+    report = " ".join((tmp_path / "study" / "report.md").read_text("utf-8").replace("\\", "").split())
+    page = (PAGES / "recorded-study.md").read_text("utf-8").partition(f"metagen study {file}")[2]
+    shown = page.partition("```text\n")[2].partition("```")[0]
+    table, *notes = f"\n{shown}".split("\n- ")
+    assert notes
+    for note in notes:
+        assert f"- **theirs**: {' '.join(note.split())} - " in report, note
+    printed = [" ".join(line.split()) for line in result.output.splitlines()]
+    for line in table.strip().splitlines():
+        assert set(line) == {"─"} or " ".join(line.split()) in printed, line
