@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
@@ -279,6 +280,40 @@ def writing(root: Path, what: str) -> Iterator[None]:
             f"cannot write {what} in {str(root)!r}: {error}; what was recorded is kept: "
             f"free space, then go on with: metagen resume {root}"
         ) from error
+
+
+class Aside:
+    """A file for what does not fit into memory, gone when it is closed. A full disk is said with the remedy."""
+
+    def __init__(self) -> None:
+        with self._said():
+            self._file = tempfile.TemporaryFile(prefix="metagen-")  # noqa: SIM115  # `close` does that
+
+    def write(self, data: bytes) -> int:
+        """Append; where it begins."""
+        with self._said():
+            at = self._file.seek(0, os.SEEK_END)
+            self._file.write(data)
+        return at
+
+    def read(self, at: int, size: int) -> bytes:
+        with self._said():
+            self._file.seek(at)
+            return self._file.read(size)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise MetagenError(
+                f"cannot write to a file in {tempfile.gettempdir()!r}, where the report is put together: {error}; what "
+                "was recorded is kept: free space, or name another place by TMPDIR"
+            ) from error
 
 
 def nearest(name: str, known: Iterable[str], what: str) -> str:

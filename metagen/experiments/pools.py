@@ -6,7 +6,6 @@ block of samples is in memory, however many problems there are. Every n is answe
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
@@ -26,7 +25,7 @@ from metagen.analysis.ranks import standing
 from metagen.analysis.subset_votes import Ballots, Draws, InClosedForm
 from metagen.errors import DataError
 from metagen.experiments.costs import USAGE
-from metagen.experiments.directory import Line, RunDirectory
+from metagen.experiments.directory import Aside, Line, RunDirectory
 from metagen.experiments.tables import blocks
 
 Floats = NDArray[np.float64]
@@ -201,7 +200,7 @@ class Stored:
         self._type = np.dtype(
             [("key", "i4"), ("eligible", "?"), ("correct", "?"), *((name, "f8") for name in self._scores)]
         )
-        self._file = tempfile.TemporaryFile(prefix="metagen-")  # noqa: SIM115  # it is closed on exit
+        self._file = Aside()
         try:
             self._read(blocks(path, ["problem", "sample", "level", *self._columns]))
         except BaseException:
@@ -259,8 +258,9 @@ class Stored:
         flat = np.empty(int(sizes.sum()), self._type)
         at = 0
         for row, size in zip(rows, sizes.tolist(), strict=True):
-            self._file.seek(int(self._starts[row]) * self._type.itemsize)
-            flat[at : at + size] = np.frombuffer(self._file.read(size * self._type.itemsize), self._type)
+            width = self._type.itemsize
+            data = self._file.read(int(self._starts[row]) * width, size * width)
+            flat[at : at + size] = np.frombuffer(data, self._type)
             at += size
 
         def array(name: str, missing: Any, kind: Any) -> NDArray[Any]:

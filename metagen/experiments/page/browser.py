@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from os import SEEK_END
 from types import TracebackType
 from typing import Any, Self
 
+from metagen.experiments.directory import Aside
 from metagen.experiments.page.spans import Span
 from metagen.experiments.problem import Distinct, Examined, Pool
 
@@ -76,7 +75,7 @@ class Pieces:
         self._generators, self._kept = list(generators), kept
         #: Where the data of each problem begins, and how long they and the ranks of its candidates are.
         self._places: list[tuple[int, int, int]] = [(0, 0, 0)] * count
-        self._file = tempfile.TemporaryFile(prefix="metagen-")  # noqa: SIM115  # it is closed on exit
+        self._file = Aside()
 
     def __enter__(self) -> Self:
         return self
@@ -91,8 +90,7 @@ class Pieces:
         data = _problem(problem, span)
         ranks = _cut_to([_ranks(pool) for pool in problem.pools], data, self._kept)
         written, beside = (_written(one).encode() for one in (data, ranks))
-        self._places[number] = (self._file.seek(0, SEEK_END), len(written), len(beside))
-        self._file.write(written + beside)
+        self._places[number] = (self._file.write(written + beside), len(written), len(beside))
 
     def embed(self, room: int) -> Embedded:
         """As much as fits into `room` bytes."""
@@ -132,12 +130,11 @@ class Pieces:
 
     def _data(self, number: int, kept: int | None) -> bytes:
         start, written, beside = self._places[number]
-        self._file.seek(start)
-        found = self._file.read(written)
+        found = self._file.read(start, written)
         if kept == self._kept:
             return found
         data = json.loads(found)
-        _cut_to(json.loads(self._file.read(beside)), data, kept)
+        _cut_to(json.loads(self._file.read(start + written, beside)), data, kept)
         return _written(data).encode()
 
 
