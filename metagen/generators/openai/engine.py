@@ -26,7 +26,7 @@ from metagen.generators.engine import (
     SamplingParams,
 )
 from metagen.generators.loop import Loop
-from metagen.generators.openai.answer import Answer, Counts
+from metagen.generators.openai.answer import Answer, Counts, Malformed
 from metagen.generators.openai.body import API, LengthField, Wording, limit, refuse_secrets
 from metagen.generators.openai.dialects import DIALECTS, DialectName
 from metagen.generators.openai.keys import VARIABLE, Key, address, shown
@@ -303,6 +303,10 @@ class OpenAIEngine:
 
         def read(content: bytes) -> tuple[Counts, list[Sample]]:
             answer = Answer.read(content, n)
+            if (longest := max(choice.least for choice in answer.choices)) > limit(request):
+                raise Malformed(
+                    f"it wrote {longest} tokens or more where {limit(request)} were asked for at most"
+                )
             counts = answer.counts(most, n * limit(request))
             own = counts.new, counts.thought
             if len(answer.choices) > 1:  # how many of them read the prompt from a cache, nobody says

@@ -59,8 +59,8 @@ class Patience:
 
     timeout: seconds that one attempt may take. total: seconds of all attempts of a request and the waits between
     them; waiting for a place does not count. attempts: failures after which to give up; refusals of a busy server do
-    not count. A pool of engines gives a replica up when nothing has moved for its deadline, 600 seconds unless said:
-    the attempt has to end before.
+    not count, unless it says to come back at once. A pool of engines gives a replica up when nothing has moved for its
+    deadline, 600 seconds unless said: the attempt has to end before.
     """
 
     timeout: float = 540.0
@@ -91,20 +91,24 @@ class Spent(stop_base):
 
     def __call__(self, retry_state: RetryCallState) -> bool:
         failed = _failure(retry_state)
-        self._failures += not (failed and failed.busy)
+        # Who says to come back at once, again and again, is not busy.
+        self._failures += not (failed and failed.busy and failed.pause != 0.0)
         self.seconds += retry_state.upcoming_sleep
         return self._failures >= self.patience.attempts or self.seconds >= self.patience.total
 
 
 class Backoff(wait_base):
-    """What the server asked for and a little more, or else exponential with full jitter."""
+    """What the server asked for and a little more, or else exponential with full jitter.
+
+    A server that asks for no time, or for one that is past, asked for nothing.
+    """
 
     def __init__(self) -> None:
         self._jittered = wait_random_exponential(multiplier=FIRST_WAIT, max=LONGEST_WAIT)
 
     def __call__(self, retry_state: RetryCallState) -> float:
         failed = _failure(retry_state)
-        if failed is None or failed.pause is None:
+        if failed is None or not failed.pause:
             return self._jittered(retry_state)
         return failed.pause + random.uniform(0.0, FIRST_WAIT)
 

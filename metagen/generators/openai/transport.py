@@ -45,6 +45,8 @@ _LOG = logger(__name__)
 T = TypeVar("T")
 #: Seconds to reach the server at all, within the time-out of the attempt.
 CONNECT = 10.0
+#: Bytes of an answer, unpacked, at most: some thousand tokens of 128 samples with log-probabilities take less.
+MOST_BYTES: Final = 256 << 20
 #: Characters of a server's words that an error quotes.
 QUOTED = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
@@ -184,7 +186,10 @@ class Transport:
                     proxy=self._proxy,
                 ) as response,
             ):
-                content = await response.read()
+                content = await _read(response)
+                if content is None:
+                    words = f"its answer has more than {MOST_BYTES:,} bytes"
+                    return b"", Failed(words, "invalid", transient=False, billed=True)
         except aiohttp.ConnectionTimeoutError:
             return b"", Failed("it could not be reached in time", "timeouts")
         except TimeoutError:
@@ -289,6 +294,18 @@ def library() -> ModuleType:
             f"an OpenAIEngine needs {error.name}, which is not installed; {install('openai')}"
         ) from error
     return aiohttp
+
+
+async def _read(response: ClientResponse) -> bytes | None:
+    """The body, unpacked; None if it is too large."""
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > MOST_BYTES:
+            response.close()
+            return None
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _account(base_url: str) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
+import json
 import logging
 import socket
 import threading
@@ -103,6 +105,48 @@ def test_a_server_that_closes_connections_where_there_are_too_many_is_asked_by_f
         limiter = asking._transport.limiter  # type: ignore[union-attr]  # it is open
     assert [s.text for s in made.samples] == [str(i) for i in range(120)]
     assert asking.stats.extra["connection"] > 0 and limiter.window < 32
+
+
+@pytest.mark.parametrize("value", ["0", "-7", "Thu, 01 Jan 2004 00:00:00 GMT"])
+def test_a_server_that_says_to_come_back_at_once_is_given_up_after_so_many_attempts(value: str) -> None:
+    with Server(always(Reply(429, {"error": {"message": "busy"}}, {"retry-after": value}))).open() as server:
+        patience = Patience(timeout=20.0, total=60.0, attempts=3)
+        with (
+            engine(server, patience=patience) as asking,
+            pytest.raises(EngineError, match="given up after 3 failures"),
+        ):
+            ask(asking)
+    assert len(server.asked) == 3
+    assert server.asked[2].at > server.asked[1].at > server.asked[0].at
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_answer_beyond_all_measure_is_refused_before_it_fills_the_memory(
+    packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "MOST_BYTES", 100_000)
+    body = json.dumps(answer(said("x" * 200_000))).encode()
+    headers = {"content-encoding": "gzip"} if packed else {}
+    sent = gzip.compress(body) if packed else body
+    assert not packed or len(sent) < 5_000
+    with Server(always(Reply(body=sent, headers=headers))).open() as server:
+        with engine(server) as asking, pytest.raises(InputError, match="more than 100,000 bytes"):
+            ask(asking)
+        assert len(server.asked) == 1, "it is not asked for again"
+    assert asking.stats.extra["maybe_billed"] == 1
+
+
+@pytest.mark.parametrize("told", [{}, {"token_ids": list(range(5000))}])
+def test_a_sample_longer_than_was_asked_for_is_no_answer(told: dict[str, Any]) -> None:
+    long = said("y" * (1_000_000 if not told else 10)) | told
+    server = Server(always(Reply(body=answer(long))))
+    patience = Patience(timeout=20.0, total=60.0, attempts=1)
+    with (
+        server.open(),
+        engine(server, patience=patience) as asking,
+        pytest.raises(EngineError, match=r"it wrote \d+ tokens or more where \d+ were asked for"),
+    ):
+        ask(asking)
 
 
 @pytest.mark.parametrize(("header", "value"), [("retry-after", "0.4"), ("retry-after-ms", "400")])
