@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from metagen import __version__
 from metagen.border import told
-from metagen.cli import results, runs, tools
+from metagen.cli import output, results, runs, tools
 from metagen.cli.signals import exit_code, heeded
 from metagen.errors import InputError, MetagenError
 
@@ -34,9 +34,9 @@ class _Policy(TyperGroup):
                 return super().invoke(ctx)
         except MetagenError as error:
             typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-            typer.echo(str(error), err=True)
+            output.say(str(error))
             if raised := told(error):
-                typer.echo(raised, err=True)
+                output.say(raised)
             raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
         except KeyboardInterrupt as interrupt:
             raise typer.Exit(exit_code(interrupt)) from None

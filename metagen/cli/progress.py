@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import typer
+from metagen.cli import output
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,10 +21,9 @@ PAUSE = 10.0
 @contextlib.contextmanager
 def watched(meter: Meter, name: str) -> Iterator[None]:
     """Progress on stderr while the block runs: a bar on a terminal, else a line now and then."""
-    from rich.console import Console
     from rich.live import Live
 
-    console = Console(stderr=True, highlight=False)
+    console = output.console(stderr=True)
     if console.is_terminal:
         live = Live(
             get_renderable=lambda: _bar(meter, name), console=console, refresh_per_second=4, transient=True
@@ -40,7 +39,7 @@ def watched(meter: Meter, name: str) -> Iterator[None]:
 
     def lines() -> None:
         while not done.wait(PAUSE):
-            typer.echo(f"{name}: {_counts(meter)}", err=True)
+            output.say(f"{name}: {_counts(meter)}")
 
     thread = threading.Thread(target=lines, name="metagen-progress", daemon=True)
     thread.start()

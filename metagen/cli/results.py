@@ -60,7 +60,7 @@ def recommend(
     output.show(recommendations.render(found), found.data(), as_json)
     if out is not None:
         recommendations.write(found, out)
-        typer.echo(f"wrote {out}; next: metagen run {out}", err=True)
+        output.say(f"wrote {out}; next: metagen run {out}")
 
 
 def quality(

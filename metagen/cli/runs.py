@@ -262,7 +262,7 @@ def grade(
     )  # fmt: skip
     for note in found.notes:
         typer.secho("note: ", bold=True, err=True, nl=False)
-        typer.echo(note, err=True)
+        output.say(note)
     _run(found.experiment, out)
 
 
@@ -287,7 +287,7 @@ def _run(experiment: Experiment, out: Path | None) -> None:
     try:
         with build.opened(experiment) as setup:
             for caution in build.cautions(setup):
-                typer.echo(f"note: {caution}", err=True)
+                output.say(f"note: {caution}")
             directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
             with watched(meter, experiment.name):
                 state = runner.run(setup, directory, meter)
@@ -301,7 +301,7 @@ def _run(experiment: Experiment, out: Path | None) -> None:
 
 def _interrupted(hint: str | None) -> None:
     with suppress(OSError):  # the terminal may be what is gone
-        typer.echo("interrupted" if hint is None else f"interrupted; {hint}", err=True)
+        output.say("interrupted" if hint is None else f"interrupted; {hint}")
 
 
 def _study(found: Study, root: Path, as_json: bool) -> None:
@@ -314,11 +314,11 @@ def _study(found: Study, root: Path, as_json: bool) -> None:
     meter, directory = Meter(), StudyDirectory(root)
     try:
         with watched(meter, found.experiment.name):
-            result = studies.run(found, root, meter, begins=lambda role: typer.echo(f"{role} …", err=True))
+            result = studies.run(found, root, meter, begins=lambda role: output.say(f"{role} …"))
     except KeyboardInterrupt:
         _interrupted(f"go on with: metagen resume {root}")
         raise
-    typer.echo("report …", err=True)
+    output.say("report …")
     result, sections = pages.publish(directory, found, result)
     output.show(
         pages.render(result, sections, directory), pages.data(result, sections, directory.files), as_json
@@ -326,8 +326,8 @@ def _study(found: Study, root: Path, as_json: bool) -> None:
     failed = {name: role for name, role in result.facts["roles"].items() if role["failures"]}
     if failed:
         for role in failed:
-            typer.echo(f"{role} had failures; they are named by: metagen report {root / role}", err=True)
-        typer.echo(f"try again: metagen resume {root}", err=True)
+            output.say(f"{role} had failures; they are named by: metagen report {root / role}")
+        output.say(f"try again: metagen resume {root}")
         raise typer.Exit(2 if all(role["mendable"] for role in failed.values()) else 1)
 
 

@@ -89,12 +89,12 @@ def explain(
     params = views.params_of(adapter or (), preset)
     prompt, completion = (text.replace("\\n", "\n") for text in (prompt, completion))
     for caution in views.cautions(model, prompt, completion):
-        typer.echo(f"warning: {caution}", err=True)
+        output.say(f"warning: {caution}")
     found = views.explain(model, prompt, completion, params)
     output.show(views.render(found, most=top), views.data(found, most=top), as_json)
     if out is not None:
         views.write(found, out, most=top, title=f"{model} behind {'…' + (prompt + completion)[-40:]!r}")
-        typer.echo(f"wrote {out}", err=True)
+        output.say(f"wrote {out}")
 
 
 def models() -> None:
