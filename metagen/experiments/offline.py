@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, ModelError
+from metagen.experiments import registry
 from metagen.experiments.specs import (
     ExecutorSpec,
     Experiment,
@@ -26,6 +27,7 @@ from metagen.experiments.specs import (
 )
 from metagen.experiments.specs.models import RecipeSpec
 from metagen.generators import tiny
+from metagen.generators.declared import Declared, TorchDeclared, VLLMDeclared
 from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import CHAT_API, EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
@@ -36,11 +38,12 @@ from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Verifier
 
 if TYPE_CHECKING:
-    from metagen.generators.decoding.constraint import Constraints
     from metagen.generators.tokenizer import Tokenizer
 
 ENGINE = f"{__name__}:ClosedEngine"
 UNKNOWN = f"{__name__}:Unknown"
+#: What declares for engines whose modules import torch, which a look at an experiment does without.
+DECLARES: Final[Mapping[str, Any]] = {"torch": TorchDeclared, "vllm": VLLMDeclared}
 
 
 def closed(
@@ -77,7 +80,7 @@ def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) 
         options["draft"] = spec.draft.draft
     model, needed = _model(spec), isinstance(spec, TorchSpec)
     given = {"name": name, "model": model, "needed": needed, "options": options}
-    given |= {"fingerprints": fingerprints, "noted": noted}
+    given |= {"fingerprints": fingerprints, "noted": noted, "of": spec.kind, "given": spec.options()}
     return PluginSpec.model_validate({"kind": ENGINE, **given})
 
 
@@ -108,9 +111,10 @@ def _is_remote(spec: PartSpec, experiment: Experiment) -> bool:
 
 
 class ClosedEngine:
-    """Stands for an engine that is not opened.
+    """Stands for an engine that is not opened, and can do what that one's class declares.
 
     model: its directory or recipe, if there is one here. needed: a fault of it is an error, as it is for the engine.
+    of, given: the engine's kind and options.
     noted: its fingerprint, if a run has noted it; what ran is not checked again.
     """
 
@@ -122,18 +126,21 @@ class ClosedEngine:
         needed: bool,
         fingerprints: bool,
         options: dict[str, Any],
+        of: str,
+        given: dict[str, Any],
         noted: str | None = None,
     ) -> None:
         self.name, self._options = name, options
         self.draft: Draft | None = options.get("draft")
-        self._checks = needed and noted is None
-        self._constraints: Constraints | None = None
+        self._checks = noted is None
         self._tokenizer = None if model is None else _tokenizer(model, needed)
         self.directory = tiny.resolve(model) if isinstance(model, str) else None
         if self._tokenizer is not None:
             self.directory = self._tokenizer.directory
         self.tokenizer_fingerprint = self._tokenizer.fingerprint if self._tokenizer else None
-        if self._checks and model is not None and self._tokenizer is not None:
+        declares = DECLARES.get(of) or getattr(registry.find("engines", of), "declares", None)
+        self._declared: Declared | None = declares(self._tokenizer, **given) if declares else None
+        if self._checks and needed and model is not None and self._tokenizer is not None:
             _check_vocabularies(name, model, self.draft)
         self.shape = None if model is None else _shape(model, self.draft, needed)
         if options.get("shape") is not None:
@@ -158,8 +165,8 @@ class ClosedEngine:
 
     @property
     def supports(self) -> frozenset[str]:
-        """Whatever is asked of it: nothing is done. But mirostat goes with no draft, on any engine."""
-        return BEYOND if self.draft is None else BEYOND - {"mirostat"}
+        """What the engine does; whatever is asked of one whose class does not say."""
+        return BEYOND if self._declared is None else self._declared.supports
 
     @property
     def reads_labels(self) -> bool:
@@ -171,16 +178,8 @@ class ClosedEngine:
 
     def check(self, params: SamplingParams) -> None:
         """InputError for what the engine would refuse as well, whatever the prompt."""
-        if self._checks and self._tokenizer is not None:
-            from metagen.generators.decoding.parameters import check_parameters
-
-            check_parameters(params, self._tokenizer, self._constrained)
-
-    def _constrained(self) -> Constraints:
-        if self._constraints is None:
-            assert self._tokenizer is not None
-            self._constraints = self._tokenizer.constraints()
-        return self._constraints
+        if self._checks and self._declared is not None:
+            self._declared.check(params)
 
     def render(self, prefix: Sequence) -> tuple[int, ...] | None:
         return self._tokenizer.render(prefix)[0] if self._tokenizer else None

@@ -79,6 +79,15 @@ class Tokenizer:
     def decode_many(self, batch: list[list[int]]) -> list[str]:
         return self._tokenizer.decode_batch(batch, skip_special_tokens=False)
 
+    @property
+    def writes_bytes(self) -> bool:
+        """Whether its tokens are bytes, as those of most models, and not characters or words."""
+        try:
+            Constraints.of_json(self._tokenizer.to_str(), self.vocab_size, eos=self.eos)
+        except (ValueError, UnsupportedError):
+            return False
+        return True
+
     def constraints(self) -> Constraints:
         """Grammars over this vocabulary."""
         source = self._tokenizer.to_str()

@@ -1,6 +1,7 @@
 """Engines that stay closed: they bear the fingerprints of the open ones, on other hardware too."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,10 @@ from typer.testing import CliRunner
 from metagen.cli import app
 from metagen.cost import ModelShape
 from metagen.errors import InputError, ModelError, UnsupportedError
-from metagen.experiments import build, offline, runner, schema, unfinished
+from metagen.experiments import build, offline, registry, runner, schema, unfinished
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.makers import Makers
+from metagen.experiments.specs import Experiment
 from metagen.generators import tiny
 from metagen.generators.models import describe
 from metagen.generators.torch.checkpoint import Weights
@@ -183,3 +185,109 @@ def test_a_dry_run_takes_whatever_way_of_decoding_its_engines_take(tmp_path: Pat
     asked = [word for one in sets for word in ("--set", one)]
     result = CliRunner().invoke(app, ["run", str(file), "--dry-run", *asked])
     assert result.exit_code == 0, result.output
+
+
+SERVED = """\
+name: served
+task: {kind: arithmetic, split: test, limit: 1}
+engines: {far: ENGINE}
+generators: {far: {engine: far, max_tokens: 16, PARAMS}}
+strategies: {one: {kind: sample}}
+grid: {}
+"""
+#: No server: nothing answers there, and a dry run does not ask.
+NOWHERE = "{kind: openai, model: m, base_url: 'http://127.0.0.1:9/v1', DIALECT}"
+REFUSED = {
+    "openai, dry": (NOWHERE, "dry: {}"),
+    "openai, sequence_bias": (NOWHERE, "sequence_bias: [[no, -3]]"),
+    "openai, healing": (NOWHERE, "healing: true"),
+    "openai, min_p in the wrong dialect": (NOWHERE, "min_p: 0.1"),
+    "openai, min_p with top_p": (NOWHERE.replace("DIALECT", "dialect: vllm"), "min_p: 0.1, top_p: 0.9"),
+    "openai, a grammar that is not allowed": (NOWHERE, "grammar: {regex: a+}"),
+    "openai, a grammar that the dialect lacks": (
+        NOWHERE.replace("DIALECT", "structured_outputs: true"), "grammar: {regex: a+}",
+    ),
+    "openai, a bias of a text": (NOWHERE, "logit_bias: [[a, 2]]"),
+    "openai, top_k in the wrong dialect": (NOWHERE, "top_k: 4"),
+    "openai, a search": (NOWHERE, "search: {kind: beam}"),
+    "torch, a search that is too wide": (
+        "{kind: torch, model: tiny-0.1m, max_batch: 4}", "search: {kind: beam, width: 5}",
+    ),
+}  # fmt: skip
+
+
+def written(tmp_path: Path, engine: str, params: str) -> Path:
+    file = tmp_path / "served.yaml"
+    file.write_text(SERVED.replace("ENGINE", engine.replace(", DIALECT", "")).replace("PARAMS", params))
+    return file
+
+
+def refusal(experiment: Experiment) -> str:
+    """What it says, without the name that it has for the engine."""
+    with pytest.raises(InputError) as caught, build.opened(experiment):
+        pass
+    return re.sub(
+        r"(engines\.far|OpenAIEngine\([^)]*\)|VLLMEngine\([^)]*\)|RayPool\(.*\))", "ENGINE", str(caught.value)
+    )
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(tmp_path: Path, case: str) -> None:
+    file = written(tmp_path, *REFUSED[case])
+    experiment = schema.load(file)
+    said = refusal(experiment)
+    assert refusal(offline.closed(experiment, fingerprints=False)) == said
+    dry = CliRunner().invoke(app, ["run", str(file), "--dry-run"])
+    assert dry.exit_code == 2 and "generators.far" in dry.stderr, dry.output
+
+
+def test_a_dry_run_takes_what_a_server_of_that_dialect_has(tmp_path: Path) -> None:
+    engine = NOWHERE.replace("DIALECT", "dialect: vllm, structured_outputs: true, api_key_env: NOT_SET_HERE")
+    file = written(tmp_path, engine, "min_p: 0.1, top_k: 4, grammar: {regex: a+}, logit_bias: [[3, 2]]")
+    dry = CliRunner().invoke(app, ["run", str(file), "--dry-run"])
+    assert dry.exit_code == 0, dry.output
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ("dry: {}", "has no dry, and dry=Dry("),
+        ("xtc: {}", "has no xtc"),
+        ("healing: true", "heals no prompts"),
+        ("temperature: 3", "temperature=3.0: vLLM takes 0"),
+        ("min_p: 0.1, top_p: 0.9", "vLLM cuts by min_p first"),
+        ("grammar: {regex: a+}", "cannot hold completions to a grammar"),
+        ("logit_bias: [[9999, 1]]", "9999 is no id of the vocabulary"),
+        ("search: {kind: beam}", "runs no beam search"),
+    ],
+)
+def test_a_dry_run_knows_what_vllm_refuses_without_vllm_or_torch(
+    tmp_path: Path, params: str, says: str
+) -> None:
+    """Its own engine refuses the same, by the same declaration (`tests/generators/vllm`)."""
+    file = written(tmp_path, "{kind: vllm, model: tiny-0.5m}", params)
+    code = (
+        "import sys; from metagen.experiments import schema\n"
+        "from metagen.experiments.forecast.estimate import estimate\n"
+        "try:\n"
+        f"    estimate(schema.load({str(file)!r}))\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+        "print({'torch', 'vllm'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told, modules = done.stdout.strip().splitlines()
+    assert told.startswith("generators.far: ") and says in told and modules == "set()"
+
+
+def test_an_engine_in_a_pool_of_ray_actors_is_asked_too(tmp_path: Path) -> None:
+    file = written(tmp_path, NOWHERE, "dry: {}")
+    dry = CliRunner().invoke(
+        app, ["run", str(file), "--dry-run", "--set", "executor={kind: ray, replicas: 2}"]
+    )
+    assert dry.exit_code == 2 and "has no dry" in dry.stderr, dry.output
+
+
+def test_what_declares_for_a_kind_is_what_its_engine_declares() -> None:
+    for kind, declares in offline.DECLARES.items():
+        assert registry.find("engines", kind).declares is declares

@@ -16,6 +16,7 @@ from metagen.errors import ConfigError, InputError, NumericsError, UnsupportedEr
 from metagen.experiments import schema
 from metagen.experiments.specs.engines import VLLMSpec
 from metagen.generators.continuation import Continuation
+from metagen.generators.declared import VLLMDeclared
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.tiny import resolve
@@ -134,8 +135,8 @@ def test_no_two_streams_share_a_seed() -> None:
 @pytest.mark.parametrize("temperature", [0.001, 2.5])
 def test_temperatures_that_vllm_would_change_are_refused(temperature: float) -> None:
     with pytest.raises(InputError, match=f"temperature={temperature}"):
-        refusals.generates(request("Q", temperature=temperature))
-    refusals.generates(request("Q", temperature=0.0))
+        VLLMDeclared().check(SamplingParams(temperature=temperature))
+    VLLMDeclared().check(SamplingParams(temperature=0.0))
 
 
 def test_what_vllm_cannot_do_is_refused_before_it_hears_of_it() -> None:
@@ -154,11 +155,11 @@ def test_adapters_that_mean_the_same_are_passed_on_and_no_others() -> None:
     assert (given["min_p"], given["repetition_penalty"], given["logit_bias"]) == (0.1, 1.3, {5: -2.0})
     plain = sampling.asked(names, SamplingParams(), Asked((), ()), most=9, logprobs=True)
     assert (plain["min_p"], plain["repetition_penalty"], plain["logit_bias"]) == (0.0, 1.0, None)
-    assert set(params.adapters) == sampling.ADAPTERS
+    assert set(params.adapters) == VLLMDeclared.adapters
     with pytest.raises(UnsupportedError, match=r"top_h=0\.5"):
-        refusals.generates(request("Q", top_h=0.5))
+        VLLMDeclared().check(SamplingParams(top_h=0.5))
     with pytest.raises(UnsupportedError, match=r"min_p=0\.1 with top_p=0\.5"):
-        refusals.generates(request("Q", min_p=0.1, top_p=0.5))
+        VLLMDeclared().check(SamplingParams(min_p=0.1, top_p=0.5))
 
 
 def test_stop_texts_are_asked_for_as_tokens_where_each_completes_them(tokenizer: Tokenizer) -> None:

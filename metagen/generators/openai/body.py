@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from metagen.errors import InputError, UnsupportedError
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import GenerateRequest, SamplingParams
-from metagen.generators.openai.dialects import Dialect
+from metagen.generators.openai.dialects import DIALECTS, Dialect, DialectName
 from metagen.generators.openai.keys import names_key
 from metagen.sequence import Prompt, Sequence, Step, Tokens
 
@@ -37,6 +38,33 @@ class Wording:
     extra: Mapping[str, Any] = field(default_factory=dict)
     stream: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        *,
+        api: API = "chat",
+        dialect: DialectName = "openai",
+        continuation: bool | None = None,
+        structured_outputs: bool = False,
+        seed_bits: int = 31,
+        length_field: LengthField = "max_tokens",
+        extra_body: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        **others: Any,
+    ) -> Self:
+        """By the options of OpenAIEngine; the others have no part in it."""
+        spoken = DIALECTS[dialect]
+        goes_on = spoken.open_turn is not None if continuation is None else continuation
+        return cls(
+            model, api, spoken, goes_on, structured_outputs, seed_bits, length_field, extra_body or {}, stream
+        )
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """As `Engine.supports`."""
+        return self.dialect.adapters | {"top_logprobs", *(["grammar"] if self.structured else [])}
+
     def check(self, params: SamplingParams) -> None:
         """UnsupportedError for what cannot be said of them, whatever is asked."""
         if params.top_k:
@@ -50,6 +78,10 @@ class Wording:
                 f"min_p={params.min_p!r} with top_p={params.top_p!r}: servers cut by min_p first, which makes another "
                 "distribution; leave one of them out, or use TorchEngine"
             )
+        for key, value in params.biases:
+            _check_bias(key, value)
+        if params.grammar is not None:
+            self._grammar(params.grammar)
 
     def body(
         self, request: GenerateRequest, ids: tuple[int, ...] | None, seed: int, n: int
@@ -167,18 +199,21 @@ class Wording:
             )
         body: dict[str, Any] = {name: getattr(params, name) for name in names if name != "logit_bias"}
         if params.biases:
-            body["logit_bias"] = {str(key): _biased(key, value) for key, value in params.biases}
+            body["logit_bias"] = {str(key): value for key, value in params.biases}
         return body
 
     def _held(self, request: GenerateRequest) -> Mapping[str, Any]:
         grammar = request.params.grammar
         assert grammar is not None
-        self._needs(self.structured, "a grammar, unless structured_outputs=True")
         if request.prefix.text:
             raise UnsupportedError(
                 f"a prefix of {len(request.prefix.text)} characters is to be continued under a grammar, which servers "
                 "hold only what is new to; generate from the prompt to the end, or use TorchEngine"
             )
+        return self._grammar(grammar)
+
+    def _grammar(self, grammar: Grammar) -> Mapping[str, Any]:
+        self._needs(self.structured, "a grammar, unless structured_outputs=True")
         fields = self.dialect.grammar(grammar, self.api == "chat")
         self._needs(fields is not None, f"a grammar of kind {grammar.kind!r} with api={self.api!r}")
         return fields or {}
@@ -203,14 +238,13 @@ def conversation(prompt: Prompt) -> list[dict[str, str]]:
     return [{"role": m.role, "content": m.content} for m in prompt.messages]
 
 
-def _biased(key: int | str, value: float) -> float:
+def _check_bias(key: int | str, value: float) -> None:
     if isinstance(key, str):
         raise UnsupportedError(f"logit_bias: servers read ids, and {key!r} is a text; give the token's id")
     if abs(value) > MOST_BIAS:
         raise UnsupportedError(
             f"logit_bias: {value!r} of token {key!r}; servers take −{MOST_BIAS} to {MOST_BIAS}"
         )
-    return value
 
 
 def limit(request: GenerateRequest) -> int:

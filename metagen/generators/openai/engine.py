@@ -110,19 +110,18 @@ class OpenAIEngine:
         self._name, self.price, self.max_context = model, price, max_context
         self._base_url = address(base_url)
         self._key = Key(api_key_env, self._base_url)
-        spoken = DIALECTS[dialect]
-        self._each = spoken.together if n_per_request is None else n_per_request
+        self._each = DIALECTS[dialect].together if n_per_request is None else n_per_request
         self._chosen = n_per_request is None
-        self._wording = Wording(
+        self._wording = Wording.of(
             model,
-            api,
-            spoken,
-            spoken.open_turn is not None if continuation is None else continuation,
-            structured_outputs,
-            seed_bits,
-            length_field,
-            extra_body or {},
-            stream,
+            api=api,
+            dialect=dialect,
+            continuation=continuation,
+            structured_outputs=structured_outputs,
+            seed_bits=seed_bits,
+            length_field=length_field,
+            extra_body=extra_body,
+            stream=stream,
         )
         self._vocabulary = Vocabulary(tokenizer) if tokenizer is not None else None
         self.shape = ModelShape.from_config(shape) if shape is not None else None
@@ -175,13 +174,17 @@ class OpenAIEngine:
 
     @property
     def supports(self) -> frozenset[str]:
-        held = ["grammar"] if self._wording.structured else []
-        return frozenset({"top_logprobs", *held, *self._wording.dialect.adapters})
+        return self._wording.supports
 
     @property
     def reads_labels(self) -> bool:
         """Whether log-probabilities of given tokens can be read."""
         return Readings(self._wording, self._vocabulary, repr(self)).possible
+
+    @staticmethod
+    def declares(tokenizer: Any = None, /, **options: Any) -> Wording:
+        """What an engine with these options could do; nothing is read, and no key is needed."""
+        return Wording.of(**options)
 
     def check(self, params: SamplingParams) -> None:
         """UnsupportedError for what the server's dialect cannot say of them."""

@@ -15,14 +15,14 @@ class DirectoryCodec:
     def __init__(self, directory: Path, vocab: int = 1 << 31) -> None:
         from metagen.generators.tokenizer import Tokenizer
 
-        self._tokenizer = Tokenizer(directory, vocab)
-        self.fingerprint = self._tokenizer.fingerprint
+        self.tokenizer = Tokenizer(directory, vocab)
+        self.fingerprint = self.tokenizer.fingerprint
 
     def render(self, prefix: Sequence) -> tuple[int, ...]:
-        return self._tokenizer.render(prefix)[0]
+        return self.tokenizer.render(prefix)[0]
 
     def encode(self, text: str) -> tuple[int, ...]:
-        return self._tokenizer.encode(text)
+        return self.tokenizer.encode(text)
 
 
 def local_codec(facts: Facts) -> Codec:

@@ -116,6 +116,13 @@ class RayPool:
     def supports(self) -> frozenset[str]:
         return self.facts.supports
 
+    def check(self, params: SamplingParams) -> None:
+        """Raises what the engines would of these parameters, where their class says so (`declares`)."""
+        if (declares := getattr(self._make, "declares", None)) is not None:
+            ids = self.facts.tokenizer_fingerprint is not None
+            tokenizer = getattr(self._local, "tokenizer", None) if ids else None
+            declares(tokenizer, **self._options).check(params)
+
     @property
     def chat(self) -> str | None:
         return self.facts.chat

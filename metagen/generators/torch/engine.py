@@ -16,13 +16,11 @@ from metagen.border import checked
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.continuation import Continuation
-from metagen.generators.decoding.adapters import BEYOND
-from metagen.generators.decoding.constraint import Constraints, Held
+from metagen.generators.declared import ROWS, TorchDeclared
+from metagen.generators.decoding.constraint import Held
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.healing import Boundaries, ForcedBytes
-from metagen.generators.decoding.parameters import check_parameters
-from metagen.generators.decoding.search import SearchSpec
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
     EngineStats,
@@ -88,6 +86,8 @@ class TorchEngine(LocalEngine):
     InputError, which name the place, the value and the remedy.
     """
 
+    declares = TorchDeclared
+
     def __init__(
         self,
         model: Model,
@@ -95,7 +95,7 @@ class TorchEngine(LocalEngine):
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
         quantization: str | None = None,
-        max_batch: int = 256,
+        max_batch: int = ROWS,
         kv_memory_bytes: int | None = None,
         max_context: int | None = None,
         threads: int | None = None,
@@ -126,13 +126,13 @@ class TorchEngine(LocalEngine):
                 extra=dict.fromkeys(("near_edge", "steps", "decoded", *(COUNTS if draft else ())), 0.0)
             ),
         )
+        self._declared = TorchDeclared(loaded.tokenizer, draft=draft, max_batch=max_batch)
         self._endings = Endings(loaded.tokenizer)
         self._tree: PrefixTree[Any] = PrefixTree(loaded.segment_tokens)
         self._rows = Rows(max_batch, self.device)
         self._scheduler = Scheduler(
             self._model, self._tree, self._rows, self._endings, self._stats, self._reply, draft
         )
-        self._constraints: Constraints | None = None
         self._across: Boundaries | None = None
         self._wake = threading.Condition()
         self._inbox: deque[Generation | Evaluation] = deque()
@@ -162,7 +162,7 @@ class TorchEngine(LocalEngine):
 
     @property
     def supports(self) -> frozenset[str]:
-        return BEYOND if self._draft is None else BEYOND - {"mirostat"}
+        return self._declared.supports
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams.
@@ -173,12 +173,8 @@ class TorchEngine(LocalEngine):
         return EngineGenerator(self, SamplingParams(**params))
 
     def check(self, params: SamplingParams) -> None:
-        """InputError for what no prompt would make good: words, phrases and grammars that this model's tokens cannot
-        write or max_tokens cuts, and a search that is too wide.
-        """
-        check_parameters(params, self._tokenizer, self._constrained)
-        if params.search is not None:
-            self._check_rows(params.search)
+        """InputError for what no prompt would make good (`TorchDeclared`)."""
+        self._declared.check(params)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -235,16 +231,10 @@ class TorchEngine(LocalEngine):
         return None if held is None else [held.copy() for _ in request.seeds]
 
     def _matcher(self, grammar: Grammar, before: Ordered[int], left: int | None = None) -> Held:
-        return self._constrained().matcher(grammar, before, left)
-
-    def _constrained(self) -> Constraints:
-        with self._wake:
-            if self._constraints is None:
-                self._constraints = self._tokenizer.constraints()
-            return self._constraints
+        return self._declared.constraints().matcher(grammar, before, left)
 
     def _boundaries(self) -> Boundaries:
-        constraints = self._constrained()
+        constraints = self._declared.constraints()
         with self._wake:
             if self._across is None:
                 self._across = Boundaries(constraints.texts)
@@ -255,7 +245,7 @@ class TorchEngine(LocalEngine):
         if (spec := request.params.search) is None:
             return None
         spec.check(max(request.ranks) + 1, self._tokenizer.vocab_size)
-        self._check_rows(spec)
+        self._declared.check_rows(spec)
         search = made(
             spec, self.encode, self._tokenizer.decode, self._endings.size, limit, request.seeds[0], before
         )
@@ -264,13 +254,6 @@ class TorchEngine(LocalEngine):
                 f"a {spec.kind} search reads hidden states, which {self!r} does not have; use a model directory"
             )
         return search
-
-    def _check_rows(self, spec: SearchSpec) -> None:
-        if spec.rows > self._rows.capacity:
-            raise InputError(
-                f"a {spec.kind} search takes {spec.rows} rows, and the engine has max_batch={self._rows.capacity}; "
-                "raise it, or search less widely"
-            )
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         """All requests of one call are answered together. Raises as `generate` does."""

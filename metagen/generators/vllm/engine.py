@@ -6,7 +6,6 @@ import gc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
-from functools import cached_property
 from multiprocessing import active_children
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,7 @@ from metagen.border import checked
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, ModelError, UnsupportedError
 from metagen.generators.continuation import Continuation
+from metagen.generators.declared import VLLMDeclared
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
     EngineStats,
@@ -38,7 +38,6 @@ from metagen.generators.vllm.counters import counter
 from metagen.generators.vllm.endings import Endings
 from metagen.generators.vllm.library import kept, library, words
 from metagen.generators.vllm.requests import Requests, Work
-from metagen.generators.vllm.sampling import ADAPTERS
 from metagen.logs import logger
 
 _LOG = logger(__name__)
@@ -70,6 +69,8 @@ class VLLMEngine(LocalEngine):
     `__enter__` to `close`. Raises UnsupportedError if vLLM is missing, and ModelError or InputError,
     which name the place, the value and the remedy.
     """
+
+    declares = VLLMDeclared
 
     def __init__(
         self,
@@ -114,6 +115,7 @@ class VLLMEngine(LocalEngine):
             ),
             stats=EngineStats(),
         )
+        self._declared = VLLMDeclared(tokenizer)
         self._endings = Endings(tokenizer)
         self._llm: Any = None
         self._requests: Requests | None = None
@@ -144,11 +146,14 @@ class VLLMEngine(LocalEngine):
         """Tokens of a prefix that the cache shares at once."""
         return int(self._config.cache_config.block_size)
 
-    @cached_property
+    @property
     def supports(self) -> frozenset[str]:
         """Some adapters; `grammar` too, if the tokens are bytes: vLLM cannot match grammars over other vocabularies."""
-        held = {"grammar"} if files.writes_bytes(self._tokenizer) else set[str]()
-        return frozenset({"top_logprobs", *held, *ADAPTERS})
+        return self._declared.supports
+
+    def check(self, params: SamplingParams) -> None:
+        """InputError or UnsupportedError for what vLLM cannot do, or would do otherwise, whatever the prompt."""
+        self._declared.check(params)
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams."""
@@ -159,6 +164,7 @@ class VLLMEngine(LocalEngine):
     async def generate(self, request: GenerateRequest) -> Generated:
         """Raises PromptError at once if the request can never fit, and InputError for what is no request."""
         self._checks.generates(request)
+        self._declared.check(request.params)
         refusals.generates(request)
         ids, prompt = self._tokenizer.render(request.prefix)
         self._checks.ids(ids)

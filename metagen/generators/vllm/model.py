@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from metagen.errors import InputError, ModelError, UnsupportedError
-from metagen.generators.decoding.constraint import Constraints
+from metagen.errors import InputError, ModelError
 from metagen.generators.directory import read_json, text_config
 from metagen.generators.tokenizer import Tokenizer
 
@@ -48,16 +47,6 @@ def fingerprint(directory: Path, tokenizer: Tokenizer, dtype: str, lora: Path | 
     for part in (*parts, numerics):
         h.update(b"\0" + part.encode())
     return h.hexdigest()[:32]
-
-
-def writes_bytes(tokenizer: Tokenizer) -> bool:
-    """Whether the tokens are bytes, as those of most models, and not characters or words."""
-    try:
-        source = (tokenizer.directory / "tokenizer.json").read_text("utf-8")
-        Constraints.of_json(source, tokenizer.vocab_size, eos=tokenizer.eos)
-    except (ValueError, UnsupportedError):
-        return False
-    return True
 
 
 def weights(directory: Path) -> list[Path]:

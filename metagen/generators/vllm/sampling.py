@@ -28,10 +28,6 @@ def stream(seed: int, position: int) -> int:
     return int.from_bytes(digest("vllm", str(seed), str(position))[:8], "little") >> 1
 
 
-#: Adapters that vLLM has under the same meaning, wherever a sample is gone on with.
-ADAPTERS = frozenset({"min_p", "repetition_penalty", "logit_bias"})
-
-
 def asked(
     names: Any,
     params: SamplingParams,

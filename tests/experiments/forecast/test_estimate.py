@@ -202,7 +202,13 @@ def test_engines_that_are_not_here_are_never_made(tmp_path: Path, monkeypatch: p
 
 def test_closed_engines_refuse_every_request() -> None:
     engine = ClosedEngine(
-        "writer", str(tiny.resolve("tiny-0.1m")), needed=True, fingerprints=False, options={}
+        "writer",
+        str(tiny.resolve("tiny-0.1m")),
+        needed=True,
+        fingerprints=False,
+        options={},
+        of="torch",
+        given={},
     )
     generator = build.registry.make("generators", "engine", {}, {"engine": engine})
     with engine, pytest.raises(EngineError, match="not opened"):

@@ -16,9 +16,10 @@ import pytest
 
 from metagen.budget import Budget
 from metagen.cost import Usage
-from metagen.errors import EngineError, InputError, PromptError
+from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.engine import Engine, Generated, GenerateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.openai import OpenAIEngine
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.ray import Placement, Policy, RayPool
 from metagen.generators.routing import Router
@@ -384,3 +385,19 @@ def test_a_closed_pool_says_so(make: Make) -> None:
         asyncio.run(pool.generate(request(1)))
     with pytest.raises(EngineError, match="was opened before"), pool:
         pass
+
+
+def test_a_pool_refuses_parameters_as_the_engine_in_it_where_the_generator_is_made(cluster: Any) -> None:
+    options: dict[str, Any] = {"model": "m", "base_url": "http://127.0.0.1:9/v1"}
+    with RayPool(OpenAIEngine, options) as pool:
+        for params in ({"top_k": 5}, {"ignore_eos": True}):
+            with pytest.raises(UnsupportedError) as alone:
+                OpenAIEngine(**options).generator(**params)
+            with pytest.raises(UnsupportedError, match=re.escape(str(alone.value))):
+                pool.generator(**params)
+        assert pool.generator(frequency_penalty=0.5).params.frequency_penalty == 0.5
+
+
+def test_a_pool_of_engines_that_declare_nothing_asks_nothing(make: Make) -> None:
+    with make() as pool:
+        assert pool.generator(temperature=99.0).params.temperature == 99.0
