@@ -396,7 +396,9 @@ class _Kept:
         """Those that only the end of the call has brought."""
         if outcomes:
             rows = self._rows(outcomes)
-            self._records.append((rows, self._recorded(rows)))
+            record = self._recorded(rows)
+            # Whoever is cancelled while it waits for the others has handed these over; one alone needs no task.
+            self._records.append((rows, asyncio.ensure_future(record) if self._records else record))
 
     async def durable(self) -> None:
         """Returns when all are on disk, and the call has found them. Raises the first error that kept one from that."""
