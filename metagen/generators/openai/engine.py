@@ -28,6 +28,7 @@ from metagen.generators.engine import (
 from metagen.generators.loop import Loop
 from metagen.generators.openai.answer import Answer, Counts, Malformed
 from metagen.generators.openai.body import API, LengthField, Wording, limit, refuse_secrets
+from metagen.generators.openai.copies import Copies
 from metagen.generators.openai.dialects import DIALECTS, DialectName
 from metagen.generators.openai.keys import VARIABLE, Key, address, shown
 from metagen.generators.openai.limiter import Concurrency
@@ -64,7 +65,8 @@ class OpenAIEngine:
     n_per_request: samples of a prefix that one request may ask for, and prompts behind which labels are read; by
     default 128 in vLLM's dialect, which tells the tokens of each sample, else 1. At 1 each has a seed of its own. A
     server that refuses more than one, or gives fewer than were asked for, is asked for one at a time from then on,
-    which is told once. One that tells what it read from its cache is asked for readings one by one, since of several
+    which is told once. So is one whose choices are copies of one text; copies among answers to different seeds are told
+    once too (`Copies` has the rule). One that tells what it read from its cache is asked for readings one by one, since of several
     it tells one number.
     seed_bits: seeds are below 2 to this power; 0 sends none. structured_outputs: whether grammars may be sent.
     continuation: whether a chat's partial turn can be gone on with; by default what the dialect says.
@@ -126,7 +128,7 @@ class OpenAIEngine:
         self._vocabulary = Vocabulary(tokenizer) if tokenizer is not None else None
         self.shape = ModelShape.from_config(shape) if shape is not None else None
         self.stats = EngineStats(
-            extra={"prompt_tokens": 0.0, "wrong_counts": 0.0, "filtered": 0.0, "declined": 0.0}
+            extra=dict.fromkeys(("prompt_tokens", "wrong_counts", "filtered", "declined", "copying"), 0.0)
         )
         self._patience, self._concurrency = patience or Patience(), concurrency or Concurrency()
         self._fingerprint = self._identity(revision)
@@ -134,6 +136,8 @@ class OpenAIEngine:
         self._singly = False
         #: Whether the answer to a reading told what was read from a cache; None before there was one.
         self._tells_cached: bool | None = None
+        #: Of the choices of one answer, and of answers to different seeds.
+        self._choices, self._answers = Copies(), Copies()
         self._loop = Loop(self._live, shown=repr(self))
         self._transport: Transport | None = None
 
@@ -336,7 +340,23 @@ class OpenAIEngine:
             request.note(i, sample, counts.prompt)
         if self._chosen and len(samples) > 1 and any(sample.generated is None for sample in samples):
             self._takes_one("it tells the tokens of all choices together, and not of each")
+        self._compare(request, request.seeds[group[0]], ["\0".join(_texts(sample)) for sample in samples])
         return [counts]
+
+    def _compare(self, request: GenerateRequest, seed: int, texts: list[str]) -> None:
+        """Say so, once, if the server gives copies of one sample."""
+        if said := self._choices.alike(request, texts):
+            self.stats.extra["copying"] += 1
+            self._takes_one(f"of the choices of one answer {said}: they are copies, so begin the run anew")
+        if said := self._answers.again(request, seed, texts[0]):
+            self.stats.extra["copying"] += 1
+            _LOG.warning("samples are copies", extra={"engine": repr(self), "because": said})
+            warnings.warn(
+                f"{self!r} gives copies of one sample: of answers to different seeds {said}. The server ignores "
+                "`temperature`, draws by one seed of its own, or answers from a cache; votes among copies say nothing. "
+                "Mend that at the server, then begin the run anew",
+                stacklevel=2,
+            )
 
     def _longest(self, prefix: Sequence, ids: tuple[int, ...] | None) -> int:
         """Tokens that a prefix can have at most: each holds a byte; templates add to messages."""

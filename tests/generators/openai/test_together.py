@@ -236,3 +236,111 @@ def test_greedy_samples_are_asked_for_one_by_one_since_vllm_refuses_several() ->
         request = GenerateRequest(PREFIX, (0, 1), SamplingParams(max_tokens=16, temperature=0.0), 16)
         asyncio.run(engine.generate(request))
         assert [a.body.get("n", 1) for a in server.asked] == [1, 1]
+
+
+# -- copies --------------------------------------------------------------------------------------
+
+LONG = "It is a long way to the answer, which has many words. " * 6
+
+
+def copies(*, together: bool, apart: bool) -> Any:
+    """A server whose choices of one answer are one text, or whose answers to one prompt are. Prompts have their own."""
+    number = 0
+
+    async def handler(asked: Asked) -> Reply:
+        nonlocal number
+        choices = []
+        for i in range(asked.body.get("n", 1)):
+            number += not together or i == 0
+            end = asked.body["messages"][0]["content"] if apart else f"{number}"
+            choices.append(said(f"{LONG}{end}", index=i, token_ids=[1, 2, 3]))
+        return Reply(body=answer(*choices, new=3 * len(choices)))
+
+    return handler
+
+
+def ask_of(engine: OpenAIEngine, number: int, seeds: range, **params: Any) -> list[str]:
+    prefix = Sequence.of(Prompt.of(f"What is {number}?"))
+    request = GenerateRequest(prefix, tuple(seeds), SamplingParams(max_tokens=16, **params), 16)
+    made = asyncio.run(asyncio.wait_for(engine.generate(request), 60.0))
+    return [sample.text for sample in made.samples]
+
+
+def told(recorded: list[warnings.WarningMessage]) -> list[str]:
+    return [str(one.message) for one in recorded]
+
+
+def test_a_server_whose_choices_are_copies_is_asked_one_by_one_and_that_is_told_once() -> None:
+    with (
+        Server(copies(together=True, apart=False)).open() as server,
+        vllm(server) as engine,
+        warnings.catch_warnings(record=True) as recorded,
+    ):
+        warnings.simplefilter("always")
+        for number in range(3):
+            assert len(set(ask_of(engine, number, range(8)))) == 1
+        assert not recorded, "three prompts may be sure of themselves"
+        ask_of(engine, 3, range(8))
+        (said_once,) = told(recorded)
+        assert "one sample at a time" in said_once
+        assert "22 samples of 4 prompts repeat another, and none differs" in said_once
+        assert len(set(ask_of(engine, 4, range(8)))) == 8, "one by one they are drawn"
+        assert len(recorded) == 1 and engine.stats.extra["copying"] == 1
+        assert [a.body.get("n", 1) for a in server.asked] == [8] * 4 + [1] * 8
+
+
+@pytest.mark.parametrize("each", [1, 4])
+def test_a_server_that_gives_one_text_for_all_seeds_is_told_once(each: int) -> None:
+    """Asked one by one, and in several at a time: then both are found out."""
+    with (
+        Server(copies(together=True, apart=True)).open() as server,
+        vllm(server, n_per_request=each) as engine,
+        warnings.catch_warnings(record=True) as recorded,
+    ):
+        warnings.simplefilter("always")
+        for start in (0, 5):  # the seeds of a prompt come in several calls too
+            for number in range(8):
+                ask_of(engine, number, range(start, start + 5))
+        found = [text for text in told(recorded) if "answers to different seeds" in text]
+        assert len(found) == 1 and "votes among copies say nothing" in found[0]
+        assert len(recorded) == engine.stats.extra["copying"] == (1 if each == 1 else 2)
+
+
+@pytest.mark.parametrize(
+    ("params", "seeds"),
+    [
+        ({"temperature": 0.0}, [range(4)]), ({"temperature": 0.3}, [range(4)]), ({"top_k": 1}, [range(4)]),
+        ({"top_p": 0.1}, [range(4)]), ({}, [range(1), range(1)]),
+    ],
+)  # fmt: skip
+def test_what_is_no_matter_of_chance_may_be_one_text(params: dict[str, Any], seeds: list[range]) -> None:
+    with (
+        Server(copies(together=True, apart=True)).open() as server,
+        vllm(server) as engine,
+        warnings.catch_warnings(action="error"),
+    ):
+        for number in range(20):
+            for some in seeds:
+                ask_of(engine, number, some, **params)
+
+
+def test_short_texts_and_a_server_that_has_shown_that_it_draws_are_not_suspected() -> None:
+    async def short(asked: Asked) -> Reply:
+        return Reply(
+            body=answer(*[said("yes", index=i, token_ids=[1]) for i in range(asked.body.get("n", 1))])
+        )
+
+    async def later(asked: Asked) -> Reply:
+        n = asked.body.get("n", 1)
+        texts = [f"{LONG}{i if asked.number == 2 else ''}" for i in range(n)]
+        return Reply(body=answer(*[said(t, index=i, token_ids=[1]) for i, t in enumerate(texts)]))
+
+    for handler in (short, later):
+        with (
+            Server(handler).open() as server,
+            vllm(server) as engine,
+            warnings.catch_warnings(action="error"),
+        ):
+            for number in range(20):
+                ask_of(engine, number, range(4))
+            assert engine.stats.extra["copying"] == 0
