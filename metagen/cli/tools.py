@@ -42,12 +42,20 @@ def new(
 
 def doctor(
     attempt: Annotated[bool, typer.Option("--try", help="Run a model as well, which takes seconds.")] = False,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="A server to look at, such as http://localhost:8000/v1; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what is installed, what is missing and how to get it, and what this machine can do."""
     from metagen.experiments import doctor as examiner
 
-    found = examiner.examine(attempt=attempt)
+    found = examiner.examine(attempt=attempt, servers=server or ())
     output.show(examiner.render(found), found.to_dict(), as_json)
     if not found.ready:
         raise typer.Exit(1)

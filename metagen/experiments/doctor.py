@@ -34,9 +34,10 @@ from rich.text import Text
 import metagen
 from metagen.cost import ModelShape
 from metagen.errors import MetagenError, install
-from metagen.experiments import registry
+from metagen.experiments import registry, served
 from metagen.experiments.directory import RUNS
 from metagen.generators import tiny
+from metagen.generators.openai.keys import shown
 from metagen.journal import SQLiteJournal
 
 Status = Literal["ok", "note", "missing", "fault"]
@@ -103,10 +104,13 @@ class Examination:
         return {"ready": self.ready, "checks": [asdict(check) for check in self.checks]}
 
 
-def examine(runs: Path = RUNS, *, attempt: bool = False) -> Examination:
-    """Look at everything; `attempt` runs an embedded model as well, which takes seconds."""
+def examine(runs: Path = RUNS, *, attempt: bool = False, servers: Iterable[str] = ()) -> Examination:
+    """Look at everything; `attempt` runs an embedded model as well, which takes seconds.
+
+    servers: addresses such as http://localhost:8000/v1, whose metrics are read. InputError for one that is none.
+    """
     parts: list[Callable[[], Iterable[Check]]] = [
-        _software, _optional, _plugins, _machine, lambda: _storage(runs), _models,
+        _software, _optional, _plugins, _machine, lambda: _storage(runs), _models, lambda: map(_server, servers),
     ]  # fmt: skip
     checks = [check for part in parts for check in part()]
     if attempt and not any(c.needed and c.status in ("missing", "fault") for c in checks):
@@ -135,6 +139,27 @@ def render(found: Examination) -> RenderableType:
         names = ", ".join(check.name for check in found.wrong)
         parts.append(Text(f"Not ready: mend {names}", "bold red"))
     return Group(*parts)
+
+
+# --------------------------------------------------------------------------------------------------- servers
+
+
+def _server(url: str) -> Check:
+    """Whether a server answers, and whether it shows vLLM's default blocks on a CPU, which suit no search."""
+    where = shown(url)
+    try:
+        told = served.metrics(url)
+    except OSError as error:
+        return Check(
+            "Servers", "server", "note", f"{where} does not answer ({error})", "start it, or mend the address"
+        )
+    if told is not None and served.default_blocks(served.cache(told)):
+        return Check(
+            "Servers", "server", "note", f"{where} is a vLLM on a CPU with default blocks of {served.BLOCK} tokens: "
+            "shorter prefixes are not shared, and a request with a seed beside a prompt that is read in parts ends it",
+            "start it with --block-size 32 --max-num-batched-tokens 16384",
+        )  # fmt: skip
+    return Check("Servers", "server", "ok", f"{where} answers")
 
 
 # -------------------------------------------------------------------------------------------------- software

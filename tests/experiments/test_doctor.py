@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from metagen.cli import app
 from metagen.experiments import doctor
 from metagen.generators import tiny
+from tests.generators.openai.serving import KEY, Reply, Server, always
+
+ROOT = Path(__file__).parents[2]
 
 
 def shown(found: doctor.Examination) -> str:
@@ -143,3 +148,77 @@ def test_a_trial_runs_a_model_for_real() -> None:
     assert (check.status, check.needed) == ("ok", True)
     assert "tiny-0.1m wrote" in check.found
     assert time.monotonic() > start
+
+
+# -- servers ---------------------------------------------------------------------------------------
+
+#: As vLLM 0.32 shows itself on a CPU.
+NEWER = (
+    'engine="0",_block_size_resolved="True",block_size="128",cache_dtype="auto",enable_prefix_caching="True",'
+    'gpu_memory_utilization="0.92",kv_cache_dtype_skip_layers="[]",kv_cache_memory_bytes="1073741824",'
+    'num_cpu_blocks="None",num_gpu_blocks="5461",sliding_window="None",user_specified_block_size="False"'
+)
+#: As versions did that name the CPU's cache.
+OLDER = (
+    'block_size="128",cache_dtype="auto",cpu_kvcache_space_bytes="4294967296",enable_prefix_caching="True",'
+    'kv_cache_memory_bytes="None",num_gpu_blocks="2340"'
+)
+
+
+def metrics(labels: str) -> Reply:
+    text = (
+        "# HELP python_info Python platform information\n# TYPE python_info gauge\n"
+        'python_info{implementation="CPython",major="3"} 1.0\n'
+        "# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig\n"
+        f"# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{{{labels}}} 1.0\n"
+        'vllm:num_requests_running{engine="0",model_name="m"} 0.0\n'
+    )
+    return Reply(body=text.encode(), headers={"content-type": "text/plain; version=1.0.0; charset=utf-8"})
+
+
+def server_check(url: str) -> doctor.Check:
+    (check,) = (c for c in doctor.examine(servers=[url]).checks if c.group == "Servers")
+    return check
+
+
+@pytest.mark.parametrize("labels", [NEWER, OLDER])
+def test_a_vllm_on_a_cpu_with_default_blocks_is_told_with_the_command_that_mends_it(labels: str) -> None:
+    with Server(always(metrics(labels))).open() as server:
+        check = server_check(server.url)
+    assert check.status == "note" and "blocks of 128 tokens" in check.found and server.url in check.found
+    assert "--block-size 32 --max-num-batched-tokens 16384" in check.remedy
+    assert check.remedy.removeprefix("start it with ") in (ROOT / "docs/how-to/http.md").read_text("utf-8")
+    assert [(asked.path, "authorization" in asked.headers) for asked in server.asked] == [("/metrics", False)]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    {
+        "blocks that were chosen": metrics(NEWER.replace('_block_size="False"', '_block_size="True"')),
+        "the blocks of the page": metrics(NEWER.replace('"128"', '"32"')),
+        "a GPU": metrics(NEWER.replace('"1073741824"', '"None"')),
+        "a GPU of an older version": metrics(OLDER.replace('"4294967296"', '"None"')),
+        "no prefixes are shared": metrics(NEWER.replace('caching="True"', 'caching="False"')),
+        "labels without a block size": metrics('engine="0"'),
+        "another server": Reply(body=b"# nothing of vLLM's\n"),
+        "no metrics": Reply(404, b"not found"),
+        "a page": Reply(body=b"<html>Welcome</html>"),
+    }.values(),
+)  # fmt: skip
+def test_nothing_is_said_of_blocks_where_they_are_unknown_or_right(reply: Reply) -> None:
+    with Server(always(reply)).open() as server:
+        check = server_check(server.url)
+    assert (check.status, check.found, check.remedy) == ("ok", f"{server.url} answers", "")
+
+
+def test_a_server_that_is_not_there_is_told_and_does_not_keep_anyone_from_working() -> None:
+    with Server(always(Reply())).open() as server:
+        url = server.url
+    found = doctor.examine(servers=[url])
+    check = found.checks[-1]
+    assert check.status == "note" and "does not answer" in check.found and found.ready
+
+
+def test_an_address_that_is_none_is_an_error_that_shows_no_key() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--server", f"http://me:{KEY}@localhost/v1"])
+    assert done.exit_code == 2 and KEY not in done.output and "base_url" in done.output
