@@ -64,10 +64,9 @@ class OpenAIEngine:
     any other. revision: of what the server runs, a part of the fingerprint.
     n_per_request: samples of a prefix that one request may ask for, and prompts behind which labels are read; by
     default 128 in vLLM's dialect, which tells the tokens of each sample, else 1. At 1 each has a seed of its own. A
-    server that refuses more than one, or gives fewer than were asked for, is asked for one at a time from then on,
-    which is told once. So is one whose choices are copies of one text; copies among answers to different seeds are told
-    once too (`Copies` has the rule). One that tells what it read from its cache is asked for readings one by one, since of several
-    it tells one number.
+    server that refuses more than one, gives fewer than were asked for, or copies of one text, is asked for one at a
+    time from then on, which is told once; copies among answers to different seeds are told too (`Copies` has the rule).
+    One that tells what it read from its cache is asked for readings one by one, since of several it tells one number.
     seed_bits: seeds are below 2 to this power; 0 sends none. structured_outputs: whether grammars may be sent.
     continuation: whether a chat's partial turn can be gone on with; by default what the dialect says.
     stream: ask for answers as streams, which some servers want for long ones; they are read whole all the same.
