@@ -291,7 +291,7 @@ class LeafCall:
             try:
                 outcomes = await self._before_deadline(lambda: self.execute(misses, grant.cap, ended))
                 last = {k: outcome for k, (_, outcome) in enumerate(zip(misses, outcomes, strict=True))}
-                kept.end({k: outcome for k, outcome in last.items() if k not in ended})
+                kept.end({k: outcome for k, outcome in last.items() if ended.get(k) is not outcome})
             except BudgetExhausted as refusal:
                 late = refusal
             finally:

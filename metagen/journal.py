@@ -434,11 +434,13 @@ class SQLiteJournal:
         with self._errors("read"), self.path.open("rb") as file:
             if file.read(16) != b"SQLite format 3\x00":
                 raise JournalCorrupt(f"{name} is not a journal (its header is not SQLite's): {REMEDY}")
-        self._check_log(self.path.with_name(self.path.name + "-wal"))
+        log = self.path.with_name(self.path.name + "-wal")
+        self._check_log(log)
         told = self._told()
+        # Where there is a log, by one that cannot write: the last one that can throws a damaged log away at its end.
+        mode = "ro" if log.exists() and log.stat().st_size else "rw"
         try:
-            # One that cannot write: the last one that can, as it is closed, throws a damaged log away.
-            with contextlib.closing(self._connect(read_only=True, mode="ro")) as connection:
+            with contextlib.closing(self._connect(read_only=True, mode=mode)) as connection:
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 fault = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]

@@ -381,9 +381,9 @@ def test_a_function_that_scores(made: Callable[[Sequence], Any], words: list[str
 
 def test_a_function_that_scores_and_is_async() -> None:
     async def later(y: Sequence) -> float:
-        return 0.5
+        return 5.0
 
-    refused(best(FunctionVerifier(later)), "FunctionVerifier", "later", "coroutine")  # type: ignore[arg-type]
+    refused(best(FunctionVerifier(later)), "FunctionVerifier", "later", "returned 5.0", "[0, 1]")
 
 
 @pytest.mark.parametrize(

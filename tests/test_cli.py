@@ -76,13 +76,18 @@ def calls(place: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
+def heeding() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def started(place: Path, *arguments: str, until: int, delay: float = 0.02) -> subprocess.Popen[str]:
     """The command in a process of its own, after it has made `until` calls."""
     process = subprocess.Popen(
         [*METAGEN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "TOY_DELAY": str(delay)},
         # Whoever runs the tests in the background may ignore interrupts; a user in a terminal does not.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=heeding,
     )  # fmt: skip
     end = time.monotonic() + PATIENCE
     while len(calls(place)) < until and process.poll() is None and time.monotonic() < end:
@@ -177,6 +182,7 @@ def test_a_terminal_that_is_gone_ends_a_run_as_any_interrupt(place: Path, finish
     child, terminal = pty.fork()
     if child == 0:
         os.environ["TOY_DELAY"] = "0.05"
+        heeding()
         os.execv(METAGEN[0], [*METAGEN, "run", "sums.yaml", "--out", "part"])
     while len(calls(place)) < 5:
         time.sleep(0.01)

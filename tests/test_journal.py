@@ -627,7 +627,7 @@ def test_no_damage_within_a_write_ahead_log_makes_records_vanish_in_silence(path
             if said:
                 told += 1
                 assert "is torn" in said or re.search(r"lacks \d+ of 40 records.*-wal.*count", said)
-                assert log.read_bytes() == content
+                assert not content or log.read_bytes() == content
     assert told > 2 * 0.9 * len([*cuts, *flipped])
 
 

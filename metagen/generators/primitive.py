@@ -482,6 +482,7 @@ class _Told:
         self._generator, self._prefix, self._cap, self._scope = generator, request.prefix, cap, scope
         self._ended, self._loop = ended, asyncio.get_running_loop()
         self._fresh: deque[tuple[int, Sample, int | None]] = deque()
+        self._samples: dict[int, Sample] = {}
         self._head: tuple[int | None, int | None] | None = None
 
     def hear(self, number: int, sample: Sample, prefix_tokens: int | None) -> None:
@@ -492,12 +493,14 @@ class _Told:
                 self._loop.call_soon_threadsafe(self._note)
 
     def outcomes(self, answer: Generated) -> list[Outcome]:
-        """One for each sample; those that were noted, as they were noted."""
+        """One for each sample; those that were noted, as they were noted, unless the answer knows better: an engine
+        around another one may change what that tells.
+        """
         self._note()
         share: tuple[int | None, int | None] = answer.prefilled, answer.cached
         made = []
         for i, sample in enumerate(answer.samples):
-            if i in self._ended:
+            if i in self._ended and sample == self._samples[i]:
                 made.append(self._ended[i])
                 continue
             made.append(self._outcome(i, sample, answer, share))
@@ -520,6 +523,7 @@ class _Told:
     def _note(self) -> None:
         while self._fresh:
             i, sample, tokens = self._fresh.popleft()
+            self._samples[i] = sample
             self._ended[i] = self._outcome(i, sample, self._begun(tokens), (0, 0))
 
     def _begun(self, tokens: int | None = None) -> Generated:

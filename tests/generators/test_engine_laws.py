@@ -90,7 +90,8 @@ class TextOnly:
         params = request.params
         if params.stop_token_ids or params.ignore_eos or params.logprobs:
             raise UnsupportedError(f"a server of texts cannot do {params!r}")
-        answer = await self._inner.generate(request)
+        # What the inner engine would tell of is more than this one has.
+        answer = await self._inner.generate(replace(request, ended={}, heard=None))
         return Generated(tuple(Sample(s.text, None, None, finish=s.finish) for s in answer.samples))
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
@@ -367,6 +368,13 @@ class KeepsUnderOtherNumbers(EnumerableEngine):
             raise
 
 
+class TellsUnderOtherNumbers(EnumerableEngine):
+    async def generate(self, request: GenerateRequest) -> Generated:
+        if (heard := request.heard) is not None:
+            request = replace(request, heard=lambda i, s, n: heard((i + 1) % len(request.seeds), s, n))
+        return await super().generate(request)
+
+
 class OneForEquals(EnumerableEngine):
     """Runs equal requests once; who cancels one cancels all."""
 
@@ -528,6 +536,7 @@ FAULTS: list[tuple[type[EnumerableEngine], str, dict[str, Any]]] = [
         "cancelled_requests_free_what_they_held_and_keep_what_had_ended",
         {"delay": 0.001},
     ),
+    (TellsUnderOtherNumbers, "samples_are_told_of_as_they_end_and_the_last_by_the_answer", {}),
     (OneForEquals, "one_of_two_equal_requests_may_be_cancelled", {"delay": 0.001}),
     (
         EnumerableEngine,
