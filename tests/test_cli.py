@@ -181,10 +181,10 @@ def test_a_signal_that_is_ignored_stays_so(place: Path) -> None:
 def test_a_terminal_that_is_gone_ends_a_run_as_any_interrupt(place: Path, finished: Path) -> None:
     child, terminal = pty.fork()
     if child == 0:
-        os.environ["TOY_DELAY"] = "0.05"
+        os.environ["TOY_DELAY"] = "0.02"
         heeding()
         os.execv(METAGEN[0], [*METAGEN, "run", "sums.yaml", "--out", "part"])
-    while len(calls(place)) < 5:
+    while len(calls(place)) < 20:
         time.sleep(0.01)
     os.close(terminal)
     _, status = os.waitpid(child, 0)
