@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -158,8 +158,7 @@ def test_a_second_signal_ends_the_process_at_once(place: Path) -> None:
     """The first one waits for a function that takes an hour, and cannot be cancelled."""
     process = started(place, "run", "sums.yaml", "--out", "part", until=1, delay=3600.0)
     process.send_signal(signal.SIGTERM)
-    while f"{signal.SIGTERM:d}" in _caught(process.pid):
-        time.sleep(0.01)
+    _until(lambda: f"{signal.SIGTERM:d}" not in _caught(process.pid))
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGTERM, "by the signal itself"
@@ -171,8 +170,7 @@ def test_a_signal_that_is_ignored_stays_so(place: Path) -> None:
         [*METAGEN, "run", "sums.yaml", "--out", "part"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "TOY_DELAY": "0.02"}, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )  # fmt: skip
-    while not calls(place):
-        time.sleep(0.01)
+    _until(lambda: bool(calls(place)))
     process.send_signal(signal.SIGHUP)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
@@ -184,13 +182,20 @@ def test_a_terminal_that_is_gone_ends_a_run_as_any_interrupt(place: Path, finish
         os.environ["TOY_DELAY"] = "0.02"
         heeding()
         os.execv(METAGEN[0], [*METAGEN, "run", "sums.yaml", "--out", "part"])
-    while len(calls(place)) < 20:
-        time.sleep(0.01)
+    _until(lambda: len(calls(place)) >= 20)
     os.close(terminal)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 129
     assert "Incomplete (interrupted)" in invoke("report", "part")[1]
     check_resumed(place, finished)
+
+
+def _until(there: Callable[[], bool]) -> None:
+    for _ in range(12_000):
+        if there():
+            return
+        time.sleep(0.01)
+    pytest.fail("it does not come")
 
 
 def _caught(pid: int) -> set[str]:
