@@ -339,6 +339,7 @@ class EngineGenerator(Primitive):
             # Whatever is asked for, the search is the same one.
             ranks = tuple(item.index for item in items)
             seeds = (scope.seed(dataclasses.replace(items[0], index=0)),) * len(items)
+        told = _Told(self, prefix, cap, scope, ended)
         request = GenerateRequest(
             prefix,
             seeds,
@@ -346,9 +347,8 @@ class EngineGenerator(Primitive):
             max_tokens=room if cap is None else min(room, cap),
             until=until,
             ranks=ranks,
+            heard=told.hear,
         )
-        told = _Told(self, request, cap, scope, ended)
-        request = dataclasses.replace(request, heard=told.hear)
         try:
             answer = await self.engine.generate(request)
         except BaseException:
@@ -474,12 +474,12 @@ class _Told:
     def __init__(
         self,
         generator: EngineGenerator,
-        request: GenerateRequest,
+        prefix: Sequence,
         cap: int | None,
         scope: Scope,
         ended: Ended,
     ) -> None:
-        self._generator, self._prefix, self._cap, self._scope = generator, request.prefix, cap, scope
+        self._generator, self._prefix, self._cap, self._scope = generator, prefix, cap, scope
         self._ended, self._loop = ended, asyncio.get_running_loop()
         self._fresh: deque[tuple[int, Sample, int | None]] = deque()
         self._samples: dict[int, Sample] = {}
