@@ -282,7 +282,7 @@ def test_a_server_whose_choices_are_copies_is_asked_one_by_one_and_that_is_told_
         assert not recorded, "three prompts may be sure of themselves"
         ask_of(engine, 3, range(8))
         (said_once,) = told(recorded)
-        assert "one sample at a time" in said_once
+        assert "one sample or reading at a time" in said_once
         assert "22 samples of 4 prompts repeat another, and none differs" in said_once
         assert len(set(ask_of(engine, 4, range(8)))) == 8, "one by one they are drawn"
         assert len(recorded) == 1 and engine.stats.extra["copying"] == 1
