@@ -64,8 +64,8 @@ class Outcome:
 class Ended(UserDict[int, Outcome]):
     """Outcomes by place among the positions asked for, put here by `execute` as they end.
 
-    What is here is on its way to the disk at once, and stays whatever becomes of the call: of the process, too. Another
-    outcome at the same place replaces the first.
+    An outcome is on its way to the disk at once, and stays whatever becomes of the call, or of the process. Another one
+    at the same place replaces it.
     """
 
     def __init__(self, keep: Callable[[int, Outcome], object]) -> None:

@@ -194,7 +194,7 @@ def _until(there: Callable[[], bool]) -> None:
     for _ in range(12_000):
         if there():
             return
-        time.sleep(0.01)
+        time.sleep(0.01)  # another process tells nobody
     pytest.fail("it does not come")
 
 

@@ -68,7 +68,7 @@ def killed(path: Path, work: str, n: int, ended: int, program: str = PROGRAM) ->
             if count(path) >= ended:
                 break
             assert process.poll() is None, "the program ended by itself"
-            time.sleep(0.05)
+            time.sleep(0.05)  # another process tells nobody
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -36,7 +36,7 @@ def write(page: RenderableType) -> None:
 
 
 def console(**options: Any) -> Console:
-    """What is drawn on it passes through `plain`."""
+    """A console that draws every text through `plain`."""
     from rich.console import Console
     from rich.segment import Segment
 

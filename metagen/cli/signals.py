@@ -1,4 +1,4 @@
-"""What ends a command: an interrupt, whoever sends it."""
+"""Signals that end a command: interrupts, whoever sends them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-#: What a terminal, a scheduler and a lost connection send.
+#: Those that a terminal, a scheduler and a lost connection send.
 ENDING: Final = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )

@@ -31,7 +31,7 @@ POOL, SINGLE, MAJORITY, COVERAGE, GRADER = "recorded", "single", "majority", "pa
 COUNTS: Final = ("successes", "n")
 #: What an experiment file lends to a grading.
 LENT: Final = ("task", "engines", "verifiers", "seed")
-#: What thoughts are usually called.
+#: Usual names of fields with thoughts.
 THOUGHTS: Final = ("reasoning", "reasoning_content", "thoughts", "thought", "thinking")
 #: Fields that tell pools apart which stand in one file.
 SETTINGS: Final = ("model", "model_name", "model_id", "engine", "filter", "strategy", "temperature", "run")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 ENGINE = f"{__name__}:ClosedEngine"
 UNKNOWN = f"{__name__}:Unknown"
-#: What declares for engines whose modules import torch, which a look at an experiment does without.
+#: Declarations of engines whose modules import torch, which a look at an experiment does without.
 DECLARES: Final[Mapping[str, Any]] = {"torch": TorchDeclared, "vllm": VLLMDeclared}
 
 

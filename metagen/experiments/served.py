@@ -1,4 +1,4 @@
-"""What a server of models tells of itself from the outside, without a request that it would count or bill."""
+"""Facts that a server of models tells of itself, without a request that it would count or bill."""
 
 from __future__ import annotations
 

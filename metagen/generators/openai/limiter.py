@@ -70,11 +70,11 @@ class Limiter:
     fail often while others are answered. It cuts the window by half, once: what had been sent before the cut says
     nothing about the window after it.
 
-    What the server gets done in all judges the window too. Widening ends where more at a time gets less done. From then
-    on, half as many and twice as many are tried by turns, and kept where that gets more done (Dong et al. 2015, PCC).
-    Trials in vain make the next ones rarer. That an answer takes longer is no complaint: a server that batches takes
-    longer for each and gets more done. Times are in seconds, of any clock. What is done is told by answers that have a
-    length. Nothing is judged while there are others, which take time too.
+    The server's total work in a second judges the window too. Widening ends where more at a time gets less done. From
+    then on, half as many and twice as many are tried by turns, and kept where that gets more done (Dong et al. 2015,
+    PCC). Trials in vain make the next ones rarer. A longer answer is no complaint: a server that batches takes longer
+    for each and gets more done. Times are in seconds, of any clock. The lengths of answers tell the work; nothing is
+    judged while some have none, which take time too.
     """
 
     def __init__(self, concurrency: Concurrency) -> None:
