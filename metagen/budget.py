@@ -62,7 +62,7 @@ class Budget:
         return any(getattr(self, f.name) is not None for f in fields(self))
 
     @classmethod
-    def of(cls, value: Budget | int | dict[str, Any] | None) -> Budget | None:
+    def of(cls, value: BudgetLike) -> Budget | None:
         """A budget from what people type: an integer means generated tokens."""
         if value is None or isinstance(value, Budget):
             return value
@@ -90,6 +90,10 @@ class Budget:
                 limits[name] = value // parts + (i < value % parts) if whole else value / parts
             shares.append(Budget(**limits))
         return shares
+
+
+#: What people type for a budget: see `Budget.of`.
+BudgetLike = Budget | int | dict[str, Any] | None
 
 
 def amounts(usage: Usage, worst: Amounts = ZERO) -> Amounts:

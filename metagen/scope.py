@@ -11,13 +11,14 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from collections.abc import Sequence as Ordered
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from metagen import batch
+from metagen.batch import Batch, Pace, Stage
 from metagen.border import checked, explained
-from metagen.budget import Account, Budget
+from metagen.budget import Account, Budget, BudgetLike
 from metagen.call import Execute, Item, LeafCall, Remember, Request, WorstCase
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, ScopeError
@@ -26,6 +27,7 @@ from metagen.prefixes import Prefixes
 from metagen.sequence import Sequence, digest
 from metagen.trace import Trace
 
+Of = TypeVar("Of")
 T = TypeVar("T")
 
 
@@ -81,7 +83,7 @@ class Scope:
         *,
         seed: int = 0,
         journal: Journal | None = None,
-        budget: Budget | None = None,
+        budget: BudgetLike = None,
         account: Account | None = None,
         label: str = "",
         order: int = 0,
@@ -94,8 +96,8 @@ class Scope:
         configurations record under their own limits. order: the problem's place among those
         that share a limit.
         """
-        if budget:
-            account = Account(budget, account, label or "the problem")
+        if limit := Budget.of(budget):
+            account = Account(limit, account, label or "the problem")
         shared = _Problem(problem, seed, MemoryJournal() if journal is None else journal, label, order, emit)
         return cls(shared, "", account, None)
 
@@ -171,6 +173,11 @@ class Scope:
     def trace(self) -> Trace:
         return Trace.of(self._problem.id, self._problem.rows)
 
+    @property
+    def limited(self) -> bool:
+        """Whether a limit binds here that calls use up; a deadline is none."""
+        return bool(self.left().divisible)
+
     def left(self) -> Budget:
         """What remains, over all limits that bind here."""
         if self._account is None:
@@ -214,20 +221,39 @@ class Scope:
             results.append(result)
         return results
 
-    async def paced(self, work: Ordered[Callable[[], Awaitable[T]]], *, generates: bool = True) -> list[T]:
-        """Run side by side, or one after the other where a limit binds that calls use up; results in order.
+    async def attempt(self, work: Awaitable[T]) -> T | None:
+        """What the work returns; None where a limit refused it."""
+        try:
+            return await work
+        except BudgetExhausted:
+            return None
 
-        For pieces of several calls each: under such a limit the first stage of many would leave nothing for the last
-        stage of any, and what each may spend would hang on who is faster. generates: whether the work may generate
-        tokens; a limit of those binds no other.
+    async def batch(
+        self, items: Iterable[Of], *stages: Stage[Of, T] | Callable[[Of], Awaitable[T]], whole: bool = False
+    ) -> Batch[T]:
+        """Take each item through the stages, one or several calls each; never raises BudgetExhausted.
+
+        Side by side where no limit binds that calls use up, or there is room for a whole stage at its worst; else
+        stage by stage, and one item after the other. Where one is refused, later ones may still fit. A function in
+        the place of a stage may generate, and nobody can bound what it spends.
+
+        whole: the results are of no use unless all are there: once one is refused, no other begins.
         """
-        if any(limit != "generated" or generates for limit in self.left().divisible):
-            return [await one() for one in work]
+        given = [stage if isinstance(stage, Stage) else Stage(stage) for stage in stages]
+        return await batch.run(self, list(items), given, whole)
 
-        async def begun(one: Callable[[], Awaitable[T]]) -> T:
-            return await one()
+    def parts(self, *roles: str, later: int = 0) -> list[Scope]:
+        """Children for what is done one after the other, each with an equal part of what is left here.
 
-        return await self.gather(*map(begun, work))
+        later: how many parts more to keep for what comes after them. One alone has no limit of its own.
+        """
+        count = len(roles) + later
+        budgets = self.left().share(count) if count > 1 else [None]
+        return [self.child(role, budget=own) for role, own in zip(roles, budgets, strict=False)]
+
+    def pace(self) -> Pace:
+        """How fast to begin candidates that are to be scored from what is left here now."""
+        return Pace(self)
 
     # -- the one crossing ------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Sequence as Ordered
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -765,41 +764,6 @@ def test_emit_streams_to_whoever_listens() -> None:
     Scope.root("p", emit=heard.append).child("a").emit(PROMPT)
     Scope.root("p").emit(PROMPT)
     assert heard == [PROMPT]
-
-
-@pytest.mark.parametrize(
-    ("budget", "generates", "most"),
-    [
-        (None, True, 4),
-        (Budget(seconds=60), True, 4),
-        (Budget(generated=5), True, 1),
-        (Budget(generated=5), False, 4),
-        (Budget(generated=5, calls=5), False, 1),
-        (Budget(calls=5), False, 1),
-        (Budget(prefilled=5), True, 1),
-        (Budget(flops=1.0), True, 1),
-        (Budget(money=1.0), True, 1),
-    ],
-)
-def test_only_limits_that_calls_use_up_make_them_wait(
-    budget: Budget | None, generates: bool, most: int
-) -> None:
-    running, seen = set[int](), list[int]()
-
-    async def one(i: int) -> int:
-        running.add(i)
-        seen.append(len(running))
-        for _ in range(3):
-            await asyncio.sleep(0)
-        running.remove(i)
-        return i
-
-    async def main() -> list[int]:
-        scope = Scope.root(budget=budget)
-        return await scope.paced([partial(one, i) for i in range(4)], generates=generates)
-
-    assert run(main()) == [0, 1, 2, 3]
-    assert max(seen) == most
 
 
 # -- the logical prefix cache -------------------------------------------------------------------------

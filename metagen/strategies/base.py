@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from metagen import html
 from metagen.border import checked, promises
-from metagen.budget import Budget
+from metagen.budget import BudgetLike
 from metagen.cost import Usage
-from metagen.errors import BudgetExhausted, MetagenError
+from metagen.errors import MetagenError
 from metagen.generators.base import Generator
 from metagen.journal import Journal
 from metagen.scope import Offer, Scope
@@ -123,7 +123,7 @@ class Strategy(Generator):
         self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
     ) -> list[Sequence]:
         self.check(prefix, n, start, until)
-        if n > 1 and scope.left().divisible:
+        if n > 1 and scope.limited:
             return await self._in_turn(prefix, n, start, until, scope)
         return await scope.gather(
             *(self._anytime(prefix, until, scope.child(str(i))) for i in range(start, start + n))
@@ -146,9 +146,8 @@ class Strategy(Generator):
         return results
 
     async def _anytime(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        try:
-            result = await self.run(prefix, until, scope)
-        except BudgetExhausted:
+        result = await scope.attempt(self.run(prefix, until, scope))
+        if result is None:
             result = replace(scope.best_offer() or prefix, exhausted=True)
         if not result.extends(prefix):
             raise MetagenError(
@@ -160,15 +159,15 @@ class Strategy(Generator):
     def opened(
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
-        budget: Budget | int | dict[str, Any] | None,
+        budget: BudgetLike,
         seed: int,
         journal: Journal | None,
         emit: Callable[[Sequence], None] | None = None,
     ) -> tuple[Sequence, Scope]:
         """The prefix and the root scope of a call on one prompt; in the event loop that will use them."""
         prefix = Sequence.of(Prompt.of(prompt))
-        name, limit = prefix.prompt.problem_id, Budget.of(budget)
-        root = Scope.root(name, seed=seed, journal=journal, budget=limit, label=self.fingerprint, emit=emit)
+        name = prefix.prompt.problem_id
+        root = Scope.root(name, seed=seed, journal=journal, budget=budget, label=self.fingerprint, emit=emit)
         return prefix, root
 
     @checked
@@ -176,7 +175,7 @@ class Strategy(Generator):
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
-        budget: Budget | int | dict[str, Any] | None = None,
+        budget: BudgetLike = None,
         seed: int = 0,
         journal: Journal | None = None,
         emit: Callable[[Sequence], None] | None = None,
@@ -203,7 +202,7 @@ class Strategy(Generator):
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
-        budget: Budget | int | dict[str, Any] | None = None,
+        budget: BudgetLike = None,
         seed: int = 0,
         journal: Journal | None = None,
         emit: Callable[[Sequence], None] | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from metagen.errors import BudgetExhausted
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import digest
@@ -42,9 +41,8 @@ class KnockOut(Aggregator):
             bye, playing = standing[:odd], standing[odd:]
             pairs = list(zip(playing[::2], playing[1::2], strict=True))
             meeting = [(players[a], players[b]) for a, b in pairs]
-            try:
-                scores = await self.judge.compare(meeting, scope=matches.child(str(round_)))
-            except BudgetExhausted:
+            scores = await scope.attempt(self.judge.compare(meeting, scope=matches.child(str(round_))))
+            if scores is None:
                 break
             winners = [_winner(a, b, score.value, seeds) for (a, b), score in zip(pairs, scores, strict=True)]
             # Who has had a bye plays next.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
-from functools import partial
 from typing import Final
 
-from metagen.errors import BudgetExhausted, InputError, PromptError
+from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
@@ -63,10 +62,8 @@ class MixtureOfAgents(Strategy):
         question = prefix
         for i, layer in enumerate(self.layers):
             below = scope.child(f"layer/{i}")
-            respond = partial(self._respond, question=question, own=i > 0)
-            written = await scope.paced(
-                [partial(respond, agent, scope=below.child(str(j))) for j, agent in enumerate(layer)]
-            )
+            asked_of = [(agent, below.child(str(j))) for j, agent in enumerate(layer)]
+            written = await self._written(question, asked_of, scope, own=i > 0)
             responses = [one for one in written if one is not None and one.finish in ("eos", "stop")]
             if not responses:
                 return self._best(written, prefix, scope)
@@ -75,9 +72,8 @@ class MixtureOfAgents(Strategy):
             for one in responses:
                 scope.offer(one.rooted(prefix), key=await self._key(one.rooted(prefix)))
             question = Sequence.of(asked(self.ask, prefix.prompt, [one.text for one in responses]))
-        answer = await self._respond(
-            self.aggregator, question=question, scope=scope.child("aggregate"), own=True
-        )
+        last = [(self.aggregator, scope.child("aggregate"))]
+        (answer,) = await self._written(question, last, scope, own=True)
         if answer is None or answer.finish not in ("eos", "stop"):
             return self._best([answer], prefix, scope)
         final = answer.rooted(prefix)
@@ -89,22 +85,25 @@ class MixtureOfAgents(Strategy):
         cut = next((one.rooted(prefix) for one in written if one is not None), prefix)
         return scope.best_offer() or cut
 
-    async def _respond(
-        self, agent: Generator, *, question: Sequence, scope: Scope, own: bool
-    ) -> Sequence | None:
-        """None where the budget left nothing for this one, or what it is to read does not fit its context.
+    async def _written(
+        self, question: Sequence, agents: Ordered[tuple[Generator, Scope]], scope: Scope, *, own: bool
+    ) -> list[Sequence | None]:
+        """What each agent responds; None where a limit left nothing for it, or the question does not fit its context.
 
-        own: the prompt is of our making, and not the task.
+        own: the question is of our making, and not the task.
         """
-        try:
-            (response,) = await agent.generate(question, scope=scope)
-        except BudgetExhausted:
-            return None
-        except PromptError:
-            if not own:
-                raise
-            return None
-        return response
+
+        async def respond(one: tuple[Generator, Scope]) -> Sequence | None:
+            agent, place = one
+            try:
+                (response,) = await agent.generate(question, scope=place)
+            except PromptError:
+                if not own:
+                    raise
+                return None
+            return response
+
+        return (await scope.batch(agents, respond)).results
 
     async def _key(self, sequence: Sequence) -> str | None:
         if self.answer is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
-from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator, at_most, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
@@ -85,10 +85,12 @@ class Parallel(Strategy):
         relative = self.verifier is not None and self.verifier.relative
         # A choice that calls models, and scores that compare, come after sampling: they have their part of the limits.
         later = self.aggregator.spends or relative
-        parts = 1 + (self.verifier is not None) + self.aggregator.spends
-        shares = scope.left().share(parts) if later and self.n > 1 else [None] * parts
-        sampling = scope.child("sample", budget=shares[0])
-        scoring = scope.child("score", budget=shares[1] if self.verifier else None)
+        roles = ["sample"] if self.verifier is None else ["sample", "score"]
+        if later and self.n > 1:
+            places = scope.parts(*roles, later=int(self.aggregator.spends))
+        else:
+            places = [scope.child(role) for role in roles]
+        sampling, scoring = places[0], places[-1]
         verifier = None if relative else self.verifier
         drawing = Drawing(
             self.generator, prefix, scope, sampling, scoring, answer=self.answer, verifier=verifier
@@ -103,10 +105,8 @@ class Parallel(Strategy):
         """The same candidates, scored against each other; as they are where the budget is spent."""
         sequences = [one.sequence for one in drawn]
         scope.offers.clear()
-        try:
-            return await judged(sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring)
-        except BudgetExhausted:
-            return drawn
+        scored = judged(sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring)
+        return await scope.attempt(scored) or drawn
 
     def enough(self, candidates: Ordered[Candidate]) -> bool:
         """Whether no more are needed, before n are drawn."""

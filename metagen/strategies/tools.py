@@ -127,7 +127,7 @@ class Tool:
             raise ToolError(f"the tool {self.name!r} cannot take these arguments: {faults(error)}") from None
 
     async def call(self, arguments: Mapping[str, Any], scope: Scope) -> Any:
-        """The result, computed or recorded. Raises ToolError as the function did; BudgetExhausted."""
+        """The result, computed or recorded. Raises ToolError as the function did, and a limit's refusal."""
         given = json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False)
         request = Request("tool", self.fingerprint, (Item(digest(given)),))
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence as Ordered
 from typing import Final
 
-from metagen.errors import BudgetExhausted, InputError, PromptError
+from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -68,13 +68,14 @@ class Consistent(Aggregator):
         if len(set(members)) == 1:
             return Selection(order[0], {})
         prompt = asked(self.ask, pool[0].sequence.prompt, [members[i] for i in order])
+        asking = self.judge.generate(Sequence.of(prompt), n=self.votes, scope=scope.child("consistent"))
         try:
-            said = await self.judge.generate(
-                Sequence.of(prompt), n=self.votes, scope=scope.child("consistent")
-            )
-        except (BudgetExhausted, PromptError):  # spent, or the candidates do not fit its context
-            said = []
-        named = Counter(number for one in said if (number := self._number(one.text, len(pool))) is not None)
+            said = await scope.attempt(asking)
+        except PromptError:  # the candidates do not fit its context
+            said = None
+        named = Counter(
+            number for one in said or () if (number := self._number(one.text, len(pool))) is not None
+        )
         scores = [float(named[place]) for place in range(len(order))]
         chosen = best_of(scores, [members[i] for i in order], salt)
         return Selection(order[chosen.index], {}, blind=not named)

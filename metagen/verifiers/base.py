@@ -48,8 +48,8 @@ class Verifier(Part, ABC):
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         """One score per sequence, in order.
 
-        When a budget ends, the sequences that were not reached get the verdict `unscored`;
-        BudgetExhausted if none was reached.
+        When a limit binds, the sequences that were not reached get the verdict `unscored`; where none was reached,
+        the limit's refusal is raised.
         """
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Ordered
-from functools import partial
 from typing import Literal, get_args
 
+from metagen.batch import Stage
 from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -68,10 +68,13 @@ class Ensemble(Verifier):
     async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
         if not sequences:
             return []
-        work = [partial(member.score, sequences, scope=scope) for member in self.members]
         generates = not all(isinstance(member, PrimitiveVerifier) for member in self.members)
-        found = await scope.paced(work, generates=generates)
-        return [self._combined(scores) for scores in zip(*found, strict=True)]
+
+        async def scored(member: Verifier) -> list[Score]:
+            return await member.score(sequences, scope=scope)
+
+        found = await scope.batch(self.members, Stage(scored, generates=generates), whole=True)
+        return [self._combined(scores) for scores in zip(*found.whole(), strict=True)]
 
     def _combined(self, scores: tuple[Score, ...]) -> Score:
         words = [score.feedback for score in scores if score.feedback]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from metagen import batch
 from metagen.budget import Budget
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
@@ -20,7 +21,6 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote
-from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.rebase import Rebase
 from metagen.testing import StrategyLaws, first_word, last_word, numbers
 from metagen.verifiers.generative.judge import Judge
@@ -28,6 +28,7 @@ from metagen.verifiers.generative.question import Question
 from metagen.verifiers.generative.respondent import WritingRespondent
 from tests.strategies import test_mixture
 from tests.strategies.chain import test_chain
+from tests.strategies.tree import test_interleaving
 
 Run = Callable[[Sequence, Scope], Coroutine[Any, Any, Sequence]]
 
@@ -214,10 +215,7 @@ def test_judges_of_several_calls_end_alike_under_a_limit_of_tokens() -> None:
 def test_pieces_of_several_stages_that_never_wait_are_found(
     monkeypatch: pytest.MonkeyPatch, strategy: type[StrategyLaws]
 ) -> None:
-    async def at_once(scope: Scope, work: list[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
-        return await scope.gather(*(one() for one in work))
-
-    monkeypatch.setattr(Scope, "paced", at_once)
+    monkeypatch.setattr(batch, "_bound", lambda scope, stage: False)
     with broken():
         strategy().test_it_ends_alike_whoever_is_faster(runs=1)
 
@@ -227,11 +225,19 @@ def search() -> Strategy:
 
 
 def test_a_search_that_draws_and_scores_side_by_side_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Growth, "_round", lambda self, expansions: self.scope.gather(*map(self._whole, expansions))
-    )
+    monkeypatch.setattr(batch, "_bound", lambda scope, stage: False)
     with broken():
         laws(search).test_it_ends_alike_whoever_is_faster(runs=1)
+
+
+def test_a_stage_that_runs_side_by_side_where_not_all_of_it_fits_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch, "_fit", lambda scope, worst: None not in worst)
+    with broken():
+        test_interleaving.test_what_draws_on_one_limit_does_not_depend_on_who_is_faster(
+            "tokens kept for what may be written"
+        )
 
 
 def test_runs_that_spend_side_by_side_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import Literal
 
-from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
@@ -65,12 +65,9 @@ class ByDifficulty(Strategy):
             if isinstance(option, int):
                 candidates = await drawing.to(option)
             else:
-                try:
-                    (found,) = await option.generate(prefix, scope=scope.child("harder"))
-                except BudgetExhausted:
-                    found = prefix
-                if found.finish in ("eos", "stop"):
-                    return found
+                found = await scope.attempt(option.generate(prefix, scope=scope.child("harder")))
+                if found and found[0].finish in ("eos", "stop"):
+                    return found[0]
         chosen = await self.aggregator.aggregate(candidates, prefix, scope)
         return replace(chosen, exhausted=True) if scope.exhausted else chosen
 

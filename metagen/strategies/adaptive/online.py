@@ -12,9 +12,8 @@ whole samples, and tokens are all that is saved.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
-from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Tokens, Until, digest
@@ -85,10 +84,9 @@ class OnlineConfidence(Strategy):
         least = threshold(whole, self.keep) if whole else 0.0
         while len(candidates) < self.n and not scope.exhausted and not self._enough(candidates, least):
             numbers = range(len(candidates), min(len(candidates) + self.batch, self.n))
-            drawn = await scope.paced(
-                [partial(self._watched, prefix, least, scope.child(f"block/{i}")) for i in numbers]
-            )
-            candidates += await self._judged(drawn, prefix, scope)
+            places = [scope.child(f"block/{i}") for i in numbers]
+            written = await scope.batch(places, lambda place: self._watched(prefix, least, place))
+            candidates += await self._judged(written.whole(), prefix, scope)
         voting = _voting(candidates, least) or [c for c in candidates if c.eligible] or candidates
         keys, values = [c.key for c in voting], [_weight(c) for c in voting]
         texts = [c.sequence.text for c in voting]
@@ -99,12 +97,12 @@ class OnlineConfidence(Strategy):
         """One sample, to its end or to where it falls below the threshold; as far as it came, if the budget ends."""
         current, block, written = prefix, 0, 0
         while current.finish is None and not self._fallen(current, prefix, least):
-            try:
-                (current,) = await self.generator.generate(
-                    current, start=block, until=Tokens(self.block), scope=scope
-                )
-            except BudgetExhausted:
+            more = await scope.attempt(
+                self.generator.generate(current, start=block, until=Tokens(self.block), scope=scope)
+            )
+            if more is None:
                 break
+            (current,) = more
             block, before, written = block + 1, written, len(self.confidence.of_tokens(current, prefix))
             if current.finish is None and written == before:
                 break  # nothing was written: it would go on for ever

@@ -6,11 +6,10 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import partial
 
 import networkx as nx
 
-from metagen.errors import BudgetExhausted, InputError
+from metagen.errors import InputError, MetagenError
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Strategy
@@ -83,7 +82,7 @@ class Chain(Strategy):
             try:
                 before = {need: await made[need] for need in self.graph.predecessors(name)}
                 output = await self.steps[name].perform(Inputs(prefix, before), scope.child(name))
-            except BudgetExhausted as refusal:
+            except MetagenError as refusal:
                 made[name].set_exception(refusal)
                 made[name].exception()  # it has been seen, also where no other step waits for it
                 raise
@@ -93,8 +92,8 @@ class Chain(Strategy):
 
         # Under a limit one after the other: each after those that it needs.
         order = [*nx.lexicographical_topological_sort(self.graph, key=[*self.steps].index)]
-        outputs = await scope.paced([partial(perform, name) for name in order])
-        results = dict(zip(order, outputs, strict=True))
+        outputs = await scope.batch(order, perform, whole=True)
+        results = dict(zip(order, outputs.whole(), strict=True))
         return {name: results[name] for name in self.steps}
 
     def _offer(self, name: str, output: Output, prefix: Sequence, scope: Scope) -> None:

@@ -81,12 +81,12 @@ class DraftSketchFill(Strategy):
         sketching = scope.child("sketch")
         values["sketch"] = await self._written(self.generator, self.sketch, values, prefix, sketching)
         parts = values["sketch"].split(self.hole)
-        places = [scope.child(f"fill/{i}") for i in range(len(parts) - 1)]
+        places = [(i, scope.child(f"fill/{i}")) for i in range(len(parts) - 1)]
         checking = scope.child("check")
         for attempt in range(self.tries if places else 1):
-            filling = [partial(self._fill, i, attempt, values, prefix, s) for i, s in enumerate(places)]
-            fills = await scope.paced(filling)
-            text = parts[0] + "".join(fill + part for fill, part in zip(fills, parts[1:], strict=True))
+            filling = await scope.batch(places, partial(self._fill, attempt, values, prefix), whole=True)
+            fills = zip(filling.whole(), parts[1:], strict=True)
+            text = parts[0] + "".join(fill + part for fill, part in fills)
             whole = prefix.extend(text, finish="eos")
             scope.offer(whole)
             (score,) = await self.verifier.score([whole], scope=checking)
@@ -97,9 +97,10 @@ class DraftSketchFill(Strategy):
         return scope.best_offer() or prefix
 
     async def _fill(
-        self, i: int, attempt: int, values: dict[str, str], prefix: Sequence, scope: Scope
+        self, attempt: int, values: dict[str, str], prefix: Sequence, place: tuple[int, Scope]
     ) -> str:
-        numbered = {**values, "number": str(i + 1)}
+        number, scope = place
+        numbered = {**values, "number": str(number + 1)}
         return (await self._written(self.filler, self.fill, numbered, prefix, scope, attempt)).strip()
 
     async def _written(

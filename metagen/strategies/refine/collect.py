@@ -8,11 +8,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metagen.budget import Budget
+from metagen.budget import Budget, BudgetLike
 from metagen.errors import InputError
 from metagen.generators.base import is_count
 from metagen.journal import Journal
@@ -78,14 +77,14 @@ class _Collecting:
             label=strategy.fingerprint,
         )
         prefix = Sequence.of(prompt)
-        chains = await scope.paced(
-            [partial(strategy.trajectory, prefix, scope.child(str(i))) for i in range(self.n)]
+        chains = await scope.batch(
+            range(self.n), lambda i: strategy.trajectory(prefix, scope.child(str(i))), whole=True
         )
-        rounds = [one for chain in chains for one in _asked(strategy, prompt, chain.rounds)]
+        rounds = [one for chain in chains.whole() for one in _asked(strategy, prompt, chain.rounds)]
         pairs = await self.pairing.pairs(rounds, scope)
         return pairs, {
-            "revisions": sum(max(0, len(chain.rounds) - 1) for chain in chains),
-            "copies": sum(chain.copies for chain in chains),
+            "revisions": sum(max(0, len(chain.rounds) - 1) for chain in chains.whole()),
+            "copies": sum(chain.copies for chain in chains.whole()),
             "exhausted": int(scope.exhausted),
         }
 
@@ -107,7 +106,7 @@ async def acollect(
     beta: float = 0.0,
     utility: Utility | None = None,
     most: int | None = None,
-    budget: Budget | int | dict[str, Any] | None = None,
+    budget: BudgetLike = None,
     seed: int = 0,
     journal: Journal | None = None,
     concurrency: int = 8,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
-from metagen.errors import BudgetExhausted, InputError, PromptError
+from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Until, digest
@@ -83,11 +83,8 @@ class Refinement(Strategy):
     async def trajectory(self, prefix: Sequence, scope: Scope) -> Trajectory:
         """All rounds, for studies and for training data; a budget that ends leaves those that there are."""
         rounds: list[Round] = []
-        try:
-            ended = await self._refine(prefix, scope, rounds)
-        except BudgetExhausted:
-            ended = "budget"
-        return Trajectory(tuple(rounds), ended, self._best(rounds))
+        ended = await scope.attempt(self._refine(prefix, scope, rounds))
+        return Trajectory(tuple(rounds), ended or "budget", self._best(rounds))
 
     async def _refine(self, prefix: Sequence, scope: Scope, rounds: list[Round]) -> Ending:
         scoring = scope.child("score")

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from metagen.budget import Budget
 from metagen.errors import InputError, UnsupportedError
 from metagen.journal import Journal
 from metagen.sequence import Prompt
@@ -73,5 +72,5 @@ async def _pair(
         raise InputError(
             f"{type(sequential).__name__} spent no {dimension} on {prompt.problem_id!r}: nothing to equal"
         )
-    second = await parallel.asolve(prompt, seed=seed, journal=journal, budget=Budget(**{dimension: spent}))
+    second = await parallel.asolve(prompt, seed=seed, journal=journal, budget={dimension: spent})
     return Pair(prompt, first, second, getattr(second.usage, dimension) / spent)

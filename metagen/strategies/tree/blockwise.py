@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
-from metagen.errors import BudgetExhausted, InputError, MetagenError, UnsupportedError
+from metagen.errors import InputError, MetagenError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Tokens, Until, digest
@@ -74,10 +74,10 @@ class Blockwise(Strategy):
         for number in count():
             # The first block's candidates stand where those of parallel strategies do.
             place = scope.child(f"block/{number}") if number else scope
-            try:
-                chosen = self._best(await self._drawn(prefix, place, scope, known), prefix)
-            except BudgetExhausted:
+            candidates = await scope.attempt(self._drawn(prefix, place, scope, known))
+            if candidates is None:
                 return replace(prefix, exhausted=True)
+            chosen = self._best(candidates, prefix)
             scope.emit(chosen)
             if chosen.finish is not None or chosen.exhausted:
                 return chosen
@@ -98,13 +98,13 @@ class Blockwise(Strategy):
         """
         drawn = await steps(self.generator, prefix, self.block, n=self.n, scope=place.child("sample"))
         scoring = place.child("score")
-        try:
-            return await judged(
-                drawn, scope, answer=self.answer, verifier=self.verifier, scoring=scoring, known=known
-            )
-        except BudgetExhausted:
-            answers = await self.answer.read(drawn) if self.answer else [None] * len(drawn)
-            return [Candidate(replace(s, exhausted=True), a) for s, a in zip(drawn, answers, strict=True)]
+        scored = await scope.attempt(
+            judged(drawn, scope, answer=self.answer, verifier=self.verifier, scoring=scoring, known=known)
+        )
+        if scored is not None:
+            return scored
+        answers = await self.answer.read(drawn) if self.answer else [None] * len(drawn)
+        return [Candidate(replace(s, exhausted=True), a) for s, a in zip(drawn, answers, strict=True)]
 
     def _best(self, candidates: list[Candidate], prefix: Sequence) -> Sequence:
         """The highest value, by the rule of best-of-n among those that may go on or have ended well."""

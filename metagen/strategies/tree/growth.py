@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from metagen.budget import Budget
+from metagen.batch import Batch, Stage
 from metagen.cost import Usage
-from metagen.errors import BudgetExhausted
 from metagen.generators.base import Generator
 from metagen.generators.primitive import Primitive
 from metagen.scope import Scope
@@ -38,7 +36,7 @@ def one_lane(node: Node) -> int:
 
 @dataclass(eq=False)
 class Expansion:
-    """Draws of one node on their way to the tree. A budget that ends is kept in `refusal`, with what came before."""
+    """Draws of one node on their way to the tree."""
 
     node: Node
     start: int
@@ -48,14 +46,10 @@ class Expansion:
     known: frozenset[tuple[object, ...]]
     sequences: list[Sequence] = field(default_factory=list)
     scores: list[Score | None] = field(default_factory=list)
-    refusal: BudgetExhausted | None = None
 
     async def draw(self, generator: Generator, until: Steps | None) -> None:
         prefix, start = self.node.sequence, self.start
-        try:
-            self.sequences = await steps(generator, prefix, until, n=self.n, start=start, scope=self.drawing)
-        except BudgetExhausted as refusal:
-            self.refusal = refusal
+        self.sequences = await steps(generator, prefix, until, n=self.n, start=start, scope=self.drawing)
         self.scores = [None] * len(self.sequences)
 
     def unscored(self) -> list[Sequence]:
@@ -68,28 +62,29 @@ class Expansion:
         wanted = self.unscored()
         if verifier is None or not wanted:
             return
-        try:
-            scores = await verifier.score(wanted, scope=self.scoring)
-        except BudgetExhausted as refusal:
-            self.refusal = refusal
-            return
+        scores = await verifier.score(wanted, scope=self.scoring)
         found = {merged(s): score for s, score in zip(wanted, scores, strict=True)}
         self.scores = [found.get(merged(s)) for s in self.sequences]
 
 
-def fit(worst: Iterable[Usage], left: Budget) -> bool:
-    """Whether there is room for all of them at once, so that none waits for what another leaves."""
-    total = Usage.sum(worst)
-    needs = {name: getattr(total, name) for name in left.divisible}
-    return all(need is not None and need <= getattr(left, name) for name, need in needs.items())
+@dataclass(eq=False)
+class _Begun:
+    """An expansion that was asked for: the batch that it is part of, once that has begun, and its place in it."""
+
+    expansion: Expansion
+    batch: asyncio.Task[Batch[None]] | None = None
+    place: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.batch is not None and self.batch.done()
 
 
 class Growth:
     """One search under way: its tree, and the calls by which it grows.
 
-    limited: a budget binds what is drawn, so that the calls of a round are asked for together, and end before the next
-    are. Where there is not room for all of them at once they are made in turn. So what fits does not depend on what
-    arrives first.
+    Under a limit the calls of a round are asked for together, and end before the next are: what fits does not depend
+    on what arrives first.
     """
 
     def __init__(
@@ -106,92 +101,76 @@ class Growth:
         self._generator, self._verifier = generator, verifier
         self._until, self._max_depth = until, max_depth
         self._scopes: dict[Node, tuple[Scope, Scope]] = {}
-        limits = scope.left().divisible
-        self.limited = bool(limits)
-        # A primitive verifier generates nothing: a limit of generated tokens does not bind it.
-        primitive = verifier is None or isinstance(verifier, PrimitiveVerifier)
-        self._apart = self.limited and not (primitive and limits == ("generated",))
+        # A primitive verifier generates nothing.
+        generates = not (verifier is None or isinstance(verifier, PrimitiveVerifier))
+        self._stages = (
+            Stage(self._draw, self._most_of_draws),
+            Stage(self._score, self._most_of_scores, generates=generates),
+        )
 
     async def level(self, wanted: Iterable[Wanted]) -> list[Node]:
         """Extend nodes side by side; the distinct children drawn now, by position of the parent in `wanted`.
 
-        BudgetExhausted once the budget ends; what was drawn before that is in the tree.
+        The refusal of a limit is raised; what was drawn before that is in the tree.
         """
         expansions = [self._asked(node, n) for node, n in wanted]
-        await self._round(expansions)
+        done = await self.scope.batch(expansions, *self._stages)
         children = [child for expansion in expansions for child in self._applied(expansion)]
-        for expansion in expansions:
-            if expansion.refusal:
-                raise expansion.refusal
+        done.whole()
         return distinct(children)
 
     async def steady(self, width: float, choose: Choose, applied: Applied, lane: Lane = one_lane) -> None:
-        """Keep up to `width` expansions under way until there are none; BudgetExhausted once the budget ends.
+        """Keep up to `width` expansions under way until there are none; the refusal of a limit is raised then.
 
         choose: the next node and its number of draws, or None while there is none; it sees all that was applied.
         applied: is told of a node and its child for each draw, in the order in which the nodes of a lane were chosen.
         lane: of a node; what is slow holds back the results of its own lane only. One lane by default. With several,
         what has been applied depends on who is fast: what is chosen in a lane must depend on that lane alone, the
         width be infinite, and a lane that meets the end of the budget stops no other.
-        """
-        refusal = await (self._rounds if self.limited else self._sliding)(width, choose, applied, lane)
-        if refusal:
-            raise refusal
 
-    async def _sliding(
-        self, width: float, choose: Choose, applied: Applied, lane: Lane
-    ) -> BudgetExhausted | None:
-        lanes: defaultdict[int, deque[tuple[Expansion, asyncio.Task[None]]]] = defaultdict(deque)
-        refusal: BudgetExhausted | None = None
-        lone = lane is one_lane
+        Under a limit the same choices are made in rounds: what has been chosen begins when all before it has ended.
+        """
+        lanes: defaultdict[int, deque[_Begun]] = defaultdict(deque)
+        waiting: list[_Begun] = []
+        refused: Batch[None] | None = None
+        lone, rounds = lane is one_lane, self.scope.limited
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
                     while (
-                        not (refusal and lone)
+                        not (refused and lone)
                         and sum(map(len, lanes.values())) < width
                         and (wanted := choose()) is not None
                     ):
-                        expansion = self._asked(*wanted, recall=lone)
-                        task = group.create_task(self._whole(expansion))
-                        lanes[lane(expansion.node)].append((expansion, task))
-                    heads = {number: queue[0][1] for number, queue in lanes.items() if queue}
+                        waiting.append(_Begun(self._asked(*wanted, recall=lone)))
+                        lanes[lane(waiting[-1].expansion.node)].append(waiting[-1])
+                    if not rounds or len(waiting) == sum(map(len, lanes.values())):
+                        for together in [waiting] if rounds else [[one] for one in waiting]:
+                            self._begin(together, group)
+                        waiting = []
+                    heads = {number: queue[0] for number, queue in lanes.items() if queue}
                     if not heads:
-                        return refusal
-                    if not any(task.done() for task in heads.values()):
-                        await asyncio.wait(heads.values(), return_when=asyncio.FIRST_COMPLETED)
-                    first = min(number for number, task in heads.items() if task.done())
-                    expansion, task = lanes[first].popleft()
-                    task.result()
-                    applied(expansion.node, self._applied(expansion))
-                    refusal = refusal or expansion.refusal
+                        break
+                    if not any(one.ended for one in heads.values()):
+                        under_way = {one.batch for one in heads.values() if one.batch is not None}
+                        await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                    one = lanes[min(number for number, one in heads.items() if one.ended)].popleft()
+                    assert one.batch is not None
+                    batch = one.batch.result()
+                    applied(one.expansion.node, self._applied(one.expansion))
+                    if one.place in batch.refused:
+                        refused = refused or batch
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors.exceptions[0].__cause__
+        if refused:
+            refused.whole()
 
-    async def _rounds(
-        self, width: float, choose: Choose, applied: Applied, lane: Lane
-    ) -> BudgetExhausted | None:
-        """The same choices as `_sliding` makes, in rounds."""
-        begun: list[Expansion] = []
-        ended: deque[Expansion] = deque()
-        refusal: BudgetExhausted | None = None
-        lone = lane is one_lane
-        while True:
-            while (
-                not (refusal and lone)
-                and len(begun) + len(ended) < width
-                and (wanted := choose()) is not None
-            ):
-                begun.append(self._asked(*wanted, recall=lone))
-            if not ended:
-                if not begun:
-                    return refusal
-                await self._round(begun)
-                ended.extend(sorted(begun, key=lambda one: lane(one.node)))
-                begun = []
-            expansion = ended.popleft()
-            applied(expansion.node, self._applied(expansion))
-            refusal = refusal or expansion.refusal
+    def _begin(self, together: list[_Begun], group: asyncio.TaskGroup) -> None:
+        if not together:
+            return
+        batch = group.create_task(self.scope.batch([one.expansion for one in together], *self._stages))
+        for place, one in enumerate(together):
+            one.batch, one.place = batch, place
 
     def _asked(self, node: Node, n: int, *, recall: bool = True) -> Expansion:
         """Take the next n numbers of a node's draws. recall: what it has drawn before is not scored again."""
@@ -203,56 +182,25 @@ class Growth:
         node.asked += n
         return expansion
 
-    async def _round(self, expansions: list[Expansion]) -> None:
-        if not self.limited or (not self._apart and self._draws_fit(expansions)):
-            await self.scope.gather(*map(self._whole, expansions))
-            return
-        # What generating leaves of a limit that both sides draw on is known before anything is scored.
-        await self._stage(self._draw, expansions, at_once=self._draws_fit(expansions))
-        await self._stage(self._score, expansions, at_once=self._scores_fit(expansions))
+    def _most_of_draws(self, one: Expansion) -> Usage | None:
+        generator, prefix, end = self._generator, one.node.sequence, self._end(one.node)
+        if not isinstance(generator, Primitive) or isinstance(end, Split):
+            return None  # a draw is several calls
+        most = generator.most(prefix, end)
+        ended = most is not None and most <= 0
+        return Usage() if ended else generator.worst(prefix, one.n, most, one.drawing)
 
-    async def _stage(
-        self,
-        work: Callable[[Expansion], Coroutine[Any, Any, None]],
-        expansions: list[Expansion],
-        *,
-        at_once: bool,
-    ) -> None:
-        if at_once:
-            await self.scope.gather(*map(work, expansions))
-            return
-        for one in expansions:
-            await work(one)
-
-    def _draws_fit(self, expansions: list[Expansion]) -> bool:
-        """False also where nobody can say, because a draw is several calls."""
-        generator = self._generator
-        worst = []
-        for one in expansions:
-            prefix, end = one.node.sequence, self._end(one.node)
-            if not isinstance(generator, Primitive) or isinstance(end, Split):
-                return False
-            most = generator.most(prefix, end)
-            if most is None or most > 0:  # otherwise it has ended without a call
-                worst.append(generator.worst(prefix, one.n, most, one.drawing))
-        return fit(worst, self.scope.left())
-
-    def _scores_fit(self, expansions: list[Expansion]) -> bool:
-        verifier = self._verifier
-        if not isinstance(verifier, PrimitiveVerifier):
-            return verifier is None
-        scored = [(one.unscored(), one.scoring) for one in expansions]
-        return fit((verifier.worst(new, scope) for new, scope in scored if new), self.scope.left())
-
-    async def _whole(self, expansion: Expansion) -> None:
-        await self._draw(expansion)
-        await self._score(expansion)
-
-    async def _score(self, expansion: Expansion) -> None:
-        await expansion.score(self._verifier)
+    def _most_of_scores(self, one: Expansion) -> Usage | None:
+        verifier, new = self._verifier, one.unscored()
+        if verifier is None or not new:
+            return Usage()
+        return verifier.worst(new, one.scoring) if isinstance(verifier, PrimitiveVerifier) else None
 
     async def _draw(self, expansion: Expansion) -> None:
         await expansion.draw(self._generator, self._end(expansion.node))
+
+    async def _score(self, expansion: Expansion) -> None:
+        await expansion.score(self._verifier)
 
     def _end(self, node: Node) -> Steps | None:
         """Where a node's children end: at the last depth, where they will."""

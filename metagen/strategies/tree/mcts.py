@@ -10,10 +10,9 @@ import math
 from collections.abc import Container
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, get_args
 
-from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
@@ -221,15 +220,12 @@ class _Values(Verifier):
         self, going: list[Sequence], scope: Scope
     ) -> list[tuple[tuple[Sequence, Score], ...]]:
         """Completions of each, with their scores; without those that a budget refuses."""
-
-        async def completed(sequence: Sequence, place: Scope) -> list[Sequence]:
-            try:
-                return await self.generator.generate(sequence, n=self.rollouts, scope=place)
-            except BudgetExhausted:
-                return []
-
         places = [scope.child(str(k)) for k in range(len(going))]
-        ended = await scope.paced([partial(completed, *one) for one in zip(going, places, strict=True)])
+        completed = await scope.batch(
+            list(zip(going, places, strict=True)),
+            lambda one: self.generator.generate(one[0], n=self.rollouts, scope=one[1]),
+        )
+        ended = [some or [] for some in completed.results]
         flat = [one for some in ended for one in some]
         scores = iter(await _scores(self.outcome, flat, scope.child("score")))
         return [tuple((one, next(scores)) for one in some) for some in ended]
@@ -251,10 +247,8 @@ class _Values(Verifier):
 
 async def _scores(verifier: Verifier, sequences: list[Sequence], scope: Scope) -> list[Score]:
     """Scores; unscored where the budget ends."""
-    try:
-        return await verifier.score(sequences, scope=scope) if sequences else []
-    except BudgetExhausted:
-        return [UNSCORED] * len(sequences)
+    found = await scope.attempt(verifier.score(sequences, scope=scope)) if sequences else []
+    return [UNSCORED] * len(sequences) if found is None else found
 
 
 def _settle(tree: Tree, node: Node) -> None:

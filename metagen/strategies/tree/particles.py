@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
-from metagen.budget import Budget
+from metagen.budget import BudgetLike
 from metagen.call import Item
 from metagen.errors import InputError
 from metagen.generators.base import Generator
@@ -266,7 +266,7 @@ class ParticleFilter(TreeSearch):
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
-        budget: Budget | int | dict[str, Any] | None = None,
+        budget: BudgetLike = None,
         seed: int = 0,
         journal: Journal | None = None,
     ) -> Cloud:
@@ -280,7 +280,7 @@ class ParticleFilter(TreeSearch):
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
-        budget: Budget | int | dict[str, Any] | None = None,
+        budget: BudgetLike = None,
         seed: int = 0,
         journal: Journal | None = None,
     ) -> Cloud:

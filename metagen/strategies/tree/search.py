@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import Any
 
-from metagen.budget import Budget
-from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.budget import BudgetLike
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator, at_most, is_count
 from metagen.journal import Journal
 from metagen.scope import Scope
@@ -43,7 +42,7 @@ class TreeStrategy(Strategy):
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
-        budget: Budget | int | dict[str, Any] | None = None,
+        budget: BudgetLike = None,
         seed: int = 0,
         journal: Journal | None = None,
     ) -> Tree:
@@ -57,7 +56,7 @@ class TreeStrategy(Strategy):
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         *,
-        budget: Budget | int | dict[str, Any] | None = None,
+        budget: BudgetLike = None,
         seed: int = 0,
         journal: Journal | None = None,
     ) -> Tree:
@@ -119,7 +118,7 @@ class TreeSearch(TreeStrategy):
 
     @abstractmethod
     async def explore(self, growth: Growth) -> None:
-        """Grow the tree. It may end by BudgetExhausted: the leaves that there are decide then."""
+        """Grow the tree. A limit may end it at any call: the leaves that there are decide then."""
 
     async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Tree(prefix)
@@ -133,21 +132,17 @@ class TreeSearch(TreeStrategy):
         self, tree: Tree, scope: Scope, explore: Callable[[Growth], Coroutine[Any, Any, None]]
     ) -> bool:
         """Explore below `node` of a scope, to the end or that of the budget; whether it was that."""
-        growth = self._growth(tree, scope.child("node", budget=self._share(scope)))
-        tree.below = growth.scope.path
-        with contextlib.suppress(BudgetExhausted):
-            await explore(growth)
-        return growth.scope.exhausted
+        # What comes after the search, and spends as well, has its part of the limits.
+        later = (self._judge is not None) + self.aggregator.spends
+        (node,) = scope.parts("node", later=later)
+        tree.below = node.path
+        await scope.attempt(explore(self._growth(tree, node)))
+        return node.exhausted
 
     def _growth(self, tree: Tree, scope: Scope, **other: Any) -> Growth:
         """How this search grows a tree; `other` parts than its own, by name."""
         own = {"generator": self.generator, "verifier": self.verifier, "until": self.until}
         return Growth(tree, scope, **{**own, "max_depth": self.max_depth, **other})
-
-    def _share(self, scope: Scope) -> Budget | None:
-        """The search's own part of a budget, where what comes after it spends as well."""
-        parts = 1 + (self._judge is not None) + self.aggregator.spends
-        return scope.left().share(parts)[0] if parts > 1 else None
 
     async def _chosen(self, tree: Tree, scope: Scope) -> Sequence:
         """What the aggregator makes of the leaves that have ended; of those that there are, if none has."""
@@ -160,10 +155,8 @@ class TreeSearch(TreeStrategy):
         """The aggregator's choice; where a budget ends before it has made one, the best of what is offered to it."""
         for candidate in pool:
             offered(candidate, scope)
-        try:
-            return await self.aggregator.aggregate(pool, prefix, scope)
-        except BudgetExhausted:
-            return replace(scope.best_offer() or prefix, exhausted=True)
+        chosen = await scope.attempt(self.aggregator.aggregate(pool, prefix, scope))
+        return replace(scope.best_offer() or prefix, exhausted=True) if chosen is None else chosen
 
     async def _candidates(self, leaves: list[Node], scope: Scope) -> list[Candidate]:
         """Each leaf as often as it was drawn, with what the aggregator wants to know of it."""
@@ -171,10 +164,8 @@ class TreeSearch(TreeStrategy):
         answers = await rule.read(sequences) if rule else [None] * len(leaves)
         scores: Ordered[Score | None] = [leaf.score for leaf in leaves]
         if self._judge is not None:
-            try:
-                scores = await self._judge.score(sequences, scope=scope.child("score"))
-            except BudgetExhausted:
-                scores = [None] * len(leaves)
+            judging = self._judge.score(sequences, scope=scope.child("score"))
+            scores = await scope.attempt(judging) or [None] * len(leaves)
         rows = zip(leaves, answers, scores, strict=True)
         return [Candidate(leaf.sequence, a, s) for leaf, a, s in rows for _ in range(leaf.multiplicity)]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
-from metagen.errors import BudgetExhausted, InputError
+from metagen.errors import InputError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, Tokens
@@ -42,8 +41,10 @@ class Split:
     ) -> list[Sequence]:
         """Steps number start … start + n − 1 that continue `prefix`; what `Generator.generate` says holds here too."""
         begun = await generator.generate(prefix, n=n, start=start, until=Tokens(self.block), scope=scope)
-        whole = partial(self._whole, generator, len(prefix.text), scope)
-        return await scope.paced([partial(whole, one, number) for number, one in enumerate(begun, start)])
+        before = len(prefix.text)
+        numbered = list(enumerate(begun, start))
+        ended = await scope.batch(numbered, lambda one: self._whole(generator, before, scope, one[1], one[0]))
+        return ended.whole()
 
     async def _whole(
         self, generator: Generator, before: int, scope: Scope, begun: Sequence, number: int
@@ -57,10 +58,10 @@ class Split:
             if block == self.blocks:
                 break
             place = scope.child(f"more/{number}.{block}")
-            try:
-                (begun,) = await generator.generate(begun, until=Tokens(self.block), scope=place)
-            except BudgetExhausted:
+            more = await scope.attempt(generator.generate(begun, until=Tokens(self.block), scope=place))
+            if more is None:
                 return begun
+            (begun,) = more
         return replace(begun, cut=True)
 
     def _ended(self, sequence: Sequence) -> Sequence:

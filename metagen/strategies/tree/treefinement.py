@@ -11,7 +11,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from metagen.errors import BudgetExhausted, InputError, PromptError, UnsupportedError
+from metagen.errors import InputError, PromptError, UnsupportedError
 from metagen.generators.base import Generator, is_count
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -115,17 +115,16 @@ class Treefinement(TreeStrategy):
     async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Programs(prefix, scope.child("node"))
         wanted: Mapping[Node, int] = {tree.root: self.n}
-        refusal: BudgetExhausted | None = None
+        ended = False
         for _ in range(1 + self.rounds):
-            fresh, refusal = await self._revised(tree, wanted, scope)
-            if refusal is not None or any(self._accepted(node) for node in tree.programs):
+            fresh, ended = await self._revised(tree, wanted, scope)
+            if ended or any(self._accepted(node) for node in tree.programs):
                 break
             again = [node for node in wanted if node.parent and node.state != "pruned"]
             wanted = self._shared(tree, fresh or again or tree.able)
         best = max(tree.programs, key=lambda node: _rank(node.candidate), default=None)
         chosen = best.sequence.scored(self.verifier.name, best.score or UNSCORED) if best else prefix
-        ended = refusal is not None or scope.exhausted
-        tree.chosen = replace(chosen, exhausted=True) if ended else chosen
+        tree.chosen = replace(chosen, exhausted=True) if ended or scope.exhausted else chosen
         return tree
 
     def _accepted(self, node: Program) -> bool:
@@ -146,36 +145,22 @@ class Treefinement(TreeStrategy):
 
     async def _revised(
         self, tree: Programs, wanted: Mapping[Node, int], scope: Scope
-    ) -> tuple[list[Node], BudgetExhausted | None]:
-        """Draw and score; what is new, and the refusal of a budget that has ended."""
+    ) -> tuple[list[Node], bool]:
+        """Draw and score; what is new, and whether a limit refused anything."""
         known, revising = dict(tree.scores), [Revising(tree, node, n) for node, n in wanted.items()]
-
-        async def whole(one: Revising) -> None:
-            await self._draw(one)
-            await self._score(one, known)
-
-        if scope.left().divisible:
-            # In turn, the draws before the scores: what fits does not depend on who is faster.
-            for one in revising:
-                await self._draw(one)
-            for one in revising:
-                await self._score(one, known)
-        else:
-            await scope.gather(*map(whole, revising))
+        done = await scope.batch(revising, self._draw, lambda one: self._score(one, known))
         fresh: list[Program] = []
-        for one in revising:
+        for k, one in enumerate(revising):
             answers = await self.answer.read(one.sequences) if self.answer else [None] * len(one.sequences)
-            if one.sequences or one.refusal is None:
+            if one.sequences or k not in done.refused:
                 fresh += tree.grown(one.node, one.sequences, one.scores, answers)
         for node in fresh:
             offered(node.candidate, scope)
-        return [*fresh], next((one.refusal for one in revising if one.refusal is not None), None)
+        return [*fresh], bool(done.refused)
 
     async def _draw(self, one: Revising) -> None:
-        try:
-            one.sequences = await self._written(one)
-        except BudgetExhausted as refusal:
-            one.refusal = refusal
+        one.sequences = await self._written(one)
+        one.scores = [one.tree.scores.get(s.text, UNSCORED) for s in one.sequences]
 
     async def _written(self, one: Revising) -> list[Sequence]:
         """Drafts, or revisions: whole answers, which begin with the prefix."""
@@ -199,15 +184,10 @@ class Treefinement(TreeStrategy):
     async def _score(self, one: Revising, known: Mapping[str, Score]) -> None:
         """Scores of what was drawn; what has one already is not scored again."""
         new = {s.text: s for s in one.sequences if s.text not in known and s.text.strip()}
-        found = dict(known)
         if new:
-            place = one.tree.place(one.node, "score")
-            try:
-                scores = await self.verifier.score(list(new.values()), scope=place)
-                found |= zip(new, scores, strict=True)
-            except BudgetExhausted as refusal:
-                one.refusal = refusal
-        one.scores = [found.get(s.text, UNSCORED) for s in one.sequences]
+            scores = await self.verifier.score(list(new.values()), scope=one.tree.place(one.node, "score"))
+            found = {**known, **dict(zip(new, scores, strict=True))}
+            one.scores = [found.get(s.text, UNSCORED) for s in one.sequences]
 
 
 class Programs(Tree):
@@ -267,14 +247,13 @@ class Programs(Tree):
 
 @dataclass(eq=False)
 class Revising:
-    """Draws of one node on their way to the tree. A budget that ends is kept in `refusal`, with what came before."""
+    """Draws of one node on their way to the tree."""
 
     tree: Programs
     node: Node
     n: int
     sequences: list[Sequence] = field(default_factory=list)
     scores: list[Score] = field(default_factory=list)
-    refusal: BudgetExhausted | None = None
 
 
 def _rank(candidate: Candidate) -> tuple[bool, bool, float]:

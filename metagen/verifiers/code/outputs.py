@@ -29,7 +29,7 @@ async def executed(
 ) -> dict[bytes, Mapping[str, Any]]:
     """What `run` says of each program, by its name, as far as the budget goes. by: a fingerprint of what is run.
 
-    Raises BudgetExhausted if not even one was reached.
+    Raises a limit's refusal if not even one was reached.
     """
     if not programs:
         return {}

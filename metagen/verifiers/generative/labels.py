@@ -65,7 +65,7 @@ class LabelReader:
     async def read(self, asked: Ordered[tuple[bytes, Sequence]], scope: Scope) -> list[Reading]:
         """One reading for each (name, sequence); it is recorded under the name.
 
-        What a budget left out gets the verdict `unscored`; BudgetExhausted if that is all.
+        What a budget left out gets the verdict `unscored`; where that is all, the limit's refusal is raised.
         """
         distinct = dict(asked)
         if not distinct:

@@ -63,8 +63,8 @@ class PairwiseJudge:
     async def compare(self, pairs: Ordered[Pair], *, scope: Scope) -> list[Score]:
         """P(first of the pair is better), one for each pair, in order; raw: its log-odds, where they are finite.
 
-        A pair is asked once, whichever way round it comes. Verdicts are the judge's; BudgetExhausted if a budget left
-        out all. Raises InputError for a pair that answers two prompts.
+        A pair is asked once, whichever way round it comes. Verdicts are the judge's. Raises a limit's refusal
+        where that left out all, InputError for a pair that answers two prompts.
         """
         pairs = [(a.answered, b.answered) for a, b in pairs]
         keys = [_key(a, b) for a, b in pairs]

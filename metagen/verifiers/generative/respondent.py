@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Final, Literal
 
 from metagen.border import Part
 from metagen.cost import FREE, Price
-from metagen.errors import BudgetExhausted, InputError, ScopeError, UnsupportedError
+from metagen.errors import InputError, ScopeError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
 from metagen.generators.primitive import Primitive
@@ -78,7 +78,7 @@ class Respondent(Part, ABC):
         """One score each, in order. value: the label's worth in [0, 1]; raw: on the question's own scale.
 
         feedback: a critique, where there are any. Verdicts: `unscored` for what a budget left out, `too long` for the
-        model's context, `unparsable` if there is no label. BudgetExhausted if the budget left out all.
+        model's context, `unparsable` if there is no label. Raises a limit's refusal where that left out all.
         """
 
 
@@ -136,25 +136,13 @@ class LabelRespondent(Respondent):
             cue = self.question.cue
             readings = await self._reader.read([(a.name, Sequence(a.prompt, cue)) for a in asked], scope)
             return [self._score(reading) for reading in readings]
-        distinct = {one.name: one for one in asked}
-        refusals: list[BudgetExhausted] = []
-        work = [partial(self._criticised, one, critic, scope, refusals) for one in distinct.values()]
-        scores = dict(zip(distinct, await scope.paced(work), strict=True))
-        if distinct and len(refusals) == len(distinct):
-            raise refusals[0]
-        return [scores[one.name] for one in asked]
+        return await _each(asked, lambda one: self._criticised(one, critic, scope), scope)
 
-    async def _criticised(
-        self, one: Asked, critic: Generator, scope: Scope, refusals: list[BudgetExhausted]
-    ) -> Score:
-        try:
-            written = await _write(critic, one.prompt, self._critiques, scope)
-            whole = [critique for critique in written if not critique.exhausted]
-            ends = [self._end(critique) for critique in whole]
-            readings = await self._reader.read([(end.digest, end) for end in ends], scope)
-        except BudgetExhausted as refusal:
-            refusals.append(refusal)
-            return UNSCORED
+    async def _criticised(self, one: Asked, critic: Generator, scope: Scope) -> Score:
+        written = await _write(critic, one.prompt, self._critiques, scope)
+        whole = [critique for critique in written if not critique.exhausted]
+        ends = [self._end(critique) for critique in whole]
+        readings = await self._reader.read([(end.digest, end) for end in ends], scope)
         pairs = [(self._score(r), critique.text) for r, critique in zip(readings, whole, strict=True)]
         return _mean(pairs)
 
@@ -211,25 +199,15 @@ class WritingRespondent(Respondent):
         return digest("counting judge", *parts).hex()
 
     async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
-        distinct = {one.name: one for one in asked}
-        refusals: list[BudgetExhausted] = []
-        work = [partial(self._counted, one, scope, refusals) for one in distinct.values()]
-        scores = dict(zip(distinct, await scope.paced(work), strict=True))
-        if distinct and len(refusals) == len(distinct):
-            raise refusals[0]
-        return [scores[one.name] for one in asked]
+        return await _each(asked, lambda one: self._counted(one, scope), scope)
 
     def written_behind(self, prompt: Prompt) -> Prompt:
         return self.question.told(prompt)
 
-    async def _counted(self, one: Asked, scope: Scope, refusals: list[BudgetExhausted]) -> Score:
+    async def _counted(self, one: Asked, scope: Scope) -> Score:
         # The cue is not written for the judge: a server may not be able to go on from half an answer.
         prompt = self.written_behind(one.prompt)
-        try:
-            written = await _write(self._generator, prompt, self._samples, scope)
-        except BudgetExhausted as refusal:
-            refusals.append(refusal)
-            return UNSCORED
+        written = await _write(self._generator, prompt, self._samples, scope)
         return _mean([(self._read(answer.text), answer.text) for answer in written])
 
     def _read(self, text: str) -> Score:
@@ -237,6 +215,16 @@ class WritingRespondent(Respondent):
         if found is None:
             return Score(None, verdict=UNPARSABLE)
         return Score(self.question.scaled(found.raw), raw=found.raw)
+
+
+async def _each(
+    asked: Ordered[Asked], answer: Callable[[Asked], Awaitable[Score]], scope: Scope
+) -> list[Score]:
+    """The answers to questions of several calls each, the same one once; `unscored` what a limit left out."""
+    distinct = {one.name: one for one in asked}
+    answered = (await scope.batch(distinct.values(), answer)).some()
+    scores = dict(zip(distinct, answered, strict=True))
+    return [scores[one.name] or UNSCORED for one in asked]
 
 
 def _folders(part: object) -> Iterator[Path]:

@@ -58,8 +58,8 @@ class Utility(Part, ABC):
     ) -> Matrix:
         """`[i, j]` is u(candidate i, reference j), float64. Without references, the candidates are their own.
 
-        NaN: not known, because a budget ended or a judge said nothing that can be read. BudgetExhausted where a
-        budget left nothing of it.
+        NaN: not known, because a budget ended or a judge said nothing that can be read. A limit's refusal is
+        raised where it left nothing of it.
         """
 
     async def expected(

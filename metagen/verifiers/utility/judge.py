@@ -42,7 +42,7 @@ class JudgeUtility(PairUtility):
     A LabelRespondent takes the expectation over its distribution on the labels, in one evaluation; a WritingRespondent
     needs nothing but a generator, and takes the mean of what it writes. Ratings are recorded under what is asked, so
     they stay the same whatever else is compared. A pair of which there is no rating (nothing readable, too long for
-    the context, no budget) is not known; BudgetExhausted if the budget left out all. A candidate that writes
+    the context, no budget) is not known; where a limit left out all, its refusal is raised. A candidate that writes
     the judge's cue by itself gets 0. Raises InputError for a question about one answer.
     """
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.call import Item
-from metagen.errors import BudgetExhausted, InputError
+from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.utility.base import (
@@ -108,11 +108,9 @@ class ConfidencePruning(Utility):
         while done < len(references) and (len(alive) > 1 or not done):
             end = min(max(self.first, 2 * done), len(references))
             block = met[values.shape[1] : column[:end].max() + 1]
-            try:
-                new = await self.utility.matrix([kept[i] for i in alive], block, scope=scope)
-            except BudgetExhausted:
-                if not done:
-                    raise
+            comparing = self.utility.matrix([kept[i] for i in alive], block, scope=scope)
+            new = await (scope.attempt(comparing) if done else comparing)
+            if new is None:
                 break
             pairs, done, values = pairs + new.size, end, np.hstack([values, new])
             stays = self._stay(values[:, column[:end]], w[:end], rng)
