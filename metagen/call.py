@@ -110,6 +110,8 @@ class LeafCall:
         self.keys = [] if self.read else [self.key(item.content, item.index) for item in request.items]
         self.pending: Ordered[int] = range(len(request.items))
         self.served: list[Row] = []
+        #: What the caller had seen, and what it is given to see: numbers of deliveries.
+        self.after, self.delivered = scope._problem.history.seen(), list[int]()
         self.found: dict[int, Row] = {}
         path = account.path if account else ()
         self.limits = [limit for account in path for limit in _limits(account)]
@@ -356,7 +358,7 @@ class LeafCall:
     def _deliver(self, granted: Ordered[int]) -> None:
         rows = [self.found[i] for i in granted]
         self.served += rows
-        self.scope._problem.rows += rows
+        self.delivered.append(self.scope._problem.history.deliver(rows, self.after))
         if self.remember is not None:
             self.remember(rows)
         delivered = set(granted)
@@ -370,7 +372,7 @@ class LeafCall:
         limit = Limit(refusal.owner, refusal.dimension, refusal.limit)
         rows = [self._row(i, None, status="refused", limit=limit, started=_now()) for i in self.pending]
         known = self.journal.find([row.key for row in rows])
-        self.scope._problem.rows += [known.get(row.key, row) for row in rows]
+        self.scope._problem.history.deliver([known.get(row.key, row) for row in rows], self.after)
         new = [row for row in rows if row.key not in known]
         if new:
             await self.journal.record(new)

@@ -22,6 +22,7 @@ from metagen.budget import Account, Budget, BudgetLike
 from metagen.call import Execute, Item, LeafCall, Remember, Request, WorstCase
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, ScopeError
+from metagen.history import History, Seen
 from metagen.journal import Journal, MemoryJournal, Row
 from metagen.prefixes import Prefixes
 from metagen.sequence import Sequence, digest
@@ -46,7 +47,7 @@ class Offer:
 class _Problem:
     """What the scopes of one problem share."""
 
-    __slots__ = ("emit", "id", "journal", "label", "order", "paths", "prefixes", "rows", "seed")
+    __slots__ = ("emit", "history", "id", "journal", "label", "order", "paths", "prefixes", "seed")
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class _Problem:
         self.id, self.seed, self.journal, self.label = id, seed, journal, label
         self.order, self.emit = order, emit
         self.prefixes: dict[str, Prefixes] = {}
-        self.rows: list[Row] = []
+        self.history = History()
         self.paths: set[str] = set()
 
 
@@ -167,11 +168,16 @@ class Scope:
     @property
     def usage(self) -> Usage:
         """Logical usage of the whole problem so far."""
-        return Usage.sum(row.usage for row in self._problem.rows)
+        return Usage.sum(row.usage for row in self._problem.history.rows)
 
     @property
     def trace(self) -> Trace:
-        return Trace.of(self._problem.id, self._problem.rows)
+        return Trace.of(self._problem.id, self.history.rows, self.history.deliveries)
+
+    @property
+    def history(self) -> History:
+        """What each call of the problem had waited for."""
+        return self._problem.history
 
     @property
     def limited(self) -> bool:
@@ -201,21 +207,25 @@ class Scope:
         A budget that ends in one lets the others finish (each meets the limit by itself), and is
         raised afterwards. Any other error cancels the others.
         """
+        history = self._problem.history
+        fork = history.seen()
 
-        async def guarded(one: Coroutine[Any, Any, T]) -> T | BudgetExhausted:
+        async def guarded(one: Coroutine[Any, Any, T]) -> tuple[T | BudgetExhausted, Seen]:
             try:
-                return await one
+                result: T | BudgetExhausted = await one
             except BudgetExhausted as refusal:
-                return refusal
+                result = refusal
+            return result, history.seen()
 
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(guarded(one)) for one in work]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors.exceptions[0].__cause__
+        history.join(fork, (task.result()[1] for task in tasks))
         results: list[T] = []
         for task in tasks:
-            result = task.result()
+            result, _ = task.result()
             if isinstance(result, BudgetExhausted):
                 raise result
             results.append(result)
@@ -273,6 +283,9 @@ class Scope:
             self._mark(refusal.owner)
             if not call.served:
                 raise
+        finally:
+            if call.delivered:
+                self._problem.history.go_on(tuple(call.delivered))
         return call.served
 
     def _mark(self, owner: str) -> None:

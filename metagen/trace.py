@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from metagen.cost import Usage
+from metagen.history import Delivery
 from metagen.journal import Row
 
 if TYPE_CHECKING:
@@ -16,14 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The rows that one problem touched, in the order in which they were delivered."""
+    """The rows that one problem touched, in the order in which they were delivered.
+
+    deliveries: which of them came together, and what they had waited for; empty where that is not known, as of rows
+    that were read from a journal.
+    """
 
     problem: str
     rows: tuple[Row, ...]
+    deliveries: tuple[Delivery, ...] = ()
 
     @classmethod
-    def of(cls, problem: str, rows: Iterable[Row]) -> Trace:
-        return cls(problem, tuple(rows))
+    def of(cls, problem: str, rows: Iterable[Row], deliveries: Iterable[Delivery] = ()) -> Trace:
+        return cls(problem, tuple(rows), tuple(deliveries))
+
+    @property
+    def rounds(self) -> int:
+        """The most calls that one had to wait for the other; 0 where that is not known."""
+        return max((one.clock for one in self.deliveries), default=0)
 
     @property
     def usage(self) -> Usage:

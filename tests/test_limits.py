@@ -36,6 +36,6 @@ def test_no_strategy_and_no_verifier_works_with_limits(path: Path) -> None:
 
 
 def test_such_a_name_would_be_found() -> None:
-    text = "from metagen.budget import Budget\ntry:\n    scope.left().share(2)\nexcept errors.BudgetExhausted:\n    pass"
+    text = "from metagen import Budget\ntry:\n    scope.left().share(2)\nexcept errors.BudgetExhausted:\n    pass"
     assert used(text) == {"Budget", "left", "share", "BudgetExhausted"}
     assert len(FILES) > 150

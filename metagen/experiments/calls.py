@@ -1,30 +1,28 @@
 """The calls of a run as a table: each sample and score that a pool or a configuration needed, and what it waited for.
 
-A call waits for those that wrote what it reads, which the digests of contents tell: a sample for the call that wrote
-its prefix, and for the score of that if it has one; a score for the samples of its text. Searches that go level by
-level (`LEVELS`), and samples that are drawn in batches, wait besides for all calls of a lesser `depth`: such a call
-`waits`. What is written for a prompt of a strategy's own making names no call; it is taken to wait for every call
-before it that does not stand beside it in parallel, and is `assumed`.
+What a configuration's calls waited for is known from its history (see `metagen.history`): `depth` is the clock of a
+call, `parents` are the latest calls behind which it was asked. A call behind many that waits for all of a lesser depth
+`waits`, and names none.
+
+The samples of a pool wait for nothing, and each verifier stands as if it were the only one: its first calls wait for
+the samples of the text that they judge, which digests tell. Where they do not, as in a comparison of two, a call is
+taken to wait for all samples, and is `assumed`.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from metagen.cost import ModelShape
 from metagen.experiments.costs import POOL, SAMPLING, is_scoring
-from metagen.generators.base import Generator
 from metagen.journal import Row
-from metagen.sequence import Prompt, Sequence, Step, Tokens, digest
-from metagen.strategies.parallel import Parallel
-from metagen.strategies.tree.split import Split
+from metagen.sequence import Sequence, digest
 from metagen.tasks.base import Problem
+from metagen.trace import Trace
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.judge import Judge
 
@@ -32,23 +30,11 @@ if TYPE_CHECKING:
     from metagen.experiments.build import Configuration, Setup
     from metagen.experiments.makers import Makers
 
-#: Kinds whose rounds are known from the paths of their calls: a round begins when the one before has ended.
-LEVELS = frozenset({"rebase", "beam", "dvts", "particles", "gibbs", "blockwise", "lookahead"})
-#: Kinds that wait for more than their calls tell: what is known is the least.
-AT_LEAST = frozenset({
-    "lookahead", "async_rebase", "best_first", "depth_first", "mcts", "treefinement", "by_difficulty", "deepconf",
-})  # fmt: skip
-#: Kinds that draw a sample when they have seen the one before.
-ONE_BY_ONE = frozenset({"length_control"})
 GENERATION = "generation"
-#: Depths of one iteration of a search that is repeated.
-ITERATION = 1 << 16
-#: Places whose numbered children run side by side; other numbers follow one another.
-BESIDE = ("sample", "rollout", "critique", "node")
-_NUMBER = re.compile(r"\d+(?:\.\d+)*")
-_ROUND = re.compile(r"(?:^|/)iteration/(\d+)(?:/|$)")
-_NODE = re.compile(r"(?:^|/)node/(\d+(?:\.\d+)*)(?:/|$)")
-_BLOCK = re.compile(r"(?:^|/)block/(\d+)(?:/|$)")
+#: Parents of a call that are named one by one, where it waits for all of a lesser depth.
+NAMED = 16
+#: What a call that waits for nothing of its own trace waits for: table rows, and whether they are taken.
+Before = Callable[[Row], tuple[list[int], bool]]
 
 
 @dataclass(frozen=True)
@@ -59,161 +45,114 @@ class Calls:
     makers: Makers
 
     def pool(
-        self, problem: Problem, generator: str, rows: Iterable[Row], judged: Mapping[str, Iterable[Row]]
+        self,
+        problem: Problem,
+        generator: str,
+        sequences: Ordered[Sequence],
+        drawn: Trace,
+        judged: Mapping[str, Trace],
     ) -> list[dict[str, Any]]:
         """The calls of a pool, under its generator's name. judged: those of each verifier, as if it stood alone."""
-        drawn = [(GENERATION, row) for row in rows]
-        scored = [(name, row) for name, ours in judged.items() for row in ours]
-        known = Known(problem.prompt, ("None",), self._judges(judged))
-        return self._rows(generator, (*drawn, *scored), known, f"{POOL}/{SAMPLING}")
-
-    def direct(
-        self, configuration: Configuration, problem: Problem, rows: Iterable[Row]
-    ) -> list[dict[str, Any]]:
-        """The calls of a configuration that ran by itself."""
-        strategy, verifier = self._strategies[configuration.name], configuration.verifier
-        batch = strategy.batch if isinstance(strategy, Parallel) else None
-        parted = [((verifier or "verification") if is_scoring(row) else GENERATION, row) for row in rows]
-        known = Known(
-            problem.prompt,
-            ("None", *dict.fromkeys(map(repr, _untils(strategy)))),
-            self._judges([verifier] if verifier else []),
-            levels=configuration.kind in LEVELS,
-            batch=1 if configuration.kind in ONE_BY_ONE else batch,
-        )
-        return self._rows(configuration.name, parted, known, f"{POOL}/{SAMPLING}")
-
-    @cached_property
-    def _strategies(self) -> dict[str, Generator]:
-        return {one.name: self.setup.strategy(one) for one in self.setup.configurations}
-
-    def _judges(self, names: Iterable[str]) -> list[Judge]:
-        every = (one for name in names for one in _members(self.setup.verifiers[name]))
-        return [one for one in every if isinstance(one, Judge)]
-
-    def _rows(
-        self, configuration: str, parted: Iterable[tuple[str, Row]], known: Known, sampling: str
-    ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        for part, row in parted:
-            if row.payload is None:  # refused
-                continue
-            usage = row.usage
-            context = (
-                None if usage.prefilled is None or usage.cached is None else usage.prefilled + usage.cached
-            )
-            found.append({
-                "configuration": configuration, "part": part, "index": len(found), "kind": row.kind,
-                "maker": self.makers.name(row.by), "path": row.path, "sample": _sample(row, sampling),
-                **known.add(row, part), "prefilled": usage.prefilled, "cached": usage.cached,
-                "generated": usage.generated, "context": context, "physical": row.physical.tokens,
-            })  # fmt: skip
+        self._add(found, generator, drawn, lambda row: GENERATION, _nothing)
+        samples = _last(found)
+        every = sorted(i for rows in samples.values() for i in rows)
+        for name, trace in judged.items():
+            texts = self._texts(name, sequences)
+
+            def before(row: Row, texts: Mapping[bytes, list[int]] = texts) -> tuple[list[int], bool]:
+                numbers = texts.get(row.content)
+                if numbers is None:
+                    return every, True
+                return sorted(i for number in numbers for i in samples[number]), False
+
+            self._add(found, generator, trace, lambda row, name=name: name, before)  # type: ignore[misc]
+        return found
+
+    def direct(self, configuration: Configuration, trace: Trace) -> list[dict[str, Any]]:
+        """The calls of a configuration that ran by itself."""
+        verifier = configuration.verifier or "verification"
+        found: list[dict[str, Any]] = []
+        part = lambda row: verifier if is_scoring(row) else GENERATION  # noqa: E731
+        self._add(found, configuration.name, trace, part, _nothing)
+        return found
+
+    def _add(
+        self,
+        found: list[dict[str, Any]],
+        configuration: str,
+        trace: Trace,
+        part: Callable[[Row], str],
+        before: Before,
+    ) -> None:
+        """Append the rows of a trace; refused ones are no calls. before: of calls that waited for none of them."""
+        waits, made = _waits(trace), list[list[int]]()
+        for number, delivery in enumerate(trace.deliveries):
+            behind = [] if waits[number] else [i for other in delivery.after for i in made[other]]
+            made.append([])
+            for row in trace.rows[delivery.first : delivery.first + delivery.count]:
+                if row.payload is None:  # refused
+                    continue
+                parents, assumed = (behind, False) if delivery.after else before(row)
+                usage, known = row.usage, (row.usage.prefilled, row.usage.cached)
+                made[number].append(len(found))
+                found.append({
+                    "configuration": configuration, "part": part(row), "index": len(found), "kind": row.kind,
+                    "maker": self.makers.name(row.by), "path": row.path, "sample": _sample(row),
+                    "parents": parents, "depth": delivery.clock, "waits": waits[number], "assumed": assumed,
+                    "prefilled": usage.prefilled, "cached": usage.cached, "generated": usage.generated,
+                    "context": None if None in known else sum(n or 0 for n in known),
+                    "physical": row.physical.tokens,
+                })  # fmt: skip
+
+    def _texts(self, verifier: str, sequences: Ordered[Sequence]) -> dict[bytes, list[int]]:
+        """Numbers of samples by the digests under which a verifier, or a judge in it, asks about their texts."""
+        found: defaultdict[bytes, list[int]] = defaultdict(list)
+        judges = [one for one in _members(self.setup.verifiers[verifier]) if isinstance(one, Judge)]
+        for number, sequence in enumerate(sequences):
+            answered = sequence.answered
+            names = {sequence.digest, answered.digest}
+            for judge in judges:
+                question = judge.respondent.question.prompt(sequence.prompt, candidate=answered.text)
+                asked = Sequence(judge.respondent.written_behind(question))
+                names.add(digest(asked.digest, "None"))
+            for name in names:
+                found[name].append(number)
         return found
 
 
-class Known:
-    """What the calls of one problem have written so far, by the digests under which later calls may ask for it.
-
-    untils: how calls may be told to end, as they are written in digests. judges: who asks about a text in words of
-    their own. levels: whether paths tell rounds. batch: samples that are drawn before the next are.
-    """
-
-    def __init__(
-        self,
-        prompt: Prompt,
-        untils: Ordered[str],
-        judges: Ordered[Judge] = (),
-        *,
-        levels: bool = False,
-        batch: int | None = None,
-    ) -> None:
-        self._prompt, self._untils, self._judges = prompt, untils, judges
-        self._levels, self._batch = levels, batch
-        self._prefixes: dict[bytes, tuple[str, int | None]] = {}
-        self._written: defaultdict[bytes, list[int]] = defaultdict(list)
-        self._scored: defaultdict[bytes, list[int]] = defaultdict(list)
-        self._asked: dict[bytes, list[int]] = {}
-        self._at: defaultdict[str, list[int]] = defaultdict(list)
-        self._kinds: list[str] = []
-        self._depths: list[int] = []
-        self._parts: list[str] = []
-        self._note(prompt, "", None)
-
-    def add(self, row: Row, part: str) -> dict[str, Any]:
-        """`parents`, `depth`, `waits` and `assumed` of the next call."""
-        i, scoring = len(self._parts), is_scoring(row)
-        parents, assumed = self._parents(row, part, scoring)
-        depth, waits = self._depth(row, scoring, parents)
-        self._at[row.path].append(i)
-        self._kinds.append(row.kind)
-        self._parts.append(part)
-        self._depths.append(depth)
-        if row.kind == "score":
-            self._scored[row.content].append(i)
-        if row.kind == "generate" and row.content in self._prefixes and not scoring:
-            self._note(self._prompt, self._prefixes[row.content][0] + (row.payload or {}).get("text", ""), i)
-        return {"parents": parents, "depth": depth, "waits": waits, "assumed": assumed}
-
-    def _note(self, prompt: Prompt, text: str, row: int | None) -> None:
-        """A text that can be gone on from, or asked about."""
-        name = digest(prompt.digest, text)
-        if row is not None:
-            self._written[name].append(row)
-        for until in self._untils:
-            self._prefixes.setdefault(digest(name, until), (text, row))
-        for judge in self._judges if row is not None else ():
-            question = judge.respondent.question.prompt(prompt, candidate=text)
-            asked = Sequence(judge.respondent.written_behind(question))
-            self._asked[digest(asked.digest, "None")] = self._written[name]
-
-    def _parents(self, row: Row, part: str, scoring: bool) -> tuple[list[int], bool]:
-        if row.kind == "generate" and not scoring and row.content in self._prefixes:
-            text, parent = self._prefixes[row.content]
-            # Who goes on from a text that was scored has seen the score.
-            scores = self._scored.get(digest(self._prompt.digest, text), [])
-            return ([] if parent is None else [parent]) + scores, False
-        found = self._asked.get(row.content) if row.kind == "generate" else self._written.get(row.content)
-        if found and scoring:
-            return list(found), False
-        if scoring and row.kind == "score":
-            # A judge reads its own words, where it has written any.
-            words = [
-                j
-                for j in self._at.get(row.path, ())
-                if self._kinds[j] == "generate" and self._parts[j] == part
-            ]
-            if words:
-                return words, True
-        apart = (rows for path, rows in self._at.items() if not beside(path, row.path))
-        # In a pool each verifier stands by itself.
-        return sorted(j for rows in apart for j in rows if self._parts[j] in (GENERATION, part)), True
-
-    def _depth(self, row: Row, scoring: bool, parents: Ordered[int]) -> tuple[int, bool]:
-        if self._levels:
-            turn, node, block = (p.search(row.path) for p in (_ROUND, _NODE, _BLOCK))
-            if not (node or block) and any(map(_NODE.search, self._at)):
-                return 1 + max(self._depths), True  # what chooses among the leaves
-            at = node[1].count(".") + 1 if node else 1 + int(block[1]) if block else 1
-            at += ITERATION * int(turn[1] if turn else 0)
-            return max([at, *(self._depths[j] for j in parents)]), True
-        if self._batch is not None and not scoring and row.path == f"{POOL}/{SAMPLING}":
-            return 1 + row.index // self._batch, True
-        above = max((self._depths[j] for j in parents), default=0)
-        return above + (not scoring), False
+def _nothing(row: Row) -> tuple[list[int], bool]:
+    return [], False
 
 
-def beside(one: str, other: str) -> bool:
-    """Whether calls at these paths of a problem stand beside each other, so that neither waits for the other."""
-    if one == other:
-        return True
-    a, b = one.split("/"), other.split("/")
-    for i, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            if not (_NUMBER.fullmatch(x) and _NUMBER.fullmatch(y)):
-                return False
-            below = x.startswith(f"{y}.") or y.startswith(f"{x}.")
-            return not below and (not i or a[i - 1] in BESIDE or a[i - 1].isdecimal())
-    return False
+def _last(found: Iterable[Mapping[str, Any]]) -> dict[int, list[int]]:
+    """The rows with which each sample of a pool ended."""
+    last: dict[int, list[int]] = {}
+    for row in found:
+        rows = last.setdefault(row["sample"], [])
+        rows[:] = [*(i for i in rows if i not in row["parents"]), row["index"]]
+    return last
+
+
+def _waits(trace: Trace) -> list[bool]:
+    """Whether each delivery came behind many others, and behind all of a lesser clock."""
+    lesser: defaultdict[int, int] = defaultdict(int)
+    for number, one in enumerate(trace.deliveries):
+        lesser[one.clock] |= 1 << number
+    total = 0
+    for clock in sorted(lesser):
+        lesser[clock], total = total, total | lesser[clock]
+    behind: list[int] = []
+    for one in trace.deliveries:
+        mine = 0
+        for other in one.after:
+            mine |= behind[other] | 1 << other
+        behind.append(mine)
+    deliveries = trace.deliveries
+    return [
+        sum(deliveries[other].count for other in one.after) > NAMED and mine == lesser[one.clock]
+        for one, mine in zip(deliveries, behind, strict=True)
+    ]
 
 
 def shapes(setup: Setup, makers: Makers) -> dict[str, ModelShape | None]:
@@ -258,25 +197,13 @@ def _known(engine: object) -> ModelShape | None:
     return shape if isinstance(shape, ModelShape) else None
 
 
-def _sample(row: Row, sampling: str) -> int:
+def _sample(row: Row) -> int:
     """The number of the sample that a call belongs to."""
+    sampling = f"{POOL}/{SAMPLING}"
     if row.path.startswith(f"{sampling}/"):
         first = row.path.removeprefix(f"{sampling}/").partition("/")[0]
         return int(first) if first.isdecimal() else row.index
     return row.index
-
-
-def _untils(part: Any, seen: frozenset[int] = frozenset()) -> Iterator[Step | Tokens]:
-    """The ends of steps that a strategy, and what it is made of, may ask for."""
-    for value in vars(part).values() if hasattr(part, "__dict__") else ():
-        if isinstance(value, Step):
-            yield value.asked
-        elif isinstance(value, Tokens):
-            yield value
-        elif isinstance(value, Split):
-            yield Tokens(value.block)
-        elif isinstance(value, Generator) and id(value) not in seen:
-            yield from _untils(value, seen | {id(value)})
 
 
 def _members(verifier: Verifier) -> Iterator[Verifier]:

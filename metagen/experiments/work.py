@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
@@ -44,6 +43,7 @@ from metagen.tasks.base import Problem
 if TYPE_CHECKING:
     from metagen.experiments.build import Configuration, Setup
     from metagen.experiments.calls import Calls
+    from metagen.trace import Trace
 
 _LOG = logger(__name__)
 #: Strategies that only sample and aggregate: one pool answers them all.
@@ -229,7 +229,8 @@ class Work:
         root = self._root(out.problem, pool.name)
         sampling = root.child(costs.POOL).child(costs.SAMPLING)
         sequences = await pool.generator.generate(Sequence.of(out.problem.prompt), n=size, scope=sampling)
-        rows = root.trace.rows
+        drawn = root.trace
+        rows = drawn.rows
         #: Equal samples of a recorded pool are one object: what is said of it holds for all of them.
         distinct = {id(s): s for s in sequences}
         once = list(distinct.values())
@@ -240,20 +241,20 @@ class Work:
         usages = costs.by_sample(rows, sampling.path, size)
         parts = [costs.generation(usages, pool.generator)]
         scores: dict[str, list[Score]] = {}
-        judging_rows: dict[str, Ordered[Row]] = {}
+        judging_traces: dict[str, Trace] = {}
         for name in pool.verifiers:
             # Accounted for as if it were the only one: what another of the same engine paid for is no gift.
             verifier, alone = self.setup.verifiers[name], self._root(out.problem, pool.name)
             judging = alone.child(costs.POOL).child(costs.SCORING)
             scores[name] = await verifier.score(sequences, scope=judging)
-            judging_rows[name] = alone.trace.rows
-            parts.append(costs.scoring(name, alone.trace.rows, sequences, verifier))
+            judging_traces[name] = trace = alone.trace
+            parts.append(costs.scoring(name, trace.rows, sequences, verifier))
         recorded = pool.generator if isinstance(pool.generator, ReplayGenerator) else None
         places = recorded.places(Sequence.of(out.problem.prompt), size, sampling) if recorded else None
         out.candidates(pool.name, judged, grades, usages, scores, places)
         out.costs(pool.name, parts, [n for n in pool.sizes if n <= size])
         if self.calls is not None:
-            out.calls(self.calls.pool(out.problem, pool.name, rows, judging_rows))
+            out.calls(self.calls.pool(out.problem, pool.name, sequences, drawn, judging_traces))
         return sum(self._is_fresh(row) for row in rows if row.path == sampling.path)
 
     async def _direct(self, configuration: Configuration, out: ProblemRows) -> int:
@@ -268,7 +269,7 @@ class Work:
             await self._attempts(configuration, out, rows)
         out.outcome(configuration.name, Candidate(sequence, answer), grade, rows)
         if self.calls is not None:
-            out.calls(self.calls.direct(configuration, out.problem, rows))
+            out.calls(self.calls.direct(configuration, root.trace))
         return int(any(self._is_fresh(row) for row in rows))
 
     async def _attempts(self, configuration: Configuration, out: ProblemRows, rows: Iterable[Row]) -> None:

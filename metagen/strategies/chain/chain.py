@@ -10,6 +10,7 @@ from difflib import get_close_matches
 import networkx as nx
 
 from metagen.errors import InputError, MetagenError
+from metagen.history import Seen
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Strategy
@@ -76,17 +77,22 @@ class Chain(Strategy):
     async def outputs(self, prefix: Sequence, scope: Scope) -> dict[str, Output]:
         """What every step has made. Independent steps run side by side, each under the child scope of its name."""
         loop = asyncio.get_running_loop()
-        made: dict[str, asyncio.Future[Output]] = {name: loop.create_future() for name in self.steps}
+        made: dict[str, asyncio.Future[tuple[Output, Seen]]] = {
+            name: loop.create_future() for name in self.steps
+        }
+        begun = scope.history.seen()
 
         async def perform(name: str) -> Output:
             try:
-                before = {need: await made[need] for need in self.graph.predecessors(name)}
+                waited = {need: await made[need] for need in self.graph.predecessors(name)}
+                scope.history.join(begun, (seen for _, seen in waited.values()))
+                before = {need: output for need, (output, _) in waited.items()}
                 output = await self.steps[name].perform(Inputs(prefix, before), scope.child(name))
             except MetagenError as refusal:
                 made[name].set_exception(refusal)
                 made[name].exception()  # it has been seen, also where no other step waits for it
                 raise
-            made[name].set_result(output)
+            made[name].set_result((output, scope.history.seen()))
             self._offer(name, output, prefix, scope)
             return output
 

@@ -16,6 +16,7 @@ from metagen.batch import Batch, Stage
 from metagen.cost import Usage
 from metagen.generators.base import Generator
 from metagen.generators.primitive import Primitive
+from metagen.history import Seen, behind
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.tree.node import Node, Tree, distinct, merged
@@ -72,8 +73,9 @@ class _Begun:
     """An expansion that was asked for: the batch that it is part of, once that has begun, and its place in it."""
 
     expansion: Expansion
-    batch: asyncio.Task[Batch[None]] | None = None
+    batch: asyncio.Task[tuple[Batch[None], Seen]] | None = None
     place: int = 0
+    seen: Seen = ()
 
     @property
     def ended(self) -> bool:
@@ -134,6 +136,10 @@ class Growth:
         waiting: list[_Begun] = []
         refused: Batch[None] | None = None
         lone, rounds = lane is one_lane, self.scope.limited
+        history = self.scope.history
+        start = history.seen()
+        # What has been applied in each lane: what is chosen then has seen it.
+        seen: dict[int, Seen] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -154,23 +160,35 @@ class Growth:
                     if not any(one.ended for one in heads.values()):
                         under_way = {one.batch for one in heads.values() if one.batch is not None}
                         await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                    one = lanes[min(number for number, one in heads.items() if one.ended)].popleft()
+                    number = min(number for number, one in heads.items() if one.ended)
+                    one = lanes[number].popleft()
                     assert one.batch is not None
-                    batch = one.batch.result()
+                    batch, end = one.batch.result()
+                    seen[number] = behind(seen.get(number, start), one.seen, [end])
+                    history.go_on(seen[number])
+                    if rounds:
+                        history.join(start, seen.values())
                     applied(one.expansion.node, self._applied(one.expansion))
                     if one.place in batch.refused:
                         refused = refused or batch
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors.exceptions[0].__cause__
+        history.go_on(start)
+        history.join(start, seen.values())
         if refused:
             refused.whole()
 
     def _begin(self, together: list[_Begun], group: asyncio.TaskGroup) -> None:
         if not together:
             return
-        batch = group.create_task(self.scope.batch([one.expansion for one in together], *self._stages))
+        expansions, seen = [one.expansion for one in together], self.scope.history.seen()
+
+        async def work() -> tuple[Batch[None], Seen]:
+            return await self.scope.batch(expansions, *self._stages), self.scope.history.seen()
+
+        batch = group.create_task(work())
         for place, one in enumerate(together):
-            one.batch, one.place = batch, place
+            one.batch, one.place, one.seen = batch, place, seen
 
     def _asked(self, node: Node, n: int, *, recall: bool = True) -> Expansion:
         """Take the next n numbers of a node's draws. recall: what it has drawn before is not scored again."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from metagen.errors import InputError
-from metagen.experiments.calls import AT_LEAST, GENERATION
+from metagen.experiments.calls import GENERATION
 from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.makers import Makers
 from metagen.experiments.page import parts, spans
@@ -33,7 +33,7 @@ class Load:
     waiting: the longest path of its calls, of `steps` calls. work: all calls, one by one. shareable: of the tokens that
     calls read, those that others have read before. alone: seconds on one machine for each model, with `slots` of them;
     held, running: mean over that time, and at its peak; apart: the peak if no prefix were shared. how: `known`,
-    `at least` where it waits for more than its calls tell, or `assumed` where what it waits for was taken.
+    or `assumed` where what a call of it waits for was taken.
     """
 
     configuration: str
@@ -148,14 +148,14 @@ def _load(
     if not plans:
         return None
     cached, computed = (sum(float(getattr(r, of).sum()) for r in calls) for of in ("cached", "prefilled"))
-    taken = any(bool(rows.assumed[rows.part == GENERATION].any()) for rows in calls)
+    taken = any(bool(rows.assumed.any()) for rows in calls)
     load = Load(
         label, accelerator.name, len(plans), _mean(p.seconds for p in paths), _mean(p.work for p in paths),
         _mean(p.calls for p in paths), cached / (cached + computed) if cached + computed else np.nan,
         _mean(p.seconds for p in plans), _mean(p.held.mean for p in plans), _mean(p.held.peak for p in plans),
         _mean(p.apart.peak for p in plans), _mean(p.running.mean for p in plans),
         _mean(p.running.peak for p in plans), accelerator.batch,
-        "at least" if line.kind in AT_LEAST else "assumed" if taken else "known",
+        "assumed" if taken else "known",
     )  # fmt: skip
     middle = sorted(plans, key=lambda plan: plan.seconds)[len(plans) // 2]
     return load, {"configuration": label, "accelerator": accelerator.name, **_course(middle)}

@@ -207,8 +207,7 @@ def _notes(facts: Mapping[str, Any], loads: list[Load]) -> list[Note]:
     for how, text in (
         ("at least", "waits for more than its calls tell, such as choices by the scores of other branches: its waiting "
          "is the least"),
-        ("assumed", "writes its own prompts: each of its calls is taken to wait for all before it that do not stand "
-         "beside it"),
+        ("assumed", "compares or reads several samples at once: each such call is taken to wait for all of them"),
     ):  # fmt: skip
         notes += [
             Note(name, text) for name in dict.fromkeys(one.configuration for one in loads if one.how == how)

@@ -17,17 +17,28 @@ def parents(rows: Called, i: int) -> list[int]:
     return [int(j) for j in rows.graph.of(i)]
 
 
-def test_a_sample_goes_on_from_the_call_that_wrote_its_prefix(small: RunDirectory) -> None:
+def behind(rows: Called, i: int) -> set[int]:
+    """All that a call waits for."""
+    found, todo = set[int](), [i]
+    while todo:
+        at = todo.pop()
+        lesser = np.flatnonzero(rows.depth < rows.depth[at]).tolist() if rows.waits[at] else []
+        new = {*parents(rows, at), *lesser} - found
+        found |= new
+        todo += new
+    return found
+
+
+def test_a_sample_goes_on_from_a_call_that_it_waited_for(small: RunDirectory) -> None:
     for name in ("mid/rebase@4", "mid/blockwise@2", "mid/mcts@3"):
         for rows in calls(small, name):
             assert not rows.assumed.any()
             for i in np.flatnonzero(rows.kind == "generate").tolist():
-                above = [j for j in parents(rows, i) if rows.kind[j] == "generate"]
+                above = [j for j in behind(rows, i) if rows.kind[j] == "generate"]
                 if not above:
                     assert rows.depth[i] == 1
                     continue
-                (j,) = above
-                assert rows.context[i] == rows.context[j] + rows.generated[j]
+                assert any(rows.context[i] == rows.context[j] + rows.generated[j] for j in above)
 
 
 def test_a_score_waits_for_the_samples_of_its_text_and_who_goes_on_has_seen_it(small: RunDirectory) -> None:
@@ -35,20 +46,32 @@ def test_a_score_waits_for_the_samples_of_its_text_and_who_goes_on_has_seen_it(s
         for i in np.flatnonzero(rows.kind == "score").tolist():
             assert parents(rows, i)
             assert all(rows.kind[j] == "generate" for j in parents(rows, i))
-        going = [i for i in np.flatnonzero(rows.kind == "generate").tolist() if parents(rows, i)]
+        going = [i for i in np.flatnonzero(rows.kind == "generate").tolist() if behind(rows, i)]
         assert going
-        assert all(any(rows.kind[j] == "score" for j in parents(rows, i)) for i in going)
+        assert all(any(rows.kind[j] == "score" for j in behind(rows, i)) for i in going)
 
 
 def test_searches_by_level_and_batches_wait_for_what_came_before(small: RunDirectory) -> None:
     for rows in calls(small, "mid/rebase@4"):
-        assert rows.waits.all()
         names = [path.split("/")[2] for path in rows.path]
-        assert rows.depth.tolist() == [name.count(".") + 1 for name in names]
+        scores = rows.kind == "score"
+        assert rows.depth.tolist() == [2 * n.count(".") + 1 + s for n, s in zip(names, scores, strict=True)]
+        for i in np.flatnonzero(~scores).tolist():
+            assert behind(rows, i) == set(np.flatnonzero(rows.depth < rows.depth[i]).tolist())
     for rows in calls(small, "mid/adaptive@4"):
-        assert rows.waits.all()
         assert rows.depth.tolist() == [1 + s // 2 for s in rows.sample]
-    assert not any(rows.waits.any() for rows in calls(small, "mid/mcts@3"))
+        for i in range(len(rows)):
+            assert behind(rows, i) == set(np.flatnonzero(rows.depth < rows.depth[i]).tolist())
+
+
+def test_a_choice_by_scores_of_other_branches_waits_for_them(small: RunDirectory) -> None:
+    seen = 0
+    for rows in calls(small, "mid/mcts@3"):
+        for i in np.flatnonzero(rows.kind == "generate").tolist():
+            branch = rows.path[i].rpartition("/")[2]
+            others = [j for j in behind(rows, i) if rows.kind[j] == "score" and branch not in rows.path[j]]
+            seen += bool(others)
+    assert seen
 
 
 def test_critiques_belong_to_the_sample_that_they_are_about(small: RunDirectory) -> None:
@@ -59,7 +82,7 @@ def test_critiques_belong_to_the_sample_that_they_are_about(small: RunDirectory)
         for i in critiques:
             assert all(rows.part[j] == GENERATION for j in parents(rows, i))
         readings = np.flatnonzero((rows.part == "critic") & (rows.kind == "score")).tolist()
-        assert rows.assumed[readings].all()
+        assert not rows.assumed[readings].any()
         assert all(set(parents(rows, i)) <= set(critiques) for i in readings)
 
 

@@ -44,8 +44,7 @@ def test_loads_obey_the_laws_of_work_and_depth(measured: dict[str, Any]) -> None
         assert 0 < one["shareable"] < 1
         assert one["steps"] >= 1
     how = {one["configuration"]: one["how"] for one in measured["loads"]}
-    assert how == {"0.1M/weighted@4": "known", NAMES[1]: "known", NAMES[2]: "known", NAMES[3]: "known",
-                   NAMES[4]: "at least"}  # fmt: skip
+    assert set(how.values()) == {"known"}
 
 
 def test_courses_begin_with_the_first_call_and_end_with_the_last(
@@ -80,7 +79,7 @@ def test_unknown_shapes_are_named_and_not_modelled(small: RunDirectory) -> None:
     assert any(note.about == "mid/weighted@4" and "unknown" in note.text for note in said.notes)
 
 
-def test_the_section_has_a_row_for_each_load_and_says_what_is_the_least(measured: dict[str, Any]) -> None:
+def test_the_section_has_a_row_for_each_load(measured: dict[str, Any]) -> None:
     found = section(with_facts(measured))
     assert found.name == "efficiency"
     tables = {table.name: table for table in found.tables}
@@ -89,9 +88,7 @@ def test_the_section_has_a_row_for_each_load_and_says_what_is_the_least(measured
         assert all(len(row) == len(table.columns) for row in table.rows)
     assert [row[0] for row in tables["waiting"].rows] == ["0.1M/weighted@4", *NAMES[1:]]
     waits = {row[0]: row[3] for row in tables["waiting"].rows}
-    assert waits["mid/mcts@3"].startswith("at least ")
-    assert not waits["mid/rebase@4"].startswith("at least")
-    assert any(note.about == "mid/mcts@3" for note in found.notes)
+    assert not any(said.startswith(("at least", "about")) for said in waits.values())
     for plot in found.pictures:
         assert isinstance(plot, Plot)
         assert {line.label for line in plot.panels["cpu"]} == {"0.1M/weighted@4", *NAMES[1:]}
