@@ -395,7 +395,7 @@ def _look(
     error: Exception | None = None,
 ) -> None:
     """ArgumentError for the first argument that is not as annotated, and for those that are missing or too many."""
-    signature, name = inspect.signature(function), _called(function, args)
+    signature, name = _signature(function), _called(function, args)
     wanted = hints(function)
     try:
         given = signature.bind_partial(*args, **named).arguments
@@ -408,7 +408,8 @@ def _look(
             raise ArgumentError(
                 f"{name}: {what}={shown(value)}; expected {spelt(hint)}{remedy(value, hint)}"
             ) from error
-        _watch_protocols(value, hint)
+        if type(value) is not hint:
+            _watch_protocols(value, hint)
     lacking = [
         p.name
         for p in signature.parameters.values()
@@ -418,6 +419,11 @@ def _look(
         raise ArgumentError(
             f"{name}: {', '.join(lacking)} missing; it takes {_takes(signature, wanted)}"
         ) from error
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def _each(
@@ -505,6 +511,8 @@ def fits(value: object, hint: Any, *, strict: bool) -> bool:
 
     strict: of an argument, where True is no number, and nan none either.
     """
+    if type(value) is hint and hint is not float:
+        return True
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any or origin is typing.Literal or isinstance(hint, TypeVar | str):
         return True

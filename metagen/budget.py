@@ -98,8 +98,14 @@ BudgetLike = Budget | int | dict[str, Any] | None
 
 def amounts(usage: Usage, worst: Amounts = ZERO) -> Amounts:
     """What a usage weighs on a budget; what is unknown is charged at its worst case."""
-    given = (usage.generated, usage.prefilled, usage.calls, usage.flops, usage.money)
-    return tuple(w if g is None else float(g) for g, w in zip(given, worst, strict=True))  # type: ignore[return-value]
+    u, w = usage, worst
+    return (
+        w[0] if u.generated is None else float(u.generated),
+        w[1] if u.prefilled is None else float(u.prefilled),
+        float(u.calls),
+        w[3] if u.flops is None else float(u.flops),
+        w[4] if u.money is None else float(u.money),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ class Account:
     """A node of the tree of limits. Belongs to one event loop."""
 
     __slots__ = (
-        "_deadline", "_limits", "_outstanding", "_path", "_queue", "_reserved", "_ticket",
+        "_binding", "_deadline", "_limits", "_outstanding", "_path", "_queue", "_reserved", "_ticket",
         "budget", "owner", "spent",
     )  # fmt: skip
 
@@ -132,6 +138,8 @@ class Account:
         self._limits = tuple(
             math.inf if v is None else float(v) for v in (getattr(budget, d) for d in DIMENSIONS)
         )
+        #: Dimensions that are limited; most are not.
+        self._binding = tuple(i for i, limit in enumerate(self._limits) if limit != math.inf)
         self.spent: Amounts = ZERO
         self._reserved: Amounts = ZERO
         self._outstanding = 0
@@ -166,9 +174,7 @@ class Account:
         for account in reversed(self._path):
             account._outstanding -= 1
             # Exactly zero when nothing is outstanding: sums of floats leave a residue.
-            account._reserved = (
-                _add(account._reserved, grant.reserved, -1.0) if account._outstanding else ZERO
-            )
+            account._reserved = _less(account._reserved, grant.reserved) if account._outstanding else ZERO
             account.spent = _add(account.spent, used)
         self._pump()
 
@@ -189,16 +195,18 @@ class Account:
 
     def _misfits(self, need: Amounts) -> int | None:
         """The first dimension of this account alone that `need` does not fit."""
-        for i, value in enumerate(need):
-            if value > self._free(i) and value - self._free(i) > SLACK * value:
+        for i in self._binding:
+            value = need[i]
+            if value and value > (free := self._free(i)) and value - free > SLACK * value:
                 return i
         return None
 
     def _try(self, worst: Worst, items: int, most: int | None) -> Grant:
         """A grant now; raises BudgetExhausted, or _Blocked with the account to wait for."""
-        k = _largest(0, items, lambda k: self._misfit(worst(k, None)) is None)
-        if k == items:
-            return self._take(Grant(k, worst(k, None)))
+        need = worst(items, None)
+        if self._misfit(need) is None:
+            return self._take(Grant(items, need))
+        k = _largest(0, items - 1, lambda k: self._misfit(worst(k, None)) is None)
         if k > 0:
             account, i = self._bound(worst(k + 1, None))
             return self._take(Grant(k, worst(k, None), None, DIMENSIONS[i], account))
@@ -321,8 +329,12 @@ class _Blocked(Exception):
         self.account = account
 
 
-def _add(a: Amounts, b: Amounts, sign: float = 1.0) -> Amounts:
-    return tuple(max(0.0, x + sign * y) for x, y in zip(a, b, strict=True))  # type: ignore[return-value]
+def _add(a: Amounts, b: Amounts) -> Amounts:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4]
+
+
+def _less(a: Amounts, b: Amounts) -> Amounts:
+    return tuple(max(0.0, x - y) for x, y in zip(a, b, strict=True))  # type: ignore[return-value]
 
 
 def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int:

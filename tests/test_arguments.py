@@ -155,7 +155,7 @@ CASES = [
     (lambda: wait(VOTE.generate(Sequence.of("x"), scope=ANY)), "scope=None; expected a Scope"),
     (lambda: wait(V.score(["x"], scope=Scope.root())), r"sequences=\['x'\]; expected a list of Sequence"),
     (lambda: wait(RULE.read(["x"])), r"MathRule.read: sequences=\['x'\]"),
-    (of(Scope.root, "x", budget=3), "budget=3; expected a Budget"),
+    (of(Scope.root, "x", budget="3"), "budget=.3.; expected a Budget or an integer"),
     (lambda: Scope.root("x").child(ANY or 3), "role=3"),
     (of(metagen.likelihoods, "x", ["a"]), "engine='x'"),
 ]
