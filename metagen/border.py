@@ -395,6 +395,8 @@ def _look(
     error: Exception | None = None,
 ) -> None:
     """ArgumentError for the first argument that is not as annotated, and for those that are missing or too many."""
+    if error is None and _plain(function).fits(args, named):
+        return
     signature, name = _signature(function), _called(function, args)
     wanted = hints(function)
     try:
@@ -419,6 +421,48 @@ def _look(
         raise ArgumentError(
             f"{name}: {', '.join(lacking)} missing; it takes {_takes(signature, wanted)}"
         ) from error
+
+
+class _Plain:
+    """The arguments of a function that are told by their class alone: most of those of most calls."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        parameters, wanted = _signature(function).parameters.values(), hints(function)
+        self._kinds = {p.name: _classes(wanted.get(p.name, Any)) for p in parameters}
+        self._placed = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        named = (p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+        self._required = {p.name for p in named if p.default is p.empty}
+        self._odd = len(self._kinds) > len(self._placed) + sum(p.kind is p.KEYWORD_ONLY for p in parameters)
+
+    def fits(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+        """Whether all are there, and of a class that an annotation names; False is not known."""
+        if self._odd or len(args) > len(self._placed):
+            return False
+        given = dict(zip(self._placed, args, strict=False))
+        if given.keys() & named.keys():
+            return False
+        given |= named
+        return self._required <= given.keys() and all(
+            isinstance(value, self._kinds.get(name, ())) and type(value) is not bool
+            for name, value in given.items()
+        )
+
+
+@cache
+def _plain(function: Callable[..., Any]) -> _Plain:
+    return _Plain(function)
+
+
+def _classes(hint: Any) -> tuple[type, ...]:
+    """The classes whose objects are as annotated whatever they hold."""
+    if hint is Any:
+        return (object,)
+    if hint is None:
+        return (NoneType,)
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(kind for one in get_args(hint) for kind in _classes(one))
+    plain = isinstance(hint, type) and get_origin(hint) is None and not getattr(hint, "_is_protocol", False)
+    return (hint,) if plain and hint is not float else ()
 
 
 @cache
