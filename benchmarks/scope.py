@@ -15,7 +15,14 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 
 CALLS = 2000
-INSTANT = FunctionGenerator(lambda prefix, seed, index: "x", count=len, max_tokens=1)
+
+
+async def _x(prefix: Sequence, seed: int, index: int) -> str:
+    return "x"
+
+
+#: An async function: a plain one has its thread, and the way there and back is no matter of the floor.
+INSTANT = FunctionGenerator(_x, count=len, max_tokens=1)
 
 
 def rows() -> Iterator[Row]:

@@ -18,9 +18,10 @@ from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from reprlib import Repr
-from types import CodeType, FunctionType, MethodType, NoneType, UnionType
+from types import CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin
 
+from metagen import threads
 from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError, ScopeError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -216,14 +217,19 @@ def called(
 async def answered(
     owner: object, function: Callable[..., Any], *args: Any, hint: Any = Any, broken: Broken | None = None
 ) -> Any:
-    """`called` for a function that may be async."""
+    """`called` for a function that may be async; a plain one runs in a thread."""
     name = f"the function {_name(function)!r} of {type(owner).__name__}"
     if ours(function):
         made = function(*args)
         return await made if inspect.isawaitable(made) else made
     with blamed(name, function):
-        made = function(*args)
+        made = function(*args) if is_async(function) else await threads.run(owner, function, *args)
         return _kept(name, function, await made if inspect.isawaitable(made) else made, hint, broken)
+
+
+def is_async(function: object) -> bool:
+    """Whether a function runs in the loop, and gives way to others where it waits."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 
 @contextmanager
@@ -242,8 +248,9 @@ def blamed(name: str, function: object) -> Iterator[None]:
     except Exception as error:
         what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
         at = _raised(function, error)
-        *_, (last, line) = traceback.walk_tb(error.__traceback__)
-        theirs = len(list(traceback.walk_tb(error.__traceback__))) > 2  # else it could not even be called
+        frames = [at for at in traceback.walk_tb(error.__traceback__) if not _between(at[0])]
+        last, line = frames[-1]
+        theirs = len(frames) > 2  # else it could not even be called
         inside = theirs and Path(last.f_code.co_filename).is_relative_to(HOME)
         where = f"at metagen's {Path(last.f_code.co_filename).relative_to(HOME)}:{line}" if inside else ""
         mend = (
@@ -252,6 +259,11 @@ def blamed(name: str, function: object) -> Iterator[None]:
             else "; it is no part of metagen: mend it there"
         )
         raise PluginError(f"{name} ({at}) raised {what}{' ' if inside else ''}{mend}") from error
+
+
+def _between(frame: FrameType) -> bool:
+    """Whether it only leads from one thread to another."""
+    return frame.f_code.co_filename == threads.__file__
 
 
 def _kept(name: str, function: object, result: Any, hint: Any, broken: Broken | None) -> Any:

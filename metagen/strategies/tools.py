@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 
-from metagen.border import blamed, ours
+from metagen import threads
+from metagen.border import blamed, is_async, ours
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError, MetagenError
@@ -37,8 +38,9 @@ class Tool:
 
     name: as models call it; by default the function's. version: names what the function depends on, such as a corpus;
     both are part of the fingerprint: change one when the function changes its mind.
-    timeout: seconds of one attempt, of an async function; when the last attempt takes longer, that is recorded too, so
-    timeout and attempts are part of the fingerprint as well.
+    timeout: seconds of one attempt; when the last attempt takes longer, that is recorded too, so timeout and attempts
+    are part of the fingerprint as well. A plain function runs in a thread, one call after the other; it cannot be
+    stopped, and goes on unheard.
     attempts: of calls that raise one of `retry_on`, or take too long, with waits of `wait` seconds, doubled each
     time up to a minute and shifted at random. What is still raised after the last is raised, and not recorded, so
     that a resumed run tries again; every other error is raised at once.
@@ -165,13 +167,16 @@ class Tool:
         return {"value": self._plain(value)}
 
     async def _attempt(self, arguments: Mapping[str, Any]) -> Any:
-        made = self._function(**arguments)
-        if not inspect.isawaitable(made):
-            return made
+        if ours(self._function) and not is_async(self._function):
+            return self._function(**arguments)
         clock = asyncio.timeout(self.timeout)
         try:
             async with clock:
-                return await made
+                if is_async(self._function):
+                    made = self._function(**arguments)
+                else:
+                    made = await threads.run(self, self._function, **arguments)
+                return await made if inspect.isawaitable(made) else made
         except TimeoutError as error:
             raise (_TooLong() if clock.expired() else error) from None
 

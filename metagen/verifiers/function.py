@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Ordered
 
-from metagen.border import answered, called
+from metagen.border import answered, called, is_async, ours
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
 from metagen.scope import Scope
@@ -27,14 +26,11 @@ def _outcome(result: float | Score) -> Outcome:
     return Outcome(score_payload(result if isinstance(result, Score) else Score(result)), Usage(calls=1))
 
 
-def _is_async(function: object) -> bool:
-    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
-
-
 class FunctionVerifier(PrimitiveVerifier):
     """Scores by `function(sequence)`: a number in [0, 1], or a Score. Charged one call per score.
 
-    An async function scores candidates side by side, and each score is recorded when it is there.
+    An async function scores candidates side by side; a plain one in a thread, one candidate after the other. Each score
+    is recorded when it is there.
 
     The function sees the thought of a sequence, where there is one: `sequence.thought`.
     """
@@ -54,11 +50,8 @@ class FunctionVerifier(PrimitiveVerifier):
         return digest("function verifier", self.name).hex()
 
     async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
-        if not _is_async(self._function):
-            results = [
-                called(self, self._function, s, hint=float | Score, broken=_out_of_range) for s in sequences
-            ]
-            return list(map(_outcome, results))
+        if ours(self._function) and not is_async(self._function):
+            return [_outcome(self._function(s)) for s in sequences]  # type: ignore[arg-type]
 
         async def one(place: int, sequence: Sequence) -> Outcome:
             result = await answered(self, self._function, sequence, hint=float | Score, broken=_out_of_range)
