@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NOTHING = Usage()
+#: Seconds between two looks at what another event loop is computing.
+GLANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,12 @@ class LeafCall:
             others = [inflight[self.keys[i]] for i in self.pending if self.keys[i] in inflight]
             if not others:
                 return
-            ended, _ = await asyncio.wait(others, timeout=self._seconds())
+            here = [one for one in others if one.get_loop() is asyncio.get_running_loop()]
+            if not here and self._seconds() != 0:
+                # Nobody can wait for what another event loop does: it is looked at again.
+                await asyncio.sleep(GLANCE)
+                continue
+            ended, _ = await asyncio.wait(here, timeout=self._seconds()) if here else ((), ())
             if not ended:
                 return  # the deadline came first; what is not recorded by now is refused
 

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -212,7 +212,10 @@ class SQLiteJournal:
         self._tally: int | None = None
         self._written = 0
         self._pending: list[tuple[list[Columns], set[Limit], asyncio.Future[None]]] = []
-        self._flusher: asyncio.Task[None] | None = None
+        self._flushing = False
+        self._process = os.getpid()
+        #: Several event loops may record at a time: around what they share.
+        self._handing = threading.Lock()
         if read_only and not self.path.exists():
             raise JournalCorrupt(f"no journal at {str(self.path)!r}; give the directory of a run")
         if not read_only:
@@ -315,12 +318,22 @@ class SQLiteJournal:
     async def _record(self, columns: list[Columns], limits: set[Limit]) -> None:
         if self._writer is None:
             raise JournalError(f"{str(self.path)!r} is closed, or open for reading only; open it to record")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self._pending.append((columns, limits, done))
-        if self._flusher is None or self._flusher.done():
-            self._flusher = loop.create_task(self._flush())
-        await asyncio.shield(done)
+        self._at_home()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._handing:
+            self._pending.append((columns, limits, done))
+            if not self._flushing:
+                self._flushing = True
+                self._threads.submit(self._flush)
+        await done
+
+    def _at_home(self) -> None:
+        """JournalError in a process that was forked off: its threads and connections stayed with the other one."""
+        if self._process != os.getpid():
+            raise JournalError(
+                f"{str(self.path)!r} was opened in process {self._process}, off which this one, {os.getpid()}, was "
+                "forked; give the child a journal of its own, or open it after the fork"
+            )
 
     def bind(self, problem: str, content: bytes) -> None:
         """Note the digest of a problem's data; JournalMismatch if it was another one before."""
@@ -347,7 +360,7 @@ class SQLiteJournal:
         """Flush and let go of the file. May be called twice."""
         threads = getattr(self, "_threads", None)
         if threads is not None:
-            threads.shutdown(wait=True)
+            threads.shutdown(wait=self._process == os.getpid())
         reader, writer, self._writer = getattr(self, "_reader", None), self._writer, None
         for connection in (reader, writer):
             if connection is not None:
@@ -367,27 +380,28 @@ class SQLiteJournal:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def _flush(self) -> None:
-        """Commit groups for as long as rows are waiting; each commit takes all that came meanwhile."""
-        loop = asyncio.get_running_loop()
-        while self._pending:
-            group, self._pending = self._pending, []
+    def _flush(self) -> None:
+        """In the writer's thread: commit groups for as long as rows are waiting; each takes all that came meanwhile."""
+        while True:
+            with self._handing:
+                group, self._pending = self._pending, []
+                self._flushing = bool(group)
+            if not group:
+                return
+            error: Exception | None = None
             try:
-                made = [columns for columns, _, _ in group]
-                await loop.run_in_executor(self._threads, self._commit, list(chain(*made)))
-            except BaseException as error:
-                for *_, done in group:
-                    if not done.done():
-                        done.set_exception(error)
-                        done.exception()  # a caller that was cancelled never looks at it
-                if not isinstance(error, Exception):
-                    raise
+                self._commit([row for columns, _, _ in group for row in columns])
+            except Exception as fault:  # noqa: BLE001 - it belongs to whoever waits
+                error = fault
             else:
+                self.limits = self.limits.union(*(limits for _, limits, _ in group))
                 self.version += 1
-                for _, limits, done in group:
-                    self.limits |= limits
-                    if not done.done():
-                        done.set_result(None)
+            waiting: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+            for *_, done in group:
+                waiting.setdefault(done.get_loop(), []).append(done)
+            for loop, futures in waiting.items():
+                with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
+                    loop.call_soon_threadsafe(_settle, futures, error)
 
     def _commit(self, rows: list[Columns]) -> None:
         assert self._writer is not None
@@ -537,6 +551,7 @@ class SQLiteJournal:
             raise JournalCorrupt(f"{str(self.path)!r} is torn (a limit is {error}): {REMEDY}") from error
 
     def _select(self, where: str, values: Sequence[Any]) -> list[Row]:
+        self._at_home()
         with self._reading, self._errors("read"):
             found = self._reader.execute(f"SELECT * FROM rows WHERE {where}", values).fetchall()
         try:
@@ -553,3 +568,14 @@ class SQLiteJournal:
                 f"cannot {doing} {str(self.path)!r}: {error}; what was recorded before is kept: "
                 "free space or mend the file system, then resume the run"
             ) from error
+
+
+def _settle(futures: list[asyncio.Future[None]], error: Exception | None) -> None:
+    """End what somebody waits for, in the loop in which that is."""
+    for done in futures:
+        if done.done():  # a caller that was cancelled never looks at it
+            continue
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, TypeVar
 
 from metagen import html
@@ -216,12 +216,20 @@ class Strategy(Generator):
         return wait(self.asolve(prompt, budget=budget, seed=seed, journal=journal, emit=emit))
 
 
-@cache
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
+_BEGINNING = threading.Lock()
+
+
 def _background() -> asyncio.AbstractEventLoop:
-    """One event loop on a daemon thread, for synchronous callers."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name=LOOP, daemon=True).start()
-    return loop
+    """One event loop on a daemon thread, for synchronous callers; a forked child has one of its own."""
+    process = os.getpid()
+    if process not in _LOOPS:
+        with _BEGINNING:
+            if process not in _LOOPS:
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name=LOOP, daemon=True).start()
+                _LOOPS[process] = loop
+    return _LOOPS[process]
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:

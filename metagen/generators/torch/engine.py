@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Sequence as Ordered
@@ -139,7 +140,7 @@ class TorchEngine(LocalEngine):
         self._cancelled: deque[Ticket] = deque()
         self._open: set[Ticket] = set()
         self._answers: list[tuple[Ticket, Any]] = []
-        self._state = "new"
+        self._state, self._process = "new", 0
         self._cause: BaseException | None = None
         self._thread: threading.Thread | None = None
 
@@ -346,7 +347,7 @@ class TorchEngine(LocalEngine):
         with self._wake:
             if self._state != "new":
                 raise EngineError(f"{self!r} was opened before (it is {self._state}); make a new engine")
-            self._state = "open"
+            self._state, self._process = "open", os.getpid()
         self._thread = threading.Thread(target=self._run, name=f"engine {self._name}", daemon=True)
         self._thread.start()
         _LOG.info("engine opened", extra={"engine": repr(self), "fingerprint": self._fingerprint})
@@ -359,6 +360,8 @@ class TorchEngine(LocalEngine):
 
     def close(self) -> None:
         """Stop the thread; whoever waits gets an EngineError. Closing twice is allowed."""
+        if self._process not in (0, os.getpid()):
+            return
         with self._wake:
             if self._state in ("new", "open"):
                 self._state = "closed"
@@ -367,6 +370,11 @@ class TorchEngine(LocalEngine):
             self._thread.join()
 
     def _check_open(self) -> None:
+        if self._process not in (0, os.getpid()):
+            raise EngineError(
+                f"{self!r} runs in process {self._process}, off which this one, {os.getpid()}, was forked; open a new "
+                "engine here, or start processes by spawn"
+            )
         if self._state == "failed":
             raise EngineError(f"{self!r} has failed: {self._cause!r}; make a new engine") from self._cause
         if self._state != "open":
