@@ -124,8 +124,8 @@ async def _sample(engine: TorchEngine) -> Rate:
 @cache
 def _model() -> tuple[Any, Any]:
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(resolve(MODEL), dtype=torch.float32)
-    return model, AutoTokenizer.from_pretrained(resolve(MODEL), padding_side="left")
+    model = AutoModelForCausalLM.from_pretrained(resolve(MODEL), dtype=torch.float32, trust_remote_code=False)
+    return model, AutoTokenizer.from_pretrained(resolve(MODEL), padding_side="left", trust_remote_code=False)
 
 
 def _transformers(batch: int) -> Rate:

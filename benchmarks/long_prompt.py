@@ -47,8 +47,8 @@ def _metagen() -> float:
 
 
 def _transformers() -> float:
-    model = AutoModelForCausalLM.from_pretrained(resolve(MODEL), dtype=torch.float32)
-    given = AutoTokenizer.from_pretrained(resolve(MODEL))(TEXT, return_tensors="pt")
+    model = AutoModelForCausalLM.from_pretrained(resolve(MODEL), dtype=torch.float32, trust_remote_code=False)
+    given = AutoTokenizer.from_pretrained(resolve(MODEL), trust_remote_code=False)(TEXT, return_tensors="pt")
     assert given["input_ids"].shape[1] == LENGTH
     end = model.config.eos_token_id
     counts: list[int] = []

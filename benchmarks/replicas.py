@@ -41,7 +41,7 @@ def model(directory: Path) -> int:
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    own = AutoConfig.from_pretrained(resolve(TOKENIZER))
+    own = AutoConfig.from_pretrained(resolve(TOKENIZER), trust_remote_code=False)
     config = LlamaConfig(
         vocab_size=own.vocab_size, hidden_size=WIDTH, intermediate_size=FF, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, num_key_value_heads=HEADS, max_position_embeddings=512,

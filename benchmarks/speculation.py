@@ -97,9 +97,10 @@ def _engine(batch: int, drafts: bool) -> float:
 def _models() -> tuple[Any, Any, Any]:
     torch.manual_seed(0)
     target, draft = (
-        AutoModelForCausalLM.from_pretrained(resolve(name), dtype=torch.float32) for name in (TARGET, DRAFT)
+        AutoModelForCausalLM.from_pretrained(resolve(name), dtype=torch.float32, trust_remote_code=False)
+        for name in (TARGET, DRAFT)
     )
-    return target, draft, AutoTokenizer.from_pretrained(resolve(TARGET))
+    return target, draft, AutoTokenizer.from_pretrained(resolve(TARGET), trust_remote_code=False)
 
 
 def _transformers(gamma: int) -> float:

@@ -33,8 +33,10 @@ Matrices = dict[str, Tensor]
 
 def grams(model: str, texts: int = TEXTS) -> Matrices:
     """XXᵀ of the inputs of every linear map in the layers, on reference solutions of training problems."""
-    network = AutoModelForCausalLM.from_pretrained(resolve(model), dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(resolve(model))
+    network = AutoModelForCausalLM.from_pretrained(
+        resolve(model), dtype=torch.float32, trust_remote_code=False
+    ).eval()
+    tokenizer = AutoTokenizer.from_pretrained(resolve(model), trust_remote_code=False)
     found: Matrices = defaultdict(lambda: torch.zeros(()))
 
     def watch(name: str) -> None:

@@ -82,7 +82,7 @@ def train(
     parts = optimizers(model, recipe)
     done = 0
     if checkpoint.exists():
-        state = torch.load(checkpoint)
+        state = torch.load(checkpoint, weights_only=True)
         if state["recipe"] != repr(recipe):
             raise SystemExit(
                 f"{checkpoint} is of {state['recipe']}, not of {recipe}; delete it to begin again"

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metagen import __version__
+from metagen import __version__, trust
 from metagen.border import told
 from metagen.cli import output, results, runs, tools
 from metagen.cli.signals import exit_code, heeded
@@ -30,7 +30,7 @@ class _Policy(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with heeded():
+            with heeded(), trust.guarded(Path.cwd()):
                 return super().invoke(ctx)
         except MetagenError as error:
             typer.secho("error: ", fg="red", bold=True, err=True, nl=False)

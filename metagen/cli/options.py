@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from metagen import trust
+
 
 def _runs(incomplete: str) -> list[str]:
     """Names of runs, for completion; without a match the shell completes files."""
@@ -27,4 +29,10 @@ Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one value, as in run.", show_default=False),
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Import code that a file names, wherever it is from.", callback=trust.everything
+    ),
 ]

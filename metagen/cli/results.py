@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from metagen.cli import output
-from metagen.cli.options import Json, Run
+from metagen.cli.options import Json, Run, Trust
 from metagen.errors import InputError
 
 
@@ -52,6 +52,7 @@ def recommend(
         typer.Option(help="Write the experiment of what is recommended, in YAML.", show_default=False),
     ] = None,
     as_json: Json = False,
+    trust: Trust = False,
 ) -> None:
     """Say what to run under a budget: the configuration, what to expect of it, its experiment."""
     from metagen.studies import recommend as recommendations
@@ -72,6 +73,7 @@ def quality(
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Fit a map of the scores, for an experiment file.")
     ] = False,
+    trust: Trust = False,
 ) -> None:
     """How good the verifiers of a run are: AUC, regret, calibration, first errors."""
     from metagen.experiments import quality as reports

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metagen.cli import output
-from metagen.cli.options import Json, Run, Sets, experiments
+from metagen.cli.options import Json, Run, Sets, Trust, experiments
 from metagen.cli.progress import watched
 from metagen.errors import InputError
 
@@ -56,6 +56,7 @@ def run(
         typer.Option(min=1, help="With --dry-run: run so many problems to measure by.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON, for programs.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Run an experiment and report it."""
     from metagen.experiments import schema
@@ -90,6 +91,7 @@ def study(
     ] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
     as_json: Json = False,
+    trust: Trust = False,
 ) -> None:
     """Run a study, or go on with it: what is recorded is not paid for again; report it."""
     from metagen.experiments.directory import RUNS
@@ -103,7 +105,7 @@ def study(
         _study(found, root, as_json)
 
 
-def resume(directory: Run) -> None:
+def resume(directory: Run, trust: Trust = False) -> None:
     """Go on with a run or study; what is recorded is not paid for again."""
     from metagen.experiments import schema
     from metagen.studies import schema as studies
@@ -116,7 +118,7 @@ def resume(directory: Run) -> None:
         _run(schema.load(found.experiment), found.root)
 
 
-def report(directory: Run) -> None:
+def report(directory: Run, trust: Trust = False) -> None:
     """Show the results of a run or study; make its tables, figures and page (report.html) anew."""
     from metagen.studies.directory import StudyDirectory, find
 
@@ -248,6 +250,7 @@ def grade(
         Path | None,
         typer.Option(help="The run's directory; by default a new one in runs/.", show_default=False),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Grade samples that somebody recorded: accuracy, pass@k and votes, with intervals."""
     from metagen.experiments import grade as grading

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from operator import attrgetter
 from typing import Any, Final, Literal
 
+from metagen import trust
 from metagen.border import blamed, fits, ours, place, shown, spelt
 from metagen.errors import ConfigError, PluginError
 
@@ -162,9 +162,10 @@ def find(section: Section, kind: str) -> Any:
         target = KINDS[section][kind]
     else:
         target = plugins(section)[kind].value if kind in plugins(section) else kind
-    module, _, attribute = target.partition(":")
     try:
-        found = attrgetter(attribute)(import_module(module))
+        found = trust.load(target, typed=kind in KINDS[section] or kind in plugins(section))
+    except ConfigError:
+        raise
     except Exception as error:  # a package may raise anything while it is imported
         what = (
             f"{'' if isinstance(error, ImportError | AttributeError) else f'{type(error).__name__}: '}{error}"

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import yaml
 
+from metagen import trust
 from metagen.errors import ConfigError
 from metagen.generators.openai.keys import HIDDEN, names_key, without_keys
 
@@ -151,6 +152,7 @@ def read(path: str | File) -> Source:
     Faults that leave the rest readable (a key given twice, a tag) are collected in `Source.faults`.
     """
     file, name = File(path), str(path)
+    trust.reading(file)
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)

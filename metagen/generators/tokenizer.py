@@ -169,7 +169,7 @@ class Tokenizer:
     def _load_template(self) -> Any:
         from transformers import AutoTokenizer  # slow to import, and only templates need it
 
-        chat = AutoTokenizer.from_pretrained(self.directory)
+        chat = AutoTokenizer.from_pretrained(self.directory, trust_remote_code=False)
         if not chat.chat_template:
             raise UnsupportedError(
                 f"{self.directory}: the tokenizer has no chat template, so messages cannot be rendered; "

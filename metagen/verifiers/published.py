@@ -183,7 +183,11 @@ def _closing(directory: Path) -> str:
 
     mark = "§"
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": mark}]
-    text = str(AutoTokenizer.from_pretrained(directory).apply_chat_template(turns, tokenize=False))
+    text = str(
+        AutoTokenizer.from_pretrained(directory, trust_remote_code=False).apply_chat_template(
+            turns, tokenize=False
+        )
+    )
     if mark not in text:
         raise ModelError(
             f"{directory}: the chat template leaves out what the assistant says, so a solution cannot be scored; "

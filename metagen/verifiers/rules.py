@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from difflib import get_close_matches
-from importlib import import_module
-from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
-from metagen.errors import InputError
+from metagen import trust
+from metagen.errors import ConfigError, InputError
 from metagen.verifiers.base import AnswerRule
 
 #: What stands for a rule: one that is made, its name, `module:attribute`, or either as `kind` among its options.
@@ -81,7 +80,9 @@ def _found(name: str, where: str) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InputError(f"{where}={name!r} is no answer rule; expected {_known()}{hint}")
     try:
-        found = attrgetter(attribute)(import_module(module))
+        found = trust.load(target, typed=name in RULES or where.startswith("--"))
+    except ConfigError:
+        raise
     except Exception as error:  # a module may raise anything while it is imported
         raise InputError(
             f"{where}={name!r} cannot be imported ({type(error).__name__}: {error}); expected module:attribute of a "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
-from importlib import import_module
 from typing import Any
 
+from metagen import trust
 from metagen.errors import ConfigError, InputError
 from metagen.experiments.specs.strategies import AskSpec, UtilitySpec
 from metagen.generators.base import Generator
@@ -152,10 +152,11 @@ def _ask(spec: AskSpec | None) -> Form[str, str | None]:
 
 def _function(name: str) -> Form[str, str | None]:
     """The function `package.module:function`."""
-    module, _, attribute = name.partition(":")
     try:
-        found: Form[str, str | None] = getattr(import_module(module), attribute)
+        found: Form[str, str | None] = trust.load(name)
     except (ImportError, AttributeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
         raise ConfigError(f"ask.form = {name!r}: {error}; expected package.module:function") from error
     return found
 

@@ -75,6 +75,7 @@ def defaults(given: Mapping[str, Any], *, on_cpu: bool, memory: int) -> dict[str
         # As many as are asked for: a generator with top_logprobs, or a judge, knows how many it needs.
         "max_logprobs": -1,
         "use_tqdm_on_load": False,
+        "trust_remote_code": False,
         # The library that matches grammars on the torch engine too.
         "structured_outputs_config": {"backend": "guidance"},
     }

@@ -35,8 +35,9 @@ class MeanPooling(Embedder):
         self._torch = library("torch", "MeanPooling")
         transformers = library("transformers", "MeanPooling")
         try:
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-            self._model = transformers.AutoModel.from_pretrained(path).eval().to(device)
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+            model = transformers.AutoModel.from_pretrained(path, trust_remote_code=False)
+            self._model = model.eval().to(device)
         except (OSError, ValueError) as error:
             raise ModelError(f"cannot load an embedding model from {str(path)!r}: {error}") from error
         if self._tokenizer.pad_token is None:

@@ -1,0 +1,156 @@
+"""Foreign code that a file asks for is imported only if its user has said so.
+
+A file may name `module:attribute`: whoever reads it then runs that code. Programs decide for themselves what they
+read. The command line guards itself (`guarded`): it imports
+
+- metagen's own kinds and parts, and those that installed packages bring by entry points;
+- the user's own code: a module on Python's path, below the current directory and in no environment of packages, for a
+  file that lies below the current directory too;
+- what is typed on the command line;
+- everything with `--trust`, or METAGEN_TRUST=1.
+
+What an attribute leads to has to be defined there: `own:os.system` is nobody's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import PathFinder
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
+
+from metagen.border import ours
+from metagen.errors import ConfigError
+
+VARIABLE: Final = "METAGEN_TRUST"
+REMEDY: Final = "look at that code, and give --trust if it may run here"
+CONTRACTS: Final = ("Generator", "Verifier", "AnswerRule", "Task")
+_INSTALLED: Final = ("site-packages", "dist-packages")
+
+
+class _Guard:
+    """What may be imported: below `home`, unless a file from elsewhere asks."""
+
+    def __init__(self) -> None:
+        self.home: Path | None = None
+        self.foreign: list[Path] = []
+
+
+_GUARD = _Guard()
+
+
+@contextmanager
+def guarded(home: Path) -> Iterator[None]:
+    """Import only what is trusted meanwhile, for files below this directory."""
+    before, said = (_GUARD.home, _GUARD.foreign), os.environ.get(VARIABLE)
+    _GUARD.home, _GUARD.foreign = home.resolve(), []
+    try:
+        yield
+    finally:
+        _GUARD.home, _GUARD.foreign = before
+        os.environ.pop(VARIABLE, None)
+        if said is not None:
+            os.environ[VARIABLE] = said
+
+
+def everything(wanted: bool) -> None:
+    """Trust all that is asked for, here and in the processes that are started from here."""
+    if wanted:
+        os.environ[VARIABLE] = "1"
+
+
+def reading(path: Path) -> None:
+    """Note a file that may ask for code."""
+    if _GUARD.home is not None and not path.resolve().is_relative_to(_GUARD.home):
+        _GUARD.foreign.append(path)
+
+
+def load(target: str, *, typed: bool = False) -> Any:
+    """What `module:attribute` stands for.
+
+    typed: by the user, and in no file. Raises ConfigError for code that is not trusted, before anything of it is
+    imported; whatever the import itself raises.
+    """
+    module, _, attribute = target.partition(":")
+    free = typed or _GUARD.home is None or os.environ.get(VARIABLE) == "1"
+    own = module.partition(".")[0] == __name__.partition(".")[0]
+    if not (free or own):
+        _check(target, module)
+    found = attrgetter(attribute)(import_module(module))
+    if not free and not (_part(found) if own else _defined(found, module)):
+        raise ConfigError(
+            f"{target!r} is {'no part' if own else f'of {_module(found)!r}, and not'} of {module!r}; {REMEDY}"
+        )
+    return found
+
+
+def remote(what: str) -> None:
+    """ConfigError where a file asks for code that a model brings, and nobody has trusted it."""
+    if _GUARD.home is not None and os.environ.get(VARIABLE) != "1":
+        raise ConfigError(f"{what} runs code that a model brings; {REMEDY}")
+
+
+def _check(target: str, module: str) -> None:
+    """ConfigError unless the module is the user's own."""
+    home = _GUARD.home
+    assert home is not None
+    if _GUARD.foreign:
+        raise ConfigError(
+            f"{target!r} is code that a file outside of the current directory asks for ({_GUARD.foreign[0]}); {REMEDY}"
+        )
+    place = _place(module)
+    if place is None:
+        raise ConfigError(
+            f"{target!r} is not found by Python, which looks in {', '.join(filter(None, sys.path[:3]))}, …; for a "
+            "module in this directory, begin with PYTHONPATH=."
+        )
+    installed = {
+        Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    elsewhere = not place.is_relative_to(home) or any(place.is_relative_to(one) for one in installed)
+    if elsewhere or set(_INSTALLED) & set(place.parts):
+        raise ConfigError(
+            f"{target!r} is code of others ({place}), not below the current directory; {REMEDY}"
+        )
+
+
+def _place(module: str) -> Path | None:
+    """Where a module lies, found without importing any package above it; None for one that there is not."""
+    if module.partition(".")[0] in sys.builtin_module_names:
+        return Path(sys.executable)
+    path: Any = None
+    spec = None
+    for depth in range(1, module.count(".") + 2):
+        name = ".".join(module.split(".")[:depth])
+        spec = PathFinder.find_spec(name, path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+    if spec is None:
+        return None
+    where = spec.origin or next(iter(path or ()), None)
+    return None if where is None else Path(where).resolve()
+
+
+def _part(found: object) -> bool:
+    """Whether it is a class of metagen's that files may ask for: others may do anything with their options."""
+    return (
+        isinstance(found, type)
+        and ours(found)
+        and any(ours(base) and base.__name__ in CONTRACTS for base in found.__mro__)
+    )
+
+
+def _module(found: object) -> str:
+    return str(getattr(found, "__module__", None) or type(found).__module__)
+
+
+def _defined(found: object, module: str) -> bool:
+    """Whether an object belongs to the package of a module."""
+    return _module(found).partition(".")[0] == module.partition(".")[0]

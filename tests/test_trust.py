@@ -1,0 +1,239 @@
+"""Foreign code that a file asks for is imported only if its user has said so."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metagen import trust
+from metagen.errors import ConfigError
+from metagen.experiments import registry
+from metagen.verifiers.rules import answer_rule
+
+ROOT = Path(__file__).parents[1]
+EXPERIMENT = """
+name: mail
+task: {{kind: arithmetic, split: validation, per_level: 1, limit: 2}}
+generators:
+  own: {{kind: "{kind}", command: touch {mark}}}
+strategies: {{one: {{kind: sample}}}}
+grid: {{n: [1]}}
+"""
+#: A module that leaves a mark when it is imported, and when it is called.
+MODULE = """
+import os
+from pathlib import Path
+
+Path({imported!r}).touch()
+from metagen.generators.function import FunctionGenerator
+
+
+def generator(command=""):
+    Path({called!r}).touch()
+    return FunctionGenerator(lambda prefix, seed, index: "A: 1", name="own", count=len, max_tokens=9)
+"""
+
+
+class Place:
+    """A directory in which somebody works, and one in which mail arrives."""
+
+    def __init__(self, root: Path) -> None:
+        self.home, self.mail = root / "home", root / "mail"
+        self.imported, self.called, self.shell = (root / name for name in ("imported", "called", "shell"))
+        for folder in (self.home, self.mail):
+            folder.mkdir()
+
+    def module(self, folder: Path, name: str = "own") -> None:
+        path = folder / f"{name.replace('.', '/')}.py"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(MODULE.format(imported=str(self.imported), called=str(self.called)))
+
+    def file(self, folder: Path, kind: str) -> Path:
+        path = folder / "experiment.yaml"
+        path.write_text(EXPERIMENT.format(kind=kind, mark=self.shell))
+        return path
+
+    def metagen(self, *args: str, path: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        known = {name: value for name, value in os.environ.items() if name != trust.VARIABLE}
+        return subprocess.run(
+            [sys.executable, "-m", "metagen.cli", *args], cwd=self.home, capture_output=True, text=True,
+            env={**known, "PYTHONPATH": f"{ROOT}{os.pathsep}{path}", **env}, timeout=300, check=False,
+        )  # fmt: skip
+
+    @property
+    def ran(self) -> bool:
+        return self.imported.exists() or self.called.exists() or self.shell.exists()
+
+
+@pytest.fixture(autouse=True)
+def careful(trusting: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As people run it."""
+    monkeypatch.delenv(trust.VARIABLE)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("subprocess:getoutput", "code of others"),
+        ("builtins:exec", "code of others"),
+        ("posix:system", "code of others"),
+        ("yaml:unsafe_load", "code of others"),
+        ("metagen.generators.loop:os.system", "no part of"),
+        ("metagen.trust:load", "no part of"),
+        ("metagen.trust:everything", "no part of"),
+        ("no_such_module_at_all:f", "not found"),
+    ],
+)
+def test_a_file_cannot_name_what_is_installed(tmp_path: Path, kind: str, said: str) -> None:
+    with trust.guarded(tmp_path), pytest.raises(ConfigError, match=said):
+        registry.find("generators", kind)
+
+
+@pytest.mark.parametrize("command", [["run"], ["run", "--dry-run"], ["study"], ["study", "--dry-run"]])
+def test_no_command_runs_what_a_file_asks_for(place: Place, command: list[str]) -> None:
+    file = place.file(place.home, "os:system")
+    if "study" in command:
+        file.write_text(file.read_text() + "study: {}\n")
+    done = place.metagen(*command, str(file))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "code of others" in done.stderr.replace("\n", " "), done.stderr
+    assert "--trust" in done.stderr
+    assert not place.ran
+
+
+def test_a_module_beside_a_file_from_elsewhere_is_not_imported(place: Place) -> None:
+    place.module(place.mail)
+    done = place.metagen(
+        "run", str(place.file(place.mail, "own:generator")), "--dry-run", path=str(place.mail)
+    )
+    assert done.returncode == 2
+    assert "outside of the current directory" in done.stderr.replace("\n", " ")
+    assert not place.ran
+
+
+def test_a_file_of_ones_own_does_not_reach_a_module_elsewhere(place: Place) -> None:
+    place.module(place.mail)
+    done = place.metagen("run", str(place.file(place.home, "own:generator")), path=str(place.mail))
+    assert done.returncode == 2
+    assert "code of others" in done.stderr
+    assert not place.ran
+
+
+def test_packages_above_a_module_are_not_imported_to_find_it(place: Place) -> None:
+    place.module(place.mail, "pack.own")
+    (place.mail / "pack" / "__init__.py").write_text(f"open({str(place.imported)!r}, 'w').close()")
+    done = place.metagen("run", str(place.file(place.home, "pack.own:generator")), path=str(place.mail))
+    assert done.returncode == 2
+    assert not place.ran
+
+
+def test_what_an_own_module_has_imported_is_not_its_own(place: Place) -> None:
+    place.module(place.home)
+    done = place.metagen("run", str(place.file(place.home, "own:os.system")), path=".")
+    assert done.returncode == 2
+    assert "posix" in done.stderr
+    assert not place.shell.exists()
+
+
+def test_an_environment_of_packages_below_the_directory_is_of_others(place: Place) -> None:
+    packages = place.home / ".venv" / "lib" / "site-packages"
+    place.module(packages)
+    done = place.metagen("run", str(place.file(place.home, "own:generator")), path=str(packages))
+    assert done.returncode == 2
+    assert not place.ran
+
+
+def test_ones_own_module_runs_and_resumes(place: Place) -> None:
+    place.module(place.home)
+    file = place.file(place.home, "own:generator")
+    done = place.metagen("run", str(file), "--out", "out", path=".")
+    assert done.returncode == 0, done.stderr
+    assert place.called.exists()
+    assert place.metagen("resume", "out", path=".").returncode == 0
+    place.called.unlink()
+    place.imported.unlink()
+    # The run directory is of this place; the module is not any more.
+    (place.home / "own.py").rename(place.mail / "own.py")
+    done = place.metagen("resume", "out", path=str(place.mail))
+    assert done.returncode == 2
+    assert not place.ran
+    assert place.metagen("resume", "out", "--trust", path=str(place.mail)).returncode == 0
+    assert place.called.exists()
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_what_is_trusted_runs(place: Place, how: str) -> None:
+    place.module(place.mail)
+    file = place.file(place.mail, "own:generator")
+    option = ["--trust"] if how == "option" else []
+    env = {} if how == "option" else {trust.VARIABLE: "1"}
+    done = place.metagen("run", str(file), "--out", "out", *option, path=str(place.mail), **env)
+    assert done.returncode == 0, done.stderr
+    assert place.called.exists()
+
+
+def test_programs_decide_for_themselves_and_the_guard_is_taken_down(tmp_path: Path) -> None:
+    assert registry.find("generators", "os:getcwd") is os.getcwd
+    with trust.guarded(tmp_path):
+        with pytest.raises(ConfigError, match="code of others"):
+            registry.find("generators", "os:getcwd")
+        with pytest.raises(ConfigError, match="code of others"):
+            answer_rule("os:getcwd", "task.answer")
+        assert registry.find("strategies", "majority")
+        assert registry.find("verifiers", "metagen.tasks.countdown.verifier:Played")
+        assert answer_rule("math", "task.answer")
+        trust.everything(True)
+        assert registry.find("generators", "os:getcwd") is os.getcwd
+    assert trust.VARIABLE not in os.environ
+    assert registry.find("generators", "os:getcwd") is os.getcwd
+
+
+def test_a_model_that_brings_code_needs_trust_too(tmp_path: Path) -> None:
+    trust.remote("trust_remote_code: true")
+    with trust.guarded(tmp_path), pytest.raises(ConfigError, match="--trust"):
+        trust.remote("trust_remote_code: true")
+
+
+def calls(name: str) -> list[tuple[str, ast.Call]]:
+    """All calls of a method in the package, the examples and the benchmarks, each with its place."""
+    found = []
+    for folder in ("metagen", "examples", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and node.func.attr == name
+                ):
+                    found.append((f"{path}:{node.lineno}", node))
+    return found
+
+
+def says(call: ast.Call, name: str, value: object) -> bool:
+    return any(
+        k.arg == name and isinstance(k.value, ast.Constant) and k.value.value is value for k in call.keywords
+    )
+
+
+def test_no_model_and_no_checkpoint_brings_code() -> None:
+    loads = [
+        (at, call) for at, call in calls("from_pretrained")
+        if "Auto" in ast.unparse(call.func) or "Auto" in ast.unparse(call)
+    ]  # fmt: skip
+    assert len(loads) > 5
+    assert not [at for at, call in loads if not says(call, "trust_remote_code", False)]
+    torch = [(at, call) for at, call in calls("load") if ast.unparse(call.func) == "torch.load"]
+    assert torch
+    assert not [at for at, call in torch if not says(call, "weights_only", True)]
+    numpy = [(at, call) for at, call in calls("load") if ast.unparse(call.func) == "np.load"]
+    assert not [at for at, call in numpy if says(call, "allow_pickle", True)]
