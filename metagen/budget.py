@@ -16,7 +16,7 @@ import bisect
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from typing import Any
 
@@ -127,7 +127,7 @@ class Account:
 
     __slots__ = (
         "_binding", "_deadline", "_limits", "_outstanding", "_path", "_queue", "_reserved", "_ticket",
-        "budget", "owner", "spent",
+        "budget", "owner", "recalled", "spent",
     )  # fmt: skip
 
     def __init__(self, budget: Budget, parent: Account | None = None, owner: str = "") -> None:
@@ -141,6 +141,8 @@ class Account:
         #: Dimensions that are limited; most are not.
         self._binding = tuple(i for i, limit in enumerate(self._limits) if limit != math.inf)
         self.spent: Amounts = ZERO
+        #: Problems whose lost attempts of earlier processes are charged.
+        self.recalled: set[str] = set()
         self._reserved: Amounts = ZERO
         self._outstanding = 0
         own = math.inf if budget.seconds is None else time.monotonic() + budget.seconds
@@ -177,6 +179,23 @@ class Account:
             account._reserved = _less(account._reserved, grant.reserved) if account._outstanding else ZERO
             account.spent = _add(account.spent, used)
         self._pump()
+
+    def extend(self, grant: Grant, need: Amounts) -> Grant:
+        """The grant with room for more, at once or never: who holds a reservation must not wait for another one.
+
+        Raises BudgetExhausted if there is no room.
+        """
+        if (misfit := self._misfit(need)) is not None:
+            account, i = misfit
+            left = max(0.0, account._free(i))
+            raise BudgetExhausted(DIMENSIONS[i], account._limits[i], need[i], left, account.owner)
+        for account in self._path:
+            account._reserved = _add(account._reserved, need)
+        return replace(grant, reserved=_add(grant.reserved, need))
+
+    def charge(self, used: Amounts) -> None:
+        """Charge this account alone for what is spent already; of a limit no more than is left of it."""
+        self.spent = _add(self.spent, tuple(max(0.0, min(u, self._free(i))) for i, u in enumerate(used)))  # type: ignore[arg-type]
 
     def release(self, grant: Grant) -> None:
         """Return a reservation of which nothing was used."""

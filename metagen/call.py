@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from metagen.attempts import Attempts, physical, recall
 from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Grant, Turn, amounts
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, UnsupportedError
@@ -67,12 +68,12 @@ class Ended(UserDict[int, Outcome]):
     """Outcomes by place among the positions asked for, put here by `execute` as they end.
 
     An outcome is on its way to the disk at once, and stays whatever becomes of the call, or of the process. Another one
-    at the same place replaces it.
+    at the same place replaces it. attempts: where to tell of each attempt at them; None where nobody asks.
     """
 
-    def __init__(self, keep: Callable[[int, Outcome], object]) -> None:
+    def __init__(self, keep: Callable[[int, Outcome], object], attempts: Attempts | None = None) -> None:
         super().__init__()
-        self._keep = keep
+        self._keep, self.attempts = keep, attempts
 
     def __setitem__(self, place: int, outcome: Outcome) -> None:
         super().__setitem__(place, outcome)
@@ -117,6 +118,10 @@ class LeafCall:
         self.found: dict[int, Row] = {}
         path = account.path if account else ()
         self.limits = [limit for account in path for limit in _limits(account)]
+        #: Seconds after which a limit ended what was under way.
+        self.late = 0.0
+        self.loop = asyncio.get_running_loop()
+        recall(self)
 
     async def run(self) -> None:
         """Serve all items, in order; raises BudgetExhausted for the rest, when no more of them fit."""
@@ -137,6 +142,7 @@ class LeafCall:
         version = self.journal.version
         grant = await self._reserve()
         used: Amounts | None = None
+        begun: Attempts | None = None
         try:
             granted = self.pending[: grant.count]
             if self.journal.version != version:
@@ -148,19 +154,22 @@ class LeafCall:
             before = dict(self.found)
             try:
                 if misses:
-                    late = await self._run(misses, grant)
+                    begun = Attempts(self, misses, grant)
+                    late = await self._run(begun)
             finally:
                 # Also what had ended when the call failed: it is recorded, so it is paid for.
                 ran = {i for i in misses if self.found.get(i) is not before.get(i)}
                 kept = [i for i in granted if i in ran or self._answers(i, grant)]
+                lost = begun.settle(ran) if begun is not None else ZERO
                 if self.account is not None:
                     used = _sum(self._weight(i, grant.cap) for i in kept)
+                    used = begun.total(used, lost) if begun is not None and lost is not ZERO else used
                 self._deliver(kept)
             if late is not None and self.pending:
                 raise late
         finally:
             if self.account is not None:
-                self.account.settle(grant, used or ZERO)
+                self.account.settle(begun.grant if begun is not None else grant, used or ZERO)
 
     async def _read(self) -> None:
         """Serve all items from where they are recorded; rows without a key, which no journal holds."""
@@ -215,8 +224,12 @@ class LeafCall:
         found = self.journal.find(list(keys))
         self.found = {i: found[key] for key, i in keys.items() if key in found}
         first = self.found.get(self.pending[0])
-        if first is not None and first.limit is not None and first.limit.dimension == "seconds":
-            # Of several items a deadline cuts off some, in any order: what had ended is served before the refusal.
+        if (
+            first is not None
+            and first.limit is not None
+            and (first.limit.dimension == "seconds" or (first.status == "refused" and first.physical.seconds))
+        ):
+            # What was under way is cut off in any order: what had ended is served before the refusal.
             self.pending = sorted(self.pending, key=lambda i: not self._complete(i))
 
     async def _reserve(self) -> Grant:
@@ -284,26 +297,28 @@ class LeafCall:
         row = self.found.get(i)
         return row is not None and row.status == "complete"
 
-    async def _run(self, misses: list[int], grant: Grant) -> BudgetExhausted | None:
+    async def _run(self, begun: Attempts) -> BudgetExhausted | None:
         """Execute, and record durably; identical requests meanwhile wait for the record.
 
-        What had ended when `execute` was cut off is recorded too. Returns the refusal if a deadline did that.
+        What had ended when `execute` was cut off is recorded too. Returns the refusal if a limit did that.
         """
+        misses = begun.misses
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         for i in misses:
             self.journal.inflight[self.keys[i]] = done
-        kept = _Kept(self, misses, grant)
-        ended = Ended(kept.note)
+        kept = _Kept(self, misses, begun.grant)
+        ended = Ended(kept.note, begun)
         late: BudgetExhausted | None = None
         try:
             try:
-                outcomes = await self._before_deadline(lambda: self.execute(misses, grant.cap, ended))
+                outcomes = await self._before_deadline(lambda: begun.execute(ended))
                 last = {k: outcome for k, (_, outcome) in enumerate(zip(misses, outcomes, strict=True))}
                 kept.end({k: outcome for k, outcome in last.items() if ended.get(k) is not outcome})
             except BudgetExhausted as refusal:
-                late = refusal
+                late, self.late = refusal, begun.seconds
             finally:
+                await begun.durable()
                 await kept.durable()
         finally:
             for i in misses:
@@ -342,9 +357,8 @@ class LeafCall:
         # Whoever replays a recorded call knows how long that took.
         usage = replace(u, calls=1, seconds=u.seconds or seconds)
         status: Status = "truncated" if limit else "complete"
-        return self._row(
-            i, outcome.payload, usage, outcome.physical, status=status, limit=limit, started=started
-        )
+        real = physical(outcome.physical, usage, self.request.recorded)
+        return self._row(i, outcome.payload, usage, real, status=status, limit=limit, started=started)
 
     def _row(
         self,
@@ -377,7 +391,11 @@ class LeafCall:
     async def refuse(self, refusal: BudgetExhausted) -> None:
         """Record that the pending items were refused, so that a replay takes the same branch."""
         limit = Limit(refusal.owner, refusal.dimension, refusal.limit)
-        rows = [self._row(i, None, status="refused", limit=limit, started=_now()) for i in self.pending]
+        cut = Usage(seconds=self.late)
+        rows = [
+            self._row(i, None, physical=cut, status="refused", limit=limit, started=_now())
+            for i in self.pending
+        ]
         known = self.journal.find([row.key for row in rows])
         self.scope._problem.history.deliver([known.get(row.key, row) for row in rows], self.after)
         new = [row for row in rows if row.key not in known]

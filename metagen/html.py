@@ -76,16 +76,22 @@ def amount(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def usage(spent: Usage) -> str:
-    """What was spent, as one row; money only where there is any."""
-    columns = {
-        "prefilled": spent.prefilled,
-        "cached": spent.cached,
-        "generated": spent.generated,
-        "calls": spent.calls,
-        "FLOPs": spent.flops,
-    } | ({"money": spent.money} if spent.money else {})
-    return table(columns, [map(amount, columns.values())])
+def usage(spent: Usage, physical: Usage, most: Usage, lost: int) -> str:
+    """Logical and physical usage side by side; money where there may be any, the worst case where some was lost."""
+    rows = {"logical": spent, "physical": physical}
+    if lost:
+        rows[f"at most, with {lost} lost"] = most
+    names = {
+        "prefilled": "prefilled",
+        "cached": "cached",
+        "generated": "generated",
+        "calls": "calls",
+        "flops": "FLOPs",
+    }
+    if any(one.money != 0 for one in rows.values()):
+        names["money"] = "money"
+    cells = [[text(row), *(amount(getattr(one, name)) for name in names)] for row, one in rows.items()]
+    return table(["", *names.values()], cells)
 
 
 def spans(trace: Trace) -> str:

@@ -36,7 +36,8 @@ from metagen.cost import Usage
 from metagen.errors import JournalCorrupt, JournalError, JournalLocked, JournalMismatch
 from metagen.sequence import digest, digests
 
-Status = Literal["complete", "truncated", "refused"]
+#: Of records; of what was lost (`metagen.attempts`); of attempts, as they are kept.
+Status = Literal["complete", "truncated", "refused", "lost", "open", "free", "answered"]
 APPLICATION_ID = 0x6D657461  # "meta"
 SCHEMA = 2
 REMEDY = "restore it from a copy, or start a new run directory; nothing was changed in it"
@@ -133,6 +134,10 @@ def _seal(made: Sequence[Any]) -> bytes:
     return digest(key, problem, path, kind, by, content, str(index), bound, text)[:8]
 
 
+#: Stands in the place of a limit in the records of attempts, which are no results.
+ATTEMPT = Limit("attempt", "", 0.0)
+
+
 class RowKeys:
     """The keys of the records that one maker leaves at one place of a problem."""
 
@@ -165,7 +170,13 @@ class Journal(Protocol):
         ...
 
     def of_problem(self, problem: str) -> list[Row]:
-        """All rows of one problem, in the order in which they were recorded."""
+        """All rows of one problem, in the order in which they were recorded; attempts are none."""
+        ...
+
+    def attempts(self, problem: str) -> list[Row]:
+        """The attempts at one problem that were recorded (`limit` is ATTEMPT): usage is what limits are charged for one
+        that is lost, physical its worst case. There are none unless ATTEMPT is among `limits`.
+        """
         ...
 
 
@@ -187,7 +198,10 @@ class MemoryJournal:
         self.version += 1
 
     def of_problem(self, problem: str) -> list[Row]:
-        return [row for row in self._rows.values() if row.problem == problem]
+        return [row for row in self._rows.values() if row.problem == problem and row.limit != ATTEMPT]
+
+    def attempts(self, problem: str) -> list[Row]:
+        return [row for row in self._rows.values() if row.problem == problem and row.limit == ATTEMPT]
 
 
 @checked
@@ -256,7 +270,10 @@ class SQLiteJournal:
         return found
 
     def of_problem(self, problem: str) -> list[Row]:
-        return self._select("problem = ? ORDER BY rowid", [problem])
+        return self._select("problem = ? AND bound != ? ORDER BY rowid", [problem, ATTEMPT.text])
+
+    def attempts(self, problem: str) -> list[Row]:
+        return self._select("problem = ? AND bound = ? ORDER BY rowid", [problem, ATTEMPT.text])
 
     def problems(self) -> list[str]:
         """Ids of the problems that have rows."""
@@ -290,15 +307,17 @@ class SQLiteJournal:
             return [tuple(columns) for columns in self._reader.execute(query, [problem])]
 
     def counts(self) -> dict[str, int]:
-        """Rows by problem."""
+        """Rows by problem, with attempts."""
         with self._reading, self._errors("read"):
             return dict(
                 self._reader.execute("SELECT problem, COUNT(*) FROM rows GROUP BY problem").fetchall()
             )
 
     def count(self) -> int:
+        """Rows of all problems, without attempts."""
+        query = "SELECT COUNT(*) FROM rows WHERE bound != ?"
         with self._reading, self._errors("read"):
-            return int(self._reader.execute("SELECT COUNT(*) FROM rows").fetchone()[0])
+            return int(self._reader.execute(query, [ATTEMPT.text]).fetchone()[0])
 
     async def record(self, rows: Sequence[Row]) -> None:
         await self._record([row.columns() for row in rows], {row.limit for row in rows if row.limit})

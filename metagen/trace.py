@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from metagen.attempts import Lost
 from metagen.cost import Usage
 from metagen.history import Delivery
 from metagen.journal import Row
@@ -38,8 +39,27 @@ class Trace:
 
     @property
     def usage(self) -> Usage:
-        """Logical usage of all rows."""
+        """Logical usage of all rows: what a replay is charged."""
         return Usage.sum(row.usage for row in self.rows)
+
+    @property
+    def physical(self) -> Usage:
+        """What these records took when they were made, and what was lost on the way; None where a part is unknown."""
+        return Usage.sum(row.physical for row in self._made())
+
+    @property
+    def most(self) -> Usage:
+        """The same with what was lost at its worst case. None where a record does not know, or nothing bounds it."""
+        return Usage.sum(row.worst if isinstance(row, Lost) else row.physical for row in self._made())
+
+    @property
+    def lost(self) -> int:
+        """Attempts that began and whose end nobody knows."""
+        return sum(isinstance(row, Lost) for row in self.rows)
+
+    def _made(self) -> Iterable[Row]:
+        """Each record once, however often it has answered."""
+        return {row.key or id(row): row for row in self.rows}.values()
 
     def graph(self) -> networkx.DiGraph:
         """A tree: the problem, a node per path, a leaf per row; edges point to children.

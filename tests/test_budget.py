@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from metagen.attempts import Lost
 from metagen.budget import DIMENSIONS, SLACK, ZERO, Account, Amounts, Budget, Grant, Turn, Worst
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
@@ -422,8 +423,10 @@ def test_thousands_of_concurrent_calls_overshoot_nothing(seed: int) -> None:
         for account in accounts:
             check_limits(account)
             assert account._reserved == ZERO and account._outstanding == 0 and not account._queue
-        # What the accounts were charged is what the delivered rows say (a cancelled call charges nothing).
-        delivered = root.usage
+        # What the accounts were charged is what was delivered, and what was lost at its worst.
+        lost = [row.worst for row in root.trace.rows if isinstance(row, Lost)]
+        delivered = Usage.sum((root.usage, *lost))
+        assert lost
         assert run.spent[0] == delivered.generated and run.spent[1] == delivered.prefilled
         assert run.spent[2] == delivered.calls >= len(served)
         assert run.spent[3] == pytest.approx(delivered.flops, rel=1e-12)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metagen.attempts import Lost
 from metagen.budget import Budget
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
@@ -171,10 +172,10 @@ def test_holes_are_filled_in_order() -> None:
     run(main())
 
 
-def test_transient_failures_are_not_recorded() -> None:
+def test_transient_failures_are_not_recorded_and_are_charged_at_their_worst() -> None:
     async def main() -> None:
         journal, writer = MemoryJournal(), Writer()
-        scope = Scope.root("p", journal=journal, budget=Budget(generated=20))
+        scope = Scope.root("p", journal=journal, budget=Budget(generated=40))
 
         async def fail(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
             raise ConnectionError("lost")
@@ -183,7 +184,9 @@ def test_transient_failures_are_not_recorded() -> None:
         with pytest.raises(ConnectionError):
             await scope.call(request, fail, lambda p, c: Usage(generated=20))
         assert journal.of_problem("p") == [] and not journal.inflight and scope.left().generated == 20
-        assert texts(await writer(scope)) == [10]
+        assert texts(await writer(scope)) == [10] and scope.left().generated == 10
+        assert (scope.usage.generated, scope.trace.physical.generated) == (10, None)
+        assert (scope.trace.most.calls, scope.trace.lost) == (2, 1)
 
     run(main())
 
@@ -196,7 +199,7 @@ def test_too_few_outcomes_are_an_error_and_not_a_short_answer() -> None:
         scope = Scope.root("p")
         with pytest.raises(ValueError, match="shorter"):
             await scope.call(Request("g", "g", (Item(b"", 0), Item(b"", 1))), lazy, lambda p, c: Usage())
-        assert scope.trace.rows == ()
+        assert scope.trace.lost == len(scope.trace.rows) == 1
 
     run(main())
 
@@ -341,7 +344,7 @@ def test_who_leaves_in_the_middle_makes_way() -> None:
             first.cancel()
         result = (await asyncio.gather(first, return_exceptions=True))[0]
         assert isinstance(result, asyncio.CancelledError if fate == "cancelled" else ConnectionError)
-        assert texts(await later) == [10, 10]
+        assert texts(await later) == [10], "what was under way when it left stays charged"
         account = scope._account
         assert account is not None and account._outstanding == 0 and not account._queue
 
@@ -600,7 +603,8 @@ def test_what_had_ended_at_a_deadline_is_returned_and_replayed_and_never_paid_fo
     async def under(seconds: float, fast: set[int], n: int = 5) -> tuple[list[str], bool]:
         scope = Scope.root("p", journal=journal, budget=Budget(seconds=seconds, generated=100), label="B")
         samples = await unequal(fast, log).generate(PROMPT, n=n, scope=scope)
-        assert scope.left().generated == 100 - len(samples)
+        lost = sum(row.physical.calls for row in scope.trace.rows if isinstance(row, Lost))
+        assert scope.left().generated == 100 - len(samples) - 2 * lost
         return [s.text for s in samples], scope.exhausted
 
     assert run(under(1.0, {1, 3})) == (["1", "3"], True)
@@ -642,7 +646,8 @@ def test_what_had_ended_is_paid_for_also_when_the_call_fails_or_is_cancelled() -
                 async with asyncio.timeout(None if cut else 0.05):
                     await unequal({0, 1}, [], cut).generate(PROMPT, n=3, scope=scope.child(f"a/{k}"))
         recorded = sum(row.usage.generated or 0 for row in journal.of_problem("p"))
-        assert recorded == scope.usage.generated == 12 - (scope.left().generated or 0) <= 12
+        lost = sum(row.worst.generated or 0 for row in scope.trace.rows if isinstance(row, Lost))
+        assert recorded == scope.usage.generated == 12 - lost - (scope.left().generated or 0) <= 12
         return recorded, scope.exhausted
 
     for cut in (EngineError("gone"), None):
@@ -712,7 +717,7 @@ def test_a_timeout_of_the_call_itself_is_not_the_deadline() -> None:
         scope = Scope.root("p", budget=Budget(seconds=60))
         with pytest.raises(TimeoutError, match="of the server"):
             await scope.call(Request("g", "g", (Item(b""),)), execute, lambda p, c: Usage())
-        assert not scope.exhausted and scope.trace.rows == ()
+        assert not scope.exhausted and scope.trace.lost == len(scope.trace.rows) == 1
 
     run(main())
 

@@ -53,6 +53,9 @@ class Recorded:
     def of_problem(self, problem: str) -> list[Row]:
         return self._journal.of_problem(problem)
 
+    def attempts(self, problem: str) -> list[Row]:
+        return []
+
 
 def drawn(problem: Problem, rows: Iterable[Row]) -> list[tuple[Sequence, Usage]]:
     """The samples among the rows that a configuration touched, in the order of their numbers, with what each cost."""

@@ -7,13 +7,15 @@ strategies, scopes or budgets: seeds and limits come with the request, accountin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from metagen.attempts import UNTOLD, Attempt
 from metagen.border import checked, one_each, promises
 from metagen.cost import ModelShape
 from metagen.errors import InputError
@@ -245,6 +247,8 @@ class GenerateRequest:
     ended: the samples that have ended, by number, as the engine notes them (`note`): they are kept whatever becomes of
     the others. heard: is told of each but the last, of which the answer tells, with the tokens of the prefix if the
     engine knows them and has no ids; called in the engine's thread.
+    reads: tokens of prompts that each of these took, where the engine says so. begin: keeps the account of attempts
+    (`attempt`).
     """
 
     prefix: Sequence
@@ -254,11 +258,28 @@ class GenerateRequest:
     until: Until = None
     ranks: tuple[int, ...] = ()
     ended: dict[int, Sample] = field(default_factory=dict, compare=False, repr=False)
+    reads: dict[int, int | None] = field(default_factory=dict, compare=False, repr=False)
     heard: Callable[[int, Sample, int | None], None] | None = field(default=None, compare=False, repr=False)
+    begin: Callable[[Ordered[int]], Awaitable[Attempt]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
-    def note(self, number: int, sample: Sample, prefix_tokens: int | None = None) -> None:
-        """A sample has ended. From whatever thread; of one request from one thread at a time."""
-        self.ended[number] = sample
+    async def attempt(self, numbers: Ordered[int]) -> Attempt:
+        """Before samples are asked for, and before they are asked for again; for engines that say `tells_attempts`.
+
+        Say of the attempt that it was `free`, where that is known; else it is charged at its worst case unless its
+        samples end. Raises BudgetExhausted if the limits leave no room for trying again. In any event loop.
+        """
+        return UNTOLD if self.begin is None else await self.begin(numbers)
+
+    def note(
+        self, number: int, sample: Sample, prefix_tokens: int | None = None, *, read: int | None = None
+    ) -> None:
+        """A sample has ended. From whatever thread; of one request from one thread at a time.
+
+        read: tokens of prompts that were computed, or read from a cache, for it and for no sample before it.
+        """
+        self.ended[number], self.reads[number] = sample, read
         if self.heard is not None and len(self.ended) < len(self.seeds):
             self.heard(number, sample, prefix_tokens)
 
@@ -302,6 +323,7 @@ class Generated:
     prefix_ids: the rendered prefix; None if the engine has no ids. prefix_tokens: its length; None if unknown.
     prefilled, cached: prefix tokens of the request that were computed, and that were read from a
     prefix cache: physical, summed over its samples; None if unknown, never 0 for unknown.
+    read: both together, where these are not told apart.
     """
 
     samples: tuple[Sample, ...]
@@ -309,6 +331,7 @@ class Generated:
     prefix_tokens: int | None = None
     prefilled: int | None = None
     cached: int | None = None
+    read: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +403,10 @@ class Engine(Protocol):
 
     Thread-safe entry: `generate` and `evaluate` may be awaited from any event loop, by thousands of
     coroutines at once; cancelling one frees what it holds. Errors of one request never harm another.
+
+    One that may wait before it begins with samples, or tries again by itself, has `tells_attempts = True` and awaits
+    `GenerateRequest.attempt` before each attempt. Of others one attempt at all samples begins with the request; it is
+    known to have cost nothing if they raise an InputError.
     """
 
     @property

@@ -17,10 +17,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
+from metagen.attempts import UNTOLD, Attempt
 from metagen.border import one_each, promises
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
-from metagen.errors import InputError, UnsupportedError
+from metagen.errors import InputError, PluginError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import CHAT_API, Engine, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.journal import Row
@@ -41,6 +42,9 @@ from metagen.sequence import (
 _LOG = logger(__name__)
 #: What a score holds: numbers and texts, and tuples of them.
 OF_SCORE = tuple(f.name for f in dataclasses.fields(Score))
+#: Tokens of prompts that were computed for a sample, that were read from a cache, and both together; None: unknown.
+Share = tuple[int | None, int | None, int | None]
+NOTHING: Share = (0, 0, 0)
 #: What a sample may hold of each of its tokens.
 BY_TOKEN = ("token_logprobs", "token_confidences")
 
@@ -339,22 +343,43 @@ class EngineGenerator(Primitive):
             # Whatever is asked for, the search is the same one.
             ranks = tuple(item.index for item in items)
             seeds = (scope.seed(dataclasses.replace(items[0], index=0)),) * len(items)
-        told = _Told(self, prefix, cap, scope, ended)
+        most = room if cap is None else min(room, cap)
+        told = _Told(self, prefix, cap, scope, ended, most)
         request = GenerateRequest(
             prefix,
             seeds,
             self.params,
-            max_tokens=room if cap is None else min(room, cap),
+            max_tokens=most,
             until=until,
             ranks=ranks,
             heard=told.hear,
+            begin=told.begin,
         )
+        whole = UNTOLD
+        if getattr(self.engine, "tells_attempts", False):
+            told.apart()
+        elif self.bills:
+            whole = await told.begin(range(len(seeds)))
         try:
             answer = await self.engine.generate(request)
-        except BaseException:
-            told.salvage(request.ended)
+        except BaseException as error:
+            if isinstance(error, InputError) and not isinstance(error, PluginError):
+                whole.free()
+            told.salvage(request)
             raise
         return told.outcomes(answer)
+
+    @property
+    def bills(self) -> bool:
+        """Whether somebody may ask for money: attempts are on disk before they begin."""
+        return self.price is not FREE or getattr(self.engine, "bills", False)
+
+    def _at_most(self, prefix: Sequence, n: int, tokens: int) -> Usage:
+        """What one request for n samples may cost physically: no cache of the engine's is relied on."""
+        ids = self.engine.render(prefix)
+        total = _bytes(prefix) if ids is None else len(ids)
+        rows = 1 if self.params.search is None else self.params.search.rows
+        return dataclasses.replace(self._priced(total, 0, max(n, rows) * tokens), calls=n)
 
     def _charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
         """Logical prefix tokens of the request: new to this problem, and paid for before."""
@@ -374,14 +399,14 @@ class EngineGenerator(Primitive):
         sample: Sample,
         total: int | None,
         head: tuple[int | None, int | None] | None,
-        share: tuple[int | None, int | None],
+        share: Share,
         cap: int | None,
         begun: bool = False,
     ) -> Outcome:
         """begun: the prefix has a completion already, which no thought begins.
 
         total: tokens of the prefix. head: those that this sample pays for, new and known, if it is the one that does.
-        share: those that were computed and read from a cache for it, physically.
+        share: those that were computed and read from a cache for it, physically, and both together.
 
         A budget cannot be kept with what nobody has counted: where one has cut the request short, it is the most.
         """
@@ -393,6 +418,8 @@ class EngineGenerator(Primitive):
         usage = dataclasses.replace(self._priced(prefilled, cached, sample.generated), forced=sample.forced)
         run = sample.generated if sample.computed is None else sample.computed
         physical = Usage(prefilled=share[0], cached=share[1], generated=run, calls=1, forced=sample.forced)
+        if self.price is not FREE:
+            physical = dataclasses.replace(physical, money=self._billed(physical, share[2]))
         ended = sample.finish in ("eos", "stop") or sample.step_end is not None
         truncated = cap is not None and not ended and (sample.generated or 0) >= cap
         if self.params.search is None:
@@ -400,6 +427,16 @@ class EngineGenerator(Primitive):
         # With more room another sequence might have won.
         score = Score(math.exp(min(sample.score or 0.0, 0.0)), raw=sample.score)
         return Outcome(payload(sample, {self.params.search.kind: score}), usage, physical, cap is not None)
+
+    def _billed(self, physical: Usage, read: int | None) -> float | None:
+        """The price of what was computed; where cached tokens cost what others cost, they need not be told apart."""
+        price = self.price
+        if price is None or physical.generated is None:
+            return None
+        if price.cached not in (None, price.prompt):
+            return price.of(physical)
+        total = 0 if not price.prompt else read
+        return None if total is None else price.of(Usage(prefilled=total, generated=physical.generated))
 
     def _priced(self, prefilled: int | None, cached: int | None, generated: int | None) -> Usage:
         # The rows of a search grow side by side, each behind the prefix.
@@ -425,9 +462,7 @@ class EngineGenerator(Primitive):
         assert tokens is not None
         ids = self.engine.render(prefix)
         if ids is None:
-            # A token holds at least one byte; templates add a few per message.
-            total = len(bytes(letters(prefix))) + 16 * (1 + len(prefix.prompt.messages))
-            known = 0
+            total, known = _bytes(prefix), 0
         else:
             total, known = len(ids), scope.prefixes(self.engine.fingerprint).known(ids)
         if self.params.search is not None:
@@ -478,8 +513,15 @@ class _Told:
         cap: int | None,
         scope: Scope,
         ended: Ended,
+        most: int,
     ) -> None:
-        self._generator, self._prefix, self._cap, self._scope = generator, prefix, cap, scope
+        self._generator, self._prefix, self._cap, self._scope, self._most = (
+            generator,
+            prefix,
+            cap,
+            scope,
+            most,
+        )
         self._ended, self._loop = ended, asyncio.get_running_loop()
         self._fresh: deque[tuple[int, Sample, int | None]] = deque()
         self._samples: dict[int, Sample] = {}
@@ -492,24 +534,47 @@ class _Told:
             with suppress(RuntimeError):  # that loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._note)
 
+    def apart(self) -> None:
+        """The engine tells of each attempt."""
+        if self._ended.attempts is not None:
+            self._ended.attempts.apart()
+
+    async def begin(self, numbers: Ordered[int]) -> Attempt:
+        """An attempt at these samples, told in whatever event loop."""
+        attempts, generator = self._ended.attempts, self._generator
+        if attempts is None:
+            return UNTOLD
+        worst = generator._at_most(self._prefix, len(numbers), self._most)
+        work = attempts.begin(numbers, worst, durable=generator.bills)
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
     def outcomes(self, answer: Generated) -> list[Outcome]:
         """One for each sample; those that were noted, as they were noted, unless the answer knows better: an engine
         around another one may change what that tells.
         """
         self._note()
-        share: tuple[int | None, int | None] = answer.prefilled, answer.cached
+        read = answer.read
+        if read is None and answer.prefilled is not None and answer.cached is not None:
+            read = answer.prefilled + answer.cached
+        share: Share = answer.prefilled, answer.cached, read
         made = []
         for i, sample in enumerate(answer.samples):
             if i in self._ended and sample == self._samples[i]:
                 made.append(self._ended[i])
                 continue
             made.append(self._outcome(i, sample, answer, share))
-            share = 0, 0
+            share = NOTHING
         return made
 
-    def salvage(self, ended: Mapping[int, Sample]) -> None:
-        """Note what had ended when the request was cut off; what its prefix cost the engine is unknown."""
+    def salvage(self, request: GenerateRequest) -> None:
+        """Note what had ended when the request was cut off. What its prefix cost the engine is unknown, unless that has
+        said what each sample took.
+        """
         self._note()
+        ended, reads = request.ended, [request.reads.get(i) for i in request.ended]
+        read = None if None in reads else sum(map(int, filter(None, reads)))
         if not ended:
             return
         first = min(ended)
@@ -517,14 +582,14 @@ class _Told:
         pays = first if self._scope.left().seconds == 0 else 0
         for i, sample in ended.items():
             if i == first or i not in self._ended:
-                share = (None, None) if i == first else (0, 0)
+                share = (None, None, read) if i == first else NOTHING
                 self._ended[i] = self._outcome(i, sample, self._begun(), share, pays)
 
     def _note(self) -> None:
         while self._fresh:
             i, sample, tokens = self._fresh.popleft()
             self._samples[i] = sample
-            self._ended[i] = self._outcome(i, sample, self._begun(tokens), (0, 0))
+            self._ended[i] = self._outcome(i, sample, self._begun(tokens), NOTHING)
 
     def _begun(self, tokens: int | None = None) -> Generated:
         """What is known of the answer before it is there."""
@@ -533,14 +598,17 @@ class _Told:
         ids = self._generator.engine.render(self._prefix)
         return Generated((), ids, None if ids is None else len(ids))
 
-    def _outcome(
-        self, i: int, sample: Sample, answer: Generated, share: tuple[int | None, int | None], pays: int = 0
-    ) -> Outcome:
+    def _outcome(self, i: int, sample: Sample, answer: Generated, share: Share, pays: int = 0) -> Outcome:
         generator = self._generator
         if i == pays and self._head is None:
             self._head = generator._charge(self._prefix, answer, self._scope)
         head = self._head if i == pays else None
         return generator._outcome(sample, answer.prefix_tokens, head, share, self._cap, _begun(self._prefix))
+
+
+def _bytes(prefix: Sequence) -> int:
+    """Tokens of a prefix at most: each holds at least one byte; templates add a few per message."""
+    return len(letters(prefix)) + 16 * (1 + len(prefix.prompt.messages))
 
 
 def letters(prefix: Sequence) -> bytes:

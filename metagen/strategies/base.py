@@ -36,7 +36,9 @@ class Result:
 
     text: of the chosen sequence. answer: read by the strategy's answer rule, if it has one.
     candidates: what the strategy weighed, with values and classes. exhausted: a best effort, see `Sequence`.
-    oracle: a verifier with the reference answer took part.
+    oracle: a verifier with the reference answer took part. usage: logical, what limits bind and a replay is charged.
+    physical: what was computed and billed, None where that is unknown; most: the same with each of the `lost` attempts,
+    those whose end is unknown, at its worst case.
     """
 
     text: str
@@ -48,18 +50,36 @@ class Result:
     oracle: bool
     trace: Trace
 
+    @property
+    def physical(self) -> Usage:
+        return self.trace.physical
+
+    @property
+    def most(self) -> Usage:
+        return self.trace.most
+
+    @property
+    def lost(self) -> int:
+        return self.trace.lost
+
     def __repr__(self) -> str:
         said = f"answer={self.answer.text!r:.40}" if self.answer else f"text={self.text!r:.40}"
         marks = "".join(f", {name}" for name in ("exhausted", "oracle") if getattr(self, name))
-        tokens = html.amount(self.usage.tokens)
-        return f"Result({said}, {len(self.candidates)} candidates, {tokens} tokens{marks})"
+        marks += f", {self.lost} lost" if self.lost else ""
+        tokens, real = html.amount(self.usage.tokens), html.amount(self.physical.tokens)
+        return f"Result({said}, {len(self.candidates)} candidates, {tokens} tokens, {real} physical{marks})"
 
     def _repr_html_(self) -> str:
         """For notebooks: the answer, the text, votes or scores as bars, usage, and spans to unfold."""
         answer = "" if self.answer is None else f"<b>{html.text(self.answer.text or 'no answer', 200)}</b>"
         marks = {"a best effort": self.exhausted, "chosen by an oracle": self.oracle}
         said = " ".join([answer, *(f"({mark})" for mark, holds in marks.items() if holds)])
-        parts = [said.strip(), html.block(self.text), self._bars(), html.usage(self.usage)]
+        parts = [
+            said.strip(),
+            html.block(self.text),
+            self._bars(),
+            html.usage(self.usage, self.physical, self.most, self.lost),
+        ]
         parts.append(html.folded(f"{len(self.trace.rows)} spans", html.spans(self.trace)))
         return f"<div>{''.join(parts)}</div>"
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from metagen.attempts import Attempt
 from metagen.border import checked
 from metagen.cost import ModelShape, Price
-from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
+from metagen.errors import BudgetExhausted, EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.engine import (
     CHAT_API,
     EngineStats,
@@ -79,6 +80,8 @@ class OpenAIEngine:
 
     #: The server asks for money: what it costs is unknown where the price is.
     bills = True
+    #: Each request to the server is told before it is sent.
+    tells_attempts = True
     #: Each position at which labels are read is a prompt.
     reads_apart = True
 
@@ -326,9 +329,14 @@ class OpenAIEngine:
 
         body = partial(self._wording.body, request, ids, request.seeds[group[0]], n)
         kind: Kind = "best" if request.params.top_logprobs else "plain"
-        counts, samples = await self._transport.ask(
-            Ask(self._wording.api, body, read, lambda got: _size(*got), kind)
-        )
+        told: list[Attempt] = []
+
+        async def begin() -> Attempt:
+            told.append(await request.attempt(group))
+            return told[-1]
+
+        ask = Ask(self._wording.api, body, read, lambda got: _size(*got), kind, begin)
+        counts, samples = await self._transport.ask(ask)
         if any(self._key.within(text) for sample in samples for text in _texts(sample)):
             raise EngineError(
                 f"{self!r} wrote the key that it was sent into its answer, which is dropped: do not trust it"
@@ -336,7 +344,9 @@ class OpenAIEngine:
         self._count(counts, samples)
         for i, sample in zip(group, samples, strict=False):
             ended[i] = sample
-            request.note(i, sample, counts.prompt)
+            request.note(i, sample, counts.prompt, read=counts.prompt if i == group[0] else 0)
+        if len(samples) < n:
+            told[-1].answered()
         if self._chosen and len(samples) > 1 and any(sample.generated is None for sample in samples):
             self._takes_one("it tells the tokens of all choices together, and not of each")
         self._compare(request, request.seeds[group[0]], ["\0".join(_texts(sample)) for sample in samples])
@@ -388,6 +398,7 @@ class OpenAIEngine:
             len(ids) if ids is not None else told,
             None if None in prefilled else sum(filter(None, prefilled)),
             None if None in cached or None in prefilled else sum(filter(None, cached)),
+            sum(c.prompt or 0 for c in counts) if None not in {c.prompt for c in counts} else None,
         )
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
@@ -486,10 +497,23 @@ class OpenAIEngine:
 
 
 async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All side by side; the first error cancels the others, and comes when they have ended."""
-    tasks = [asyncio.create_task(one) for one in work]
+    """All side by side; the first error cancels the others, and comes when they have ended. A limit that ends one lets
+    the others end, which are paid for.
+    """
+
+    async def limited(one: Coroutine[Any, Any, T]) -> T | BudgetExhausted:
+        try:
+            return await one
+        except BudgetExhausted as refusal:
+            return refusal
+
+    tasks = [asyncio.create_task(limited(one)) for one in work]
     try:
-        return await asyncio.gather(*tasks)
+        found = await asyncio.gather(*tasks)
+        for one in found:
+            if isinstance(one, BudgetExhausted):
+                raise one
+        return [one for one in found if not isinstance(one, BudgetExhausted)]
     finally:
         for task in tasks:
             task.cancel()

@@ -9,7 +9,7 @@ import os
 import re
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import ModuleType
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
+from metagen.attempts import UNTOLD, Attempt
 from metagen.errors import EngineError, InputError, MetagenError, install
 from metagen.generators.engine import EngineStats
 from metagen.generators.openai.answer import Malformed
@@ -66,7 +67,7 @@ class Refused(InputError):
 class Ask(Generic[T]):
     """One request. body: made when it is sent, lest those that wait hold their prompts. read: what comes of the
     answer's body; what it finds Malformed is asked for again. size: how long an answer is, for the limiter; None for
-    one that has no length. kind: which requests it must not meet.
+    one that has no length. kind: which requests it must not meet. begin: told before each attempt.
     """
 
     api: API
@@ -74,6 +75,7 @@ class Ask(Generic[T]):
     read: Callable[[bytes], T]
     size: Callable[[T], float | None]
     kind: Kind = "plain"
+    begin: Callable[[], Awaitable[Attempt]] | None = None
 
 
 class Transport:
@@ -119,7 +121,7 @@ class Transport:
 
     async def ask(self, asked: Ask[T]) -> T:
         """What `read` makes of the answer's body. Raises InputError for what the server refuses, EngineError when it
-        gives none within the patience.
+        gives none within the patience, and BudgetExhausted if the limits leave no room for trying again.
         """
         spent = Spent(self.patience)
         retrying = AsyncRetrying(
@@ -141,10 +143,12 @@ class Transport:
     async def _attempt(self, asked: Ask[T], spent: Spent) -> T:
         # Whoever has a place has its turn, so that none is kept for those that wait for one.
         async with self._turns.of(asked.kind), self._gate.place():
+            body = asked.body()
+            attempt = UNTOLD if asked.begin is None else await asked.begin()
             began = time.monotonic()
             self._stats.extra["attempts"] += 1
             try:
-                content, failed = await self._exchange(asked.api, asked.body(), spent.left)
+                content, failed = await self._exchange(asked.api, body, spent.left)
             except asyncio.CancelledError:
                 self._stats.extra["cancelled"] += 1
                 self._stats.extra["maybe_billed"] += 1
@@ -166,6 +170,8 @@ class Transport:
                 self.limiter.dropped(began, now)
         self._stats.extra[failed.kind] += 1
         self._stats.extra["maybe_billed"] += failed.billed
+        if not failed.billed:
+            attempt.free()
         raise failed
 
     async def _exchange(

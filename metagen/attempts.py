@@ -1,0 +1,278 @@
+"""Attempts: what was begun, and what is charged for it when nobody knows how it ended.
+
+`execute` begins one attempt at the items of a call. An engine that tells of its attempts begins each by itself: what it
+never sent is free then, and trying again costs anew. An attempt is lost when it has begun and an item of it has not
+ended: by an error, a cancellation, a deadline, a lost replica, a kill. Its worst case stays charged to the accounts
+above, and it stands in the trace with a physical usage that is unknown. Attempts at what somebody bills are on disk
+before they begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Sequence as Ordered
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from metagen.budget import ZERO, Amounts, Grant, amounts
+from metagen.cost import Usage
+from metagen.errors import InputError, PluginError
+from metagen.journal import ATTEMPT, Row, RowKeys
+
+if TYPE_CHECKING:
+    from metagen.call import Ended, LeafCall, Outcome
+
+#: What no limit binds, or what is known where the tokens are.
+_TOKENS = ("prefilled", "cached", "generated", "flops", "flops_2n", "forced")
+State = Literal["open", "free", "answered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Row):
+    """A lost attempt, as a leaf of the trace. Its logical usage is zero, since a replay is not charged for it.
+
+    physical: None where it may have cost something; calls are the items that were begun. worst: what it cost at most.
+    """
+
+    worst: Usage = field(default_factory=Usage)
+
+
+class Attempt:
+    """One try at some items of a call. Unless it is said to be free or answered, what has not ended of it is lost."""
+
+    __slots__ = ("_of", "charge", "places", "row", "state", "worst")
+
+    def __init__(self, of: Attempts | None, places: tuple[int, ...], worst: Usage, charge: Amounts) -> None:
+        self._of, self.places, self.worst, self.charge = of, places, worst, charge
+        self.state: State = "open"
+        self.row: Row | None = None
+
+    def free(self) -> None:
+        """It is known to have cost nothing, such as a connection that was refused. From any event loop."""
+        self._close("free")
+
+    def answered(self) -> None:
+        """All that it cost stands with the items that ended; the others cost nothing. From any event loop."""
+        self._close("answered")
+
+    def _close(self, state: State) -> None:
+        if self._of is None:
+            return
+        if asyncio.get_running_loop() is self._of.loop:
+            self._of.close(self, state)
+        else:
+            with suppress(RuntimeError):  # that loop is closed: nobody asks any more
+                self._of.loop.call_soon_threadsafe(self._of.close, self, state)
+
+
+class Attempts:
+    """The attempts of one execution of a call. Lives in the caller's event loop.
+
+    grant: leave for one attempt at each item, and for those that followed.
+    """
+
+    def __init__(self, call: LeafCall, misses: list[int], grant: Grant) -> None:
+        self._call, self.misses, self.grant = call, misses, grant
+        self._tries: list[Attempt] = []
+        #: Attempts that the grant has room for, by place; one each at first.
+        self._paid: Counter[int] = Counter()
+        self._first: list[int] = []
+        self._begun = self._apart = self._refused = False
+        self._clock = 0.0
+        self._writes: list[Awaitable[None]] = []
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._call.loop
+
+    @property
+    def seconds(self) -> float:
+        """Since `execute` began; 0 before."""
+        return time.monotonic() - self._clock if self._begun else 0.0
+
+    async def execute(self, ended: Ended) -> Ordered[Outcome]:
+        self._begun, self._clock = True, time.monotonic()
+        try:
+            return await self._call.execute(self.misses, self.grant.cap, ended)
+        except InputError as error:
+            # What the user can mend is found before anything is computed; what a plug-in does, nobody knows.
+            self._refused = not isinstance(error, PluginError)
+            raise
+
+    def apart(self) -> None:
+        """Each attempt is told by `begin`; without that, one at all items has begun with `execute`."""
+        self._apart = True
+
+    async def begin(self, places: Ordered[int], worst: Usage, *, durable: bool = False) -> Attempt:
+        """An attempt at these places begins. Another one at the same place needs room under all limits, at once.
+
+        worst: what it may cost physically. durable: somebody bills for it; it is on disk when this returns.
+        Raises BudgetExhausted if there is no room for trying again.
+        """
+        call, account, charge = self._call, self._call.account, Usage()
+        open_ = Counter(p for one in self._tries if one.state != "free" for p in one.places)
+        if any(open_[p] > self._paid[p] for p in places):
+            charge = worst
+            if account is not None:
+                self.grant = account.extend(self.grant, call._bound(worst))
+            self._paid.update(places)
+        elif account is not None or durable:
+            new = [self.misses[p] for p in places if self.misses[p] not in self._first]
+            before = self._worst(self._first) if self._first else Usage()
+            self._first += new
+            charge = _less(self._worst(self._first), before)
+        attempt = Attempt(self, tuple(places), worst, amounts(charge) if account is not None else ZERO)
+        self._tries.append(attempt)
+        if durable:
+            items = [call.request.items[self.misses[p]] for p in places]
+            several = {"items": [(one.content.hex(), one.index) for one in items]} if len(items) > 1 else None
+            attempt.row = Row(
+                uuid.uuid4().bytes, *self._made(items[0]), several, charge, worst, "open", ATTEMPT, time.time()
+            )  # fmt: skip
+            try:
+                await call.journal.record([attempt.row])
+            except BaseException:
+                attempt.free()
+                raise
+        return attempt
+
+    def close(self, attempt: Attempt, state: State) -> None:
+        """What became of an attempt; noted on disk where it stands there."""
+        attempt.state = state
+        if attempt.row is not None:
+            write = self._call.journal.record([replace(attempt.row, status=state)])
+            self._writes.append(asyncio.ensure_future(write))
+
+    async def durable(self) -> None:
+        """Returns when what became of attempts is on disk. An error there leaves them open, which is the worst case."""
+        if self._writes:
+            await asyncio.gather(*self._writes, return_exceptions=True)
+
+    def settle(self, ran: set[int]) -> Amounts:
+        """What was lost, given which items ended: put into the trace; what it is charged on top of what ended."""
+        told = self._apart or self._tries
+        if not self._begun or (not told and (self._refused or len(ran) == len(self.misses))):
+            return ZERO
+        left = {p for p, i in enumerate(self.misses) if i not in ran}
+        if not told:
+            worst = self._worst([self.misses[p] for p in sorted(left)])
+            charge = self._call._bound(worst) if self._call.account is not None else ZERO
+            self._tries = [Attempt(self, tuple(sorted(left)), worst, charge)]
+        total: Amounts = ZERO
+        for one in reversed(self._tries):
+            if one.state == "free":
+                continue
+            lost = [p for p in one.places if p in left]
+            left.update(one.places)  # the last attempt is the one that has answered
+            if lost and one.state == "open":
+                total = _plus(total, one.charge, len(lost) / len(one.places))
+                made = self._made(self._call.request.items[self.misses[lost[0]]])
+                row = _lost(one.row.key if one.row else b"", made, one.worst, len(lost), time.time())
+                self._call.scope._problem.rows.append(row)
+        return total
+
+    def total(self, used: Amounts, lost: Amounts) -> Amounts:
+        """What ended and what was lost, which is no more than the reservation."""
+        pairs = zip(used, lost, self.grant.reserved, strict=True)
+        return tuple(max(u, min(u + one, most)) for u, one, most in pairs)  # type: ignore[return-value]
+
+    def _worst(self, positions: Ordered[int]) -> Usage:
+        return self._call._worst(positions, self.grant.cap)
+
+    def _made(self, item: Any) -> tuple[Any, ...]:
+        scope, request = self._call.scope, self._call.request
+        return scope._problem.id, scope._path, request.kind, request.by, item.content, item.index
+
+
+#: Where nobody keeps an account of attempts.
+UNTOLD = Attempt(None, (), Usage(), ZERO)
+
+
+def recall(call: LeafCall) -> None:
+    """Charge what earlier processes have lost of this problem, once to each account, and show it in the trace."""
+    scope, journal, account = call.scope, call.journal, call.account
+    problem = scope._problem
+    if ATTEMPT not in journal.limits or (
+        problem.rows and (account is None or problem.id in account.recalled)
+    ):
+        return
+    found = list(_open(journal.attempts(problem.id), journal.of_problem(problem.id), journal.inflight))
+    if not problem.rows:
+        problem.rows += [one for one, _ in found]
+    at: Any = scope
+    while at is not None and at._account is not None:
+        above = at._parent._account.path if at._parent is not None and at._parent._account is not None else ()
+        for one in at._account.path[len(above) :]:
+            if problem.id not in one.recalled:
+                one.recalled.add(problem.id)
+                below = f"{at._path}/" if at._path else ""
+                for lost, charge in found:
+                    if f"{lost.path}/".startswith(below):
+                        one.charge(charge)
+        at = at._parent
+
+
+def _open(
+    attempts: Iterable[Row], rows: Iterable[Row], inflight: Iterable[bytes]
+) -> Iterator[tuple[Lost, Amounts]]:
+    """Attempts that nobody is at any more and whose items did not end, with what limits are charged for them."""
+    ended = Counter((r.path, r.kind, r.by, r.content, r.index) for r in rows if r.payload is not None)
+    for row in reversed(list(attempts)):
+        if row.status == "free":
+            continue
+        several = (row.payload or {}).get("items")
+        items = [(bytes.fromhex(c), n) for c, n in several] if several else [(row.content, row.index)]
+        key = RowKeys(row.by, row.problem, row.path)
+        if any(key(content, number) in inflight for content, number in items):
+            continue
+        lost = 0
+        for item in items:
+            name = (row.path, row.kind, row.by, *item)
+            lost += not ended[name]
+            ended[name] -= bool(ended[name])
+        if lost and row.status == "open":
+            made = (row.problem, row.path, row.kind, row.by, row.content, row.index)
+            charge = _plus(ZERO, amounts(row.usage), lost / len(items))
+            yield _lost(row.key, made, row.physical, lost, row.started), charge
+
+
+def _lost(key: bytes, made: tuple[Any, ...], worst: Usage, items: int, started: float) -> Lost:
+    """What of it is unknown: all that may be more than nothing."""
+    tokens = None if any(getattr(worst, name) != 0 for name in _TOKENS) else 0
+    known: dict[str, Any] = dict.fromkeys(_TOKENS, tokens)
+    known |= {"money": 0 if worst.money == 0 else None, "calls": items}
+    return Lost(key, *made, None, Usage(), Usage(**known), "lost", None, started, worst)
+
+
+def physical(given: Usage, usage: Usage, recorded: bool) -> Usage:
+    """What a new record took, where its maker told it; what it did not tell is unknown, unless nobody asks for it.
+
+    recorded: it was made elsewhere, and is told in full.
+    """
+    if recorded:
+        return given
+    if not given.calls:
+        told: dict[str, Any] = {n: 0 if getattr(usage, n) == 0 else None for n in (*_TOKENS, "money")}
+        return Usage(**told, calls=1, seconds=usage.seconds)
+    computed = given.prefilled != 0 or given.cached != 0 or given.generated != 0
+    untold = {
+        name: None
+        for name in ("flops", "flops_2n", "money")
+        if computed and getattr(given, name) == 0 and getattr(usage, name) != 0
+    }
+    return replace(given, **untold, seconds=given.seconds or usage.seconds)  # type: ignore[arg-type]
+
+
+def _less(a: Usage, b: Usage) -> Usage:
+    """Of each field a − b, not below zero; None where either is unknown."""
+    pairs = {f.name: (getattr(a, f.name), getattr(b, f.name)) for f in fields(Usage)}
+    return Usage(**{n: None if x is None or y is None else max(0, x - y) for n, (x, y) in pairs.items()})
+
+
+def _plus(a: Amounts, b: Amounts, share: float) -> Amounts:
+    return tuple(x + share * y for x, y in zip(a, b, strict=True))  # type: ignore[return-value]
