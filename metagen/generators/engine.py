@@ -39,6 +39,9 @@ from metagen.generators.decoding.presets import preset
 from metagen.generators.decoding.search import SearchSpec, StochasticBeamSearch
 from metagen.sequence import Finish, Sequence, Thought, Until
 
+#: Tokens of prompts that were computed for a sample, that were read from a cache, and both together, None if unknown;
+#: and tokens that were generated for it and others it was asked for with, None where each sample knows its own.
+Share = tuple[int | None, int | None, int | None, int | None]
 #: A server's chat API, by which it reads messages, and makes a text the user's turn.
 CHAT_API: Final = "api"
 #: Parameters that came later: they are no part of a fingerprint while they are off.
@@ -247,8 +250,7 @@ class GenerateRequest:
     ended: the samples that have ended, by number, as the engine notes them (`note`): they are kept whatever becomes of
     the others. heard: is told of each but the last, of which the answer tells, with the tokens of the prefix if the
     engine knows them and has no ids; called in the engine's thread.
-    reads: tokens of prompts that each of these took, where the engine says so. begin: keeps the account of attempts
-    (`attempt`).
+    shares: what these took physically, where the engine says so. begin: keeps the account of attempts (`attempt`).
     """
 
     prefix: Sequence
@@ -258,7 +260,7 @@ class GenerateRequest:
     until: Until = None
     ranks: tuple[int, ...] = ()
     ended: dict[int, Sample] = field(default_factory=dict, compare=False, repr=False)
-    reads: dict[int, int | None] = field(default_factory=dict, compare=False, repr=False)
+    shares: dict[int, Share] = field(default_factory=dict, compare=False, repr=False)
     heard: Callable[[int, Sample, int | None], None] | None = field(default=None, compare=False, repr=False)
     begin: Callable[[Ordered[int]], Awaitable[Attempt]] | None = field(
         default=None, compare=False, repr=False
@@ -273,13 +275,16 @@ class GenerateRequest:
         return UNTOLD if self.begin is None else await self.begin(numbers)
 
     def note(
-        self, number: int, sample: Sample, prefix_tokens: int | None = None, *, read: int | None = None
+        self, number: int, sample: Sample, prefix_tokens: int | None = None, *, share: Share | None = None
     ) -> None:
         """A sample has ended. From whatever thread; of one request from one thread at a time.
 
-        read: tokens of prompts that were computed, or read from a cache, for it and for no sample before it.
+        share: what it took physically, if the engine can say that of each sample; of those that were asked for together
+        the first has it all.
         """
-        self.ended[number], self.reads[number] = sample, read
+        self.ended[number] = sample
+        if share is not None:
+            self.shares[number] = share
         if self.heard is not None and len(self.ended) < len(self.seeds):
             self.heard(number, sample, prefix_tokens)
 
@@ -323,7 +328,6 @@ class Generated:
     prefix_ids: the rendered prefix; None if the engine has no ids. prefix_tokens: its length; None if unknown.
     prefilled, cached: prefix tokens of the request that were computed, and that were read from a
     prefix cache: physical, summed over its samples; None if unknown, never 0 for unknown.
-    read: both together, where these are not told apart.
     """
 
     samples: tuple[Sample, ...]
@@ -331,7 +335,6 @@ class Generated:
     prefix_tokens: int | None = None
     prefilled: int | None = None
     cached: int | None = None
-    read: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

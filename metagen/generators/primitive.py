@@ -23,7 +23,15 @@ from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
 from metagen.errors import InputError, PluginError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.generators.engine import CHAT_API, Engine, Generated, GenerateRequest, Sample, SamplingParams
+from metagen.generators.engine import (
+    CHAT_API,
+    Engine,
+    Generated,
+    GenerateRequest,
+    Sample,
+    SamplingParams,
+    Share,
+)
 from metagen.journal import Row
 from metagen.logs import logger
 from metagen.scope import Scope
@@ -42,9 +50,7 @@ from metagen.sequence import (
 _LOG = logger(__name__)
 #: What a score holds: numbers and texts, and tuples of them.
 OF_SCORE = tuple(f.name for f in dataclasses.fields(Score))
-#: Tokens of prompts that were computed for a sample, that were read from a cache, and both together; None: unknown.
-Share = tuple[int | None, int | None, int | None]
-NOTHING: Share = (0, 0, 0)
+NOTHING: Share = (0, 0, 0, None)
 #: What a sample may hold of each of its tokens.
 BY_TOKEN = ("token_logprobs", "token_confidences")
 
@@ -355,6 +361,7 @@ class EngineGenerator(Primitive):
             heard=told.hear,
             begin=told.begin,
         )
+        told.shares = request.shares
         whole = UNTOLD
         if getattr(self.engine, "tells_attempts", False):
             told.apart()
@@ -406,7 +413,7 @@ class EngineGenerator(Primitive):
         """begun: the prefix has a completion already, which no thought begins.
 
         total: tokens of the prefix. head: those that this sample pays for, new and known, if it is the one that does.
-        share: those that were computed and read from a cache for it, physically, and both together.
+        share: those that were computed and read from a cache for it, physically (`Share`).
 
         A budget cannot be kept with what nobody has counted: where one has cut the request short, it is the most.
         """
@@ -417,6 +424,7 @@ class EngineGenerator(Primitive):
         prefilled, cached = head or (None if total is None else 0, total)
         usage = dataclasses.replace(self._priced(prefilled, cached, sample.generated), forced=sample.forced)
         run = sample.generated if sample.computed is None else sample.computed
+        run = run if share[3] is None else share[3]
         physical = Usage(prefilled=share[0], cached=share[1], generated=run, calls=1, forced=sample.forced)
         if self.price is not FREE:
             physical = dataclasses.replace(physical, money=self._billed(physical, share[2]))
@@ -526,6 +534,8 @@ class _Told:
         self._fresh: deque[tuple[int, Sample, int | None]] = deque()
         self._samples: dict[int, Sample] = {}
         self._head: tuple[int | None, int | None] | None = None
+        #: What samples took physically, as far as the engine has said that of each.
+        self.shares: Mapping[int, Share] = {}
 
     def hear(self, number: int, sample: Sample, prefix_tokens: int | None) -> None:
         """In the engine's thread."""
@@ -555,16 +565,16 @@ class _Told:
         around another one may change what that tells.
         """
         self._note()
-        read = answer.read
-        if read is None and answer.prefilled is not None and answer.cached is not None:
-            read = answer.prefilled + answer.cached
-        share: Share = answer.prefilled, answer.cached, read
+        known = answer.prefilled is not None and answer.cached is not None
+        read = (answer.prefilled or 0) + (answer.cached or 0) if known else None
+        share: Share = answer.prefilled, answer.cached, read, None
         made = []
         for i, sample in enumerate(answer.samples):
             if i in self._ended and sample == self._samples[i]:
                 made.append(self._ended[i])
                 continue
-            made.append(self._outcome(i, sample, answer, share))
+            own = self.shares.get(i)
+            made.append(self._outcome(i, sample, answer, share if own is None else own))
             share = NOTHING
         return made
 
@@ -573,23 +583,22 @@ class _Told:
         said what each sample took.
         """
         self._note()
-        ended, reads = request.ended, [request.reads.get(i) for i in request.ended]
-        read = None if None in reads else sum(map(int, filter(None, reads)))
+        ended = request.ended
         if not ended:
             return
         first = min(ended)
         # After a deadline nobody comes back for the first sample: the first that ended pays for the prefix.
         pays = first if self._scope.left().seconds == 0 else 0
         for i, sample in ended.items():
-            if i == first or i not in self._ended:
-                share = (None, None, read) if i == first else NOTHING
+            if i not in self._ended or (i == first and i not in self.shares):
+                share = self.shares.get(i, (None, None, None, None) if i == first else NOTHING)
                 self._ended[i] = self._outcome(i, sample, self._begun(), share, pays)
 
     def _note(self) -> None:
         while self._fresh:
             i, sample, tokens = self._fresh.popleft()
             self._samples[i] = sample
-            self._ended[i] = self._outcome(i, sample, self._begun(tokens), NOTHING)
+            self._ended[i] = self._outcome(i, sample, self._begun(tokens), self.shares.get(i, NOTHING))
 
     def _begun(self, tokens: int | None = None) -> Generated:
         """What is known of the answer before it is there."""

@@ -25,6 +25,7 @@ from metagen.generators.engine import (
     GenerateRequest,
     Sample,
     SamplingParams,
+    Share,
 )
 from metagen.generators.loop import Loop
 from metagen.generators.openai.answer import Answer, Counts, Malformed
@@ -342,9 +343,13 @@ class OpenAIEngine:
                 f"{self!r} wrote the key that it was sent into its answer, which is dropped: do not trust it"
             )
         self._count(counts, samples)
+        # Where nobody tells the tokens of each sample, the first has all that were generated.
+        together = None if all(s.generated is not None for s in samples) else 0
+        computed = None if counts.prompt is None or counts.cached is None else counts.prompt - counts.cached
+        share: Share = computed, counts.cached, counts.prompt, None if together is None else counts.new
         for i, sample in zip(group, samples, strict=False):
             ended[i] = sample
-            request.note(i, sample, counts.prompt, read=counts.prompt if i == group[0] else 0)
+            request.note(i, sample, counts.prompt, share=share if i == group[0] else (0, 0, 0, together))
         if len(samples) < n:
             told[-1].answered()
         if self._chosen and len(samples) > 1 and any(sample.generated is None for sample in samples):
@@ -398,7 +403,6 @@ class OpenAIEngine:
             len(ids) if ids is not None else told,
             None if None in prefilled else sum(filter(None, prefilled)),
             None if None in cached or None in prefilled else sum(filter(None, cached)),
-            sum(c.prompt or 0 for c in counts) if None not in {c.prompt for c in counts} else None,
         )
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
