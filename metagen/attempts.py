@@ -13,11 +13,12 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from metagen.budget import ZERO, Amounts, Grant, amounts
 from metagen.cost import Usage
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 #: What no limit binds, or what is known where the tokens are.
 _TOKENS = ("prefilled", "cached", "generated", "flops", "flops_2n", "forced")
+T = TypeVar("T")
 State = Literal["open", "free", "answered"]
 
 
@@ -45,29 +47,41 @@ class Lost(Row):
 class Attempt:
     """One try at some items of a call. Unless it is said to be free or answered, what has not ended of it is lost."""
 
-    __slots__ = ("_of", "charge", "places", "row", "state", "worst")
+    __slots__ = ("_close",)
 
-    def __init__(self, of: Attempts | None, places: tuple[int, ...], worst: Usage, charge: Amounts) -> None:
-        self._of, self.places, self.worst, self.charge = of, places, worst, charge
-        self.state: State = "open"
-        self.row: Row | None = None
+    def __init__(self, close: Callable[[State], object]) -> None:
+        """close: told what became of it, in whatever event loop."""
+        self._close = close
 
     def free(self) -> None:
-        """It is known to have cost nothing, such as a connection that was refused. From any event loop."""
+        """It is known to have cost nothing, such as a connection that was refused."""
         self._close("free")
 
     def answered(self) -> None:
-        """All that it cost stands with the items that ended; the others cost nothing. From any event loop."""
+        """All that it cost stands with the items that ended; the others cost nothing."""
         self._close("answered")
 
-    def _close(self, state: State) -> None:
-        if self._of is None:
-            return
-        if asyncio.get_running_loop() is self._of.loop:
-            self._of.close(self, state)
-        else:
-            with suppress(RuntimeError):  # that loop is closed: nobody asks any more
-                self._of.loop.call_soon_threadsafe(self._of.close, self, state)
+
+#: Where nobody keeps an account of attempts.
+UNTOLD = Attempt(lambda state: None)
+
+
+async def elsewhere(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Await work that belongs to an event loop, in that one or another."""
+    if asyncio.get_running_loop() is loop:
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+@dataclass(eq=False, slots=True)
+class _Try:
+    """An attempt at places of a call. charge: what limits are charged if it is lost; row: where it is on disk."""
+
+    places: tuple[int, ...]
+    worst: Usage
+    charge: Amounts
+    state: State = "open"
+    row: Row | None = None
 
 
 class Attempts:
@@ -78,17 +92,13 @@ class Attempts:
 
     def __init__(self, call: LeafCall, misses: list[int], grant: Grant) -> None:
         self._call, self.misses, self.grant = call, misses, grant
-        self._tries: list[Attempt] = []
+        self._tries: list[_Try] = []
         #: Attempts that the grant has room for, by place; one each at first.
         self._paid: Counter[int] = Counter()
         self._first: list[int] = []
         self._begun = self._apart = self._refused = False
         self._clock = 0.0
         self._writes: list[Awaitable[None]] = []
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self._call.loop
 
     @property
     def seconds(self) -> float:
@@ -126,26 +136,34 @@ class Attempts:
             before = self._worst(self._first) if self._first else Usage()
             self._first += new
             charge = _less(self._worst(self._first), before)
-        attempt = Attempt(self, tuple(places), worst, amounts(charge) if account is not None else ZERO)
-        self._tries.append(attempt)
+        one = _Try(tuple(places), worst, amounts(charge) if account is not None else ZERO)
+        self._tries.append(one)
         if durable:
             items = [call.request.items[self.misses[p]] for p in places]
             several = {"items": [(one.content.hex(), one.index) for one in items]} if len(items) > 1 else None
-            attempt.row = Row(
+            one.row = Row(
                 uuid.uuid4().bytes, *self._made(items[0]), several, charge, worst, "open", ATTEMPT, time.time()
             )  # fmt: skip
             try:
-                await call.journal.record([attempt.row])
+                await call.journal.record([one.row])
             except BaseException:
-                attempt.free()
+                self._close(one, "free")
                 raise
-        return attempt
+        return Attempt(partial(self._close, one))
 
-    def close(self, attempt: Attempt, state: State) -> None:
+    def _close(self, one: _Try, state: State) -> None:
         """What became of an attempt; noted on disk where it stands there."""
-        attempt.state = state
-        if attempt.row is not None:
-            write = self._call.journal.record([replace(attempt.row, status=state)])
+        loop = self._call.loop
+        if asyncio.get_running_loop() is not loop:
+            with suppress(RuntimeError):  # that loop is closed: nobody asks any more
+                loop.call_soon_threadsafe(self._note, one, state)
+        else:
+            self._note(one, state)
+
+    def _note(self, one: _Try, state: State) -> None:
+        one.state = state
+        if one.row is not None:
+            write = self._call.journal.record([replace(one.row, status=state)])
             self._writes.append(asyncio.ensure_future(write))
 
     async def durable(self) -> None:
@@ -162,7 +180,7 @@ class Attempts:
         if not told:
             worst = self._worst([self.misses[p] for p in sorted(left)])
             charge = self._call._bound(worst) if self._call.account is not None else ZERO
-            self._tries = [Attempt(self, tuple(sorted(left)), worst, charge)]
+            self._tries = [_Try(tuple(sorted(left)), worst, charge)]
         total: Amounts = ZERO
         for one in reversed(self._tries):
             if one.state == "free":
@@ -187,10 +205,6 @@ class Attempts:
     def _made(self, item: Any) -> tuple[Any, ...]:
         scope, request = self._call.scope, self._call.request
         return scope._problem.id, scope._path, request.kind, request.by, item.content, item.index
-
-
-#: Where nobody keeps an account of attempts.
-UNTOLD = Attempt(None, (), Usage(), ZERO)
 
 
 def recall(call: LeafCall) -> None:

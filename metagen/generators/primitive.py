@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
-from metagen.attempts import UNTOLD, Attempt
+from metagen.attempts import UNTOLD, Attempt, elsewhere
 from metagen.border import one_each, promises
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
@@ -350,7 +350,7 @@ class EngineGenerator(Primitive):
             ranks = tuple(item.index for item in items)
             seeds = (scope.seed(dataclasses.replace(items[0], index=0)),) * len(items)
         most = room if cap is None else min(room, cap)
-        told = _Told(self, prefix, cap, scope, ended, most)
+        told = _Told(self, prefix, cap, scope, ended, min(most, self.most(prefix, until) or most))
         request = GenerateRequest(
             prefix,
             seeds,
@@ -555,10 +555,7 @@ class _Told:
         if attempts is None:
             return UNTOLD
         worst = generator._at_most(self._prefix, len(numbers), self._most)
-        work = attempts.begin(numbers, worst, durable=generator.bills)
-        if asyncio.get_running_loop() is self._loop:
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await elsewhere(attempts.begin(numbers, worst, durable=generator.bills), self._loop)
 
     def outcomes(self, answer: Generated) -> list[Outcome]:
         """One for each sample; those that were noted, as they were noted, unless the answer knows better: an engine

@@ -32,6 +32,7 @@ from metagen.generators.primitive import EngineGenerator
 from metagen.scope import Scope
 from metagen.sequence import Tokens
 from metagen.testing.asking import FEATURES, seeds
+from metagen.testing.attempts import AttemptLaws
 from metagen.testing.evaluation import EvaluationLaws
 from metagen.testing.generation import GenerationLaws
 
@@ -39,7 +40,7 @@ from metagen.testing.generation import GenerationLaws
 SHARES = (0.0, 0.2, 0.5, 0.8)
 
 
-class EngineLaws(GenerationLaws, EvaluationLaws):
+class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws):
     """What every Engine promises. What yours is, and what it is without, is said by the attributes of `EngineTrial`.
 
     Steps, blocks, budgets and records of a generator that decodes with it are the matter of `GeneratorLaws`.

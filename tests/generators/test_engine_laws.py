@@ -6,14 +6,14 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Ordered
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any, Self
 
 import pytest
 
-from metagen.errors import InputError, UnsupportedError
+from metagen.errors import BudgetExhausted, EngineError, InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import (
     Engine,
@@ -375,6 +375,36 @@ class TellsUnderOtherNumbers(EnumerableEngine):
         return await super().generate(request)
 
 
+class ClaimsToTell(EnumerableEngine):
+    tells_attempts = True
+
+
+class TellsTooLate(ClaimsToTell):
+    async def generate(self, request: GenerateRequest) -> Generated:
+        answer = await super().generate(request)
+        with suppress(BudgetExhausted):
+            await request.attempt(range(len(request.seeds)))
+        return answer
+
+
+class CallsAllFree(ClaimsToTell):
+    async def generate(self, request: GenerateRequest) -> Generated:
+        attempt = await request.attempt(range(len(request.seeds)))
+        answer = await super().generate(request)
+        attempt.free()
+        return answer
+
+
+class CallsItRefused(EnumerableEngine):
+    """Says of what it has begun that it was never asked."""
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        try:
+            return await super().generate(request)
+        except (asyncio.CancelledError, EngineError):
+            raise InputError("nothing was begun") from None
+
+
 class OneForEquals(EnumerableEngine):
     """Runs equal requests once; who cancels one cancels all."""
 
@@ -537,6 +567,11 @@ FAULTS: list[tuple[type[EnumerableEngine], str, dict[str, Any]]] = [
         {"delay": 0.001},
     ),
     (TellsUnderOtherNumbers, "samples_are_told_of_as_they_end_and_the_last_by_the_answer", {}),
+    (ClaimsToTell, "attempts_are_told_before_they_begin_or_not_at_all", {}),
+    (CallsAllFree, "attempts_are_told_before_they_begin_or_not_at_all", {}),
+    (TellsTooLate, "without_leave_nothing_begins", {}),
+    (CallsItRefused, "what_is_cut_off_stays_charged", {"delay": 0.001}),
+    (CallsItRefused, "what_an_engine_fails_at_stays_charged", {"delay": 0.001}),
     (OneForEquals, "one_of_two_equal_requests_may_be_cancelled", {"delay": 0.001}),
     (
         EnumerableEngine,

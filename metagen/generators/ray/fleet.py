@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any
 
-from metagen.errors import EngineError, InputError, MetagenError
-from metagen.generators.engine import Engine, EngineStats, Generated
+from metagen.attempts import UNTOLD
+from metagen.errors import EngineError, InputError, MetagenError, PluginError
+from metagen.generators.engine import Engine, EngineStats, Generated, GenerateRequest
 from metagen.generators.ray.link import Link, Lost, NotOpened, reason
 from metagen.generators.ray.messages import Answer, Facts, Fault, Request
 from metagen.generators.ray.placement import Placement
@@ -255,15 +256,24 @@ class Fleet:
     async def ask(self, request: Request, ids: tuple[int, ...] | None, load: int) -> Answer:
         """The answer of some replica. Raises what the engine raises of this request alone.
 
-        EngineError if `attempts` replicas were lost with it, or none is left.
+        EngineError if `attempts` replicas were lost with it, or none is left; BudgetExhausted if the limits leave no
+        room for another one.
         """
         lost: list[str] = []
         while len(lost) < self._policy.attempts:
             suspect = len(lost) >= SUSPECT
             link = await (self._apart() if suspect else self._chosen(ids))
             self._router.began(link.name, ids, load)
+            attempt = UNTOLD
             try:
+                # Engines that do not tell of their attempts have one here at each replica.
+                if isinstance(request, GenerateRequest) and not (self.facts and self.facts.tells_attempts):
+                    attempt = await request.attempt(range(len(request.seeds)))
                 answer = await link.ask(request)
+            except InputError as error:
+                if not isinstance(error, PluginError):
+                    attempt.free()
+                raise
             except Lost as error:
                 if self._closed:
                     raise self._nobody() from None

@@ -10,9 +10,21 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from metagen.errors import InputError, MetagenError
+from metagen.attempts import UNTOLD, Attempt, State
+from metagen.errors import BudgetExhausted, InputError, MetagenError
 from metagen.generators.engine import Engine, EngineStats, GenerateRequest
-from metagen.generators.ray.messages import Answer, Call, Facts, Fault, News, Reply, Request
+from metagen.generators.ray.messages import (
+    Answer,
+    Begun,
+    Call,
+    Ended,
+    Facts,
+    Fault,
+    Leave,
+    News,
+    Reply,
+    Request,
+)
 
 #: Seconds after which a replica that has nothing to say says so.
 BEAT = 1.0
@@ -47,6 +59,11 @@ class Link:
         self._asked: dict[int, Request] = {}
         self._outbox: list[Call] = []
         self._dropped: list[int] = []
+        #: Attempts of engines in the replica, by the number of their call and their name; leaves that are on their way;
+        #: and what the limits refused, by the number of the call.
+        self._attempts: dict[int, dict[int, asyncio.Task[Attempt]]] = {}
+        self._leaves: list[Leave] = []
+        self._refused: dict[int, BudgetExhausted] = {}
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -102,8 +119,13 @@ class Link:
             raise
         finally:
             del self._waiting[number], self._asked[number]
+            self._attempts.pop(number, None)
+            refused = self._refused.pop(number, None)
             if not self._waiting:
                 self._idle.set()
+        if refused is not None and reply.result().fault is not None:
+            _keep(request, reply.result())
+            raise refused
         return self._read(request, reply.result())
 
     def _read(self, request: Request, reply: Reply) -> Answer:
@@ -111,6 +133,8 @@ class Link:
             _keep(request, reply)
             raise reply.fault.error()
         assert reply.answer is not None
+        if isinstance(request, GenerateRequest):
+            request.shares.update(reply.shares)
         return reply.answer
 
     async def drained(self) -> None:
@@ -146,7 +170,9 @@ class Link:
             self._work.clear()
             calls, self._outbox = self._outbox, []
             dropped, self._dropped = self._dropped, []
-            await _future(self._actor.take.remote(pickle.dumps((calls, dropped), pickle.HIGHEST_PROTOCOL)))
+            leaves, self._leaves = self._leaves, []
+            message = pickle.dumps((calls, dropped, leaves), pickle.HIGHEST_PROTOCOL)
+            await _future(self._actor.take.remote(message))
 
     async def _receive(self) -> None:
         while True:
@@ -155,15 +181,41 @@ class Link:
                 await asyncio.wait({heard}, timeout=BEAT)
                 self._check_moves()
             news: News = pickle.loads(heard.result())
-            if news.replies or news.ended or news.stats != self.stats:
+            if news.replies or news.events or news.stats != self.stats:
                 self._moved = time.monotonic()
             self.stats = news.stats
-            for number, i, sample, tokens in news.ended:
-                if isinstance(request := self._asked.get(number), GenerateRequest):
-                    request.note(i, sample, tokens)
+            for event in news.events:
+                self._hear(event)
             for reply in news.replies:
                 self._deliver(reply)
             self._check_moves()
+
+    def _hear(self, event: Ended | Begun) -> None:
+        request = self._asked.get(event.number)
+        if not isinstance(request, GenerateRequest):
+            return
+        if isinstance(event, Ended):
+            request.note(event.sample, event.made, event.tokens, share=event.share)
+            return
+        ours = self._attempts.setdefault(event.number, {})
+        if event.state is None:
+            ours[event.name] = asyncio.create_task(self._let(event, request))
+        elif (begun := ours.get(event.name)) is not None and not begun.done():
+            begun.add_done_callback(lambda done: _close(done.result(), event.state))
+        elif begun is not None:
+            _close(begun.result(), event.state)
+
+    async def _let(self, event: Begun, request: GenerateRequest) -> Attempt:
+        """Tell the replica whether an attempt may begin."""
+        refusal = None
+        try:
+            attempt = await request.attempt(event.samples)
+        except BudgetExhausted as error:
+            self._refused[event.number] = error
+            refusal, attempt = (error.dimension, error.limit, error.needed, error.left, error.owner), UNTOLD
+        self._leaves.append(Leave(event.name, refusal))
+        self._work.set()
+        return attempt
 
     def _deliver(self, reply: Reply) -> None:
         if reply.fault is not None and not reply.fault.asked:
@@ -179,13 +231,25 @@ class Link:
 
 
 def _bare(request: Request) -> Request:
-    """A request as it is sent: who hears of its samples stays here."""
-    return replace(request, ended={}, heard=None) if isinstance(request, GenerateRequest) else request
+    """A request as it is sent: who hears of its samples and attempts stays here."""
+    return (
+        replace(request, ended={}, shares={}, heard=None, begin=None)
+        if isinstance(request, GenerateRequest)
+        else request
+    )
 
 
 def _keep(request: Request, reply: Reply) -> None:
     if isinstance(request, GenerateRequest):
         request.ended.update(reply.ended)
+        request.shares.update(reply.shares)
+
+
+def _close(attempt: Attempt, state: State | None) -> None:
+    if state == "free":
+        attempt.free()
+    elif state == "answered":
+        attempt.answered()
 
 
 def _future(ref: Any) -> asyncio.Future[Any]:

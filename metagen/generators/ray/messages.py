@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from metagen import errors
+from metagen.attempts import State
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, MetagenError, NumericsError, PluginError
 from metagen.generators.engine import (
@@ -17,6 +18,7 @@ from metagen.generators.engine import (
     Generated,
     GenerateRequest,
     Sample,
+    Share,
 )
 from metagen.sequence import Sequence
 
@@ -70,23 +72,58 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer or a fault. ended: samples that had ended when the request was cancelled or failed."""
+    """An answer or a fault. ended: samples that had ended when the request was cancelled or failed; shares: what each
+    took, as far as the engine has said so.
+    """
 
     number: int
     answer: Answer | None = None
     fault: Fault | None = None
     ended: dict[int, Sample] = field(default_factory=dict)
+    shares: dict[int, Share] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An attempt of an engine's own, at samples of a call. number: the call's; name: its own in the replica.
+
+    state: None where it asks for leave to begin, else what became of it.
+    """
+
+    number: int
+    name: int
+    samples: tuple[int, ...] = ()
+    state: State | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave for an attempt, by its name. refusal: of what a BudgetExhausted is made, if there is none."""
+
+    name: int
+    refusal: tuple[str, float, float, float, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A sample that has ended of a call that has not: by the call's number and its own (`GenerateRequest.note`)."""
+
+    number: int
+    sample: int
+    made: Sample
+    tokens: int | None
+    share: Share | None
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a replica says when it is asked: replies that are ready, its engine's counters, and samples that have ended
-    of calls that have not: by the call's number and theirs, with the tokens of the prefix if these are told.
+    """What a replica says when it is asked: its engine's counters, replies that are ready, and what came of other
+    calls, in the order in which it came.
     """
 
     replies: list[Reply]
     stats: EngineStats
-    ended: list[tuple[int, int, Sample, int | None]]
+    events: list[Ended | Begun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +142,7 @@ class Facts:
     chat: str | None = None
     reads_labels: bool = True
     reads_apart: bool = False
+    tells_attempts: bool = False
 
     @classmethod
     def of(cls, engine: Engine) -> Self:
@@ -115,5 +153,5 @@ class Facts:
             repr(engine), engine.fingerprint, engine.tokenizer_fingerprint, engine.shape, engine.directory,
             engine.max_context, supports, bills, price, getattr(engine, "chat", None),
             getattr(engine, "reads_labels", engine.tokenizer_fingerprint is not None),
-            getattr(engine, "reads_apart", False),
+            getattr(engine, "reads_apart", False), getattr(engine, "tells_attempts", False),
         )  # fmt: skip

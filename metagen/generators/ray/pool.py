@@ -135,6 +135,9 @@ class RayPool:
     def reads_apart(self) -> bool:
         return self.facts.reads_apart
 
+    #: What a lost replica was asked is asked anew.
+    tells_attempts = True
+
     @property
     def bills(self) -> bool:
         """Whether the engine costs money, at `price`; an unknown one is None."""

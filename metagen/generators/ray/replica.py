@@ -6,13 +6,16 @@ import asyncio
 import pickle
 from collections import deque
 from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Ordered
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
+from metagen.attempts import Attempt, elsewhere
 from metagen.border import watch
-from metagen.errors import EngineError, InputError
-from metagen.generators.engine import Engine, EngineStats, GenerateRequest, Sample
-from metagen.generators.ray.messages import Answer, Call, Facts, Fault, News, Reply, Request
+from metagen.errors import BudgetExhausted, EngineError, InputError
+from metagen.generators.engine import Engine, EngineStats, GenerateRequest, Sample, Share
+from metagen.generators.ray.messages import Answer, Begun, Call, Ended, Facts, Fault, News, Reply, Request
 
 
 class Replica:
@@ -26,7 +29,9 @@ class Replica:
         self._engine: Engine | None = None
         self._running: dict[int, asyncio.Task[None]] = {}
         self._replies: list[Reply] = []
-        self._ended: deque[tuple[int, int, Sample, int | None]] = deque()
+        self._events: deque[Ended | Begun] = deque()
+        self._names = count()
+        self._leaves: dict[int, asyncio.Future[None]] = {}
         self._news = asyncio.Event()
 
     async def open(self, make: Callable[..., Engine], options: Mapping[str, Any]) -> Facts | Fault:
@@ -39,8 +44,15 @@ class Replica:
             return Fault.of(error)
 
     async def take(self, message: bytes) -> None:
-        """Begin calls, and cancel others by their numbers."""
-        calls, dropped = pickle.loads(message)
+        """Begin calls, cancel others by their numbers, and let attempts begin."""
+        calls, dropped, leaves = pickle.loads(message)
+        for leave in leaves:
+            waiting = self._leaves.pop(leave.name, None)
+            if waiting is not None and not waiting.done():
+                if leave.refusal is None:
+                    waiting.set_result(None)
+                else:
+                    waiting.set_exception(BudgetExhausted(*leave.refusal))
         for call in calls:
             self._running[call.number] = asyncio.create_task(self._run(call))
         for number in dropped:
@@ -49,7 +61,7 @@ class Replica:
 
     async def collect(self, seconds: float) -> bytes:
         """The replies that are there; if there are none, what came within so many seconds."""
-        if not (self._replies or self._ended):
+        if not (self._replies or self._events):
             self._news.clear()
             try:
                 await asyncio.wait_for(self._news.wait(), seconds)
@@ -57,10 +69,10 @@ class Replica:
                 pass  # the driver hears that this replica lives, and how far its engine is
             else:
                 await asyncio.sleep(0)  # others that end in this moment come along
-        ended = [self._ended.popleft() for _ in range(len(self._ended))]
         replies, self._replies = self._replies, []
+        events = [self._events.popleft() for _ in range(len(self._events))]
         stats = self._engine.stats if self._engine is not None else EngineStats()
-        return pickle.dumps(News(replies, stats, ended), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(News(replies, stats, events), pickle.HIGHEST_PROTOCOL)
 
     async def close(self) -> None:
         """Close the engine, so that it frees what it holds outside of this process."""
@@ -70,40 +82,58 @@ class Replica:
             self._engine.__exit__(None, None, None)
 
     async def _run(self, call: Call) -> None:
-        engine, ended = self._engine, dict[int, Sample]()
+        engine, ended, shares = self._engine, dict[int, Sample](), dict[int, Share]()
         try:
             if engine is None:
                 raise InputError("a replica was sent a call before its engine was opened")
             request = _read(call)
             if isinstance(request, GenerateRequest):
-                request = replace(request, heard=self._hearing(call.number))
-                ended = request.ended
+                request = self._told(call.number, request)
+                ended, shares = request.ended, request.shares
                 answer: Answer = await engine.generate(request)
             else:
                 answer = await engine.evaluate(request)
         except asyncio.CancelledError as error:
             # An engine that cancels by itself has failed.
             asked = (task := asyncio.current_task()) is not None and task.cancelling() > 0
-            reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended))
+            reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended), shares=shares)
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             # Behind every replica of an engine that bills is the same server.
             asked = isinstance(error, EngineError) and getattr(engine, "bills", False)
-            reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended))
+            asked = asked or isinstance(error, BudgetExhausted)
+            reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended), shares=shares)
         else:
-            reply = Reply(call.number, answer)
+            reply = Reply(call.number, answer, shares=shares)
         del self._running[call.number]
         self._replies.append(reply)
         self._news.set()
 
-    def _hearing(self, number: int) -> Callable[[int, Sample, int | None], None]:
-        """Tells the driver of samples of a call that have ended before it."""
+    def _told(self, number: int, request: GenerateRequest) -> GenerateRequest:
+        """The request, of whose samples and attempts the driver is told."""
         loop = asyncio.get_running_loop()
 
-        def heard(i: int, sample: Sample, tokens: int | None) -> None:
-            self._ended.append((number, i, sample, tokens))
+        def tell(event: Ended | Begun) -> None:
+            self._events.append(event)
             loop.call_soon_threadsafe(self._news.set)
 
-        return heard
+        def heard(i: int, sample: Sample, tokens: int | None) -> None:
+            tell(Ended(number, i, sample, tokens, request.shares.get(i)))
+
+        async def leave(samples: tuple[int, ...]) -> Attempt:
+            name = next(self._names)
+            self._leaves[name] = waiting = loop.create_future()
+            tell(Begun(number, name, samples))
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                tell(Begun(number, name, state="free"))
+                raise
+            return Attempt(lambda state: tell(Begun(number, name, state=state)))
+
+        async def begin(samples: Ordered[int]) -> Attempt:
+            return await elsewhere(leave(tuple(samples)), loop)
+
+        return replace(request, heard=heard, begin=begin)
 
 
 def _read(call: Call) -> Request:

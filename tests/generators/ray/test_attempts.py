@@ -1,0 +1,82 @@
+"""What a pool's engines begin and lose is charged where the call was made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metagen.budget import Budget
+from metagen.cost import Price
+from metagen.errors import BudgetExhausted, EngineError
+from metagen.generators.openai import OpenAIEngine
+from metagen.generators.openai.retries import Patience
+from metagen.generators.ray import RayPool
+from metagen.journal import MemoryJournal
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence
+from tests.generators.openai.serving import Asked, Reply, Server, answer, said
+
+pytestmark = pytest.mark.xdist_group("ray")
+PROMPT = Sequence(Prompt("p", text="What is it?"))
+UNIT = Price(prompt=1e6, generated=1e6)
+
+
+@pytest.mark.parametrize("limit", [200, 2000])
+def test_retries_of_an_engine_in_a_replica_ask_for_leave_and_are_charged(cluster: Any, limit: int) -> None:
+    billed = 0
+
+    async def handler(asked: Asked) -> Reply:
+        nonlocal billed
+        if asked.number % 6 == 1:
+            return Reply(429)
+        billed += 8
+        return Reply(
+            body=answer(said(f"text {asked.number}"), new=3), cut=None if asked.number % 2 == 0 else 10
+        )
+
+    journal = MemoryJournal()
+
+    async def main(pool: RayPool) -> tuple[list[Sequence], Scope]:
+        scope = Scope.root("p", budget=Budget(money=limit), journal=journal)
+        samples = []
+        try:
+            samples = await pool.generator(max_tokens=20).generate(PROMPT, n=8, scope=scope)
+        except (BudgetExhausted, EngineError):
+            assert limit == 200
+        return samples, scope
+
+    with Server(handler).open() as server:
+        options = {"model": "m", "base_url": server.url, "price": UNIT, "patience": Patience(attempts=40)}
+        with RayPool(OpenAIEngine, options, replicas=1, address=cluster.address) as pool:
+            samples, scope = asyncio.run(main(pool))
+            attempts = len(server.asked)
+    trace = scope.trace
+    assert trace.lost > 0 and trace.physical.money is None
+    assert trace.most.money is not None and billed <= trace.most.money <= limit
+    assert len(journal.attempts("p")) == attempts
+    free = [row for row in journal.attempts("p") if row.status == "free"]
+    assert len(free) == sum(asked.number % 6 == 1 for asked in server.asked)
+    assert len(samples) == 8 or limit == 200
+
+
+def test_what_a_lost_replica_was_asked_is_charged_and_asked_anew(
+    make: Callable[..., RayPool], troubles: Path
+) -> None:
+    (troubles / "exits").touch()
+
+    async def main(pool: RayPool) -> Scope:
+        scope = Scope.root("p", budget=Budget(calls=8, generated=80))
+        await pool.generator(max_tokens=10).generate(PROMPT, n=4, scope=scope)
+        return scope
+
+    with make() as pool:
+        scope = asyncio.run(main(pool))
+        assert pool.stats.extra["failed_attempts"] == 1
+    assert scope.usage.calls == 4 and scope.left().calls == 0
+    assert (
+        scope.trace.lost == 1 and scope.trace.physical.calls == 8 and scope.trace.physical.generated is None
+    )
