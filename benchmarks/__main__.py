@@ -20,6 +20,7 @@ from benchmarks.row import Row
 HERE = Path(__file__).parent
 MODULES = (
     "scope",
+    "attempts",
     "stream",
     "engine",
     "beams",

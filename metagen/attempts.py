@@ -27,6 +27,7 @@ from metagen.journal import ATTEMPT, Row, RowKeys
 
 if TYPE_CHECKING:
     from metagen.call import Ended, LeafCall, Outcome
+    from metagen.journal import Journal
 
 #: What no limit binds, or what is known where the tokens are.
 _TOKENS = ("prefilled", "cached", "generated", "flops", "flops_2n", "forced")
@@ -231,6 +232,13 @@ def recall(call: LeafCall) -> None:
         at = at._parent
 
 
+def lost(journal: Journal, problem: str) -> list[Lost]:
+    """The attempts at a problem that stand in a journal without their items."""
+    if ATTEMPT not in journal.limits:
+        return []
+    return [one for one, _ in _open(journal.attempts(problem), journal.of_problem(problem), journal.inflight)]
+
+
 def _open(
     attempts: Iterable[Row], rows: Iterable[Row], inflight: Iterable[bytes]
 ) -> Iterator[tuple[Lost, Amounts]]:
@@ -244,15 +252,15 @@ def _open(
         key = RowKeys(row.by, row.problem, row.path)
         if any(key(content, number) in inflight for content, number in items):
             continue
-        lost = 0
+        missing = 0
         for item in items:
             name = (row.path, row.kind, row.by, *item)
-            lost += not ended[name]
+            missing += not ended[name]
             ended[name] -= bool(ended[name])
-        if lost and row.status == "open":
+        if missing and row.status == "open":
             made = (row.problem, row.path, row.kind, row.by, row.content, row.index)
-            charge = _plus(ZERO, amounts(row.usage), lost / len(items))
-            yield _lost(row.key, made, row.physical, lost, row.started), charge
+            charge = _plus(ZERO, amounts(row.usage), missing / len(items))
+            yield _lost(row.key, made, row.physical, missing, row.started), charge
 
 
 def _lost(key: bytes, made: tuple[Any, ...], worst: Usage, items: int, started: float) -> Lost:

@@ -4,9 +4,10 @@
 recorded one stands in its problem's part of the file, from 0.
 `costs`: for each pool and each number n of candidates that a configuration uses, what n of them are
 expected to cost, one row for generation and one for each verifier. `outcomes`: what configurations that
-ran by themselves returned, and what that cost. `attempts`: the candidates of the largest of these, as in
-`candidates`, with the configuration. `calls`, if asked for: each call that a pool or a configuration needed, with
-what it waited for (see `calls.py`).
+ran by themselves returned, and what that cost: logical usage by its names, and beside it the tokens that were really
+computed (`physical`), money, and attempts that were `lost`; null is unknown. `attempts`: the candidates of the largest
+of these, as in `candidates`, with the configuration. `calls`, if asked for: each call that a pool or a configuration
+needed, with what it waited for (see `calls.py`).
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from numpy.typing import NDArray
 from metagen.cost import Usage
 from metagen.experiments.costs import USAGE, Part, is_scoring, usage_columns, values_of
 from metagen.experiments.directory import writing
-from metagen.journal import Row
 from metagen.sequence import Score, Thought
 from metagen.strategies.candidates import Candidate
 from metagen.tasks.base import Problem
+from metagen.trace import Trace
 
 T = TypeVar("T")
 #: Rows that wait in memory before they are written.
@@ -88,7 +89,8 @@ def schemas(pooled: Iterable[str], tried: Iterable[str] = (), *, calls: bool = F
         | _ANSWER
         | {"exhausted": pa.bool_()}
         | _USAGE
-        | {"verifier_flops": pa.float64(), "verifier_prefilled": pa.float64()},
+        | {"verifier_flops": pa.float64(), "verifier_prefilled": pa.float64()}
+        | dict.fromkeys(("physical", "physical_money", "most_money", "lost"), pa.float64()),
     }
     if calls:
         columns["calls"] = _PLACE | _CALL
@@ -282,8 +284,9 @@ class ProblemRows:
         """The calls of one pool or configuration."""
         self.tables.add("calls", [self._place | row for row in rows])
 
-    def outcome(self, configuration: str, chosen: Candidate, grade: float, rows: Ordered[Row]) -> None:
+    def outcome(self, configuration: str, chosen: Candidate, grade: float, trace: Trace) -> None:
         """What a configuration that ran by itself returned, and what all of it cost."""
+        rows, real = trace.rows, trace.physical
         judging = Usage.sum(row.usage for row in rows if is_scoring(row))
         row = self._place | {"configuration": configuration} | _answered(chosen)
         row |= {
@@ -292,6 +295,10 @@ class ProblemRows:
             "exhausted": chosen.sequence.exhausted,
             "verifier_flops": judging.flops,
             "verifier_prefilled": judging.prefilled,
+            "physical": real.tokens,
+            "physical_money": real.money,
+            "most_money": trace.most.money,
+            "lost": trace.lost,
         }
         row |= _spent(Usage.sum(row.usage for row in rows))
         self.tables.add("outcomes", [row])

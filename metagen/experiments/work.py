@@ -264,10 +264,11 @@ class Work:
         (sequence,) = await strategy.generate(Sequence.of(out.problem.prompt), scope=root)
         (answer,) = await self.task.answer.read([sequence])
         (grade,) = await self.task.grade(out.problem, [sequence])
-        rows = root.trace.rows
+        trace = root.trace
+        rows = trace.rows
         if configuration.name in self.looked_at:
             await self._attempts(configuration, out, rows)
-        out.outcome(configuration.name, Candidate(sequence, answer), grade, rows)
+        out.outcome(configuration.name, Candidate(sequence, answer), grade, trace)
         if self.calls is not None:
             out.calls(self.calls.direct(configuration, root.trace))
         return int(any(self._is_fresh(row) for row in rows))
@@ -298,5 +299,5 @@ class Work:
         return Scope.root(problem.id, seed=seed, journal=self.journal, budget=budget, label=label)
 
     def _is_fresh(self, row: Row) -> bool:
-        """Whether a row was paid for now; a refusal costs nothing and is met again by every replay."""
-        return row.status != "refused" and row.started >= self.began
+        """Whether a row was made now; a refusal costs nothing and is met again by every replay."""
+        return row.payload is not None and row.started >= self.began

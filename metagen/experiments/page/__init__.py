@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from math import isnan
 from typing import Any
@@ -73,6 +73,8 @@ class Part:
     usage: Usage
     wasted: int | None
     partly: bool = False
+    physical: Usage = field(default_factory=Usage)
+    lost: int = 0
     flops_share: float = 0.0
     token_shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
@@ -252,17 +254,22 @@ def parts(trees: Ordered[Span | None]) -> list[Part]:
         wasted = sum(max(0, (now or 0) - (asked or 0)) for asked, now in kinds) if real.tokens else None
         kind = {"generate": "generation", "score": "verification"}.get(what, what)
         spent = Usage.sum(leaf.usage for leaf in ours)
-        found.append(Part(name, kind, sum(leaf.count for leaf in ours), spent, wasted, len(told) < len(ours)))
+        made, lost = (
+            sum(leaf.count for leaf in ours if (leaf.status == "lost") is gone) for gone in (False, True)
+        )
+        real = Usage.sum(leaf.physical for leaf in ours)
+        found.append(Part(name, kind, made, spent, wasted, len(told) < len(ours), real, lost))
     found.sort(key=lambda part: part.what != "generation")
     flops = max((part.usage.flops or 0 for part in found), default=0)
     tokens = max((sum(_tokens(part.usage)) for part in found), default=0)
     return [
-        Part(
-            p.name, p.what, p.records, p.usage, p.wasted, p.partly, 100 * (p.usage.flops or 0) / (flops or 1),
-            tuple(100 * count / (tokens or 1) for count in _tokens(p.usage)),  # type: ignore[arg-type]
+        replace(
+            p,
+            flops_share=100 * (p.usage.flops or 0) / (flops or 1),
+            token_shares=tuple(100 * count / (tokens or 1) for count in _tokens(p.usage)),  # type: ignore[arg-type]
         )
         for p in found
-    ]  # fmt: skip
+    ]
 
 
 def _tokens(usage: Usage) -> tuple[int, int, int]:

@@ -1,7 +1,8 @@
 """What a run has really done, from its journal: the span tree of each problem, and what was computed twice.
 
 A record counts once, whichever configurations used it. Records of one kind, by one maker, at one path are one
-leaf, with their number; so is the usage of each place in the tree that of all below it.
+leaf, with their number; so is the usage of each place in the tree that of all below it. Attempts that were lost are
+leaves of their own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from metagen.attempts import lost
 from metagen.cost import Usage
 from metagen.experiments.makers import Makers
 from metagen.journal import Row, SQLiteJournal
@@ -67,5 +69,5 @@ def tree(problem: str, rows: Iterable[Row], makers: Makers) -> Span:
 def trees(journal: SQLiteJournal, problems: Iterable[str], makers: Makers) -> Iterator[Span | None]:
     """The tree of each problem, given by its id; None where nothing is recorded, as of samples that were read."""
     for problem in problems:
-        rows = journal.of_problem(problem)
+        rows = [*journal.of_problem(problem), *lost(journal, problem)]
         yield tree(problem, rows, makers) if rows else None
