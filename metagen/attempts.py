@@ -10,28 +10,32 @@ before they begin.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from metagen.budget import ZERO, Amounts, Grant, amounts
 from metagen.cost import Usage
-from metagen.errors import InputError, PluginError
+from metagen.errors import EngineError, InputError, PluginError
 from metagen.journal import ATTEMPT, Row, RowKeys
 
 if TYPE_CHECKING:
-    from metagen.call import Ended, LeafCall, Outcome
+    from metagen.call import Ended, Item, LeafCall, Outcome
     from metagen.journal import Journal
 
 #: What no limit binds, or what is known where the tokens are.
 _TOKENS = ("prefilled", "cached", "generated", "flops", "flops_2n", "forced")
 T = TypeVar("T")
+#: Problem, path, kind, maker, content and number of a record.
+Made = tuple[str, str, str, str, bytes, int]
 State = Literal["open", "free", "answered"]
 
 
@@ -63,6 +67,8 @@ class Attempt:
         self._close("answered")
 
 
+#: The attempts of the execution that is under way here; for engines, whose threads inherit it with what they are asked.
+CURRENT: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
 #: Where nobody keeps an account of attempts.
 UNTOLD = Attempt(lambda state: None)
 
@@ -97,9 +103,14 @@ class Attempts:
         #: Attempts that the grant has room for, by place; one each at first.
         self._paid: Counter[int] = Counter()
         self._first: list[int] = []
-        self._begun = self._apart = self._refused = False
+        self._begun = self._apart = self._refused = self._over = False
         self._clock = 0.0
         self._writes: list[Awaitable[None]] = []
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The caller's."""
+        return self._call.loop
 
     @property
     def seconds(self) -> float:
@@ -108,12 +119,15 @@ class Attempts:
 
     async def execute(self, ended: Ended) -> Ordered[Outcome]:
         self._begun, self._clock = True, time.monotonic()
+        token = CURRENT.set(self)
         try:
             return await self._call.execute(self.misses, self.grant.cap, ended)
         except InputError as error:
             # What the user can mend is found before anything is computed; what a plug-in does, nobody knows.
             self._refused = not isinstance(error, PluginError)
             raise
+        finally:
+            CURRENT.reset(token)
 
     def apart(self) -> None:
         """Each attempt is told by `begin`; without that, one at all items has begun with `execute`."""
@@ -125,6 +139,7 @@ class Attempts:
         worst: what it may cost physically. durable: somebody bills for it; it is on disk when this returns.
         Raises BudgetExhausted if there is no room for trying again.
         """
+        self._check()
         call, account, charge = self._call, self._call.account, Usage()
         open_ = Counter(p for one in self._tries if one.state != "free" for p in one.places)
         if any(open_[p] > self._paid[p] for p in places):
@@ -140,17 +155,44 @@ class Attempts:
         one = _Try(tuple(places), worst, amounts(charge) if account is not None else ZERO)
         self._tries.append(one)
         if durable:
-            items = [call.request.items[self.misses[p]] for p in places]
-            several = {"items": [(one.content.hex(), one.index) for one in items]} if len(items) > 1 else None
-            one.row = Row(
-                uuid.uuid4().bytes, *self._made(items[0]), several, charge, worst, "open", ATTEMPT, time.time()
-            )  # fmt: skip
-            try:
-                await call.journal.record([one.row])
-            except BaseException:
-                self._close(one, "free")
-                raise
+            await self._write(one, charge)
         return Attempt(partial(self._close, one))
+
+    async def reading(self) -> Attempt:
+        """The attempt of an engine that bills for reading all items. Later readings of the same execution are told by
+        `again` alone.
+        """
+        if self._tries:
+            return UNTOLD
+        return await self.begin(range(len(self.misses)), self._worst(self.misses), durable=True)
+
+    async def again(self, share: float) -> None:
+        """A part of a reading, as a share of it all, was lost and is read once more. Raises as `begin` does."""
+        self._check()
+        worst = _part(replace(self._worst(self.misses), calls=0), share)
+        charge = self._call._bound(worst) if self._call.account is not None else ZERO
+        if self._call.account is not None:
+            self.grant = self._call.account.extend(self.grant, charge)
+        one = _Try((), worst, charge)
+        self._tries.append(one)
+        await self._write(one, worst)
+
+    def _check(self) -> None:
+        if self._over:
+            raise EngineError("an attempt begins at a call that has ended; await attempts before you return")
+
+    async def _write(self, one: _Try, charge: Usage) -> None:
+        """Put an attempt on disk, before it begins."""
+        items = [self._call.request.items[self.misses[p]] for p in one.places]
+        several = None if len(items) == 1 else {"items": [(item.content.hex(), item.index) for item in items]}
+        made = self._made(items[0] if items else self._call.request.items[self.misses[0]])
+        key, began = uuid.uuid4().bytes, time.time()
+        one.row = Row(key, *made, several, charge, one.worst, status="open", limit=ATTEMPT, started=began)
+        try:
+            await self._call.journal.record([one.row])
+        except BaseException:
+            self._close(one, "free")
+            raise
 
     def _close(self, one: _Try, state: State) -> None:
         """What became of an attempt; noted on disk where it stands there."""
@@ -174,6 +216,7 @@ class Attempts:
 
     def settle(self, ran: set[int]) -> Amounts:
         """What was lost, given which items ended: put into the trace; what it is charged on top of what ended."""
+        self._over = True
         told = self._apart or self._tries
         if not self._begun or (not told and (self._refused or len(ran) == len(self.misses))):
             return ZERO
@@ -188,9 +231,9 @@ class Attempts:
                 continue
             lost = [p for p in one.places if p in left]
             left.update(one.places)  # the last attempt is the one that has answered
-            if lost and one.state == "open":
-                total = _plus(total, one.charge, len(lost) / len(one.places))
-                made = self._made(self._call.request.items[self.misses[lost[0]]])
+            if (lost or not one.places) and one.state == "open":
+                total = _plus(total, one.charge, len(lost) / len(one.places) if lost else 1.0)
+                made = self._made(self._call.request.items[self.misses[lost[0] if lost else 0]])
                 row = _lost(one.row.key if one.row else b"", made, one.worst, len(lost), time.time())
                 self._call.scope._problem.rows.append(row)
         return total
@@ -203,9 +246,29 @@ class Attempts:
     def _worst(self, positions: Ordered[int]) -> Usage:
         return self._call._worst(positions, self.grant.cap)
 
-    def _made(self, item: Any) -> tuple[Any, ...]:
+    def _made(self, item: Item) -> Made:
         scope, request = self._call.scope, self._call.request
         return scope._problem.id, scope._path, request.kind, request.by, item.content, item.index
+
+
+def rereading(share: float) -> Callable[[], Awaitable[Attempt]]:
+    """What a request for a share of a reading tells before each attempt: where the one before may have been billed, it
+    asks for leave.
+    """
+    lost = False
+
+    def close(state: State) -> None:
+        nonlocal lost
+        lost = False
+
+    async def begin() -> Attempt:
+        nonlocal lost
+        if lost and (attempts := CURRENT.get()) is not None:
+            await elsewhere(attempts.again(share), attempts.loop)
+        lost = True
+        return Attempt(close)
+
+    return begin
 
 
 def recall(call: LeafCall) -> None:
@@ -248,7 +311,7 @@ def _open(
         if row.status == "free":
             continue
         several = (row.payload or {}).get("items")
-        items = [(bytes.fromhex(c), n) for c, n in several] if several else [(row.content, row.index)]
+        items = [(row.content, row.index)] if several is None else [(bytes.fromhex(c), n) for c, n in several]
         key = RowKeys(row.by, row.problem, row.path)
         if any(key(content, number) in inflight for content, number in items):
             continue
@@ -257,18 +320,19 @@ def _open(
             name = (row.path, row.kind, row.by, *item)
             missing += not ended[name]
             ended[name] -= bool(ended[name])
-        if missing and row.status == "open":
+        if (missing or not items) and row.status == "open":
             made = (row.problem, row.path, row.kind, row.by, row.content, row.index)
-            charge = _plus(ZERO, amounts(row.usage), missing / len(items))
+            charge = _plus(ZERO, amounts(row.usage), missing / len(items) if items else 1.0)
             yield _lost(row.key, made, row.physical, missing, row.started), charge
 
 
-def _lost(key: bytes, made: tuple[Any, ...], worst: Usage, items: int, started: float) -> Lost:
+def _lost(key: bytes, made: Made, worst: Usage, items: int, started: float) -> Lost:
     """What of it is unknown: all that may be more than nothing."""
     tokens = None if any(getattr(worst, name) != 0 for name in _TOKENS) else 0
     known: dict[str, Any] = dict.fromkeys(_TOKENS, tokens)
     known |= {"money": 0 if worst.money == 0 else None, "calls": items}
-    return Lost(key, *made, None, Usage(), Usage(**known), "lost", None, started, worst)
+    real = Usage(**known)
+    return Lost(key, *made, None, physical=real, status="lost", started=started, worst=worst)
 
 
 def physical(given: Usage, usage: Usage, recorded: bool) -> Usage:
@@ -290,10 +354,22 @@ def physical(given: Usage, usage: Usage, recorded: bool) -> Usage:
     return replace(given, **untold, seconds=given.seconds or usage.seconds)  # type: ignore[arg-type]
 
 
+def _part(usage: Usage, share: float) -> Usage:
+    """A share of a usage, rounded up."""
+    parts: dict[str, Any] = {f.name: getattr(usage, f.name) for f in fields(Usage)}
+    for name, value in parts.items():
+        if value is not None:
+            parts[name] = math.ceil(share * value) if isinstance(value, int) else share * value
+    return Usage(**parts)
+
+
 def _less(a: Usage, b: Usage) -> Usage:
     """Of each field a − b, not below zero; None where either is unknown."""
     pairs = {f.name: (getattr(a, f.name), getattr(b, f.name)) for f in fields(Usage)}
-    return Usage(**{n: None if x is None or y is None else max(0, x - y) for n, (x, y) in pairs.items()})
+    rest: dict[str, Any] = {
+        n: None if x is None or y is None else max(0, x - y) for n, (x, y) in pairs.items()
+    }
+    return Usage(**rest)
 
 
 def _plus(a: Amounts, b: Amounts, share: float) -> Amounts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -10,31 +11,37 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from metagen.attempts import Lost, physical
+from metagen.attempts import Attempts, Lost, physical
 from metagen.budget import Account, Budget
+from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Price, Usage
 from metagen.errors import BudgetExhausted, EngineError, InputError
 from metagen.generators.function import FunctionGenerator
+from metagen.generators.likelihood import alikelihoods
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
+from metagen.generators.torch import TorchEngine
 from metagen.journal import ATTEMPT, Journal, MemoryJournal, SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.parallel import MajorityVote
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.verifiers.function import FunctionVerifier
+from tests.generators.openai.model_server import serves
 from tests.generators.openai.serving import Asked, Reply, Server, always, answer, in_turn, said
 
 PROMPT = Sequence(Prompt("p", text="What is it?"))
 #: One unit of money for each token.
 UNIT = Price(prompt=1e6, generated=1e6)
 MOST = 20
+MODEL = "tiny-0.1m"
 
 
 class Biller:
@@ -325,3 +332,79 @@ def test_what_a_maker_does_not_tell_is_unknown(given: Usage) -> None:
     known = physical(given, Usage(generated=5, flops=None, money=2.0, calls=1, seconds=1.5), False)
     assert known.calls == 1 and known.seconds == 1.5
     assert (known.generated, known.flops, known.money) == ((0, 0, 0) if given.calls else (None, None, None))
+
+
+@pytest.mark.parametrize("limit", [60, 600, None])
+def test_a_reading_that_is_cut_off_is_charged_and_asks_for_leave_to_be_read_again(limit: int | None) -> None:
+    """A server that bills each reading, and cuts off all but every third."""
+    billed, journal = 0, MemoryJournal()
+
+    async def main(server: Server) -> Scope:
+        options = {"api": "completions", "dialect": "vllm", "tokenizer": MODEL}
+        with engine(server, **options) as opened:
+            scope = Scope.root("p", budget=Budget(money=limit) if limit else None, journal=journal)
+            with contextlib.suppress(BudgetExhausted):
+                asked = [Sequence(Prompt("p", text="Q:a=5+7;a?\nS:\n")).extend("a=5+7=12")]
+                await alikelihoods(opened, asked, scope=scope, price=UNIT, entropies=False)
+            return scope
+
+    with TorchEngine(MODEL, threads=1) as torch:
+        model = serves(torch)
+
+        async def handler(asked: Asked) -> Reply:
+            nonlocal billed
+            billed += len(asked.body["prompt"])
+            return replace(await model(asked), cut=None if asked.number % 3 == 2 else 10)
+
+        with Server(handler).open() as server:
+            scope = asyncio.run(main(server))
+            attempts = len(server.asked)
+    trace = scope.trace
+    assert attempts == (2 if limit == 60 else 3) and trace.lost == 2
+    most = trace.most
+    assert trace.physical.prefilled is None and most.prefilled is not None and most.cached is not None
+    assert billed <= most.prefilled + most.cached
+    assert len(journal.attempts("p")) == attempts
+    if limit:
+        assert scope.left().money == limit - billed
+
+
+def test_nothing_begins_at_a_call_that_has_ended() -> None:
+    """What an engine leaves running would otherwise hold a reservation that nobody hands back."""
+    kept: list[Attempts] = []
+
+    async def main() -> None:
+        async def execute(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
+            assert ended.attempts is not None
+            kept.append(ended.attempts)
+            return [Outcome({"text": "x"}, Usage())]
+
+        scope = Scope.root("p", budget=Budget(calls=5))
+        await scope.call(Request("generate", "g", (Item(b""),)), execute, lambda p, c: Usage())
+        with pytest.raises(EngineError, match="has ended"):
+            await kept[0].begin([0], Usage(calls=1))
+        assert scope.left().calls == 4 and scope._account is not None and not any(scope._account._reserved)
+
+    asyncio.run(main())
+
+
+def test_a_retry_beside_others_takes_the_room_that_is_left_and_gives_back_what_it_did_not_use() -> None:
+    async def main() -> None:
+        async def execute(positions: Any, cap: int | None, ended: Ended) -> list[Outcome]:
+            attempts = ended.attempts
+            assert attempts is not None
+            attempts.apart()
+            await attempts.begin([0], worst)
+            (await attempts.begin([0], worst)).free()
+            assert scope.left().generated == 60, "20 for the first attempt, 20 for the second"
+            await attempts.begin([0], worst)
+            assert scope.left().generated == 60, "the second one's room serves the third"
+            return [Outcome({"text": "x"}, Usage(generated=5))]
+
+        worst = Usage(generated=20, calls=1)
+        scope = Scope.root("p", budget=Budget(generated=100))
+        await scope.call(Request("generate", "g", (Item(b""),)), execute, lambda p, c: Usage(generated=20))
+        assert scope.left().generated == 100 - 5 - 20 and scope.trace.lost == 1
+        assert (scope.usage.generated, scope.trace.most.generated) == (5, None)
+
+    asyncio.run(main())

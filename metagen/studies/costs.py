@@ -102,9 +102,9 @@ def direct(
 ) -> tuple[dict[str, Floats], Floats]:
     """Costs of a configuration that ran by itself, [problems] each; the verifiers' part of the exact FLOPs.
 
-    NaN where unknown, and where it returned nothing. physical: tokens that were really computed for its calls; those
-    that several configurations share count for each. Waiting: the longest path of its calls. Raises InputError for
-    a configuration that the run has not.
+    NaN where unknown, and where it returned nothing. physical: tokens that were really computed for its calls, unknown
+    where an attempt was lost; those that several configurations share count for each. Waiting: the longest path of its
+    calls. Raises InputError for a configuration that the run has not.
     """
     line, count = _line(directory, configuration), _problems(directory)
     table = read(directory.table("outcomes"), configuration=configuration)
@@ -126,6 +126,8 @@ def direct(
             costs["physical"][column] = (
                 real if real or not (rows.context.sum() + rows.generated.sum()) else np.nan
             )
+        if "lost" in table.column_names:  # runs of earlier versions do not tell
+            costs["physical"][spread(numbers(table["lost"])) > 0] = np.nan
     for name, accelerator in accelerators.items():
         work, wait = np.full(count, np.nan), np.full(count, np.nan)
         for column, rows, (shared, _, alone) in () if called is None else _Times(called, accelerator, shapes):

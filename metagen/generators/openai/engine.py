@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from metagen.attempts import Attempt
+from metagen.attempts import CURRENT, UNTOLD, Attempt, rereading
 from metagen.border import checked
 from metagen.cost import ModelShape, Price
 from metagen.errors import BudgetExhausted, EngineError, InputError, PromptError, UnsupportedError
@@ -409,12 +409,22 @@ class OpenAIEngine:
         """UnsupportedError where the server or the dialect cannot read log-probabilities of given tokens."""
         readings = Readings(self._wording, self._vocabulary, repr(self))
         parts = [readings.parts(request) for request in requests]
-        return await self._loop.run(self._evaluated(readings, parts)) if requests else []
+        if not requests:
+            return []
+        attempts = CURRENT.get()
+        whole = UNTOLD if attempts is None else await attempts.reading()
+        try:
+            return await self._loop.run(self._evaluated(readings, parts))
+        except InputError:
+            if len(requests) == 1:  # of several, others may have been read
+                whole.free()
+            raise
 
     async def _evaluated(self, readings: Readings, requests: list[list[EvaluateRequest]]) -> list[Evaluated]:
         self.stats.requests += 1
         prompts = [[readings.prompts(part) for part in parts] for parts in requests]
         flat = [prompt for parts in prompts for some in parts for prompt in some]
+        readings.whole = sum(prompt.length for prompt in flat)
         first: list[tuple[Values, Counts]] = []
         if self._each > 1 and len(flat) > 1:
             async with self._first:  # which alone shows how the others can be asked for
@@ -452,7 +462,8 @@ class OpenAIEngine:
             return [readings.values(prompt.part, choice) for prompt, choice in pairs], counts
 
         kind: Kind = "labels" if group[0].part.labels is not None else "plain"
-        ask = Ask("completions", partial(readings.body, group), read, lambda _: None, kind)
+        begin = rereading(tokens / max(1, readings.whole))
+        ask = Ask("completions", partial(readings.body, group), read, lambda _: None, kind, begin)
         values, counts = await self._transport.ask(ask)
         self._tells_cached = counts.cached is not None
         if n > 1:  # how many of them read their prompts from a cache, nobody says

@@ -34,6 +34,8 @@ class Readings:
 
     def __init__(self, wording: Wording, vocabulary: Vocabulary | None, shown: str) -> None:
         self._wording, self._vocabulary, self._shown = wording, vocabulary, shown
+        #: Tokens of all that is read, once that is known.
+        self.whole = 0
 
     @property
     def possible(self) -> bool:
