@@ -222,7 +222,12 @@ class Attempts:
             return ZERO
         left = {p for p, i in enumerate(self.misses) if i not in ran}
         if not told:
-            worst = self._worst([self.misses[p] for p in sorted(left)])
+            try:
+                worst = self._worst([self.misses[p] for p in sorted(left)])
+            except (
+                InputError
+            ):  # without a limit nobody has asked for it before: the first error is the one to be seen
+                worst = Usage(**dict.fromkeys((*_TOKENS, "money")), calls=len(left))
             charge = self._call._bound(worst) if self._call.account is not None else ZERO
             self._tries = [_Try(tuple(sorted(left)), worst, charge)]
         total: Amounts = ZERO
