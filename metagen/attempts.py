@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from metagen.call import Ended, Item, LeafCall, Outcome
     from metagen.journal import Journal
 
-#: What no limit binds, or what is known where the tokens are.
+#: What is known only where the tokens are.
 _TOKENS = ("prefilled", "cached", "generated", "flops", "flops_2n", "forced")
+UNKNOWN = Usage(None, None, None, 0, None, None, None, 0, None)
 T = TypeVar("T")
 #: Problem, path, kind, maker, content and number of a record.
 Made = tuple[str, str, str, str, bytes, int]
@@ -97,15 +98,21 @@ class Attempts:
     grant: leave for one attempt at each item, and for those that followed.
     """
 
+    __slots__ = (
+        "_apart", "_call", "_clock", "_current", "_first", "_free", "_over", "_paid", "_tries", "_writes", "grant",
+        "misses",
+    )  # fmt: skip
+
     def __init__(self, call: LeafCall, misses: list[int], grant: Grant) -> None:
         self._call, self.misses, self.grant = call, misses, grant
-        self._tries: list[_Try] = []
-        #: Attempts that the grant has room for, by place; one each at first.
-        self._paid: Counter[int] = Counter()
-        self._first: list[int] = []
-        self._begun = self._apart = self._refused = self._over = False
+        self._tries: list[_Try] | tuple[()] = ()
+        #: Attempts that the grant has room for, by place, beyond the first.
+        self._paid: dict[int, int] = {}
+        self._first: tuple[int, ...] = ()
+        self._apart = self._free = self._over = False
         self._clock = 0.0
-        self._writes: list[Awaitable[None]] = []
+        self._current: Token[Attempts | None] | None = None
+        self._writes: tuple[Awaitable[None], ...] = ()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -115,19 +122,16 @@ class Attempts:
     @property
     def seconds(self) -> float:
         """Since `execute` began; 0 before."""
-        return time.monotonic() - self._clock if self._begun else 0.0
+        return time.monotonic() - self._clock if self._current is not None else 0.0
 
-    async def execute(self, ended: Ended) -> Ordered[Outcome]:
-        self._begun, self._clock = True, time.monotonic()
-        token = CURRENT.set(self)
-        try:
-            return await self._call.execute(self.misses, self.grant.cap, ended)
-        except InputError as error:
-            # What the user can mend is found before anything is computed; what a plug-in does, nobody knows.
-            self._refused = not isinstance(error, PluginError)
-            raise
-        finally:
-            CURRENT.reset(token)
+    def execute(self, ended: Ended) -> Awaitable[Ordered[Outcome]]:
+        """Begin."""
+        self._clock, self._current = time.monotonic(), CURRENT.set(self)
+        return self._call.execute(self.misses, self.grant.cap, ended)
+
+    def refused(self, error: InputError) -> None:
+        """What the user can mend is found before anything is computed; what a plug-in did, nobody knows."""
+        self._free = not isinstance(error, PluginError)
 
     def apart(self) -> None:
         """Each attempt is told by `begin`; without that, one at all items has begun with `execute`."""
@@ -142,18 +146,18 @@ class Attempts:
         self._check()
         call, account, charge = self._call, self._call.account, Usage()
         open_ = Counter(p for one in self._tries if one.state != "free" for p in one.places)
-        if any(open_[p] > self._paid[p] for p in places):
+        if any(open_[p] > self._paid.get(p, 0) for p in places):
             charge = worst
             if account is not None:
                 self.grant = account.extend(self.grant, call._bound(worst))
-            self._paid.update(places)
+            self._paid |= {p: self._paid.get(p, 0) + 1 for p in places}
         elif account is not None or durable:
-            new = [self.misses[p] for p in places if self.misses[p] not in self._first]
+            new = tuple(self.misses[p] for p in places if self.misses[p] not in self._first)
             before = self._worst(self._first) if self._first else Usage()
             self._first += new
             charge = _less(self._worst(self._first), before)
         one = _Try(tuple(places), worst, amounts(charge) if account is not None else ZERO)
-        self._tries.append(one)
+        self._tries = [*self._tries, one]
         if durable:
             await self._write(one, charge)
         return Attempt(partial(self._close, one))
@@ -174,7 +178,7 @@ class Attempts:
         if self._call.account is not None:
             self.grant = self._call.account.extend(self.grant, charge)
         one = _Try((), worst, charge)
-        self._tries.append(one)
+        self._tries = [*self._tries, one]
         await self._write(one, worst)
 
     def _check(self) -> None:
@@ -207,18 +211,20 @@ class Attempts:
         one.state = state
         if one.row is not None:
             write = self._call.journal.record([replace(one.row, status=state)])
-            self._writes.append(asyncio.ensure_future(write))
+            self._writes = (*self._writes, asyncio.ensure_future(write))
 
-    async def durable(self) -> None:
-        """Returns when what became of attempts is on disk. An error there leaves them open, which is the worst case."""
-        if self._writes:
-            await asyncio.gather(*self._writes, return_exceptions=True)
+    def durable(self) -> Awaitable[object] | None:
+        """Ends when what became of attempts is on disk. An error there leaves them open, which is the worst case."""
+        return asyncio.gather(*self._writes, return_exceptions=True) if self._writes else None
 
     def settle(self, ran: set[int]) -> Amounts:
         """What was lost, given which items ended: put into the trace; what it is charged on top of what ended."""
         self._over = True
         told = self._apart or self._tries
-        if not self._begun or (not told and (self._refused or len(ran) == len(self.misses))):
+        if self._current is None:
+            return ZERO
+        CURRENT.reset(self._current)
+        if not told and (self._free or len(ran) == len(self.misses)):
             return ZERO
         left = {p for p, i in enumerate(self.misses) if i not in ran}
         if not told:
@@ -227,7 +233,7 @@ class Attempts:
             except (
                 InputError
             ):  # without a limit nobody has asked for it before: the first error is the one to be seen
-                worst = Usage(**dict.fromkeys((*_TOKENS, "money")), calls=len(left))
+                worst = replace(UNKNOWN, calls=len(left))
             charge = self._call._bound(worst) if self._call.account is not None else ZERO
             self._tries = [_Try(tuple(sorted(left)), worst, charge)]
         total: Amounts = ZERO
@@ -280,9 +286,9 @@ def recall(call: LeafCall) -> None:
     """Charge what earlier processes have lost of this problem, once to each account, and show it in the trace."""
     scope, journal, account = call.scope, call.journal, call.account
     problem = scope._problem
-    if ATTEMPT not in journal.limits or (
-        problem.rows and (account is None or problem.id in account.recalled)
-    ):
+    if not journal.limits or ATTEMPT not in journal.limits:
+        return
+    if problem.rows and (account is None or problem.id in account.recalled):
         return
     found = list(_open(journal.attempts(problem.id), journal.of_problem(problem.id), journal.inflight))
     if not problem.rows:
@@ -294,8 +300,8 @@ def recall(call: LeafCall) -> None:
             if problem.id not in one.recalled:
                 one.recalled.add(problem.id)
                 below = f"{at._path}/" if at._path else ""
-                for lost, charge in found:
-                    if f"{lost.path}/".startswith(below):
+                for gone, charge in found:
+                    if f"{gone.path}/".startswith(below):
                         one.charge(charge)
         at = at._parent
 
@@ -349,14 +355,16 @@ def physical(given: Usage, usage: Usage, recorded: bool) -> Usage:
         return given
     if not given.calls:
         told: dict[str, Any] = {n: 0 if getattr(usage, n) == 0 else None for n in (*_TOKENS, "money")}
-        return Usage(**told, calls=1, seconds=usage.seconds)
-    computed = given.prefilled != 0 or given.cached != 0 or given.generated != 0
-    untold = {
-        name: None
-        for name in ("flops", "flops_2n", "money")
-        if computed and getattr(given, name) == 0 and getattr(usage, name) != 0
-    }
-    return replace(given, **untold, seconds=given.seconds or usage.seconds)  # type: ignore[arg-type]
+        return Usage(**told, calls=1)
+    flops, two, money = given.flops, given.flops_2n, given.money
+    if given.prefilled != 0 or given.cached != 0 or given.generated != 0:
+        flops = None if flops == 0 != usage.flops else flops
+        two = None if two == 0 != usage.flops_2n else two
+        money = None if money == 0 != usage.money else money
+        if (flops, two, money) != (given.flops, given.flops_2n, given.money):
+            tokens = given.prefilled, given.cached, given.generated
+            return Usage(*tokens, given.calls, flops, two, money, given.seconds, given.forced)
+    return given
 
 
 def _part(usage: Usage, share: float) -> Usage:

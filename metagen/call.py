@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from metagen.attempts import Attempts, physical, recall
 from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Grant, Turn, amounts
 from metagen.cost import Usage
-from metagen.errors import BudgetExhausted, UnsupportedError
+from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.journal import Limit, Row, RowKeys, Status
 
 if TYPE_CHECKING:
@@ -261,7 +261,8 @@ class LeafCall:
         return self._bound(self._worst(first, cap))
 
     def _worst(self, positions: Ordered[int], cap: int | None) -> Usage:
-        return replace(self.worst(positions, cap), calls=len(positions))
+        worst = self.worst(positions, cap)
+        return worst.of(len(positions), worst.seconds)
 
     def _weight(self, i: int, cap: int | None = None) -> Amounts:
         """What a found row weighs on the budget; what its usage does not know, at its worst."""
@@ -312,13 +313,17 @@ class LeafCall:
         late: BudgetExhausted | None = None
         try:
             try:
-                outcomes = await self._before_deadline(lambda: begun.execute(ended))
+                outcomes = await self._before_deadline(partial(begun.execute, ended))
                 last = {k: outcome for k, (_, outcome) in enumerate(zip(misses, outcomes, strict=True))}
                 kept.end({k: outcome for k, outcome in last.items() if ended.get(k) is not outcome})
             except BudgetExhausted as refusal:
                 late, self.late = refusal, begun.seconds
+            except InputError as error:
+                begun.refused(error)
+                raise
             finally:
-                await begun.durable()
+                if (closed := begun.durable()) is not None:
+                    await closed
                 await kept.durable()
         finally:
             for i in misses:
@@ -355,7 +360,7 @@ class LeafCall:
             limit = Limit(account.owner, grant.dimension, float(getattr(account.budget, grant.dimension)))
         u = outcome.usage
         # Whoever replays a recorded call knows how long that took.
-        usage = replace(u, calls=1, seconds=u.seconds or seconds)
+        usage = u.of(1, u.seconds or seconds)
         status: Status = "truncated" if limit else "complete"
         real = physical(outcome.physical, usage, self.request.recorded)
         return self._row(i, outcome.payload, usage, real, status=status, limit=limit, started=started)

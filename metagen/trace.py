@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -45,17 +45,22 @@ class Trace:
     @property
     def physical(self) -> Usage:
         """What these records took when they were made, and what was lost on the way; None where a part is unknown."""
-        return Usage.sum(row.physical for row in self._made())
+        return self._real(row.physical for row in self._made())
 
     @property
     def most(self) -> Usage:
         """The same with what was lost at its worst case. None where a record does not know, or nothing bounds it."""
-        return Usage.sum(row.worst if isinstance(row, Lost) else row.physical for row in self._made())
+        return self._real(row.worst if isinstance(row, Lost) else row.physical for row in self._made())
 
     @property
     def lost(self) -> int:
         """Attempts that began and whose end nobody knows."""
         return sum(isinstance(row, Lost) for row in self.rows)
+
+    def _real(self, usages: Iterable[Usage]) -> Usage:
+        # A record took the time that a replay is told.
+        seconds = sum(row.usage.seconds + row.physical.seconds for row in self._made())
+        return replace(Usage.sum(usages), seconds=seconds)
 
     def _made(self) -> Iterable[Row]:
         """Each record once, however often it has answered."""
