@@ -262,13 +262,18 @@ class Fleet:
         lost: list[str] = []
         while len(lost) < self._policy.attempts:
             suspect = len(lost) >= SUSPECT
-            link = await (self._apart() if suspect else self._chosen(ids))
-            self._router.began(link.name, ids, load)
             attempt = UNTOLD
+            # Engines that do not tell of their attempts have one here at each replica.
+            if isinstance(request, GenerateRequest) and not (self.facts and self.facts.tells_attempts):
+                attempt = await request.attempt(range(len(request.seeds)))
+            # Nothing is awaited between choosing a replica and asking it, which may be lost meanwhile.
             try:
-                # Engines that do not tell of their attempts have one here at each replica.
-                if isinstance(request, GenerateRequest) and not (self.facts and self.facts.tells_attempts):
-                    attempt = await request.attempt(range(len(request.seeds)))
+                link = await (self._apart() if suspect else self._chosen(ids))
+            except BaseException:
+                attempt.free()
+                raise
+            self._router.began(link.name, ids, load)
+            try:
                 answer = await link.ask(request)
             except InputError as error:
                 if not isinstance(error, PluginError):

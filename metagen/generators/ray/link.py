@@ -63,7 +63,7 @@ class Link:
         #: and what the limits refused, by the number of the call.
         self._attempts: dict[int, dict[int, asyncio.Task[Attempt]]] = {}
         self._leaves: list[Leave] = []
-        self._refused: dict[int, BudgetExhausted] = {}
+        self._refused: dict[int, MetagenError] = {}
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -210,9 +210,11 @@ class Link:
         refusal = None
         try:
             attempt = await request.attempt(event.samples)
-        except BudgetExhausted as error:
+        except MetagenError as error:  # a limit's, or the journal's: the caller gets it as it is
             self._refused[event.number] = error
-            refusal, attempt = (error.dimension, error.limit, error.needed, error.left, error.owner), UNTOLD
+            refusal, attempt = ("attempts", 0.0, 0.0, 0.0, ""), UNTOLD
+            if isinstance(error, BudgetExhausted):
+                refusal = error.dimension, error.limit, error.needed, error.left, error.owner
         self._leaves.append(Leave(event.name, refusal))
         self._work.set()
         return attempt
