@@ -246,7 +246,7 @@ class Attempts:
                 total = _plus(total, one.charge, len(lost) / len(one.places) if lost else 1.0)
                 made = self._made(self._call.request.items[self.misses[lost[0] if lost else 0]])
                 row = _lost(one.row.key if one.row else b"", made, one.worst, len(lost), time.time())
-                self._call.scope._problem.rows.append(row)
+                self._call.scope._problem.history.rows.append(row)
         return total
 
     def total(self, used: Amounts, lost: Amounts) -> Amounts:
@@ -288,11 +288,11 @@ def recall(call: LeafCall) -> None:
     problem = scope._problem
     if not journal.limits or ATTEMPT not in journal.limits:
         return
-    if problem.rows and (account is None or problem.id in account.recalled):
+    if problem.history.rows and (account is None or problem.id in account.recalled):
         return
     found = list(_open(journal.attempts(problem.id), journal.of_problem(problem.id), journal.inflight))
-    if not problem.rows:
-        problem.rows += [one for one, _ in found]
+    if not problem.history.rows:
+        problem.history.rows += [one for one, _ in found]
     at: Any = scope
     while at is not None and at._account is not None:
         above = at._parent._account.path if at._parent is not None and at._parent._account is not None else ()
