@@ -6,6 +6,8 @@ import sys
 import pytest
 from hypothesis import settings
 
+# Experiment files of tests name modules that tests write, in directories of their own; see `test_trust.py`.
+os.environ["METAGEN_TRUST"] = "1"
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
@@ -29,9 +31,3 @@ def one_thread_of_torch() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
-def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Experiment files of tests name modules that tests write, in directories of their own; see `test_trust.py`."""
-    monkeypatch.setenv("METAGEN_TRUST", "1")

@@ -71,7 +71,7 @@ class Place:
 
 
 @pytest.fixture(autouse=True)
-def careful(trusting: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def careful(monkeypatch: pytest.MonkeyPatch) -> None:
     """As people run it."""
     monkeypatch.delenv(trust.VARIABLE)
 
