@@ -5,7 +5,7 @@ read. The command line guards itself (`guarded`): it imports
 
 - metagen's own kinds and parts, and those that installed packages bring by entry points;
 - the user's own code: a module on Python's path, below the current directory and in no environment of packages, for a
-  file that lies below the current directory too;
+  file that lies below the current directory too, unless that holds the home directory or that for temporary files;
 - what is typed on the command line;
 - everything with `--trust`, or METAGEN_TRUST=1.
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -93,13 +94,19 @@ def load(target: str, *, typed: bool = False) -> Any:
 def remote(what: str) -> None:
     """ConfigError where a file asks for code that a model brings, and nobody has trusted it."""
     if _GUARD.home is not None and os.environ.get(VARIABLE) != "1":
-        raise ConfigError(f"{what} runs code that a model brings; {REMEDY}")
+        raise ConfigError(f"{what} would run code of others; {REMEDY}")
 
 
 def _check(target: str, module: str) -> None:
     """ConfigError unless the module is the user's own."""
     home = _GUARD.home
     assert home is not None
+    if Path.home().resolve().is_relative_to(home) or Path(tempfile.gettempdir()).resolve().is_relative_to(
+        home
+    ):
+        raise ConfigError(
+            f"{target!r} is code, and {str(home)!r} is no project of yours, but holds whatever comes; {REMEDY}"
+        )
     if _GUARD.foreign:
         raise ConfigError(
             f"{target!r} is code that a file outside of the current directory asks for ({_GUARD.foreign[0]}); {REMEDY}"

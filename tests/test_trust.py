@@ -13,6 +13,7 @@ import pytest
 from metagen import trust
 from metagen.errors import ConfigError
 from metagen.experiments import registry
+from metagen.experiments.specs.engines import VLLMSpec
 from metagen.verifiers.rules import answer_rule
 
 ROOT = Path(__file__).parents[1]
@@ -198,10 +199,28 @@ def test_programs_decide_for_themselves_and_the_guard_is_taken_down(tmp_path: Pa
     assert registry.find("generators", "os:getcwd") is os.getcwd
 
 
-def test_a_model_that_brings_code_needs_trust_too(tmp_path: Path) -> None:
-    trust.remote("trust_remote_code: true")
-    with trust.guarded(tmp_path), pytest.raises(ConfigError, match="--trust"):
-        trust.remote("trust_remote_code: true")
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"trust_remote_code": True},
+        {"hf_overrides": {"trust_remote_code": True}},
+        {"tool_parser_plugin": "parser"},
+        {"worker_cls": "evil.Worker"},
+        {"logits_processors": ["evil:Processor"]},
+        {"middleware": ["evil.py"]},
+    ],
+)
+def test_arguments_of_vllm_that_name_code_need_trust_too(tmp_path: Path, args: dict[str, object]) -> None:
+    given = {"kind": "vllm", "model": "tiny-0.1m", "args": args}
+    assert VLLMSpec.model_validate(given).args == args
+    with trust.guarded(tmp_path), pytest.raises(ValueError, match="--trust"):
+        VLLMSpec.model_validate(given)
+
+
+def test_a_directory_that_holds_whatever_comes_is_nobodys_project() -> None:
+    for home in (Path.home(), Path("/")):
+        with trust.guarded(home), pytest.raises(ConfigError, match="no project of yours"):
+            registry.find("generators", "tests.test_trust:Place")
 
 
 def calls(name: str) -> list[tuple[str, ast.Call]]:

@@ -167,7 +167,7 @@ class StudyResult:
         """InputError for a directory without a finished study."""
         try:
             data = json.loads((root / FILE).read_text(encoding="utf-8"))
-            with np.load(root / ARRAYS) as file:
+            with np.load(root / ARRAYS, allow_pickle=False) as file:
                 arrays = dict(file)
         except (OSError, ValueError) as error:
             raise InputError(

@@ -148,7 +148,9 @@ def _hub(source: Hub) -> Iterator[tuple[int, Record]]:
             "pip install datasets, or give the path of a local file"
         ) from error
     try:
-        rows = datasets.load_dataset(source.name, source.config, split=source.split, revision=source.revision)
+        rows = datasets.load_dataset(
+            source.name, source.config, split=source.split, revision=source.revision, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise DataError(f"cannot load the data set {str(source)!r}: {error}") from error
     yield from enumerate(rows, 1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from metagen import trust
 from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.experiments.specs.drafts import DraftSpec
@@ -93,12 +95,38 @@ class VLLMSpec(LocalSpec):
     seeded: Switch = False
     args: Annotated[dict[str, Any], Expects("a mapping of vLLM's engine arguments")] = Field(default={})
 
+    @field_validator("args")
+    @classmethod
+    def _names_no_code(cls, args: dict[str, Any]) -> dict[str, Any]:
+        for name, value in args.items():
+            if runs := next(_code(name, value), None):
+                trust.remote(f"vLLM's {name}: {runs!r}")
+        return args
+
     def options(self) -> dict[str, Any]:
         given = super().options()
         args: dict[str, Any] = given.pop("args")
         if twice := sorted(args.keys() & given.keys()):
             raise ConfigError(f"engines: args.{twice[0]} is given beside {twice[0]}; keep the latter")
         return args | given
+
+
+#: `package.module.Class`, `module:function`, or a file of code.
+_NAMES_CODE = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+|.*\.py")
+
+
+def _code(name: str, value: object) -> Iterator[object]:
+    """What of an argument has vLLM run code of others: that of a model's directory, or what a name or a file has."""
+    if isinstance(value, Mapping):
+        for inner, one in value.items():
+            yield from _code(str(inner), one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _code(name, one)
+    elif (value is True and name == "trust_remote_code") or (
+        isinstance(value, str) and (name.endswith("_plugin") or _NAMES_CODE.fullmatch(value))
+    ):
+        yield value
 
 
 Seconds = Annotated[float, Field(gt=0), Expects("seconds > 0")]

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from metagen import trust
 from metagen.border import checked
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, ModelError, UnsupportedError
@@ -94,8 +93,6 @@ class VLLMEngine(LocalEngine):
         self._seeded = seeded
         self._vllm = vllm = library()
         options.check(args, {f.name for f in fields(vllm.AsyncEngineArgs)})
-        if args.get("trust_remote_code"):
-            trust.remote("trust_remote_code: true")
         self.dtype: Dtype = dtype or ("float32" if vllm.on_cpu else "bfloat16")
         tokenizer = Tokenizer(directory, files.vocabulary(directory))
         given = options.defaults(args, on_cpu=vllm.on_cpu, memory=key_value_bytes())
