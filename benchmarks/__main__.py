@@ -32,6 +32,7 @@ MODULES = (
     "speculation",
     "compression",
     "startup",
+    "kills",
     "answers",
     "estimators",
     "calibration",

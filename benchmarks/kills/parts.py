@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from metagen.generators.engine import Generated, GenerateRequest
 from metagen.generators.enumerable import EnumerableEngine
@@ -115,25 +116,39 @@ def table(prompt: str, done: tuple[str, ...]) -> list[float]:
 
 
 class Billed(EnumerableEngine):
-    """Notes each sample when it is finished. slow: milliseconds that one takes on average, by its seed."""
+    """Notes each sample when it is finished.
 
-    def __init__(self, *, ledger: str, slow: float = 10.0) -> None:
+    slow: milliseconds that one takes on average, by its seed. ids: whether it tells token ids, as searches need it; a
+    pool takes ids only of an engine whose tokenizer lies in a directory.
+    """
+
+    def __init__(self, *, ledger: str, slow: float = 10.0, ids: bool = True) -> None:
         super().__init__(TOKENS, table, name="billed")
-        self._ledger, self._slow = ledger, slow
+        self._model = EnumerableEngine(TOKENS, table, name="billed")
+        self._ledger, self._slow, self._ids = ledger, slow, ids
+        if not ids:
+            self.tokenizer_fingerprint = None
+
+    def render(self, prefix: Sequence) -> tuple[int, ...] | None:
+        return super().render(prefix) if self._ids else None
+
+    def __enter__(self) -> Self:
+        self._model.__enter__()
+        return super().__enter__()
 
     async def generate(self, request: GenerateRequest) -> Generated:
         async def one(number: int, seed: int) -> Generated:
             await asyncio.sleep(random.Random(seed).expovariate(1000 / self._slow))
-            alone = replace(request, seeds=(seed,), heard=None, ended={})
-            made = await super(Billed, self).generate(alone)
-            note(self._ledger, ("sample", named(made.samples[0].text)))
-            request.note(number, made.samples[0])
-            return made
+            made = await self._model.generate(replace(request, seeds=(seed,), heard=None, ended={}))
+            sample = made.samples[0] if self._ids else replace(made.samples[0], ids=None)
+            note(self._ledger, ("sample", named(sample.text)))
+            request.note(number, sample, None if self._ids else made.prefix_tokens)
+            return replace(made, samples=(sample,), prefix_ids=made.prefix_ids if self._ids else None)
 
         made = await asyncio.gather(*(one(number, seed) for number, seed in enumerate(request.seeds)))
         prefilled, cached = (sum(getattr(m, name) or 0 for m in made) for name in ("prefilled", "cached"))
         samples = tuple(m.samples[0] for m in made)
-        return Generated(samples, made[0].prefix_ids, made[0].prefix_tokens, prefilled, cached)
+        return replace(made[0], samples=samples, prefilled=prefilled, cached=cached)
 
 
 def verifier(*, ledger: str, slow: float = 3.0) -> FunctionVerifier:

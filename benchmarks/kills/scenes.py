@@ -9,7 +9,10 @@ from typing import Any
 import yaml
 
 PARTS = "benchmarks.kills.parts"
-VOTES = {"majority": {"kind": "majority", "n": 8}, "weighted": {"kind": "weighted", "verifier": "judge", "n": 8}}
+VOTES = {
+    "majority": {"kind": "majority", "n": 8},
+    "weighted": {"kind": "weighted", "verifier": "judge", "n": 8},
+}
 REBASE = {"rebase": {"kind": "rebase", "verifier": "judge", "n": 6}}
 MCTS = {"mcts": {"kind": "mcts", "verifier": "judge", "width": 2, "n": 4}}
 REFINEMENT = {"refine": {"kind": "refinement", "verifier": "judge", "n": 3, "rounds": 2}}
@@ -51,6 +54,8 @@ class Scene:
     def write(self, file: Path, ledger: Path, port: int | None) -> None:
         """The experiment, as a file."""
         engine: dict[str, Any] = {"kind": f"{PARTS}:Billed", "ledger": str(ledger)}
+        if self.executor is not None:
+            engine["ids"] = False
         if self.served:
             engine = {
                 "kind": "openai",
@@ -88,5 +93,5 @@ SCENES = (
     Scene("refinement over HTTP", REFINEMENT, 6, served=True),
     Scene("study", VOTES, 8, command="study"),
     Scene("report", VOTES | REBASE, 6, command="report"),
-    Scene("shards", VOTES | REBASE, 6, executor=SHARDS),
+    Scene("shards", VOTES | REFINEMENT, 6, executor=SHARDS),
 )

@@ -32,9 +32,14 @@ def pieces(text: str, stream: bool) -> Iterator[bytes]:
     usage = {"prompt_tokens": 3, "completion_tokens": len(text)}
     said = {"index": 0, "finish_reason": "stop"}
     if not stream:
-        body = json.dumps({"id": "x", "object": "text_completion", "choices": [{"text": text, **said}], "usage": usage})
+        body = json.dumps(
+            {"id": "x", "object": "text_completion", "choices": [{"text": text, **said}], "usage": usage}
+        )
         yield f"HTTP/1.1 200 -\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
-        yield from (body[at : at + 1 + len(body) // PIECES].encode() for at in range(0, len(body), 1 + len(body) // PIECES))
+        yield from (
+            body[at : at + 1 + len(body) // PIECES].encode()
+            for at in range(0, len(body), 1 + len(body) // PIECES)
+        )
         return
     yield b"HTTP/1.1 200 -\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     chunks = [{"choices": [{"index": 0, "text": part}]} for part in (text[:9], text[9:])]

@@ -12,11 +12,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow.parquet as pq
 
@@ -30,16 +30,25 @@ ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 #: Seconds for which a process may go on after a signal, and a command may take.
 PATIENCE = 120.0
-#: Of a ledger's columns, those of a clock.
-CLOCKS = {"seconds"}
+#: Columns of tables that clocks have measured, or that an engine counted, whose cache is cold after a kill.
+MEASURED = {"seconds", "physical"}
 #: Where a row is: the directory of its journal, and its key.
 Rows = dict[tuple[str, bytes], Columns]
 Counts = Counter[tuple[str, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What must not be. kind: `lost`, `twice`, `differs` or `command`; count: of how many samples or scores."""
+
+    kind: str
+    words: str
+    count: int = 1
+
+
 @dataclass
 class Found:
-    """What a trial has shown. faults: what must not be, in words.
+    """What a trial has shown.
 
     kills: by signal. finished: samples and scores that were finished before a kill. unheard: those of them that were
     on their way at a SIGKILL, and that the journal lacks; oldest: for how many seconds before it at most. after: those that
@@ -54,10 +63,14 @@ class Found:
     oldest: float = 0.0
     after: int = 0
     again: int = 0
-    faults: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Self:
+        return cls(**{**data, "faults": [Fault(**fault) for fault in data["faults"]]})
+
+    def fault(self, kind: str, words: str, count: int = 1) -> None:
+        self.faults.append(Fault(kind, words, count))
 
 
 class Place:
@@ -77,7 +90,11 @@ class Place:
             return
         command = [sys.executable, "-m", "benchmarks.kills.serving", str(self.ledger)]
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | self.environment, cwd=ROOT
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | self.environment,
+            cwd=ROOT,
         ) as server:
             assert server.stdout is not None
             try:
@@ -122,8 +139,10 @@ class Place:
                     shutil.copy(file, folder)
                 with SQLiteJournal(Path(folder) / journal.name, read_only=True) as copied:
                     _, records = copied.since(0, 1_000_000)
-            role = str(journal.parent.relative_to(self.out)).partition("shards")[0]
-            found.update({(role, bytes(record[0])): record for record in records})
+            role = journal.parent.relative_to(self.out).parts[:1]
+            # What a shard has recorded is the run's.
+            name = "" if role in ((), ("shards",)) else role[0]
+            found.update({(name, bytes(record[0])): record for record in records})
         return found
 
     def results(self) -> dict[str, list[str]]:
@@ -131,7 +150,7 @@ class Place:
         found = {}
         for file in sorted(self.out.glob("**/*.parquet")):
             table = pq.read_table(file)
-            kept = table.select([name for name in table.column_names if name not in CLOCKS])
+            kept = table.select([name for name in table.column_names if name not in MEASURED])
             # As text, since what is unknown is nan, which equals nothing.
             found[str(file.relative_to(self.out))] = sorted(map(repr, kept.to_pylist()))
         return found
@@ -147,18 +166,35 @@ def heed() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def drivers() -> list[Path]:
+    """Processes of drivers of shards on this machine."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes().startswith(b"ray::Driver"):
+                found.append(path)
+    return found
+
+
 def counted(rows: Rows) -> Counts:
     return keys(map(Row.of, rows.values()))
 
 
-def facts(rows: Rows) -> dict[tuple[str, bytes], Any]:
-    """What must be equal in two runs: answers, their status, and logical usage; no clock, and no engine's luck."""
-    found = {}
+def facts(rows: Rows) -> dict[Any, Any]:
+    """What must be equal in two runs: answers, their status, and logical usage; no clock, and no engine's luck.
+
+    Which of several calls at a time pays for the prefix that they share depends on which ends first, so that their
+    prefix tokens are compared as sums.
+    """
+    found: dict[Any, Any] = {}
+    sums: Counter[tuple[str, str, str]] = Counter()
     for at, columns in rows.items():
         row = Row.of(columns)
-        usage = replace(row.usage, seconds=None)
+        for name in ("prefilled", "cached"):
+            sums[row.problem, row.by, name] += getattr(row.usage, name) or 0
+        usage = replace(row.usage, seconds=None, prefilled=None, cached=None)
         found[at] = (row.problem, row.path, row.kind, row.payload, row.status, row.limit, repr(usage))
-    return found
+    return found | dict(sums)
 
 
 class Model:
@@ -180,7 +216,7 @@ class Model:
         assert self.rows and self.results, scene.name
 
     @cached_property
-    def facts(self) -> dict[tuple[str, bytes], Any]:
+    def facts(self) -> dict[Any, Any]:
         return facts(self.rows)
 
 
@@ -207,16 +243,18 @@ class Trial:
                 shutil.copy(self.model.place.ledger, place.ledger)
             elif scene.command == "report":
                 commands[0] = "run"
-            last = scene.command if place.out.exists() else {"report": "run"}.get(scene.command, scene.command)
+            last = (
+                scene.command if place.out.exists() else {"report": "run"}.get(scene.command, scene.command)
+            )
             try:
                 for command, number in zip(commands, chosen, strict=True):
                     self.kill(command, number)
                 if fault := place.finish(last):
-                    self.found.faults.append(fault)
+                    self.found.fault("command", fault)
                 else:
                     self.compare()
             except MetagenError as error:
-                self.found.faults.append(f"{type(error).__name__}: {error}")
+                self.found.fault("lost", f"{type(error).__name__}: {error}")
         return self.found
 
     def kill(self, command: str, number: signal.Signals) -> None:
@@ -240,14 +278,23 @@ class Trial:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            self.found.faults.append(f"{command} went on for {PATIENCE:g} s after {number.name}")
+            self.found.fault("command", f"{command} went on for {PATIENCE:g} s after {number.name}")
             return
         if code not in (0, -number, 128 + number):
             if command != "report" or code != 2:  # nothing was there to be reported
-                self.found.faults.append(f"{command} ended with {code}: {place.said()}")
+                self.found.fault("command", f"{command} ended with {code}: {place.said()}")
         elif code:
             self.found.kills[number.name] = self.found.kills.get(number.name, 0) + 1
-        self.look(number, at, struck=code == -number)
+        self.settle()
+        # Ray ends the drivers of shards by force, whatever has ended the process that started them.
+        self.look(number, at, struck=code == -number or self.place.scene.executor is not None)
+
+    def settle(self) -> None:
+        """Wait for the drivers of shards, which Ray kills once nobody wants them."""
+        until = time.monotonic() + PATIENCE
+        while self.place.scene.executor is not None and drivers():
+            assert time.monotonic() < until, "a driver outlives its run"
+            time.sleep(0.05)
 
     def look(self, number: signal.Signals, at: float, struck: bool) -> None:
         """What is kept, right after the end of a process. struck: the signal ended it, and nobody heeded it."""
@@ -259,7 +306,8 @@ class Trial:
         found.finished = len([entry for entry in noted if entry.kind != "seen"])
         told = {("seen", entry.key) for entry in noted if entry.kind == "seen"}
         if lost := [key for _, key in told if not kept["seen", key]]:
-            found.faults.append(f"{len(lost)} samples were handed on and are lost after {number.name}: {lost[:3]}")
+            words = f"{len(lost)} were handed on and are lost after {number.name}: {lost[:3]}"
+            found.fault("lost", words, len(lost))
         missing = paid - kept - self.missing
         self.missing += missing
         latest = {(entry.kind, entry.key): entry for entry in noted}
@@ -275,13 +323,13 @@ class Trial:
             self.found.oldest = max(self.found.oldest, at - entry.at)
         else:
             ago = f"{1000 * (at - entry.at):.1f} ms before {number.name}"
-            self.found.faults.append(f"a {entry.kind}, finished {ago}, is lost: {entry.key}")
+            self.found.fault("lost", f"a {entry.kind}, finished {ago}: {entry.key}", count)
 
     def unchanged(self, rows: Rows) -> None:
         """All that was recorded before still is, to the letter."""
         gone = [at for at, columns in self.before.items() if rows.get(at) != columns]
         if gone:
-            self.found.faults.append(f"{len(gone)} records are gone or were made anew: {gone[:3]}")
+            self.found.fault("lost", f"{len(gone)} records are gone or were made anew: {gone[:3]}", len(gone))
         self.before = rows
 
     def compare(self) -> None:
@@ -294,11 +342,11 @@ class Trial:
         twice = paid - kept
         found.again = sum((twice & self.missing).values())
         if more := twice - self.missing:
-            found.faults.append(f"{more.total()} were paid for twice, and had been recorded: {list(more)[:3]}")
+            found.fault("twice", f"{more.total()} had been recorded: {list(more)[:3]}", more.total())
         if less := kept - paid:
-            found.faults.append(f"{less.total()} are recorded that nobody has made: {list(less)[:3]}")
+            found.fault("differs", f"{less.total()} are recorded that nobody has made: {list(less)[:3]}")
         if facts(rows) != self.model.facts:
-            found.faults.append("the records differ from those of the run that was not interrupted")
+            found.fault("differs", "the records differ from those of the run that was not interrupted")
         results = self.place.results()
         if differing := [name for name, table in self.model.results.items() if results.get(name) != table]:
-            found.faults.append(f"tables differ: {', '.join(differing)}")
+            found.fault("differs", f"tables differ: {', '.join(differing)}")

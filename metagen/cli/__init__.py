@@ -29,8 +29,9 @@ class _Policy(TyperGroup):
     """What becomes of errors, for all commands."""
 
     def invoke(self, ctx: Any) -> Any:
+        come: list[int] = []
         try:
-            with heeded(), trust.guarded(Path.cwd()):
+            with trust.guarded(Path.cwd()), heeded() as come:
                 return super().invoke(ctx)
         except MetagenError as error:
             typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
@@ -43,6 +44,8 @@ class _Policy(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
+            if come:  # a library made it of the interrupt, in the middle of an import, say
+                raise typer.Exit(128 + come[0]) from None
             error.add_note(REPORT_IT)
             raise
 

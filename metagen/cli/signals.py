@@ -29,14 +29,16 @@ def exit_code(error: KeyboardInterrupt) -> int:
 
 
 @contextmanager
-def heeded() -> Iterator[None]:
+def heeded() -> Iterator[list[int]]:
     """SIGTERM (of SLURM, Kubernetes and others, before they kill) and SIGHUP interrupt as SIGINT does: what has ended
     is recorded, and the run can be resumed. A second signal ends the process at once.
 
-    A signal that is ignored, as under nohup, stays so. Does nothing outside of the main thread.
+    A signal that is ignored, as under nohup, stays so. Does nothing outside of the main thread. Gives a list in which
+    the number of the signal is, once it has come: code of others may make another error of the interrupt.
     """
+    come: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield come
         return
     before = {number: signal.getsignal(number) for number in ENDING}
     mine = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
@@ -44,12 +46,13 @@ def heeded() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         for other in mine:
             signal.signal(other, signal.SIG_DFL)
+        come.append(number)
         raise Interrupted(number)
 
     for number in mine:
         signal.signal(number, interrupt)
     try:
-        yield
+        yield come
     finally:
         for number in mine:
             signal.signal(number, before[number])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,7 +57,8 @@ def connected(address: str | None = None) -> Iterator[Any]:
                 _mode = os.environ.get(_MODE)
                 try:
                     _read_tokens(ray)
-                    _join(ray, address) if address else _start(ray)
+                    with _signals():
+                        _join(ray, address) if address else _start(ray)
                 except BaseException:
                     _restore(_MODE, _mode)
                     raise
@@ -103,6 +105,17 @@ def _join(ray: Any, address: str) -> None:
             "the address out to use this machine alone"
         ) from error
     _LOG.info("cluster joined", extra={"address": address, "nodes": len(ray.nodes())})
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Ray makes SIGTERM end the process that connects, with exit code 15; whoever heeded it before does so again."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _start(ray: Any) -> None:
