@@ -33,6 +33,7 @@ MODULES = (
     "compression",
     "startup",
     "kills",
+    "soak",
     "answers",
     "estimators",
     "calibration",

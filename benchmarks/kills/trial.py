@@ -50,9 +50,9 @@ class Fault:
 class Found:
     """What a trial has shown.
 
-    kills: by signal. finished: samples and scores that were finished before a kill. unheard: those of them that were
-    on their way at a SIGKILL, and that the journal lacks; oldest: for how many seconds before it at most. after: those that
-    another process finished after the signal. again: how many were paid for a second time, for that alone.
+    kills: by signal. finished: samples and scores that were finished by the last kill. unheard: those that were on
+    their way at a SIGKILL, and that the journal lacks; oldest: for how many seconds at most. after: those that another
+    process finished after the signal, for nobody. again: how many of both were paid for a second time.
     """
 
     scene: str
@@ -235,7 +235,7 @@ class Trial:
     def run(self, signals: tuple[signal.Signals, ...] = ()) -> Found:
         """signals: to send, one to a process; by default drawn."""
         scene = self.place.scene
-        chosen = signals or tuple(self.draw.choice(SIGNALS) for _ in range(self.draw.choice((1, 2, 2, 3))))
+        chosen = signals or tuple(self.draw.choice(SIGNALS) for _ in range(self.draw.choice((2, 3, 4, 5))))
         commands = [scene.command] * len(chosen)
         with self.place.open() as place:
             if scene.command == "report" and self.draw.random() < 0.5:
