@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,9 @@ from metagen.verifiers.code.sandbox import Sandbox
 
 MINUTES = float(os.environ.get("MINUTES", "10"))
 #: Of the time, the part after which nothing should grow; event loops that work at a time; rounds between two engines.
-WARM, LOOPS, FRESH = 0.2, 2, 25
+WARM, LOOPS, FRESH = 0.2, 2, 10
+#: Bytes of keys and values of the torch model.
+MEMORY = 2 << 20
 ROOT = Path(__file__).parents[1]
 TASK = Digits(count=4)
 PROBLEMS = list(TASK.problems())
@@ -73,7 +74,7 @@ class Left:
     """Counts of what was done, and of what was left behind within rounds."""
 
     done: Counter[str] = field(default_factory=Counter)
-    tasks: int = 0
+    tasks: Counter[str] = field(default_factory=Counter)
     inflight: int = 0
     reserved: int = 0
 
@@ -90,14 +91,21 @@ class Work:
         )
         streamed = OpenAIEngine("billed", base_url=url, api="completions", seed_bits=63, stream=True)
         self.streamed = enter(streamed).generator(max_tokens=60)
-        self.exact = enter(EnumerableEngine(TOKENS, table, name="soak")).generator(max_tokens=60)
-        self.slow = enter(EnumerableEngine(TOKENS, table, name="slow", delay=0.01)).generator(max_tokens=60)
-        self.torch = enter(TorchEngine("tiny-0.1m", threads=1)).generator(max_tokens=40)
+        # Its cache of prefixes is full before the process is warm.
+        torch = TorchEngine("tiny-0.1m", threads=1, max_batch=16, kv_memory_bytes=MEMORY)
+        self.torch = enter(torch).generator(max_tokens=40)
+        self.renew()
         self.verifier = verifier(ledger=os.devnull, slow=1.0)
         self.left, self.lock = Left(), threading.Lock()
         self.sandbox: Sandbox | None = None
         with suppress(IsolationError):
             self.sandbox = Sandbox()
+
+    def renew(self) -> None:
+        """The exact engines, which forget no prefix, and hold nothing that must be closed."""
+        slow = EnumerableEngine(TOKENS, table, name="slow", delay=0.01).__enter__()
+        self.exact = EnumerableEngine(TOKENS, table, name="soak").__enter__().generator(max_tokens=60)
+        self.slow = slow.generator(max_tokens=60)
 
     def strategies(self, generator: Generator) -> list[Strategy]:
         answer = TASK.answer
@@ -149,9 +157,9 @@ class Work:
             work.append(self.program(draw))
         await asyncio.gather(*work)
         await asyncio.sleep(0)
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         with self.lock:
-            self.left.tasks += len(tasks)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                self.left.tasks[getattr(task.get_coro(), "__qualname__", repr(task))] += 1
 
     async def solve(
         self,
@@ -217,6 +225,7 @@ class Work:
             for lane in lanes:
                 lane.result()
         if number % FRESH == 0:
+            self.renew()
             with TorchEngine("tiny-0.1m", threads=1) as engine:
                 MajorityVote(engine.generator(max_tokens=8), n=2, answer=TASK.answer).solve("1? 0\n")
         if self.ledger.exists():
@@ -314,7 +323,8 @@ def rows() -> Iterator[Row]:
         what = {"files": "file descriptors", "children": "child processes"}.get(name, name)
         note = f"least of the last third of the rounds over the most of the first, {getattr(seen[-1], name)} at the end"
         yield Row(f"soak: {what} leaked", max(0, growth(seen, name)), "", note, "≤ 0")
-    yield Row("soak: tasks left in loops that end", left.tasks, "", how, "≤ 0")
+    rest = ", ".join(f"{count} {name}" for name, count in left.tasks.items())
+    yield Row("soak: tasks left in loops that end", left.tasks.total(), "", rest or how, "≤ 0")
     yield Row("soak: entries of journals left in flight", left.inflight, "", how, "≤ 0")
     yield Row("soak: reservations not returned", left.reserved, "", how, "≤ 0")
     last = f"by least squares over {len(seen)} rounds, the first {WARM:.0%} of the time left out"

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from metagen.cli import app
+from metagen.cli import _Policy, app
 from metagen.generators import tiny
 
 TOY = Path(__file__).parent / "experiments" / "toy"
@@ -162,6 +163,25 @@ def test_a_second_signal_ends_the_process_at_once(place: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGTERM, "by the signal itself"
+
+
+def test_an_interrupt_that_became_another_error_is_one() -> None:
+    """As within an import, where Python and libraries make errors of their own of it."""
+    own = typer.Typer(cls=_Policy, pretty_exceptions_enable=False)
+
+    @own.callback()
+    def several() -> None:
+        """Commands."""
+
+    @own.command()
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException as error:
+            raise RuntimeError("in the middle of an import") from error
+
+    assert CliRunner().invoke(own, ["work"]).exit_code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_signal_that_is_ignored_stays_so(place: Path) -> None:

@@ -110,6 +110,26 @@ def test_it_ends_with_a_driver_that_is_killed(tmp_path: Path) -> None:
         time.sleep(0.5)
 
 
+HEEDS = """
+import os, signal
+from metagen.generators.ray.cluster import connected
+
+signal.signal(signal.SIGTERM, lambda *_: print("heeded", flush=True))
+with connected():
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("and alive", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_it_leaves_signals_to_those_who_heed_them(tmp_path: Path) -> None:
+    """Ray would end the process by exit code 15: a run could not end cleanly."""
+    made = subprocess.run(
+        [sys.executable, "-c", HEEDS], capture_output=True, text=True, timeout=300, env=environment(tmp_path)
+    )
+    assert (made.returncode, made.stdout) == (0, "heeded\nand alive\n"), made.stderr
+
+
 TWICE = """
 import asyncio, sys
 from metagen.generators.engine import GenerateRequest, SamplingParams
