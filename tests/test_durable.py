@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from metagen.budget import Budget
 from metagen.cost import Usage
 from metagen.generators.engine import Generated, GenerateRequest, Sample, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
@@ -221,3 +223,44 @@ def test_an_engine_tells_of_each_sample_but_the_last_before_it_answers() -> None
         made = asyncio.run(ask())
     assert len(heard) == 11 and all(made.samples[i] == sample for i, sample in heard.items())
     assert request.ended == dict(enumerate(made.samples))
+
+
+class Held(EnumerableEngine):
+    """Tells of all samples but the first, sets `told`, and goes on with that for an hour, unless it is let go."""
+
+    holds = True
+    told: asyncio.Event
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        answer = await super().generate(replace(request, heard=None, ended={}))
+        if self.holds:
+            for i, sample in enumerate(answer.samples[1:], 1):
+                request.note(i, sample)
+            self.told.set()
+            await asyncio.sleep(3600)
+        return answer
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_after_a_deadline_or_a_cancellation_the_prefix_is_paid_for_once(late: bool) -> None:
+    """After a deadline by the first sample that ended; else by the first sample, when somebody comes back for it."""
+    journal = MemoryJournal()
+
+    async def ask() -> list[int | None]:
+        engine.told = asyncio.Event()
+        scope = Scope.root("p", journal=journal, budget=Budget(seconds=1.0) if late else None)
+        work = asyncio.create_task(engine.generator(max_tokens=8).generate(PROMPT, n=4, scope=scope))
+        if engine.holds and not late:
+            await engine.told.wait()
+            work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+        rows = [row.usage for row in journal.of_problem("p") if row.status == "complete"]
+        assert scope.usage.prefilled == sum(usage.prefilled or 0 for usage in rows)
+        return [usage.prefilled for usage in rows]
+
+    with Held(("a", "b", "."), lambda prompt, done: (0.5, 0.2, 0.3), name="held") as engine:
+        length = len(engine.render(PROMPT) or ())
+        assert asyncio.run(ask()) == ([length, 0, 0] if late else [0, 0, 0])
+        engine.holds = late
+        assert asyncio.run(ask()) == ([length, 0, 0] if late else [0, 0, 0, length])

@@ -433,6 +433,27 @@ def test_a_complete_row_that_does_not_fit_is_run_again_under_the_cap_and_survive
     assert [cap for _, _, cap in writer.log] == [None, 7]
 
 
+@pytest.mark.parametrize(("length", "again"), [(9, []), (10, []), (11, [10])])
+def test_who_is_granted_a_cap_takes_what_another_has_meanwhile_made_within_it(
+    length: int, again: list[int]
+) -> None:
+    async def main() -> None:
+        journal, writer = MemoryJournal(), Writer(lambda i: length)
+        root = Scope.root("p", journal=journal, budget=Budget(generated=20))
+        await Writer(name="first")(root.child("first"))
+        holder = asyncio.create_task(Writer(seconds=20, name="holder")(root.child("a")))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(writer(root.child("b")))
+        await asyncio.sleep(0)
+        same = Writer(lambda i: length)
+        assert texts(await same(Scope.root("p", journal=journal).child("b"))) == [length]
+        assert holder.cancel()  # 10 of 20 tokens are left
+        assert texts(await waiting) == [min(length, 10)]
+        assert [cap for _, _, cap in writer.log] == again
+
+    run(main())
+
+
 def test_refused_under_one_limit_runs_under_a_larger_one() -> None:
     journal = MemoryJournal()
     writer = Writer()

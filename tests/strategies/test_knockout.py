@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -23,15 +23,16 @@ COMPARE = Question("{task}|{first}|{second}", {"A": 1.0, "B": 0.0}, "?", join=""
 
 
 class Arena(EnumerableEngine):
-    """Prefers the larger number, with p = sure; by the first character of each."""
+    """Prefers the larger number, with p = sure; among 5 in a circle, each to the two before it."""
 
-    def __init__(self, sure: float = 0.9) -> None:
-        self._sure = sure
-        super().__init__(("A", "B", "?", "<end>"), self._row, name=f"arena {sure}")
+    def __init__(self, sure: float = 0.9, circle: bool = False) -> None:
+        self._sure, self._circle = sure, circle
+        super().__init__(("A", "B", "?", "<end>"), self._row, name=f"arena {sure} {circle}")
 
     def _row(self, prompt: str, done: tuple[str, ...]) -> list[float]:
         first, second = (float(part.split()[0]) for part in prompt.split("|")[1:])
-        p = 0.5 if first == second else self._sure if first > second else 1 - self._sure
+        ahead = (first - second) % 5 in (1, 2) if self._circle else first > second
+        p = 0.5 if first == second else self._sure if ahead else 1 - self._sure
         return [p, 1 - p, 0.0, 0.0]
 
 
@@ -39,7 +40,11 @@ class Arena(EnumerableEngine):
 def judges() -> Iterator[dict[float, PairwiseJudge]]:
     """By how sure they are of the larger number."""
     with Arena(0.9) as sure, Arena(0.5) as unsure:
-        yield {p: PairwiseJudge(LabelRespondent(arena, COMPARE)) for p, arena in ((0.9, sure), (0.5, unsure))}
+        yield {p: judge(arena) for p, arena in ((0.9, sure), (0.5, unsure))}
+
+
+def judge(arena: Arena) -> PairwiseJudge:
+    return PairwiseJudge(LabelRespondent(arena, COMPARE))
 
 
 def writes(*texts: str) -> FunctionGenerator:
@@ -89,16 +94,30 @@ class TestKnockOutTournament(StrategyLaws):
         return KnockOutTournament(numbers(), 5, judge=self.judge)
 
 
-def test_ties_go_to_the_larger_digest_and_the_first_of_an_odd_number_rests(judges: Judges) -> None:
+def bracket(texts: Iterable[str], prompt: Prompt, winner: Callable[[str, str], str | None]) -> str:
+    """Who wins by hand; ties go to the larger digest."""
+    salt = prompt.digest.hex()
+    standing = sorted(texts, key=lambda text: digest(salt, text))
+    while len(standing) > 1:
+        odd = len(standing) % 2
+        rests, playing = standing[:odd], standing[odd:]
+        pairs = zip(playing[::2], playing[1::2], strict=True)
+        standing = [winner(*pair) or max(pair, key=lambda text: digest(salt, text)) for pair in pairs] + rests
+    return standing[0]
+
+
+def test_ties_go_to_the_larger_digest(judges: Judges) -> None:
     """With a judge who never prefers, the bracket can be played by hand."""
     for texts in (("1", "2"), ("1", "2", "3"), ("5", "6", "7", "8", "9")):
-        salt = PROMPT.digest.hex()
-        seed = {text: digest(salt, text) for text in texts}
-        standing = sorted(texts, key=seed.__getitem__)
-        while len(standing) > 1:
-            odd = len(standing) % 2
-            bye, playing = standing[:odd], standing[odd:]
-            pairs = zip(playing[::2], playing[1::2], strict=True)
-            standing = [max(pair, key=seed.__getitem__) for pair in pairs] + bye
         result = KnockOutTournament(writes(*texts), len(texts), judge=judges[0.5]).solve(PROMPT)
-        assert [result.text] == standing
+        assert result.text == bracket(texts, PROMPT, lambda a, b: None)
+
+
+def test_of_an_odd_number_the_first_rests_and_plays_in_the_next_round() -> None:
+    """Where each of five beats two and loses to two, who wins depends on who meets whom."""
+    with Arena(circle=True) as arena:
+        for i in range(8):
+            prompt = Prompt("p", text=f"Task {i}.")
+            result = KnockOutTournament(writes(*"01234"), 5, judge=judge(arena)).solve(prompt)
+            beats = lambda a, b: a if (int(a) - int(b)) % 5 in (1, 2) else b  # noqa: E731
+            assert result.text == bracket("01234", prompt, beats)

@@ -231,13 +231,21 @@ def test_a_grammar_that_is_lost_at_the_last_token_fails_the_request(
 
 
 def test_a_budget_cuts_what_closes_and_shapes_nothing(engine: TorchEngine) -> None:
-    """What is drawn under a cap is the beginning of what is drawn without, so that records serve both."""
-    params = SamplingParams(max_tokens=60, grammar=Grammar.json(SCHEMA, close=True))
+    """What is drawn under a cap is the beginning of what is drawn without, so that records serve both.
 
-    async def ask(most: int) -> Generated:
+    Under some of these caps a closed text would fit, and it would be another one.
+    """
+
+    async def ask(params: SamplingParams, most: int) -> Generated:
         return await engine.generate(
             GenerateRequest(Sequence.of(PROMPTS[0]), tuple(range(8)), params, max_tokens=most)
         )
 
-    for whole, cut in zip(asyncio.run(ask(60)).samples, asyncio.run(ask(16)).samples, strict=True):
-        assert whole.finish == "eos" and cut.finish == "length" and whole.text.startswith(cut.text)
+    for grammar in (Grammar.json(SCHEMA, close=True), Grammar.regex(LINES, close=True)):
+        params = SamplingParams(max_tokens=60, grammar=grammar)
+        complete = asyncio.run(ask(params, 60)).samples
+        assert all(whole.finish == "eos" for whole in complete)
+        for cap in (6, 12, 16, 20, 24):
+            for whole, cut in zip(complete, asyncio.run(ask(params, cap)).samples, strict=True):
+                assert cut.finish == ("eos" if (whole.generated or 0) <= cap else "length")
+                assert whole.text.startswith(cut.text)

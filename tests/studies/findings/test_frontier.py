@@ -114,6 +114,12 @@ def test_of_two_equals_the_same_one_is_on_the_frontier_and_in_its_resamples() ->
     assert membership(twins, "flops") == {"a/w@1": 1.0, "a/w@2": 1.0, "a/x@1": 0.0, "a/x@2": 0.0}
 
 
+def test_of_equal_costs_the_best_alone_is_on_the_frontier_and_in_its_resamples() -> None:
+    worse, better = curve("a/x", [1.0], [0.25]), curve("b/x", [1.0], [0.75])
+    assert [cell.name for cell in pareto(study(worse, better), "flops")] == ["b/x@1"]
+    assert membership(study(worse, better), "flops") == {"a/x@1": 0.0, "b/x@1": 1.0}
+
+
 def test_curves_are_compared_on_problems_that_all_measured() -> None:
     a, b = curve("a/x", [1.0, 2.0], [0.5, 0.75]), curve("b/x", [1.0, 2.0], [0.5, 0.75])
     a.accuracy[1, :20] = np.nan
@@ -226,6 +232,22 @@ def test_an_unsure_crossing_reaches_beyond_what_was_measured() -> None:
     found = crossing(a, b, "flops")
     assert found is not None and 1.0 < found.cost < 2.0
     assert found.low == 0.0 and found.high == np.inf and found.share < 0.9
+
+
+@pytest.mark.parametrize("unsure", [0, 1])
+def test_a_crossing_that_a_resample_lacks_lies_on_the_side_of_the_unsure_end(unsure: int) -> None:
+    """At one end one curve leads for sure, at the other the lead may go either way."""
+    rng = np.random.default_rng(5)
+    a, b = curve("a/x", [1.0, 2.0], [0.5, 0.5]), curve("b/x", [1.0, 2.0], [0.0, 1.0])
+    near = rng.permutation(a.accuracy[0])
+    near[np.flatnonzero(near == 1 - unsure)[0]] = unsure
+    b.accuracy[unsure] = near
+    for first, second in ((a, b), (b, a)):
+        found = crossing(first, second, "flops")
+        assert found is not None and (found.before, found.after) == ("a/x", "b/x")
+        assert 0.3 < found.share < 0.9
+        inside, outside = (found.high, found.low) if unsure == 0 else (found.low, found.high)
+        assert 1.0 < inside < 2.0 and outside == (0.0 if unsure == 0 else np.inf)
 
 
 def test_models_of_the_made_study_cross_where_interpolation_says() -> None:
