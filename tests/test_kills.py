@@ -54,8 +54,8 @@ def test_a_sound_journal_loses_nothing(model: Model, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mutant", "kinds"), [("forgets", {"lost"}), ("acknowledges too early", {"lost"})])
-def test_a_journal_that_forgets_is_found(
-    mutant: str, kinds: set[str], model: Model, tmp_path: Path
-) -> None:
+def test_a_journal_that_forgets_is_found(mutant: str, kinds: set[str], model: Model, tmp_path: Path) -> None:
     found = trial(model, tmp_path, mutant)
-    assert kinds <= {fault.kind for fault in found.faults}, [(f.kind, f.words[:100], f.count) for f in found.faults]
+    assert kinds <= {fault.kind for fault in found.faults}, [
+        (f.kind, f.words[:100], f.count) for f in found.faults
+    ]

@@ -9,6 +9,7 @@ from typing import Final
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
+from metagen.matching import last_match
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.aggregate import Selection, best_of
@@ -82,8 +83,9 @@ class Consistent(Aggregator):
 
     def _number(self, text: str, most: int) -> int | None:
         """The place that a text names, from 0."""
-        found = [int(number) for number in self.reads.findall(text)]
-        return found[-1] - 1 if found and 1 <= found[-1] <= most else None
+        found = last_match(self.reads, text)
+        place = 0 if found is None else int(found.groups[0] or 0)
+        return place - 1 if 1 <= place <= most else None
 
 
 class UniversalSelfConsistency(Parallel):

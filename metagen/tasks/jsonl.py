@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from metagen.errors import DataError, InputError
+from metagen.matching import first_match
 from metagen.sequence import Form, Prompt
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, asked, found, in_text, jsonl
@@ -83,8 +84,8 @@ class JsonlTask(RecordTask):
 
     def problem(self, record: Record, number: int) -> Problem:
         name, reference = (as_text(self._field(record, f), f"the {f}") for f in ("id", "answer"))
-        if self._reference_part is not None and (match := self._reference_part.search(reference)):
-            reference = match[1].strip()
+        if self._reference_part is not None and (found := first_match(self._reference_part, reference)):
+            reference = (found.groups[0] or "").strip()
         return Problem(self._asked(record, name), reference, self._level(record))
 
     def _asked(self, record: Record, name: str) -> Prompt:

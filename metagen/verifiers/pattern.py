@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from metagen import matching
 from metagen.errors import InputError
 
 
@@ -24,11 +25,7 @@ def one_group(name: str, pattern: str) -> re.Pattern[str]:
 def last_match(pattern: re.Pattern[str], text: str, *, ended: bool) -> str | None:
     """The group of the last match; None without a match, or where the group took no part in it.
 
-    ended: the text was not cut off. In one that was, a match that reaches its end does not count: more might have
-    followed.
+    ended: as of `matching.last_match`, which ends a match that takes too long.
     """
-    found = None
-    for match in pattern.finditer(text):
-        if ended or match.end() < len(text):
-            found = match[1]
-    return found
+    found = matching.last_match(pattern, text, ended=ended)
+    return None if found is None else found.groups[0]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator, is_count
+from metagen.matching import first_match
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
@@ -69,11 +70,11 @@ class Interleaved(Strategy):
         text = prefix
         for i in range(self.most):
             (text,) = await self.generator.generate(text, until=self.until, scope=scope.child(f"text/{i}"))
-            found = self.call.search(text.text, len(prefix.text))
+            found = first_match(self.call, text.text, len(prefix.text))
             if text.finish in ("eos", "length") or (found is None and text.finish is not None):
                 break
             if found is not None:
-                told = await self._told(found.groupdict(), scope.child(f"tool/{i}"))
+                told = await self._told(found.named, scope.child(f"tool/{i}"))
                 text = reopened(text, self.result.fill({"result": told}))
             scope.offers.clear()
             scope.offer(text)
