@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -135,7 +136,11 @@ def _place(module: str) -> Path | None:
     spec = None
     for depth in range(1, module.count(".") + 2):
         name = ".".join(module.split(".")[:depth])
-        spec = PathFinder.find_spec(name, path)
+        try:
+            # Of the first part alone: below it, find_spec would import what is above.
+            spec = PathFinder.find_spec(name, path) if depth > 1 else find_spec(name)
+        except ValueError:  # what runs as a script is no module
+            return None
         if spec is None:
             return None
         path = spec.submodule_search_locations

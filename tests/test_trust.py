@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import subprocess
 import sys
@@ -197,6 +198,30 @@ def test_programs_decide_for_themselves_and_the_guard_is_taken_down(tmp_path: Pa
         assert registry.find("generators", "os:getcwd") is os.getcwd
     assert trust.VARIABLE not in os.environ
     assert registry.find("generators", "os:getcwd") is os.getcwd
+
+
+def test_a_project_that_is_installed_as_editable_is_ones_own(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finders of editable installations are none of a path's."""
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> object:
+            known = folder / f"{name}.py"
+            return importlib.util.spec_from_file_location(name, known) if known.exists() else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    for folder, name in ((place.mail, "metagen_mailed"), (place.home, "metagen_editable")):
+        place.module(folder, name)
+        with trust.guarded(place.home):
+            if folder == place.mail:
+                with pytest.raises(ConfigError, match="code of others"):
+                    registry.find("generators", f"{name}:generator")
+                assert not place.ran
+            else:
+                assert registry.find("generators", f"{name}:generator").__name__ == "generator"
+    monkeypatch.delitem(sys.modules, "metagen_editable")
 
 
 @pytest.mark.parametrize(
