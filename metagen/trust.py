@@ -14,6 +14,7 @@ What an attribute leads to has to be defined there: `own:os.system` is nobody's 
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import sysconfig
@@ -34,6 +35,8 @@ VARIABLE: Final = "METAGEN_TRUST"
 REMEDY: Final = "look at that code, and give --trust if it may run here"
 CONTRACTS: Final = ("Generator", "Verifier", "AnswerRule", "Task")
 _INSTALLED: Final = ("site-packages", "dist-packages")
+#: What a directory of a run or a study has.
+_RUN: Final = ("journal.sqlite", "state.json", "study.yaml")
 
 
 class _Guard:
@@ -84,6 +87,8 @@ def load(target: str, *, typed: bool = False) -> Any:
     own = module.partition(".")[0] == __name__.partition(".")[0]
     if not (free or own):
         _check(target, module)
+    if not free and "__" in attribute:
+        raise ConfigError(f"{target!r} names an inner part of Python; {REMEDY}")
     found = attrgetter(attribute)(import_module(module))
     if not free and not (_part(found) if own else _defined(found, module)):
         raise ConfigError(
@@ -112,42 +117,50 @@ def _check(target: str, module: str) -> None:
         raise ConfigError(
             f"{target!r} is code that a file outside of the current directory asks for ({_GUARD.foreign[0]}); {REMEDY}"
         )
-    place = _place(module)
-    if place is None:
+    places = _places(module)
+    if not places:
         raise ConfigError(
             f"{target!r} is not found by Python, which looks in {', '.join(filter(None, sys.path[:3]))}, …; for a "
             "module in this directory, begin with PYTHONPATH=."
         )
-    installed = {
-        Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    }
-    elsewhere = not place.is_relative_to(home) or any(place.is_relative_to(one) for one in installed)
-    if elsewhere or set(_INSTALLED) & set(place.parts):
-        raise ConfigError(
-            f"{target!r} is code of others ({place}), not below the current directory; {REMEDY}"
-        )
+    if far := [place for place in places if not _own(place, home)]:
+        raise ConfigError(f"{target!r} is code of others ({far[0]}), not of your project; {REMEDY}")
 
 
-def _place(module: str) -> Path | None:
-    """Where a module lies, found without importing any package above it; None for one that there is not."""
-    if module.partition(".")[0] in sys.builtin_module_names:
-        return Path(sys.executable)
+def _own(place: Path, home: Path) -> bool:
+    """Whether a file lies in the project, and neither in an environment of packages nor in the directory of a run."""
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    installed = [Path(sysconfig.get_path(kind)).resolve() for kind in kinds]
+    if not place.is_relative_to(home) or any(place.is_relative_to(one) for one in installed):
+        return False
+    above = [folder for folder in place.parents if folder.is_relative_to(home)]
+    received = any((folder / name).exists() for folder in above for name in _RUN)
+    return place.exists() and not received and not set(_INSTALLED) & set(place.parts)
+
+
+def _places(module: str) -> list[Path]:
+    """The files that importing a module runs, of packages above it too; none is imported to find them.
+
+    Empty for a module that there is not.
+    """
+    first = module.partition(".")[0]
+    if first in sys.stdlib_module_names or first in sys.builtin_module_names:
+        return [Path(sys.executable)]
     path: Any = None
-    spec = None
+    places: list[Path] = []
     for depth in range(1, module.count(".") + 2):
         name = ".".join(module.split(".")[:depth])
         try:
             # Of the first part alone: below it, find_spec would import what is above.
             spec = PathFinder.find_spec(name, path) if depth > 1 else find_spec(name)
         except ValueError:  # what runs as a script is no module
-            return None
+            return []
         if spec is None:
-            return None
+            return []
         path = spec.submodule_search_locations
-    if spec is None:
-        return None
-    where = spec.origin or next(iter(path or ()), None)
-    return None if where is None else Path(where).resolve()
+        if spec.origin is not None:
+            places.append(Path(spec.origin).resolve() if spec.has_location else Path(sys.executable))
+    return places
 
 
 def _part(found: object) -> bool:
@@ -164,5 +177,6 @@ def _module(found: object) -> str:
 
 
 def _defined(found: object, module: str) -> bool:
-    """Whether an object belongs to the package of a module."""
-    return _module(found).partition(".")[0] == module.partition(".")[0]
+    """Whether an object belongs to the package of a module; what is no class and no function was made by it."""
+    runs = isinstance(found, type) or inspect.isroutine(found)
+    return not runs or _module(found).partition(".")[0] == module.partition(".")[0]

@@ -147,6 +147,37 @@ def test_what_an_own_module_has_imported_is_not_its_own(place: Place) -> None:
     assert not place.shell.exists()
 
 
+def test_inner_parts_and_what_a_run_directory_brings_are_not_ones_own(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received = place.home / "runs" / "mail"
+    place.module(received, "metagen_received")
+    (received / "state.json").write_text("{}")
+    # A package elsewhere whose modules lie in the project: its own file runs as well.
+    package = place.mail / "metagen_leading"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "inner.py").symlink_to(place.home / "metagen_mine.py")
+    (place.home / "metagen_mine.py").write_text(
+        "from metagen.verifiers.math import MathRule\nrule = MathRule()\n"
+    )
+    for folder in (received, place.mail, place.home):
+        monkeypatch.syspath_prepend(str(folder))
+    with trust.guarded(place.home):
+        for target, said in (
+            ("metagen_received:generator", "code of others"),
+            ("metagen_leading.inner:rule", "code of others"),
+            ("metagen_mine:rule.__class__.__init__", "inner part"),
+            ("metagen_mine:MathRule", "of 'metagen"),
+        ):
+            with pytest.raises(ConfigError, match=said):
+                registry.find("generators", target)
+        assert answer_rule(
+            "metagen_mine:rule", "task.answer"
+        ).fingerprint  # made by it, of a class of metagen's
+    assert not place.ran
+
+
 def test_an_environment_of_packages_below_the_directory_is_of_others(place: Place) -> None:
     packages = place.home / ".venv" / "lib" / "site-packages"
     place.module(packages)
