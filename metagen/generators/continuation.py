@@ -35,8 +35,8 @@ class Continuation:
         dropped: tuple[int, ...] = (),
     ) -> None:
         self._decode, self._request, self._dropped = decode, request, dropped
-        self._context = list(ids[-CONTEXT:])
-        self._skip = len(decode([*self._context, *dropped]).rstrip(BROKEN))
+        self._context, known = self._behind(ids, dropped)
+        self._skip = len(known) - self._held_back(known, ids + dropped)
         self._stop = request.params.stop
         until, text = request.until, request.prefix.text
         self._delimiter = until.delimiter if isinstance(until, Step) else None
@@ -49,6 +49,29 @@ class Continuation:
         own = until.count if isinstance(until, Tokens) else until.max_tokens if until is not None else None
         if own is not None:
             self.limit = min(self.limit, own)
+
+    def _behind(self, ids: tuple[int, ...], dropped: tuple[int, ...] = ()) -> tuple[list[int], str]:
+        """The last of `ids`, and their text with that of `dropped`: enough of them for a character that is whole."""
+        size = CONTEXT
+        while not (text := self._decode([*ids[-size:], *dropped])).rstrip(BROKEN) and size < len(ids):
+            size *= 2
+        return list(ids[-size:]), text
+
+    def _held_back(self, known: str, ids: tuple[int, ...]) -> int:
+        """How many of the broken characters at the end of `known` the text of the prefix, whose ids these are, lacks.
+
+        They may be completed, and are text if they are not.
+        """
+        count, text = _broken(known), self._request.prefix.text
+        if not count:
+            return 0
+        written = _broken(text)
+        if written == len(text):
+            # What is broken at the end of the prompt was never held back.
+            tokens = self._request.prefix.tokens
+            own = len(tokens.ids) if tokens is not None and ids[-len(tokens.ids) :] == tokens.ids else 0
+            written += _broken(self._behind(ids[: len(ids) - own])[1])
+        return max(0, count - written)
 
     def text(self, ids: list[int], *, final: bool) -> str:
         """Text of the new ids. Unless `final`, an incomplete character at the end is held back."""
@@ -133,6 +156,11 @@ class Continuation:
         while kept and len(self.text(ids[:kept], final=True)) > cut:
             kept -= 1
         return kept
+
+
+def _broken(text: str) -> int:
+    """Broken characters at the end of a text."""
+    return len(text) - len(text.rstrip(BROKEN))
 
 
 def _find(before: str, text: str, wanted: str) -> int | None:

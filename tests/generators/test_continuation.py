@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import GenerateRequest, Sample, SamplingParams
-from metagen.sequence import Prompt, Sequence, Step, Tokens
+from metagen.sequence import Prompt, Sequence, Step, TokenIds, Tokens
 
 #: Token i is these bytes; some are pieces of characters.
 PIECES = [b"a", b"b", b"c", b"ab", b"bc", b"\n", b"c\nab", "é".encode()[:1], "é".encode()[1:], b"\n\n", b"x"]
@@ -14,6 +16,11 @@ PIECES = [b"a", b"b", b"c", b"ab", b"bc", b"\n", b"c\nab", "é".encode()[:1], "�
 
 def decode(ids: list[int]) -> str:
     return b"".join(PIECES[i] for i in ids).decode("utf-8", "replace")
+
+
+def of_bytes(ids: list[int]) -> str:
+    """Every token is one byte."""
+    return bytes(ids).decode("utf-8", "replace")
 
 
 def run(
@@ -98,6 +105,36 @@ def test_incomplete_characters_are_held_back_while_they_can_be_completed() -> No
     prefix = Sequence(Prompt("p", "x"), text="a")
     assert run([8, 1], prefix=prefix, ids=(10, 0, 7), until=Tokens(2)).text == "éb"
     assert run([0, 7], max_tokens=2).text == "a\ufffd" == decode([0, 7])
+
+
+def blocks(prompt: list[int], sizes: list[int], ids: list[int]) -> str:
+    """The text of `ids` where they are drawn block by block."""
+    prefix = Sequence(Prompt("p", of_bytes(prompt)))
+    for size in sizes:
+        begun = list(prefix.tokens.ids) if prefix.tokens is not None else []
+        new = ids[len(begun) : len(begun) + size]
+        request = GenerateRequest(prefix, (0,), SamplingParams(), len(ids) - len(begun), Tokens(size))
+        sample = Continuation(of_bytes, request, (*prompt, *begun)).sample(new, [-1.0] * size)
+        assert sample is not None
+        prefix = prefix.extend(sample.text, tokens=TokenIds(tuple(new), "bytes"), finish=sample.finish)
+    assert prefix.finish == "length"
+    return prefix.text
+
+
+@given(
+    st.sampled_from(["x", "é\ufffd", "\ufffd" * 9]),
+    st.lists(
+        st.lists(st.sampled_from(b"ab\n\x80\xff\xe2\x82\xac\xf0\x9f\x98"), min_size=1, max_size=9), min_size=1
+    ),
+)
+@example("x", [[0xFF] * 7, [97]])
+@example("x", [[97, *[0xFF] * 9], [0xFF] * 9, [97]])
+@example("\ufffd", [[0xFF, 0xE2, 0x82], [0xAC]])
+def test_blocks_read_as_one_whatever_their_bytes(prompt: str, parts: list[list[int]]) -> None:
+    """Also where invalid bytes run on for longer than the tokens behind which a block is decoded."""
+    ids, head = [i for part in parts for i in part], list(prompt.encode())
+    whole = of_bytes([*head, *ids])[len(prompt) :]
+    assert blocks(head, [len(part) for part in parts], ids) == whole
 
 
 def test_end_tokens_come_before_texts() -> None:
