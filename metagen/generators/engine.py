@@ -410,6 +410,9 @@ class Engine(Protocol):
     One that may wait before it begins with samples, or tries again by itself, has `tells_attempts = True` and awaits
     `GenerateRequest.attempt` before each attempt. Of others one attempt at all samples begins with the request; it is
     known to have cost nothing if they raise an InputError.
+
+    An engine may have `silence`, seconds: where none of its counters (`stats`) moves for so long and no sample ends,
+    whoever waits gets an EngineError. Without it, or with None, it has to end its own waits.
     """
 
     @property

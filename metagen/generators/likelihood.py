@@ -18,6 +18,7 @@ from metagen.errors import PromptError, UnsupportedError
 from metagen.generators.decoding.words import spelt
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest, SamplingParams
 from metagen.generators.waiting import waited
+from metagen.generators.watch import evaluated
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -161,7 +162,7 @@ class _Calls:
 
     async def execute(self, positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
         some = self._some(positions)
-        answers = iter(await self.engine.evaluate([request for one in some for request in one.requests]))
+        answers = iter(await evaluated(self.engine, [request for one in some for request in one.requests]))
         return [self._outcome(one, [next(answers) for _ in one.requests]) for one in some]
 
     def worst(self, positions: Ordered[int], cap: int | None) -> Usage:

@@ -9,11 +9,17 @@ from metagen.cost import ModelShape
 from metagen.generators.checks import Checks
 from metagen.generators.engine import EngineStats
 from metagen.generators.tokenizer import Tokenizer
+from metagen.generators.watch import SILENCE
 from metagen.sequence import Sequence
 
 
 class LocalEngine:
-    """What the engine is, its tokens, and what is no request of its model. name: as the user gave it."""
+    """What the engine is, its tokens, and what is no request of its model. name: as the user gave it.
+
+    silence: seconds without any progress after which whoever waits hears an EngineError (`watch`); None: never.
+    """
+
+    silence: float | None = SILENCE
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ from metagen.generators.engine import (
     SamplingParams,
     Share,
 )
+from metagen.generators.watch import watched
 from metagen.journal import Row
 from metagen.logs import logger
 from metagen.scope import Scope
@@ -368,7 +369,7 @@ class EngineGenerator(Primitive):
         elif self.bills:
             whole = await told.begin(range(len(seeds)))
         try:
-            answer = await self.engine.generate(request)
+            answer = await watched(self.engine, self.engine.generate(request), lambda: len(request.ended))
         except BaseException as error:
             if isinstance(error, InputError) and not isinstance(error, PluginError):
                 whole.free()

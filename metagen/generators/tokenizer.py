@@ -11,12 +11,31 @@ from typing import Any
 from tokenizers import Tokenizer as HFTokenizer
 
 from metagen.errors import ModelError, PromptError, UnsupportedError
+from metagen.generators.bounded import bounded
 from metagen.generators.continuation import BROKEN
 from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.directory import chat_template, read_json
 from metagen.sequence import Form, Message, Prompt, Sequence, TokenIds
 
 REMEMBERED = 4096
+
+
+#: Seconds that a chat template may take for one prompt.
+LIMIT = 10.0
+
+
+def rendered(tokenizer: Any, turns: list[dict[str, str]], directory: Path, **options: bool) -> str:
+    """The turns by a tokenizer's chat template. ModelError if that takes longer than `LIMIT` seconds."""
+    return str(
+        bounded(
+            lambda: tokenizer.apply_chat_template(turns, tokenize=False, **options),
+            LIMIT,
+            lambda: ModelError(
+                f"{directory}: the chat template took longer than {LIMIT:g} s for {len(turns)} turns; mend its loops, "
+                "or send plain text (form='text')"
+            ),
+        )
+    )
 
 
 class Tokenizer:
@@ -152,9 +171,15 @@ class Tokenizer:
         partial = messages[-1].role == "assistant"
         turns = [{"role": m.role, "content": m.content} for m in messages]
         try:
-            text: str = self._template.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=not partial, continue_final_message=partial
+            text = rendered(
+                self._template,
+                turns,
+                self.directory,
+                add_generation_prompt=not partial,
+                continue_final_message=partial,
             )
+        except ModelError:
+            raise
         except (TemplateError, ValueError) as error:
             raise PromptError(
                 f"prompt {prompt.problem_id!r}: the chat template of {self.directory} refuses turns of "

@@ -22,6 +22,7 @@ from metagen.call import Ended, Outcome
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
+from metagen.generators.watch import evaluated
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.aggregation import Aggregation, aggregate
@@ -178,8 +179,8 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
             return [], []
         try:
             async with asyncio.TaskGroup() as group:
-                ours = group.create_task(self.engine.evaluate(requests))
-                theirs = group.create_task(self.reference.evaluate(requests))
+                ours = group.create_task(evaluated(self.engine, requests))
+                theirs = group.create_task(evaluated(self.reference, requests))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors.exceptions[0].__cause__
         return ours.result(), theirs.result()

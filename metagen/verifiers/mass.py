@@ -11,6 +11,7 @@ from metagen.cost import Usage, flops_2n, prefill_flops
 from metagen.errors import DataError, InputError, UnsupportedError
 from metagen.generators.engine import Evaluated, EvaluateRequest
 from metagen.generators.primitive import EngineGenerator
+from metagen.generators.watch import evaluated
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -105,7 +106,7 @@ class GrammarMass(PrimitiveVerifier):
     async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         asked = [self._requests(sequence) for sequence in sequences]
         flat = [request for each in asked for request in each]
-        answers = iter(await self.generator.engine.evaluate(flat) if flat else [])
+        answers = iter(await evaluated(self.generator.engine, flat) if flat else [])
         return [
             self._outcome(sequence, [next(answers) for _ in each], scope)
             for sequence, each in zip(sequences, asked, strict=True)

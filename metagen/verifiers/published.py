@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from metagen.errors import InputError, ModelError
 from metagen.generators.directory import chat_template
+from metagen.generators.tokenizer import rendered
 from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps, TaggedSteps, WholeSolution
 
 Kind = Literal["prm", "orm"]
@@ -183,11 +184,8 @@ def _closing(directory: Path) -> str:
 
     mark = "§"
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": mark}]
-    text = str(
-        AutoTokenizer.from_pretrained(directory, trust_remote_code=False).apply_chat_template(
-            turns, tokenize=False
-        )
-    )
+    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
+    text = rendered(tokenizer, turns, directory)
     if mark not in text:
         raise ModelError(
             f"{directory}: the chat template leaves out what the assistant says, so a solution cannot be scored; "

@@ -15,6 +15,7 @@ from metagen.generators.decoding.adapters import ADAPTERS
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import Engine, EvaluateRequest, SamplingParams
 from metagen.generators.waiting import waited
+from metagen.generators.watch import evaluated
 from metagen.sequence import Sequence
 
 _NAMES: Final = tuple(ADAPTERS)
@@ -98,7 +99,7 @@ async def apipeline(engine: Engine, prefix: Sequence, params: SamplingParams) ->
         EvaluateRequest(ids, (len(ids) - 1,), labels, params=so_far, start=min(len(head), len(ids)))
         for _, so_far in steps
     ]
-    answers = await engine.evaluate(requests)
+    answers = await evaluated(engine, requests)
     stages = [
         Stage(name, np.exp(np.array(answer.values[0])))
         for (name, _), answer in zip(steps, answers, strict=True)

@@ -80,6 +80,21 @@ def connected(address: str | None = None) -> Iterator[Any]:
                     _restore(_MODE, _mode)
 
 
+def ended_here(ray: Any) -> str | None:
+    """What of Ray has ended on this machine, so that no replica can start any more; None as far as is known.
+
+    It may wait for an answer of the cluster.
+    """
+    node = getattr(ray._private.worker, "_global_node", None)
+    dead = [] if node is None else [name for name, _ in node.dead_processes()]
+    for name, what in (("raylet", "raylet"), ("gcs_server", "control service")):
+        if name in dead:
+            return f"Ray's {what} on this machine has ended"
+    own = ray.get_runtime_context().get_node_id()
+    gone = any(one["NodeID"] == own and not one["Alive"] for one in ray.nodes())
+    return "Ray counts this machine's node as dead" if gone else None
+
+
 def _read_tokens(ray: Any) -> None:
     """Make Ray read again what the environment says of tokens: it does so once in a process, and they may differ."""
     if any(os.environ.get(name) for name in _TOKENS):

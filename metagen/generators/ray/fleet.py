@@ -12,6 +12,7 @@ from typing import Any
 from metagen.attempts import UNTOLD
 from metagen.errors import EngineError, InputError, MetagenError, PluginError
 from metagen.generators.engine import Engine, EngineStats, Generated, GenerateRequest
+from metagen.generators.ray.cluster import ended_here
 from metagen.generators.ray.link import Link, Lost, NotOpened, reason
 from metagen.generators.ray.messages import Answer, Facts, Fault, Request
 from metagen.generators.ray.placement import Placement
@@ -22,6 +23,8 @@ from metagen.logs import logger
 _LOG = logger(__name__)
 #: Seconds that an engine has to close before its process is ended.
 CLOSING = 10.0
+#: Seconds between two looks at whether a replica can open at all.
+LOOK = 2.0
 #: Losses after which a request may be what kills: no two of these are at one replica.
 SUSPECT = 2
 #: What a request hears that a closing pool cuts off.
@@ -209,7 +212,7 @@ class Fleet:
 
     async def _open(self, link: Link) -> None:
         try:
-            facts = await link.open(self._make, self._options, self._policy.opening)
+            facts = await self._opened(link)
         except NotOpened as late:
             free = {name: left for name, left in self._ray.available_resources().items() if ":" not in name}
             raise NotOpened(f"{late}; it needs {self._placement}, and the cluster has {free} left") from None
@@ -224,6 +227,27 @@ class Fleet:
                 f"has an engine of fingerprint {facts.fingerprint!r}, the others of {self.facts.fingerprint!r}; "
                 "give all nodes the same files and the same number format"
             )
+
+    async def _opened(self, link: Link) -> Facts | Fault:
+        """Raises NotOpened as soon as nothing can open any more, which Ray itself does not tell."""
+        opening = asyncio.create_task(link.open(self._make, self._options, self._policy.opening))
+        try:
+            while not opening.done():
+                look = asyncio.create_task(asyncio.to_thread(ended_here, self._ray))
+                await asyncio.wait(
+                    {opening, look}, timeout=self._policy.opening, return_when=asyncio.FIRST_COMPLETED
+                )
+                if (
+                    look.done()
+                    and look.exception() is None
+                    and (gone := look.result())
+                    and not opening.done()
+                ):
+                    raise NotOpened(f"cannot open: {gone}")
+                await asyncio.wait({opening}, timeout=LOOK)
+            return opening.result()
+        finally:
+            opening.cancel()
 
     async def _serve(self, link: Link, leaving: asyncio.Event) -> None:
         """Serve until the replica is to leave and has nothing left to do."""
@@ -332,7 +356,8 @@ class Fleet:
         what = _listed(self.deaths) if self.deaths else "all were let go"
         return EngineError(
             f"no replica is left, {self.waste.replaced} of at most {self._policy.replacements} were replaced: {what}; "
-            "mend the cause and run again, or allow more replacements"
+            "mend the cause and run again, or allow more replacements; what is recorded stays, and `metagen resume "
+            "DIRECTORY` goes on"
         )
 
 

@@ -91,6 +91,11 @@ class RayPool:
         return self._facts
 
     @property
+    def silence(self) -> float:
+        """Seconds until a replica that hangs is given up and another one has opened: then there is news."""
+        return self._policy.deadline + self._policy.opening
+
+    @property
     def fingerprint(self) -> str:
         return self.facts.fingerprint
 

@@ -13,6 +13,7 @@ from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
+from metagen.generators.watch import evaluated
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -108,7 +109,7 @@ class LabelReader:
 
     async def _evaluate(self, asked: list[list[EvaluateRequest]], scope: Scope) -> list[Outcome]:
         flat = [request for requests in asked for request in requests]
-        answers = iter(await self._engine.evaluate(flat) if flat else [])
+        answers = iter(await evaluated(self._engine, flat) if flat else [])
         return [self._outcome(requests, [next(answers) for _ in requests], scope) for requests in asked]
 
     def _outcome(self, requests: list[EvaluateRequest], answers: list[Evaluated], scope: Scope) -> Outcome:
