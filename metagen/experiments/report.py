@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
+from contextlib import ExitStack
 from itertools import groupby
 from math import ceil, floor, isnan, log10
 from pathlib import Path
@@ -36,12 +37,20 @@ BUDGETS = 6
 def publish(directory: RunDirectory) -> RenderableType:
     """Derive the tables, figures and page of a run, write them, and show what they say.
 
-    Of a run without an end only the page is written, with what is recorded so far.
+    Of a run without an end only the page is written, with what is recorded so far. In a directory that cannot be
+    written nothing is, and this says so. Other processes wait for the files of a run that has ended (`held`).
     """
     # The page is made with the words and panels of this module.
     from metagen.experiments import page, unfinished
 
-    with unfinished.tables(directory) as (found, state):
+    if not directory.writable:
+        with unfinished.tables(directory) as (found, state):
+            results, audited = derive(found, state.lines), audit.of_run(found, state.lines)
+            return render(state, results, directory, audited=audited, wrote=False)
+    with ExitStack() as stack:
+        if directory.state().status not in ("running", "interrupted"):
+            stack.enter_context(directory.held("report"))
+        found, state = stack.enter_context(unfinished.tables(directory))
         results = derive(found, state.lines)
         drawn: list[Path] = []
         audited = audit.publish(found, state.lines)
@@ -60,8 +69,9 @@ def render(
     directory: RunDirectory,
     drawn: Iterable[Path] = (),
     audited: Iterable[Audited] = (),
+    wrote: bool = True,
 ) -> RenderableType:
-    """Everything that `metagen report` shows."""
+    """Everything that `metagen report` shows. wrote: whether it has written files."""
     parts: list[RenderableType] = [_headline(state, results, directory)]
     if said := audit.said(audited):
         parts += [Text("What the recorded samples are", "bold yellow"), _list(said), Text()]
@@ -79,7 +89,10 @@ def render(
             Text(),
         ]
     parts += _failures(state)
-    if results.configurations:
+    if not wrote:
+        lacking = f"{directory.root} cannot be written: no page, tables or figures were made; copy it, and report the copy"
+        parts.append(Text(lacking, "bold yellow"))
+    elif results.configurations:
         parts += _files(directory, drawn)
     return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
 

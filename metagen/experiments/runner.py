@@ -52,7 +52,7 @@ def run(
 
         return shards.run(setup, directory, meter)
     directory.claim()
-    with opened(directory, setup.experiment.seed) as journal:
+    with directory.held("run"), opened(directory, setup.experiment.seed) as journal:
         if only is None and directory.shards.exists():
             # Of an earlier call, in shards: what its drivers had not told yet.
             from metagen.experiments.shards.run import gather
