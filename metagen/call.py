@@ -322,9 +322,11 @@ class LeafCall:
                 begun.refused(error)
                 raise
             finally:
-                if (closed := begun.durable()) is not None:
-                    await closed
-                await kept.durable()
+                try:
+                    await kept.durable()
+                finally:
+                    if (closed := begun.durable()) is not None:
+                        await closed
         finally:
             for i in misses:
                 self.journal.inflight.pop(self.keys[i], None)
@@ -435,13 +437,24 @@ class _Kept:
     async def durable(self) -> None:
         """Returns when all are on disk, and the call has found them. Raises the first error that kept one from that."""
         errors = []
+        cut: asyncio.CancelledError | None = None
         for rows, record in self._records:
             try:
+                # Whoever is cancelled again, and again, waits all the same: a record that has not begun would be lost.
+                while isinstance(record, asyncio.Future) and not record.done():
+                    try:
+                        await asyncio.wait({record})
+                    except asyncio.CancelledError as again:
+                        cut = again
                 await record
+            except asyncio.CancelledError as again:
+                cut = again
             except Exception as error:  # noqa: BLE001 - raised when it is known which others are on disk
                 errors.append(error)
             else:
                 self._call.found.update(rows)
+        if cut is not None:
+            raise cut
         if errors:
             raise errors[0]
 

@@ -160,8 +160,12 @@ class Journal(Protocol):
     """
 
     inflight: dict[bytes, asyncio.Future[None]]
-    version: int
-    limits: set[Limit]
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def limits(self) -> set[Limit]: ...
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
         """The rows that exist, by key."""

@@ -76,6 +76,8 @@ def _counts(meter: Meter) -> str:
         words.append(f"about {duration(meter.left)} left")
     if reused := meter.done - meter.fresh:
         words.append(f"{reused:,} from the journal")
+    if meter.cached:
+        words.append(f"{meter.cached:,} records from the cache")
     if meter.failures:
         words.append(f"{meter.failures:,} failed")
     return ", ".join(words)

@@ -95,6 +95,7 @@ class State:
     of `run` (the others came from the journal). seconds: wall clock of the last call of `run`. notes: what readers of
     figures should know of its generators, `[generator, text]` each. journaled: whether the journal tells how many
     samples there are while the run has no end; it does not hold samples that are read where they were recorded.
+    cached: records that were taken from a cache, in all calls of `run`.
     """
 
     name: str
@@ -108,6 +109,7 @@ class State:
     failures: tuple[Failure, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
     journaled: bool = True
+    cached: int = 0
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> State:

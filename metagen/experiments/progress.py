@@ -23,6 +23,8 @@ class Meter:
     def __init__(self, clock: Callable[[], float] = time.monotonic, window: float = WINDOW) -> None:
         self._clock, self._window = clock, window
         self.total = self.done = self.fresh = self.problems = self.problems_total = self.failures = 0
+        #: Records that came from a cache.
+        self.cached = 0
         self._began = clock()
         #: Moments of the recent past, each with the fresh and the other samples until then: the start, then every
         #: delivery of fresh ones.

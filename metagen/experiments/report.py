@@ -90,7 +90,9 @@ def render(
         ]
     parts += _failures(state)
     if not wrote:
-        lacking = f"{directory.root} cannot be written: no page, tables or figures were made; copy it, and report the copy"
+        lacking = (
+            f"{directory.root} cannot be written: no page, tables or figures were made; report a copy of it"
+        )
         parts.append(Text(lacking, "bold yellow"))
     elif results.configurations:
         parts += _files(directory, drawn)
@@ -130,9 +132,11 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
 
 def _made(state: State) -> str:
     """How long the last call took, if it made anything; of a run without an end nobody has noted that."""
+    shared = f", {state.cached:,} records from the cache" if state.cached else ""
     if state.status in ("running", "interrupted"):
-        return f", {duration(state.seconds)} in the last call" if state.seconds else ""
-    return f", {duration(state.seconds)}" if state.recorded or not state.samples else ", all from the journal"
+        return shared + (f", {duration(state.seconds)} in the last call" if state.seconds else "")
+    made = state.recorded or not state.samples or state.cached
+    return shared + (f", {duration(state.seconds)}" if made else ", all from the journal")
 
 
 # ------------------------------------------------------------------------------------------- accuracies

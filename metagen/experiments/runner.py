@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
-from metagen.errors import JournalLocked, JournalMismatch
+from metagen.cache import Cache, CachedJournal
+from metagen.errors import InputError, JournalLocked, JournalMismatch
 from metagen.experiments.build import Setup
 from metagen.experiments.calls import Calls
 from metagen.experiments.directory import RunDirectory, State, Status, environment
@@ -19,8 +21,9 @@ from metagen.experiments.garbage import rarely
 from metagen.experiments.makers import Makers
 from metagen.experiments.progress import Meter
 from metagen.experiments.schema import dump
+from metagen.experiments.specs import Experiment
 from metagen.experiments.work import Work
-from metagen.journal import SQLiteJournal
+from metagen.journal import Journal, SQLiteJournal
 from metagen.logs import logger
 from metagen.strategies.base import wait
 from metagen.tasks.base import Problem, Task
@@ -52,7 +55,7 @@ def run(
 
         return shards.run(setup, directory, meter)
     directory.claim()
-    with directory.held("run"), opened(directory, setup.experiment.seed) as journal:
+    with directory.held("run"), opened(directory, setup.experiment.seed) as journal, ExitStack() as stack:
         if only is None and directory.shards.exists():
             # Of an earlier call, in shards: what its drivers had not told yet.
             from metagen.experiments.shards.run import gather
@@ -66,15 +69,17 @@ def run(
         facts = {**environment(), **makers.to_dict()}
         directory.write("environment.json", json.dumps(facts, indent=1) + "\n")
         table = Calls(setup, makers) if calls else None
-        work = Work(setup, directory, journal, meter or Meter(), only=only, calls=table)
         status: Status = "failed"
+        meter = meter or Meter()
+        shared = stack.enter_context(sharing(setup.experiment, directory, journal, meter))
+        work = Work(setup, directory, shared, meter, only=only, calls=table)
         _LOG.info("run resumed" if known else "run started", extra={"run": str(directory.root), **work.plan})
         # Of this call nobody knows yet how long it takes.
         directory.save(replace(work.state("running"), seconds=0.0))
         directory.discard()
         try:
             with rarely():
-                wait(work.all())
+                wait(_all(work, shared))
             status = "complete" if work.delivered else "failed"
         except KeyboardInterrupt:
             status = "interrupted"
@@ -83,6 +88,29 @@ def run(
             directory.save(work.state(status))
             _LOG.info("run finished", extra={"run": str(directory.root), "status": status, **work.facts})
     return work.state(status)
+
+
+@contextmanager
+def sharing(
+    experiment: Experiment, directory: RunDirectory, journal: SQLiteJournal, meter: Meter
+) -> Iterator[Journal]:
+    """The journal, beside the cache of the experiment if it has one; the meter counts what ever came from there."""
+    meter.cached = 0
+    if experiment.cache is None:
+        with suppress(InputError):
+            meter.cached = directory.state().cached
+        yield journal
+        return
+    with Cache(experiment.cache, experiment.seed) as cache:
+        yield CachedJournal(journal, cache, meter)
+
+
+async def _all(work: Work, journal: Journal) -> None:
+    try:
+        await work.all()
+    finally:
+        if isinstance(journal, CachedJournal):
+            await journal.settle()
 
 
 def opened(directory: RunDirectory, seed: int) -> SQLiteJournal:

@@ -126,6 +126,7 @@ class Work:
         return State(
             self.experiment.name, status, self.setup.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
             self.experiment.seed, tuple(self._lines()), tuple(self.failures), self.setup.notes, self.setup.journaled,
+            meter.cached,
         )  # fmt: skip
 
     @property

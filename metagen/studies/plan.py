@@ -295,6 +295,7 @@ def developing(share: float) -> Callable[[int, Problem], bool]:
 def needed(experiment: Experiment) -> dict[str, Any]:
     """The experiment as plain data, without the definitions that no cell of it needs."""
     data = plain(experiment)
+    data.pop("cache", None)  # changes no result
     kept = definitions.made_of(experiment, *definitions.of_cells(experiment.grid.cells))
     for section in SECTIONS:
         of = data.get(section, {})

@@ -105,6 +105,7 @@ class Head:
             self.experiment.name, status, self.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
             self.experiment.seed, ended[0].lines if ended else (), tuple(f for s in ended for f in s.failures),
             ended[0].notes if ended else (), self._journaled,
+            sum(s.cached for s in ended),
         )  # fmt: skip
 
     def note(self, makers: Makers) -> None:

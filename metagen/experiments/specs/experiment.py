@@ -17,6 +17,7 @@ from metagen.experiments.specs.executor import ExecutorSpec
 from metagen.experiments.specs.fields import (
     Count,
     Expects,
+    FolderName,
     GeneratorName,
     Integer,
     Name,
@@ -307,7 +308,8 @@ class AllocationSpec(Spec):
 class Experiment(Spec):
     """One experiment: what is asked, of what, how, and at which cost.
 
-    budget: for each problem and configuration. allocation: for each configuration, over all problems.
+    budget: for each problem and configuration. allocation: for each configuration, over all problems. cache: where runs
+    share their records; each pays for all that it records itself by default.
     """
 
     name: Name
@@ -321,3 +323,13 @@ class Experiment(Spec):
     budget: BudgetSpec | None = None
     allocation: AllocationSpec | None = None
     executor: ExecutorSpec = ExecutorSpec()
+    cache: FolderName | None = None
+
+    @model_validator(mode="after")
+    def _on_one_machine(self) -> Self:
+        if self.cache is not None and self.executor.shards is not None and self.executor.address is not None:
+            raise ValueError(
+                "cache and executor.shards with an address: drivers on other machines cannot share a file of SQLite; "
+                "leave out one of them"
+            )
+        return self

@@ -76,6 +76,15 @@ def _file(path: str, info: ValidationInfo) -> str:
     return str(file)
 
 
+def _folder(path: str, info: ValidationInfo) -> str:
+    """A directory that need not exist yet, as an absolute path."""
+    base = info.context.base if isinstance(info.context, Context) else File()
+    folder = (base / File(path).expanduser()).resolve()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{str(folder)!r} is no directory; expected one, or a path where one can be made")
+    return str(folder)
+
+
 def _run(path: str, info: ValidationInfo) -> str:
     """A run as an absolute path: relative to the file, or as commands find it."""
     base = info.context.base if isinstance(info.context, Context) else File()
@@ -140,6 +149,7 @@ ModelName = Annotated[
     str, Expects("a model directory, or the name of an embedded model"), AfterValidator(local_model)
 ]
 FileName = Annotated[str, Expects("the path of a file"), AfterValidator(_file)]
+FolderName = Annotated[str, Expects("the path of a directory"), AfterValidator(_folder)]
 RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidator(_run)]
 Pattern = Annotated[str, Expects("a regular expression with one group"), AfterValidator(_regex)]
 RuleName = Annotated[
