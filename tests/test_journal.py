@@ -121,6 +121,21 @@ def test_a_payload_that_is_no_json_fails_alone(path: Path) -> None:
     assert set(read(path)) == {make(0).key, make(1).key}
 
 
+@pytest.mark.parametrize("steps", range(5))
+def test_what_was_handed_over_is_on_disk_though_its_event_loop_ends(steps: int, path: Path) -> None:
+    """As with asyncio.run after a cancellation or Ctrl-C, which cancels all that is left."""
+
+    async def main(journal: SQLiteJournal) -> None:
+        for number in range(3):
+            _ = asyncio.ensure_future(journal.record([make(number)]))
+            for _ in range(1 + steps):
+                await asyncio.sleep(0)
+
+    with SQLiteJournal(path) as journal:
+        asyncio.run(main(journal))
+    assert set(read(path)) == {make(number).key for number in range(3)}
+
+
 # -- kill -9 ------------------------------------------------------------------------------------------
 
 #: Problems in flocks of eight; the log says which sample is being made ("x"), and which is acknowledged ("a").

@@ -24,14 +24,15 @@ from benchmarks.kills.parts import Entry, entries, keys
 from benchmarks.kills.scenes import Scene
 from metagen.cli.signals import ENDING
 from metagen.errors import MetagenError
-from metagen.journal import Columns, Row, SQLiteJournal
+from metagen.journal import ATTEMPT, Columns, Row, SQLiteJournal
 
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 #: Seconds for which a process may go on after a signal, and a command may take.
 PATIENCE = 120.0
-#: Columns of tables that clocks have measured, or that an engine counted, whose cache is cold after a kill.
-MEASURED = {"seconds", "physical"}
+#: Columns of tables that clocks have measured, that an engine counted, whose cache is cold after a kill, or that say
+#: what the kill itself has lost.
+MEASURED = {"seconds", "physical", "lost"}
 #: Where a row is: the directory of its journal, and its key.
 Rows = dict[tuple[str, bytes], Columns]
 Counts = Counter[tuple[str, str]]
@@ -79,7 +80,8 @@ class Place:
     def __init__(self, root: Path, scene: Scene, environment: dict[str, str] | None = None) -> None:
         self.scene, self.root = scene, root
         self.file, self.ledger, self.out = root / "kills.yaml", root / "ledger", root / "out"
-        self.environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(environment or {})}
+        fixed = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "METAGEN_TRUST": "1"}
+        self.environment = fixed | (environment or {})
 
     @contextmanager
     def open(self) -> Iterator[Place]:
@@ -131,7 +133,7 @@ class Place:
         return (self.root / "stderr").read_text(errors="replace").strip()[-400:]
 
     def rows(self) -> Rows:
-        """What the journals hold, read in copies of them: a look at the log of a killed process may change it."""
+        """What the journals hold of results, read in copies: a look at the log of a killed process may change it."""
         found: Rows = {}
         for journal in sorted(self.out.glob("**/journal.sqlite")):
             with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +144,9 @@ class Place:
             role = journal.parent.relative_to(self.out).parts[:1]
             # What a shard has recorded is the run's.
             name = "" if role in ((), ("shards",)) else role[0]
-            found.update({(name, bytes(record[0])): record for record in records})
+            found.update(
+                {(name, bytes(record[0])): record for record in records if Row.of(record).limit != ATTEMPT}
+            )
         return found
 
     def results(self) -> dict[str, list[str]]:
