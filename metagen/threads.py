@@ -132,6 +132,13 @@ def _work(worker: weakref.ref[Worker], tasks: queue.SimpleQueue[_Task]) -> None:
 
 #: The workers whose functions have led here.
 _INSIDE: contextvars.ContextVar[tuple[Worker, ...]] = contextvars.ContextVar("metagen_inside", default=())
+
+
+def within() -> bool:
+    """Whether a plain function that metagen runs has led here."""
+    return bool(_INSIDE.get())
+
+
 #: By the identity of their objects, which need not be hashable.
 _WORKERS: dict[int, Worker] = {}
 

@@ -167,6 +167,7 @@ def test_a_second_signal_ends_the_process_at_once(place: Path) -> None:
 
 def test_an_interrupt_that_became_another_error_is_one() -> None:
     """As within an import, where Python and libraries make errors of their own of it."""
+    before = signal.getsignal(signal.SIGTERM)
     own = typer.Typer(cls=_Policy, pretty_exceptions_enable=False)
 
     @own.callback()
@@ -181,7 +182,7 @@ def test_an_interrupt_that_became_another_error_is_one() -> None:
             raise RuntimeError("in the middle of an import") from error
 
     assert CliRunner().invoke(own, ["work"]).exit_code == 143
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_signal_that_is_ignored_stays_so(place: Path) -> None:

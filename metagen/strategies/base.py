@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from metagen import html
+from metagen import html, threads
 from metagen.border import checked, promises
 from metagen.budget import BudgetLike
 from metagen.cost import Usage
@@ -255,7 +256,8 @@ def _background() -> asyncio.AbstractEventLoop:
 def wait(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the background loop; an interrupt cancels it and waits for its clean end.
 
-    Raises MetagenError when called from code that this loop itself runs: it would wait for itself.
+    Raises MetagenError when called from code that this loop itself runs: it would wait for itself. Within a plain
+    function that metagen runs in a thread it works, and warns that it keeps no limit of the solve around it.
     """
     loop = _background()
     if threading.current_thread().name == LOOP:
@@ -263,6 +265,13 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
         raise MetagenError(
             "a synchronous call (solve, run) was made from inside a strategy, verifier or generator; await "
             "generate(prefix, scope=scope.child(...)) there, which keeps the same limits"
+        )
+    if threads.within():
+        warnings.warn(
+            "a synchronous call (solve, run) was made inside a plain function of a strategy, verifier or generator: "
+            "what it spends counts toward no limit and no usage of the solve around it; to keep those, await "
+            "generate(prefix, scope=scope.child(...)) in a part of your own",
+            stacklevel=3,
         )
     ended = threading.Event()
 

@@ -188,6 +188,18 @@ def test_a_refusal_inside_one_of_several_samples_does_not_lose_the_others() -> N
 
 def test_solve_from_inside_a_strategy_says_so_and_does_not_hang() -> None:
     inner = Sample(numbers())
-    judge = FunctionVerifier(lambda s: float(bool(inner.solve("q").text)))
+
+    async def asks(sequence: Sequence) -> float:
+        return float(bool(inner.solve("q").text))
+
     with pytest.raises(MetagenError, match="await generate"):
-        BestOfN(numbers(), 2, verifier=judge).solve("q")
+        BestOfN(numbers(), 2, verifier=FunctionVerifier(asks)).solve("q")
+
+
+def test_solve_from_inside_a_plain_function_works_and_says_that_no_limit_counts_it() -> None:
+    inner = Sample(numbers())
+    alone = BestOfN(numbers(), 2, verifier=FunctionVerifier(lambda s: 1.0)).solve("q", budget=100)
+    judge = FunctionVerifier(lambda s: float(bool(inner.solve("q").text)))
+    with pytest.warns(UserWarning, match="counts toward no limit and no usage of the solve around it"):
+        result = BestOfN(numbers(), 2, verifier=judge).solve("q", budget=100)
+    assert result.usage.generated == alone.usage.generated

@@ -127,7 +127,8 @@ def test_a_revision_is_what_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
     assert len(list(records(Hub("a/b", "c", split="train", revision="abc")))) == 3
-    assert asked == {"name": "a/b", "config": "c", "split": "train", "revision": "abc"}
+    where = {"name": "a/b", "config": "c", "split": "train", "revision": "abc"}
+    assert asked == {**where, "trust_remote_code": False}
 
 
 @pytest.mark.parametrize("name", ["none.csv", "none.jsonl", "none.parquet"])

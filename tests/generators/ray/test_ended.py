@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -39,8 +40,9 @@ with RayPool(make, codec=make(0.0), policy=Policy(deadline=30, opening=3600)) as
 
 def test_a_pool_hears_that_ray_has_ended_and_solve_works_in_an_actor() -> None:
     pytest.importorskip("ray")
+    own = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False, env=own
     )
     assert "solved in an actor" in done.stdout, done.stderr[-2000:]
     assert "Ray's raylet on this machine has ended" in done.stdout

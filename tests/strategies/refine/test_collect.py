@@ -188,14 +188,16 @@ def test_interrupted_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
     with pytest.raises(EngineError, match="no p3"):
         collect(strategy(fail=failing), PROBLEMS, path, n=2, concurrency=2)
-    assert {r["problem"] for r in lines(path)} == {"p0", "p1", "p2"}
+    finished = {r["problem"] for r in lines(path)}
+    assert {"p0", "p1"} <= finished <= {"p0", "p1", "p2"}, "p2 may run beside p3"
 
     def watched(prompt: Prompt) -> bool:
         seen.append(prompt.problem_id)
         return False
 
     again = collect(strategy(fail=watched), iter(PROBLEMS), path, n=2)
-    assert set(seen) == {"p3", "p4", "p5"} and path.read_bytes() == whole.path.read_bytes()
+    assert set(seen) == {p.problem_id for p in map(Prompt.of, PROBLEMS)} - finished
+    assert path.read_bytes() == whole.path.read_bytes()
     assert replace(again, path=whole.path) == whole
     seen.clear()
     assert collect(strategy(fail=watched), PROBLEMS, path, n=2) == again and not seen

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from metagen.budget import Budget
-from metagen.call import Ended, Item, Outcome
+from metagen.call import Ended, Outcome
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
@@ -151,13 +151,12 @@ class Moody(FunctionGenerator):
     """Takes its time, by chance, and may always write more than it does."""
 
     def __init__(self, write: Callable[[Sequence, int, int], str | Drawn], moods: random.Random) -> None:
-        super().__init__(write, name="moody", count=len, max_tokens=7)
-        self.moods = moods
+        async def moody(prefix: Sequence, seed: int, index: int) -> str | Drawn:
+            for _ in range(moods.randrange(9)):
+                await asyncio.sleep(0)
+            return write(prefix, seed, index)
 
-    async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
-        for _ in range(self.moods.randrange(9)):
-            await asyncio.sleep(0)
-        return await super()._one(prefix, item, scope)
+        super().__init__(moody, name="moody", count=len, max_tokens=7)
 
 
 def mended(prefix: Sequence, seed: int, index: int) -> str:
@@ -199,9 +198,7 @@ class Named(Jittery):
     """Each has an opinion of its own."""
 
     def __init__(self, name: str, moods: random.Random) -> None:
-        super().__init__(moods)
-        self.name = name
-        self._function = lambda s: int.from_bytes(digest(name, s.text)[:2], "little") / 65536
+        super().__init__(moods, lambda s: int.from_bytes(digest(name, s.text)[:2], "little") / 65536, name)
 
 
 @pytest.mark.parametrize("name", CONTENDED)
@@ -209,7 +206,7 @@ def test_what_draws_on_one_limit_does_not_depend_on_who_is_faster(name: str) -> 
     make, limits = CONTENDED[name]
     for budget in limits:
         shapes = set()
-        for seed in range(8):
+        for seed in range(16):
             tree = make(random.Random(seed)).tree(PROMPT, seed=2, budget=budget)
             assert tree.chosen is not None and tree.chosen.exhausted
             shapes.add(Shape.of(tree))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
-from metagen.call import Ended, Outcome
 from metagen.generators.engine import Sample
 from metagen.generators.function import FunctionGenerator
-from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, digest
 from metagen.strategies.tree.node import Tree
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
@@ -73,14 +71,15 @@ def insight(sequence: Sequence) -> float:
 class Jittery(FunctionVerifier):
     """Takes its time, by chance."""
 
-    def __init__(self, chance: random.Random) -> None:
-        super().__init__(insight, name="insight")
-        self.chance = chance
+    def __init__(
+        self, chance: random.Random, value: Callable[[Sequence], float] = insight, name: str = "insight"
+    ) -> None:
+        async def jittery(sequence: Sequence) -> float:
+            for _ in range(chance.randrange(4)):
+                await asyncio.sleep(0)
+            return value(sequence)
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
-        for _ in range(self.chance.randrange(4)):
-            await asyncio.sleep(0)
-        return await super().evaluate(sequences, scope, ended)
+        super().__init__(jittery, name=name)
 
 
 @dataclass(frozen=True)
