@@ -12,7 +12,7 @@ import sys
 import traceback
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, wraps
 from numbers import Integral, Real
@@ -20,6 +20,7 @@ from pathlib import Path
 from reprlib import Repr
 from types import CodeType, FrameType, FunctionType, MethodType, NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin
+from weakref import WeakSet
 
 from metagen import threads
 from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError, ScopeError
@@ -232,33 +233,43 @@ def is_async(function: object) -> bool:
     return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 
-@contextmanager
-def blamed(name: str, function: object) -> Iterator[None]:
+class blamed:  # noqa: N801 - a context manager, as those of contextlib, at a quarter of the time
     """What is raised inside is a fault of this function, unless metagen has said already what it is."""
-    try:
-        yield
-    except (PluginError, BudgetExhausted):
-        raise
-    except MetagenError as error:
-        at = _raised(function, error)
-        if isinstance(error, ScopeError):
-            raise PluginError(f"{name} ({at}): {error}") from error
+
+    __slots__ = ("_function", "_name")
+
+    def __init__(self, name: str, function: object) -> None:
+        self._name, self._function = name, function
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        if isinstance(error, Exception):
+            _blame(self._name, self._function, error)
+
+
+def _blame(name: str, function: object, error: Exception) -> None:
+    if isinstance(error, PluginError | BudgetExhausted):
+        return
+    at = _raised(function, error)
+    if isinstance(error, ScopeError):
+        raise PluginError(f"{name} ({at}): {error}") from error
+    if isinstance(error, MetagenError):
         error.through = error.through or f"{name}, {at}"
-        raise
-    except Exception as error:
-        what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
-        at = _raised(function, error)
-        frames = [at for at in traceback.walk_tb(error.__traceback__) if not _between(at[0])]
-        last, line = frames[-1]
-        theirs = len(frames) > 2  # else it could not even be called
-        inside = theirs and Path(last.f_code.co_filename).is_relative_to(HOME)
-        where = f"at metagen's {Path(last.f_code.co_filename).relative_to(HOME)}:{line}" if inside else ""
-        mend = (
-            f"{where}, which it calls: look at that call"
-            if inside
-            else "; it is no part of metagen: mend it there"
-        )
-        raise PluginError(f"{name} ({at}) raised {what}{' ' if inside else ''}{mend}") from error
+        return
+    what = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+    frames = [at for at in traceback.walk_tb(error.__traceback__) if not _between(at[0])]
+    last, line = frames[-1]
+    theirs = len(frames) > 1  # else it could not even be called
+    inside = theirs and Path(last.f_code.co_filename).is_relative_to(HOME)
+    where = f"at metagen's {Path(last.f_code.co_filename).relative_to(HOME)}:{line}" if inside else ""
+    mend = (
+        f"{where}, which it calls: look at that call"
+        if inside
+        else "; it is no part of metagen: mend it there"
+    )
+    raise PluginError(f"{name} ({at}) raised {what}{' ' if inside else ''}{mend}") from error
 
 
 def _between(frame: FrameType) -> bool:
@@ -355,8 +366,11 @@ def checked(function: F) -> F:
 
     @wraps(function)
     def last(*args: Any, **named: Any) -> Any:
-        with _explained(function, args, named):
+        try:
             function(*args, **named)
+        except Exception as error:
+            _explain(function, args, named, error)
+            raise
         _look(function, args, named)
 
     return cast(F, last)
@@ -368,32 +382,31 @@ def explained(function: F) -> F:
 
         @wraps(function)
         async def later(*args: Any, **named: Any) -> Any:
-            with _explained(function, args, named):
+            try:
                 return await function(*args, **named)
+            except Exception as error:
+                _explain(function, args, named, error)
+                raise
 
         return cast(F, later)
 
     @wraps(function)
     def now(*args: Any, **named: Any) -> Any:
-        with _explained(function, args, named):
+        try:
             return function(*args, **named)
+        except Exception as error:
+            _explain(function, args, named, error)
+            raise
 
     return cast(F, now)
 
 
-@contextmanager
-def _explained(
-    function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]
-) -> Iterator[None]:
-    try:
-        yield
-    except MetagenError as error:
-        if isinstance(error, ArgumentError):
-            _look(function, args, named, error)
-        raise
-    except Exception as error:
+def _explain(
+    function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any], error: Exception
+) -> None:
+    """ArgumentError where arguments are not as annotated, and metagen has not said yet what the fault is."""
+    if isinstance(error, ArgumentError) or not isinstance(error, MetagenError):
         _look(function, args, named, error)
-        raise
 
 
 class ArgumentError(InputError):
@@ -424,6 +437,7 @@ def _look(
             ) from error
         if type(value) is not hint:
             _watch_protocols(value, hint)
+            _plain(function).met(what, value, hint)
     lacking = [
         p.name
         for p in signature.parameters.values()
@@ -445,6 +459,14 @@ class _Plain:
         named = (p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
         self._required = {p.name for p in named if p.default is p.empty}
         self._odd = len(self._kinds) > len(self._placed) + sum(p.kind is p.KEYWORD_ONLY for p in parameters)
+        #: Classes whose objects were found to keep to the protocol of a parameter.
+        self._met: dict[str, WeakSet[type]] = {p.name: WeakSet() for p in parameters}
+
+    def met(self, name: str, value: object, hint: Any) -> None:
+        """A value was as annotated; so is all of its class where a protocol of metagen's is asked for."""
+        several = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        if name in self._met and any(_protocol(one) and fits(value, one, strict=True) for one in several):
+            self._met[name].add(type(value))
 
     def fits(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
         """Whether all are there, and of a class that an annotation names; False is not known."""
@@ -455,7 +477,8 @@ class _Plain:
             return False
         given |= named
         return self._required <= given.keys() and all(
-            isinstance(value, self._kinds.get(name, ())) and type(value) is not bool
+            (isinstance(value, self._kinds.get(name, ())) and type(value) is not bool)
+            or type(value) in self._met.get(name, ())
             for name, value in given.items()
         )
 
@@ -473,8 +496,12 @@ def _classes(hint: Any) -> tuple[type, ...]:
         return (NoneType,)
     if get_origin(hint) in (Union, UnionType):
         return tuple(kind for one in get_args(hint) for kind in _classes(one))
-    plain = isinstance(hint, type) and get_origin(hint) is None and not getattr(hint, "_is_protocol", False)
+    plain = isinstance(hint, type) and get_origin(hint) is None and not _protocol(hint)
     return (hint,) if plain and hint is not float else ()
+
+
+def _protocol(hint: Any) -> bool:
+    return getattr(hint, "_is_protocol", False) and ours(hint)
 
 
 @cache
@@ -523,7 +550,7 @@ def _takes(signature: inspect.Signature, wanted: Mapping[str, Any]) -> str:
 def _watch_protocols(value: object, hint: Any) -> None:
     """A class that keeps to a protocol of metagen's without deriving from it is watched as if it did."""
     for one in (hint, *get_args(hint)):
-        if getattr(one, "_is_protocol", False) and ours(one) and not ours(type(value)):
+        if _protocol(one) and not ours(type(value)):
             watch(type(value), one)
 
 

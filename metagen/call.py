@@ -115,7 +115,9 @@ class LeafCall:
         self.served: list[Row] = []
         #: What the caller had seen, and what it is given to see: numbers of deliveries.
         self.after, self.delivered = scope._problem.history.seen(), list[int]()
+        #: What the journal holds of the pending items, and the journal's version when it was asked.
         self.found: dict[int, Row] = {}
+        self.version = 0
         path = account.path if account else ()
         self.limits = [limit for account in path for limit in _limits(account)]
         #: Seconds after which a limit ended what was under way.
@@ -139,13 +141,12 @@ class LeafCall:
         """Serve at least one pending item, or wait for something in flight; raises BudgetExhausted."""
         await self._coalesce()
         self._look_up()
-        version = self.journal.version
         grant = await self._reserve()
         used: Amounts | None = None
         begun: Attempts | None = None
         try:
             granted = self.pending[: grant.count]
-            if self.journal.version != version:
+            if self.journal.version != self.version:
                 self._look_up()
             misses = [i for i in granted if not self._answers(i, grant)]
             if any(self.keys[i] in self.journal.inflight for i in misses):
@@ -215,7 +216,7 @@ class LeafCall:
 
     def _look_up(self) -> None:
         """Rows for the pending items: those made under a limit in force here first, then complete ones."""
-        items = self.request.items
+        items, self.version = self.request.items, self.journal.version
         keys = {self.keys[i]: i for i in self.pending}
         for limit in self.limits:
             if limit in self.journal.limits:
@@ -299,19 +300,21 @@ class LeafCall:
         return row is not None and row.status == "complete"
 
     async def _run(self, begun: Attempts) -> BudgetExhausted | None:
-        """Execute, and record durably; identical requests meanwhile wait for the record.
+        """Execute, and record durably; identical requests meanwhile wait for the record, and one that came an instant
+        later has done nothing.
 
         What had ended when `execute` was cut off is recorded too. Returns the refusal if a limit did that.
         """
-        misses = begun.misses
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        for i in misses:
-            self.journal.inflight[self.keys[i]] = done
-        kept = _Kept(self, misses, begun.grant)
-        ended = Ended(kept.note, begun)
+        misses, inflight = begun.misses, self.journal.inflight
+        done: asyncio.Future[None] = self.loop.create_future()
+        # In one step each: another event loop may begin, or have ended, the same item at this very moment.
+        mine = [i for i in misses if inflight.setdefault(self.keys[i], done) is done]
         late: BudgetExhausted | None = None
         try:
+            if len(mine) < len(misses) or self.journal.version != self.version:
+                return None
+            kept = _Kept(self, misses, begun.grant)
+            ended = Ended(kept.note, begun)
             try:
                 outcomes = await self._before_deadline(partial(begun.execute, ended))
                 last = {k: outcome for k, (_, outcome) in enumerate(zip(misses, outcomes, strict=True))}
@@ -328,8 +331,8 @@ class LeafCall:
                     if (closed := begun.durable()) is not None:
                         await closed
         finally:
-            for i in misses:
-                self.journal.inflight.pop(self.keys[i], None)
+            for i in mine:
+                inflight.pop(self.keys[i], None)
             done.set_result(None)
         return late
 
@@ -384,6 +387,8 @@ class LeafCall:
         return Row(key, *made, payload, usage, physical, status, limit, started)
 
     def _deliver(self, granted: Ordered[int]) -> None:
+        if not granted:
+            return
         rows = [self.found[i] for i in granted]
         self.served += rows
         self.delivered.append(self.scope._problem.history.deliver(rows, self.after))

@@ -24,7 +24,7 @@ import sqlite3
 import struct
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -607,13 +607,25 @@ class SQLiteJournal:
         except JournalCorrupt as error:
             raise JournalCorrupt(f"{str(self.path)!r}: {error}; {REMEDY}") from None
 
-    @contextlib.contextmanager
-    def _errors(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
+    def _errors(self, doing: str) -> _Errors:
+        return _Errors(doing, self.path)
+
+
+class _Errors:
+    """What SQLite or the file system refuses is an error with a remedy."""
+
+    __slots__ = ("_doing", "_path")
+
+    def __init__(self, doing: str, path: Path) -> None:
+        self._doing, self._path = doing, path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        if isinstance(error, sqlite3.Error | OSError):
             raise JournalError(
-                f"cannot {doing} {str(self.path)!r}: {error}; what was recorded before is kept: "
+                f"cannot {self._doing} {str(self._path)!r}: {error}; what was recorded before is kept: "
                 "free space or mend the file system, then resume the run"
             ) from error
 

@@ -46,7 +46,8 @@ def _framed(parts: Iterable[str | bytes]) -> bytes:
     framed: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        framed += (len(data).to_bytes(8, "little"), data)
+        framed.append(len(data).to_bytes(8, "little"))
+        framed.append(data)
     return b"".join(framed)
 
 

@@ -102,6 +102,37 @@ def test_loops_that_ask_for_the_same_pay_once(where: str, tmp_path: Path) -> Non
         journal.close()
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_loop_that_is_an_instant_later_pays_nothing(ended: bool) -> None:
+    paid: list[int] = []
+    begun = threading.Event()
+
+    async def slow(prefix: Sequence, seed: int, index: int) -> str:
+        paid.append(index)
+        begun.set()
+        await asyncio.sleep(0.05)
+        return f"{seed}"
+
+    journal = MemoryJournal()
+    strategy = mg.Sample(mg.FunctionGenerator(slow, name="slow"))
+    other = threading.Thread(target=lambda: asyncio.run(strategy.asolve("x", journal=journal)))
+
+    class Late(dict[bytes, asyncio.Future[None]]):
+        """At the first claim another loop is faster."""
+
+        def setdefault(self, key: bytes, default: Any = None) -> Any:
+            if not other.ident:
+                other.start()
+                other.join(LONG) if ended else begun.wait(LONG)
+            return super().setdefault(key, default)
+
+    journal.inflight = Late()
+    result = asyncio.run(strategy.asolve("x", journal=journal))
+    other.join(LONG)
+    assert paid == [0] and result.usage.calls == 1 and journal.inflight == {}
+    assert len(result.trace.deliveries) == 1
+
+
 def test_in_a_task_group_and_beside_other_tasks() -> None:
     async def main() -> list[str]:
         async with asyncio.TaskGroup() as group:
