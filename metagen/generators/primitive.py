@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import math
 import warnings
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
-from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
-from metagen.attempts import UNTOLD, Attempt, elsewhere
+from metagen.attempts import UNTOLD
 from metagen.border import one_each, promises
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, decode_flops, flops_2n, prefill_flops
@@ -32,6 +29,7 @@ from metagen.generators.engine import (
     SamplingParams,
     Share,
 )
+from metagen.generators.heard import Told
 from metagen.generators.watch import watched
 from metagen.journal import Row
 from metagen.logs import logger
@@ -51,7 +49,6 @@ from metagen.sequence import (
 _LOG = logger(__name__)
 #: What a score holds: numbers and texts, and tuples of them.
 OF_SCORE = tuple(f.name for f in dataclasses.fields(Score))
-NOTHING: Share = (0, 0, 0, None)
 #: What a sample may hold of each of its tokens.
 BY_TOKEN = ("token_logprobs", "token_confidences")
 
@@ -351,7 +348,7 @@ class EngineGenerator(Primitive):
             ranks = tuple(item.index for item in items)
             seeds = (scope.seed(dataclasses.replace(items[0], index=0)),) * len(items)
         most = room if cap is None else min(room, cap)
-        told = _Told(self, prefix, cap, scope, ended, min(most, self.most(prefix, until) or most))
+        told = Told(self, prefix, cap, scope, ended, min(most, self.most(prefix, until) or most))
         request = GenerateRequest(
             prefix,
             seeds,
@@ -508,111 +505,6 @@ class EngineGenerator(Primitive):
                 cache.note((*head, *ids)[: len(head) + max(count, 0)])
 
 
-class _Told:
-    """The samples of a request as its engine tells of them: outcomes are noted in the caller's loop as they end.
-
-    Logically the first sample pays for the prefix, whichever ends first; the others read it from the cache. What the
-    prefix cost the engine is known at the end, and stands with the first of the samples that only the answer brings.
-    """
-
-    def __init__(
-        self,
-        generator: EngineGenerator,
-        prefix: Sequence,
-        cap: int | None,
-        scope: Scope,
-        ended: Ended,
-        most: int,
-    ) -> None:
-        self._generator, self._prefix, self._cap, self._scope, self._most = (
-            generator,
-            prefix,
-            cap,
-            scope,
-            most,
-        )
-        self._ended, self._loop = ended, asyncio.get_running_loop()
-        self._fresh: deque[tuple[int, Sample, int | None]] = deque()
-        self._samples: dict[int, Sample] = {}
-        self._head: tuple[int | None, int | None] | None = None
-        #: What samples took physically, as far as the engine has said that of each.
-        self.shares: Mapping[int, Share] = {}
-
-    def hear(self, number: int, sample: Sample, prefix_tokens: int | None) -> None:
-        """In the engine's thread."""
-        self._fresh.append((number, sample, prefix_tokens))
-        if len(self._fresh) == 1:
-            with suppress(RuntimeError):  # that loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._note)
-
-    def apart(self) -> None:
-        """The engine tells of each attempt."""
-        if self._ended.attempts is not None:
-            self._ended.attempts.apart()
-
-    async def begin(self, numbers: Ordered[int]) -> Attempt:
-        """An attempt at these samples, told in whatever event loop."""
-        attempts, generator = self._ended.attempts, self._generator
-        if attempts is None:
-            return UNTOLD
-        worst = generator._at_most(self._prefix, len(numbers), self._most)
-        return await elsewhere(attempts.begin(numbers, worst, durable=generator.bills), self._loop)
-
-    def outcomes(self, answer: Generated) -> list[Outcome]:
-        """One for each sample; those that were noted, as they were noted, unless the answer knows better: an engine
-        around another one may change what that tells.
-        """
-        self._note()
-        known = answer.prefilled is not None and answer.cached is not None
-        read = (answer.prefilled or 0) + (answer.cached or 0) if known else None
-        share: Share = answer.prefilled, answer.cached, read, None
-        made = []
-        for i, sample in enumerate(answer.samples):
-            if i in self._ended and sample == self._samples[i]:
-                made.append(self._ended[i])
-                continue
-            own = self.shares.get(i)
-            made.append(self._outcome(i, sample, answer, share if own is None else own))
-            share = NOTHING
-        return made
-
-    def salvage(self, request: GenerateRequest) -> None:
-        """Note what had ended when the request was cut off. What its prefix cost the engine is unknown, unless that has
-        said what each sample took.
-        """
-        self._note()
-        ended = request.ended
-        if not ended:
-            return
-        first = min(ended)
-        # After a deadline nobody comes back for the first sample: the first that ended pays for the prefix.
-        pays = first if self._scope.left().seconds == 0 else 0
-        for i, sample in ended.items():
-            if i not in self._ended or (i == first and i not in self.shares):
-                share = self.shares.get(i, (None, None, None, None) if i == first else NOTHING)
-                self._ended[i] = self._outcome(i, sample, self._begun(), share, pays)
-
-    def _note(self) -> None:
-        while self._fresh:
-            i, sample, tokens = self._fresh.popleft()
-            self._samples[i] = sample
-            self._ended[i] = self._outcome(i, sample, self._begun(tokens), self.shares.get(i, NOTHING))
-
-    def _begun(self, tokens: int | None = None) -> Generated:
-        """What is known of the answer before it is there."""
-        if tokens is not None:
-            return Generated((), None, tokens)
-        ids = self._generator.engine.render(self._prefix)
-        return Generated((), ids, None if ids is None else len(ids))
-
-    def _outcome(self, i: int, sample: Sample, answer: Generated, share: Share, pays: int = 0) -> Outcome:
-        generator = self._generator
-        if i == pays and self._head is None:
-            self._head = generator._charge(self._prefix, answer, self._scope)
-        head = self._head if i == pays else None
-        return generator._outcome(sample, answer.prefix_tokens, head, share, self._cap, _begun(self._prefix))
-
-
 def _bytes(prefix: Sequence) -> int:
     """Tokens of a prefix at most: each holds at least one byte; templates add a few per message."""
     return len(letters(prefix)) + 16 * (1 + len(prefix.prompt.messages))
@@ -628,11 +520,6 @@ def letters(prefix: Sequence) -> bytes:
 def _letters(text: str, thought: Thought | None) -> bytes:
     before = "" if thought is None else thought.written or thought.text or ""
     return (before + text).encode("utf-8", "surrogatepass")
-
-
-def _begun(prefix: Sequence) -> bool:
-    """Whether the answer has begun, so that what follows is no thought."""
-    return bool(prefix.text) or (prefix.thought is not None and prefix.thought.ended)
 
 
 def told_apart(sample: Sample, end: str) -> Sample:
