@@ -264,3 +264,62 @@ def test_after_a_deadline_or_a_cancellation_the_prefix_is_paid_for_once(late: bo
         assert asyncio.run(ask()) == ([length, 0, 0] if late else [0, 0, 0])
         engine.holds = late
         assert asyncio.run(ask()) == ([length, 0, 0] if late else [0, 0, 0, length])
+
+
+class Samples(MemoryJournal):
+    """Sets `there` when it holds so many samples."""
+
+    def __init__(self, enough: int) -> None:
+        super().__init__()
+        self.enough, self.count, self.there = enough, 0, asyncio.Event()
+
+    async def record(self, rows: Any) -> None:
+        await super().record(rows)
+        self.count += sum(row.limit is None for row in rows)
+        if self.count >= self.enough:
+            self.there.set()
+
+
+class Together(EnumerableEngine):
+    """Tells of samples of two requests in one moment, as engines do that decode them in one batch."""
+
+    bills = False
+    go: asyncio.Event
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        answer = await super().generate(replace(request, heard=None, ended={}))
+        self.asked.append((request, answer))
+        if len(self.asked) == 2:
+            for told, of in self.asked:
+                for i, sample in enumerate(of.samples[:-1]):
+                    told.note(i, sample)
+        await self.go.wait()
+        return answer
+
+    asked: list[tuple[GenerateRequest, Generated]]
+
+
+@pytest.mark.parametrize("bills", [False, True])
+def test_what_nobody_bills_wakes_its_loop_once_for_all_calls(bills: bool) -> None:
+    journal, woken = Samples(6), list[Any]()
+
+    async def ask() -> None:
+        engine.bills, engine.go, engine.asked = bills, asyncio.Event(), []
+        loop: Any = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+
+        def noted(*args: Any, **named: Any) -> Any:
+            woken.append(args)
+            return wake(*args, **named)
+
+        loop.call_soon_threadsafe = noted
+        scopes = [Scope.root(f"p{i}", journal=journal) for i in range(2)]
+        generator = engine.generator(max_tokens=8)
+        calls = [asyncio.create_task(generator.generate(PROMPT, n=4, scope=scope)) for scope in scopes]
+        await journal.there.wait()
+        engine.go.set()
+        await asyncio.gather(*calls)
+
+    with Together(("a", "b", "."), lambda prompt, done: (0.5, 0.2, 0.3), name="turn") as engine:
+        asyncio.run(asyncio.wait_for(ask(), 60))
+    assert journal.count == 8 and len(woken) == (2 if bills else 1)
