@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from metagen.attempts import UNTOLD, Attempt, elsewhere
 from metagen.call import Ended, Outcome
@@ -35,12 +35,13 @@ class Round:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[Callable[[], None]] = []
+        #: Weakly, since a loop may end before its round.
+        self._waiting: list[ref[Told]] = []
 
-    def add(self, loop: asyncio.AbstractEventLoop, note: Callable[[], None]) -> None:
+    def add(self, loop: asyncio.AbstractEventLoop, told: Told) -> None:
         """In any thread."""
         with self._lock:
-            self._waiting.append(note)
+            self._waiting.append(ref(told))
             if len(self._waiting) > 1:
                 return
         loop.call_soon_threadsafe(loop.call_later, ROUND, self._end)
@@ -48,8 +49,9 @@ class Round:
     def _end(self) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, []
-        for note in waiting:
-            note()
+        for one in waiting:
+            if (told := one()) is not None:
+                told.note()
 
 
 _ROUNDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Round] = WeakKeyDictionary()
@@ -81,6 +83,7 @@ class Told:
         self._ended, self._loop = ended, asyncio.get_running_loop()
         self._round = _ROUNDS.setdefault(self._loop, Round())
         self._fresh: deque[tuple[int, Sample, int | None]] = deque()
+        self._over = False
         self._samples: dict[int, Sample] = {}
         self._head: tuple[int | None, int | None] | None = None
         #: What samples took physically, as far as the engine has said that of each.
@@ -92,9 +95,9 @@ class Told:
         if len(self._fresh) == 1:
             with suppress(RuntimeError):  # that loop is closed: nobody waits any more
                 if self._generator.bills:
-                    self._loop.call_soon_threadsafe(self._note)
+                    self._loop.call_soon_threadsafe(self.note)
                 else:
-                    self._round.add(self._loop, self._note)
+                    self._round.add(self._loop, self)
 
     def apart(self) -> None:
         """The engine tells of each attempt."""
@@ -113,7 +116,7 @@ class Told:
         """One for each sample; those that were noted, as they were noted, unless the answer knows better: an engine
         around another one may change what that tells.
         """
-        self._note()
+        self._end()
         known = answer.prefilled is not None and answer.cached is not None
         read = (answer.prefilled or 0) + (answer.cached or 0) if known else None
         share: Share = answer.prefilled, answer.cached, read, None
@@ -131,8 +134,8 @@ class Told:
         """Note what had ended when the request was cut off. What its prefix cost the engine is unknown, unless that has
         said what each sample took.
         """
-        self._note()
-        ended = request.ended
+        self._end()
+        ended = dict(request.ended)  # the engine may be at it still
         if not ended:
             return
         first = min(ended)
@@ -143,8 +146,14 @@ class Told:
                 share = self.shares.get(i, (None, None, None, None) if i == first else NOTHING)
                 self._ended[i] = self._outcome(i, sample, self._begun(), share, pays)
 
-    def _note(self) -> None:
-        while self._fresh:
+    def _end(self) -> None:
+        """What is heard from now on comes too late for this call."""
+        self.note()
+        self._over = True
+
+    def note(self) -> None:
+        """In the caller's loop, unless the call has ended meanwhile, and nobody waits for its records."""
+        while self._fresh and not self._over:
             i, sample, tokens = self._fresh.popleft()
             self._samples[i] = sample
             self._ended[i] = self._outcome(i, sample, self._begun(tokens), self.shares.get(i, NOTHING))
