@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import itertools
+import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +24,7 @@ from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, EngineError, ScopeError, UnsupportedError
 from metagen.generators.function import FunctionGenerator
+from metagen.generators.openai.engine import _at_once
 from metagen.journal import Journal, MemoryJournal, Row, SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
@@ -744,6 +747,32 @@ def test_a_timeout_of_the_call_itself_is_not_the_deadline() -> None:
 
 
 # -- gather and offers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "several", [_at_once, lambda work: Scope.root().gather(*work)], ids=["engine", "scope"]
+)
+@pytest.mark.filterwarnings("error")
+def test_what_is_cancelled_before_it_begins_leaves_no_warning(
+    several: Callable[[list[Coroutine[Any, Any, int]]], Coroutine[Any, Any, list[int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    async def one() -> int:
+        return 1
+
+    async def main() -> None:
+        task = asyncio.create_task(several([one(), one()]))
+        await asyncio.sleep(0)  # its own tasks are made, and have not begun
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    gc.collect()
+    assert not told
 
 
 def test_gather_keeps_order_lets_the_others_finish_when_a_budget_ends_and_stops_them_on_errors() -> None:
