@@ -522,8 +522,8 @@ async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         except BudgetExhausted as refusal:
             return refusal
 
-    work = list(work)
-    tasks = [asyncio.create_task(limited(one)) for one in work]
+    asked = list(work)
+    tasks = [asyncio.create_task(limited(one)) for one in asked]
     try:
         found = await asyncio.gather(*tasks)
         for one in found:
@@ -534,8 +534,8 @@ async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for one in work:
-            one.close()  # of what was cancelled before it began Python would warn
+        for unbegun in asked:
+            unbegun.close()  # of what was cancelled before it began Python would warn
 
 
 async def _together(work: Iterable[Coroutine[Any, Any, list[T]]]) -> list[T]:
