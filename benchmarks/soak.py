@@ -250,7 +250,7 @@ def served(ledger: Path) -> Iterator[str]:
 
 
 def one_heap() -> None:
-    """Let all threads share one heap: those that glibc keeps for each grow in turn for a long time, which is no leak."""
+    """Let all threads share one heap: those that glibc keeps for each grow in turn, which is no leak."""
     arena_max = -8
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(arena_max, 1)
