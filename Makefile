@@ -74,11 +74,19 @@ bubblewrap:
 	fi; \
 	echo "No bubblewrap here: the tests of the sandbox are skipped"
 
-# One stamp for each set of extras; older than a change to what is installed, it is made again.
-$(VENV)/installed-%: pyproject.toml constraints.txt | $(BIN)/pip
+# What each extra needs, with hashes (requirements/renew.py), so that what an index gives is what was tested.
+HASHED_torch := core torch
+HASHED_test := core torch test
+HASHED_lint := core torch test lint
+HASHED_docs := core docs
+
+# One stamp for each set of extras; older than a change to what is installed, it is made again. Hashed packages first;
+# then torch, whose build depends on the machine, and metagen itself, built by the hatchling that was hashed.
+$(VENV)/installed-%: pyproject.toml constraints.txt $(wildcard requirements/*.txt) | $(BIN)/pip
 	@echo "Installing metagen with the extra $* into $(VENV) (a minute or two when it is new)"
+	@$(PIP) install --no-deps --require-hashes $(HASHED_$*:%=--requirement requirements/%.txt)
 	@$(if $(TORCH_INDEX),$(PIP) install --no-deps --constraint constraints.txt --index-url $(TORCH_INDEX) torch)
-	@$(PIP) install --constraint constraints.txt --editable '.[$*]'
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[$*]'
 	@touch $@
 
 # It wants a torch for CPUs, which is looked for in TORCH_INDEX too. What a text model does not need is removed: it is
