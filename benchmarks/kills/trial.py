@@ -235,6 +235,8 @@ class Trial:
         self.found = Found(scene.name, number)
         self.before: Rows = {}
         self.missing: Counts = Counter()
+        #: When the process began that is to be killed.
+        self.began = 0.0
 
     def run(self, signals: tuple[signal.Signals, ...] = ()) -> Found:
         """signals: to send, one to a process; by default drawn."""
@@ -267,6 +269,7 @@ class Trial:
         left = self.model.size - size
         amount = self.draw.uniform(size, self.model.size) if left > 0 and self.draw.random() < 0.7 else 0
         wait = self.draw.uniform(0, 0.03) if amount else self.draw.uniform(0.2, 1.0) * self.model.seconds
+        self.began = time.monotonic()
         process = place.start(command)
         while process.poll() is None and time.monotonic() - began < PATIENCE:
             if amount and place.size >= amount:
@@ -320,7 +323,8 @@ class Trial:
 
     def miss(self, entry: Entry, count: int, number: signal.Signals, at: float, struck: bool) -> None:
         remote = self.place.scene.remote and entry.kind == "sample"
-        if remote and entry.at > at:
+        # Before this process began: for the one that was killed before it, and that was looked at too early.
+        if remote and (entry.at > at or entry.at < self.began):
             self.found.after += count
         elif number == signal.SIGKILL or struck:
             self.found.unheard += count
