@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test lint format bench docs vllm clean chromium bubblewrap
+.PHONY: help quickstart test mutants lint format bench docs vllm clean chromium bubblewrap
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ quickstart: $(VENV)/installed-torch ## set up, run the main experiment and repor
 
 test: $(VENV)/installed-test chromium bubblewrap ## set up and run the tests; ARGS='-k voting' chooses
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
+
+mutants: $(VENV)/installed-test ## break formulas on purpose and see which tests notice; ARGS='budget --count 10'
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants $(ARGS)
 
 lint: $(VENV)/installed-lint ## check style, types and layers
 	@$(BIN)/ruff check $(ARGS)

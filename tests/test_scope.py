@@ -159,6 +159,15 @@ def test_what_is_recorded_is_not_executed_again_and_charges_what_it_cost() -> No
     assert [i for _, i, _ in writer.log] == list(range(11))
 
 
+def test_what_is_recorded_elsewhere_keeps_its_seconds_and_the_rest_is_timed() -> None:
+    async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        return [Outcome({"text": "x"}, Usage(seconds=seconds)) for seconds in (900.0, None)]
+
+    request = Request("g", "g", (Item(b"", 0), Item(b"", 1)), recorded=True)
+    kept, timed = run(Scope.root("p").call(request, execute, lambda p, c: Usage()))
+    assert kept.usage.seconds == 900.0 and timed.usage.seconds is not None and timed.usage.seconds < 900.0
+
+
 def test_holes_are_filled_in_order() -> None:
     async def main() -> None:
         journal, writer = MemoryJournal(), Writer(lambda i: i)
@@ -808,10 +817,10 @@ def test_gather_keeps_order_lets_the_others_finish_when_a_budget_ends_and_stops_
 def test_the_best_offer_has_the_highest_value_and_the_first_of_equals() -> None:
     scope = Scope.root("p")
     assert scope.best_offer() is None
-    offers = {name: PROMPT.extend(name) for name in "abcde"}
-    for name, value in [("a", None), ("b", -2.0), ("c", 0.5), ("d", 0.5), ("e", None)]:
+    offers = {name: PROMPT.extend(name) for name in "abcdef"}
+    for name, value in [("a", None), ("b", -2.0), ("c", 0.0), ("d", 0.5), ("e", 0.5), ("f", None)]:
         scope.offer(offers[name], value)
-        assert scope.best_offer() == offers[{"a": "a", "b": "b"}.get(name, "c")]
+        assert scope.best_offer() == offers[min(name, "d")]
 
 
 def test_emit_streams_to_whoever_listens() -> None:

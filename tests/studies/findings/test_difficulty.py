@@ -25,6 +25,7 @@ def test_test_samples_are_refused() -> None:
 
 
 def test_groups_are_ordered_from_hard_to_easy_and_of_about_equal_size() -> None:
+    assert len(difficulty.groups(LIMITS[:1]).of) == len(RESULT.problems), "one pool is enough"
     found = difficulty.groups(LIMITS)
     sizes = np.bincount(found.of)
     assert len(found.names) == len(sizes) == 5 and sizes.min() >= 14

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from metagen.analysis.comparison import Contrast
+from metagen.analysis.paired import Difference
 from metagen.studies import run, schema
 from metagen.studies.directory import StudyDirectory, find
 from metagen.studies.findings import frontier_section, laws, questions, unasked
 from metagen.studies.findings.equal_compute import budgets, middle, rivals, table
 from metagen.studies.findings.frontier import at_cost
-from metagen.studies.findings.question import Question, answer, answers, compared
+from metagen.studies.findings.question import Question, answer, answers, compared, numbers
 from metagen.studies.page.headline import headline
 from metagen.studies.result import Curve, StudyResult
 from metagen.studies.section import Finding, Heat, Plot
@@ -373,3 +375,12 @@ def test_a_study_that_ran_has_all_its_sections(study_file: Callable[..., Path], 
     assert "study." not in note.text  # all of its sections are in the file
     for name in ("splitting", "temperature", "saturation"):
         assert found[name].pictures and found[name].tables, name
+
+
+def test_the_numbers_of_a_finding_are_those_of_its_contrast_in_points() -> None:
+    difference = Difference(0.1, -0.02, 0.22, 0.08, 0.15, 40)
+    found = numbers(Contrast("b", 0.4, 0.5, difference, 0.16, False))
+    assert found == pytest.approx(
+        {"estimate": 10.0, "low": -2.0, "high": 22.0, "p_value": 0.16, "detectable": 15.0}
+    )
+    assert numbers(None) == {}

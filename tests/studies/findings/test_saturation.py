@@ -239,6 +239,7 @@ def test_an_enumerable_model_has_its_limit_beside_what_pools_say_of_it(
     assert [row[0] for row in table.rows] == ["plain", "weighted"] and table.rows[0][
         -1
     ] == f"{100 * plain.exact:.1f}%"
+    assert table.numeric == {*range(1, len(table.columns))}, "all but the first column are set right"
     assert not [t for t in saturation.section(made(16, 8)).tables if t.name == "saturation-exact"]
     aligned = AlignmentSpec(models=("small",), enumerable=True)
     found = {s.name: s for s in questions.sections(made(16, 8), {}, aligned)}["saturation"]
