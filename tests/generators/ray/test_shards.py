@@ -96,6 +96,22 @@ def test_a_total_is_kept_whatever_the_number_of_drivers(cluster: Any, tmp_path: 
     assert spent[:2] == spent[2:] and max(spent) <= TOTAL
 
 
+def test_shards_and_one_driver_share_a_cache(cluster: Any, tmp_path: Path) -> None:
+    shared = f"cache: {tmp_path / 'shared'}\n"
+    for name, executor in (
+        ("first", "{kind: ray, replicas: 2, shards: 2}"),
+        ("shards", "{kind: ray, replicas: 2, shards: 2}"),
+        ("local", "local"),
+    ):
+        file = write(tmp_path, executor)
+        file.write_text(file.read_text() + shared)
+        done = finished(file, tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    states = [RunDirectory(tmp_path / name).state() for name in ("first", "shards", "local")]
+    assert states[0].cached == 0 and states[1].cached == states[2].cached == _rows(tmp_path / "first")
+    assert results(tmp_path / "first") == results(tmp_path / "shards") == results(tmp_path / "local")
+
+
 def _spent(run: Path, configuration: str) -> int:
     """Tokens generated, over all problems."""
     rows = pq.read_table(run / "outcomes.parquet", filters=[("configuration", "=", configuration)])
