@@ -36,7 +36,10 @@ import filelock
 from metagen.border import checked
 from metagen.cost import Usage
 from metagen.errors import JournalCorrupt, JournalError, JournalLocked, JournalMismatch
+from metagen.logs import logger
 from metagen.sequence import digest, digests
+
+_LOG = logger(__name__)
 
 #: Of records; of what was lost (`metagen.attempts`); of attempts, as they are kept.
 Status = Literal["complete", "truncated", "refused", "lost", "open", "free", "answered"]
@@ -234,6 +237,8 @@ class SQLiteJournal:
         self._writer: sqlite3.Connection | None = None
         self._tally: int | None = None
         self._written = 0
+        #: Of the write-ahead log.
+        self._inode: int | None = None
         self._pending: list[tuple[list[Columns], set[Limit], asyncio.Future[None]]] = []
         self._flushing = False
         self._process = os.getpid()
@@ -443,9 +448,28 @@ class SQLiteJournal:
             self._writer.executemany(f"INSERT OR REPLACE INTO rows VALUES ({marks})", rows)
             self._writer.execute("INSERT OR REPLACE INTO facts VALUES ('written', ?)", (str(written),))
         self._written = written
+        self._keep_log()
         if self._tally is not None:
             with contextlib.suppress(OSError):
                 os.pwrite(self._tally, TALLY.pack(written, ~written & 0xFFFFFFFFFFFFFFFF), 0)
+
+    def _keep_log(self) -> None:
+        """Write through what stands in a log that somebody has taken away: it would be gone with this process."""
+        if not self.wal:
+            return
+        try:
+            inode = self._log.stat().st_ino
+        except OSError:
+            inode = None
+        if self._inode is None:
+            self._inode = inode
+        elif inode != self._inode:
+            _LOG.warning(
+                "write-ahead log is gone; records are written through", extra={"journal": str(self.path)}
+            )
+            assert self._writer is not None
+            with self._writing, self._errors("write"):
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -479,7 +503,7 @@ class SQLiteJournal:
         """Where nothing can be made beside the file, it is read as it is, or a copy of it and of its log."""
         if os.access(self.path.parent, os.W_OK):
             return
-        log = self.path.with_name(self.path.name + "-wal")
+        log = self._log
         if not log.exists():
             self._fixed = "&immutable=1"
             return
@@ -490,16 +514,23 @@ class SQLiteJournal:
                 shutil.copyfile(one, self._file.with_name(one.name))
 
     def _check(self) -> None:
+        # Nobody but SQLite opens the file: whoever closes a file drops all locks that its process has on it, and the
+        # next process that reads it takes the log away from under a writer.
         name = repr(str(self.path))
-        with self._errors("read"), self.path.open("rb") as file:
-            if file.read(16) != b"SQLite format 3\x00":
-                raise JournalCorrupt(f"{name} is not a journal (its header is not SQLite's): {REMEDY}")
-        log = self.path.with_name(self.path.name + "-wal")
+        with self._errors("read"):
+            if not self.path.is_file():
+                raise IsADirectoryError("it is no file")
+            if not os.access(self.path, os.R_OK):
+                raise PermissionError("permission denied")
+            empty = not self.path.stat().st_size
+        log = self._log
         self._check_log(log)
         told = self._told()
         # Where there is a log, by one that cannot write: the last one that can throws a damaged log away at its end.
         mode = "ro" if self._fixed or (log.exists() and log.stat().st_size) else "rw"
         try:
+            if empty:
+                raise sqlite3.DatabaseError("file is not a database")
             with contextlib.closing(self._connect(read_only=True, mode=mode)) as connection:
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -508,6 +539,10 @@ class SQLiteJournal:
                     query = "SELECT value FROM facts WHERE name = 'written'"
                     self._written = int((connection.execute(query).fetchone() or ("0",))[0])
         except sqlite3.DatabaseError as error:
+            if "not a database" in str(error):
+                raise JournalCorrupt(
+                    f"{name} is not a journal (its header is not SQLite's): {REMEDY}"
+                ) from error
             raise JournalCorrupt(f"{name} is torn ({error}): {REMEDY}") from error
         if application != APPLICATION_ID:
             raise JournalCorrupt(
@@ -526,6 +561,10 @@ class SQLiteJournal:
                 f"damaged or was left behind; restore it from a copy (with {self.path.name}-wal), or delete "
                 f"{str(self._count)!r}, and they are paid for again; nothing was changed in it"
             )
+
+    @property
+    def _log(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
 
     @property
     def _count(self) -> Path:

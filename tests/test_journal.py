@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -686,3 +687,40 @@ def test_a_torn_record_is_not_copied(tmp_path: Path) -> None:
         with pytest.raises(JournalCorrupt, match="is torn"):
             asyncio.run(journal.copy([(*record[:-2], record[-2] + " ", record[-1])]))
         asyncio.run(journal.copy([]))
+
+
+def elsewhere(path: Path) -> int:
+    """What another process reads, which opens and closes the journal."""
+    program = "import sys, metagen.journal as m; print(m.SQLiteJournal(sys.argv[1], read_only=True).count())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["by metagen", "by something else"])
+def test_reading_a_journal_that_is_being_written_takes_nothing_away(
+    path: Path, tmp_path: Path, raw: bool
+) -> None:
+    """A process that closes a file loses its locks on it, and the next one who reads the file elsewhere takes its
+    write-ahead log for one that nobody writes any more.
+    """
+    copies = tmp_path / "copies"
+
+    async def main() -> None:
+        with SQLiteJournal(path, seed=0) as journal:
+            for i in range(4):
+                await journal.record([make(i)])
+                if raw:
+                    await asyncio.to_thread(path.read_bytes)
+                else:
+                    with SQLiteJournal(path, read_only=True) as own:
+                        assert own.count() == i + 1
+                assert elsewhere(path) == i + 1
+            # As a kill leaves it.
+            shutil.copytree(path.parent, copies)
+
+    asyncio.run(main())
+    with SQLiteJournal(copies / "journal.sqlite", read_only=True) as kept:
+        assert kept.count() == 4

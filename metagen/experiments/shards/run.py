@@ -37,8 +37,8 @@ from metagen.logs import logger
 from metagen.strategies.base import wait
 
 _LOG = logger(__name__)
-#: Seconds between two looks at a driver.
-EVERY = 0.5
+#: Seconds between two looks at a driver; and for the last one, when the run is interrupted.
+EVERY, LAST = 0.5, 3.0
 #: Records, and bytes of a table, that are fetched at a time.
 RECORDS, PIECE = 5_000, 16 << 20
 
@@ -167,6 +167,11 @@ class Head:
             while not ended.done():
                 await asyncio.wait({ended}, timeout=EVERY)
                 mark = await self._follow(driver, part, mark)
+        except asyncio.CancelledError:
+            # Where the run goes on, nobody may see this driver's disk.
+            with suppress(Exception):
+                await asyncio.wait_for(self._follow(driver, part, mark), LAST)
+            raise
         finally:
             ended.cancel()
         found = await _told(ended)

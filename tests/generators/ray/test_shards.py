@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from metagen.experiments.directory import RunDirectory
+from metagen.journal import SQLiteJournal
 from tests.generators.ray.test_runs import FILE, _rows, command, finished, results
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
@@ -140,3 +142,34 @@ def test_a_run_that_waits_for_a_machine_can_be_interrupted(
         head.kill()
         head.wait()
     assert RunDirectory(run).state().status == "interrupted"
+
+
+def test_an_interrupted_run_has_what_its_drivers_had_recorded(cluster: Any, tmp_path: Path) -> None:
+    """Where it goes on, nobody may see their disks. This one looks at them once in an hour."""
+    run, file = (
+        tmp_path / "run",
+        write(tmp_path, "{kind: ray, concurrency: 4, replicas: 2, shards: 2}", problems=60),
+    )
+    program = (
+        "import metagen.experiments.shards.run as run; run.EVERY = 3600.0; from metagen.cli import app; app()"
+    )
+    head = subprocess.Popen(
+        [sys.executable, "-c", program, *command(file, run)[3:]],
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL),
+    )
+    recorded: set[bytes] = set()
+    end = time.monotonic() + 300
+    while len(recorded) < 20:
+        assert head.poll() is None and time.monotonic() < end
+        time.sleep(0.1)
+        recorded = {key for path in run.glob("shards/*/journal.sqlite") for key in keys(path)}
+    head.send_signal(signal.SIGTERM)
+    assert head.wait(60) == 143
+    assert recorded <= keys(run / "journal.sqlite")
+    assert RunDirectory(run).state().status == "interrupted"
+
+
+def keys(path: Path) -> set[bytes]:
+    with SQLiteJournal(path, read_only=True) as journal:
+        return {record[0] for record in journal.since(0, 100_000)[1]}
