@@ -32,8 +32,10 @@ class Unrecorded(MetagenError):
 class Closed(dict[bytes, asyncio.Future[None]]):
     """The calls in flight of a journal that nothing may be added to: there are none, and none can begin."""
 
-    def __setitem__(self, key: bytes, value: object) -> NoReturn:
+    def setdefault(self, key: bytes, default: object = None, /) -> NoReturn:
         raise Unrecorded("this part is not recorded yet; resume the run")
+
+    __setitem__ = setdefault
 
 
 class Recorded:
