@@ -231,8 +231,11 @@ def test_an_idle_thread_ends_and_so_does_that_of_an_object_that_is_gone() -> Non
 
 
 SCRIPT = """
-import os, sys, threading
+import os, signal, sys, threading
 import metagen as mg
+
+# Whoever runs the tests in the background has them ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def waits(prefix, seed, index):
     print("begun", flush=True)
