@@ -22,7 +22,7 @@ from types import CodeType, FrameType, FunctionType, MethodType, NoneType, Union
 from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin
 from weakref import WeakSet
 
-from metagen import threads
+from metagen import threads, values
 from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError, ScopeError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -345,24 +345,24 @@ def _name(function: object) -> str:
 # -- what is given ---------------------------------------------------------------------------------
 
 
-def checked(function: F) -> F:
+def checked(function: F, *, first: bool = False) -> F:
     """The function, or the class with its constructor; InputError with a remedy for arguments not as annotated.
 
-    A constructor looks at them when it is through: what it says of its arguments itself comes first, and a class that
-    is made inside leaves the word to the one outside. A function looks first.
+    A function looks at them first. A constructor looks when it is through: what it says of its arguments itself comes
+    first, and a class that is made inside leaves the word to the one outside. first: it looks as a function does.
     """
     if isinstance(function, type):
         init: Any = vars(function)["__init__"]
         setattr(function, "__init__", checked(init))  # noqa: B010 - mypy: not to be set
         return function
-    if function.__name__ != "__init__":
+    if first or function.__name__ != "__init__":
 
         @wraps(function)
-        def first(*args: Any, **named: Any) -> Any:
+        def before(*args: Any, **named: Any) -> Any:
             _look(function, args, named)
             return function(*args, **named)
 
-        return cast(F, first)
+        return cast(F, before)
 
     @wraps(function)
     def last(*args: Any, **named: Any) -> Any:
@@ -433,7 +433,7 @@ def _look(
     for what, value, hint in _each(signature, given, wanted):
         if not fits(value, hint, strict=True):
             raise ArgumentError(
-                f"{name}: {what}={shown(value)}; expected {spelt(hint)}{remedy(value, hint)}"
+                f"{name}: {what}={shown(value)}; expected {spelt(hint, value)}{remedy(value, hint)}"
             ) from error
         if type(value) is not hint:
             _watch_protocols(value, hint)
@@ -556,6 +556,8 @@ def _watch_protocols(value: object, hint: Any) -> None:
 
 def remedy(value: object, hint: Any) -> str:
     """`; give …` where something else is to be given, and one knows what."""
+    if isinstance(value, str) and (near := get_close_matches(value, _words(hint), n=1)):
+        return f"; did you mean {near[0]!r}?"
     options = [one for one in (hint, *get_args(hint)) if isinstance(one, type)]
     for one in options:
         name = one.__name__
@@ -569,6 +571,13 @@ def remedy(value: object, hint: Any) -> str:
         if example:
             return f"; give {example}"
     return ""
+
+
+def _words(hint: Any) -> list[str]:
+    """The texts that an annotation allows."""
+    if get_origin(hint) is typing.Literal:
+        return [one for one in get_args(hint) if isinstance(one, str)]
+    return [word for one in get_args(hint) if not isinstance(one, str) for word in _words(one)]
 
 
 # -- hints -----------------------------------------------------------------------------------------
@@ -590,19 +599,21 @@ def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def fits(value: object, hint: Any, *, strict: bool) -> bool:
-    """Whether a value is as an annotation says. Texts of a Literal are their owner's to judge.
+    """Whether a value is as an annotation says.
 
     strict: of an argument, where True is no number, and nan none either.
     """
     if type(value) is hint and hint is not float:
         return True
     origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any or origin is typing.Literal or isinstance(hint, TypeVar | str):
+    if hint is Any or isinstance(hint, TypeVar | str):
         return True
+    if origin is typing.Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
     if hint is None or hint is NoneType:
         return value is None
     if origin is Annotated:
-        return fits(value, inner[0], strict=strict)
+        return fits(value, inner[0], strict=strict) and values.within(value, inner[1:])
     if origin in (Union, UnionType):
         return any(fits(value, one, strict=strict) for one in inner)
     if hint is float or hint is int:
@@ -640,8 +651,8 @@ def _methods(protocol: type) -> tuple[str, ...]:
     )
 
 
-def spelt(hint: Any) -> str:
-    """An annotation in words."""
+def spelt(hint: Any, value: object = None) -> str:
+    """An annotation in words. value: what was given in its place."""
     origin, inner = get_origin(hint), get_args(hint)
     plain = {
         Any: "anything",
@@ -655,17 +666,17 @@ def spelt(hint: Any) -> str:
     if hint in plain:
         return plain[hint]
     if origin is Annotated:
-        return spelt(inner[0])
+        return values.said(inner[1:], value) or spelt(inner[0], value)
     if origin in (Union, UnionType):
         # A number is an integer as well.
-        shown = [spelt(one) for one in inner if not (one is int and float in inner)]
+        shown = [spelt(one, value) for one in inner if not (one is int and float in inner)]
         return " or ".join(dict.fromkeys(shown))
     if origin is tuple and inner and Ellipsis not in inner:
         return f"({', '.join(map(spelt, inner))})"
     if origin in SEVERAL:
         return f"a list of {spelt(inner[0]).removeprefix('a ').removeprefix('an ')}"
     if origin is typing.Literal:
-        return " or ".join(map(repr, inner))
+        return f"one of {', '.join(map(str, inner))}" if len(inner) > 1 else repr(*inner)
     kind = origin or hint
     if kind is Callable:
         return "a function"

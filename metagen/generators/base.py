@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from metagen.border import Part, promises
 from metagen.errors import InputError, UnsupportedError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
+from metagen.values import MOST
 
 
 def _samples(result: list[Sequence], given: Mapping[str, Any]) -> str | None:
@@ -24,10 +25,6 @@ def _samples(result: list[Sequence], given: Mapping[str, Any]) -> str | None:
     ):
         return None
     return f"expected n={n} sequences and there are {len(result)}; fewer only where a budget ends, marked exhausted"
-
-
-#: Samples of one call, candidates of one strategy, tokens of one sample: beyond that it is a slip.
-MOST: Final = 1_000_000
 
 
 class Generator(Part, ABC):

@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from metagen.border import Part, called, promises
 from metagen.call import Item
+from metagen.part import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.aggregate import (
@@ -29,8 +30,8 @@ from metagen.strategies.aggregate import (
     weighted_vote,
 )
 from metagen.strategies.candidates import Candidate
+from metagen.values import Positive, Quantity
 from metagen.verifiers.base import AnswerRule, Verifier
-from metagen.verifiers.naming import name_of
 from metagen.verifiers.utility.base import Utility
 
 
@@ -58,12 +59,7 @@ class Aggregator(Part, ABC):
     @property
     def fingerprint(self) -> str:
         """Names the rule with its parts: equal fingerprints promise equal choices."""
-        parts = [part.fingerprint if part else "" for part in (self.verifier, self.answer)]
-        return digest(type(self).__qualname__, self.options(), *parts).hex()
-
-    def options(self) -> str:
-        """What tells two aggregators of this class apart, beside answer rule and verifier."""
-        return ""
+        return fingerprint(self)
 
     async def aggregate(self, candidates: Ordered[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
         """The chosen candidate's sequence, with its score. What is cut or has no answer loses to whatever has one.
@@ -86,38 +82,41 @@ class Aggregator(Part, ABC):
         """Pick one of the candidates, which are all eligible, or none of them is."""
 
 
+@part
 class Best(Aggregator):
     """The candidate with the highest score: argmax_i v(y_i); by raw scores where values in [0, 1] are equal."""
 
     groups = False
 
-    def __init__(self, verifier: Verifier, *, answer: AnswerRule | None = None) -> None:
-        self.verifier, self.answer = verifier, answer
+    verifier: Verifier = field(kw_only=False)
+    answer: AnswerRule | None = None
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         return best_of(ordered(pool), texts(pool), salt)
 
 
+@part
 class Majority(Aggregator):
     """The most frequent answer (self-consistency, Wang et al. 2023)."""
 
-    def __init__(self, answer: AnswerRule) -> None:
-        self.answer = answer
+    answer: AnswerRule = field(kw_only=False)
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         return majority_vote([c.key for c in pool], texts(pool), salt)
 
 
+@part
 class Weighted(Aggregator):
     """The answer with the largest total score: argmax_a Σ_i v(y_i) 1[a_i = a] (Li et al. 2023)."""
 
-    def __init__(self, verifier: Verifier, answer: AnswerRule) -> None:
-        self.verifier, self.answer = verifier, answer
+    verifier: Verifier = field(kw_only=False)
+    answer: AnswerRule = field(kw_only=False)
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         return weighted_vote([c.key for c in pool], [c.value for c in pool], texts(pool), salt)
 
 
+@part
 class SoftBest(Aggregator):
     """Candidate i with probability ∝ exp(v(y_i)/β) (soft best-of-n, Verdun et al. 2025).
 
@@ -126,35 +125,26 @@ class SoftBest(Aggregator):
 
     groups = False
 
-    def __init__(
-        self, verifier: Verifier, *, beta: float, raw: bool = False, answer: AnswerRule | None = None
-    ) -> None:
-        soft_best_of(
-            [0.0], [""], "", beta=beta, seed=0
-        )  # its error for β, now and not in the middle of a run
-        self.verifier, self.answer = verifier, answer
-        self.beta, self.raw = beta, raw
-
-    def options(self) -> str:
-        return f"{float(self.beta)!r} {self.raw}"
+    verifier: Verifier = field(kw_only=False)
+    beta: Positive
+    raw: bool = False
+    answer: AnswerRule | None = None
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         seed = scope.seed(Item(digest("soft best")))
         return soft_best_of(scores(pool, raw=self.raw), texts(pool), salt, beta=self.beta, seed=seed)
 
 
+@part
 class Borda(Aggregator):
     """The answer with the most votes; the candidate of rank r among n, by score, has (n − r + 1)^p (Kang et al. 2025).
 
     p = 0 is `Majority` over what has a score; p → ∞ tends to `Best`.
     """
 
-    def __init__(self, verifier: Verifier, answer: AnswerRule, *, power: float = 1.0) -> None:
-        borda_weights([], power=power)
-        self.verifier, self.answer, self.power = verifier, answer, power
-
-    def options(self) -> str:
-        return repr(float(self.power))
+    verifier: Verifier = field(kw_only=False)
+    answer: AnswerRule = field(kw_only=False)
+    power: Quantity = 1.0
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         # What has no answer has no vote, and takes no rank from what has one.
@@ -166,6 +156,7 @@ class Borda(Aggregator):
         return weighted_vote([c.key for c in pool], weights, texts(pool), salt)
 
 
+@part
 class Ranked(Aggregator):
     """A vote in which each candidate ranks several answers (ranked voting, Wang et al. 2025): see `ranked_vote`.
 
@@ -173,15 +164,9 @@ class Ranked(Aggregator):
     cannot be read is left out of a ballot.
     """
 
-    def __init__(
-        self, answer: AnswerRule, *, ballot: Callable[[str], Ordered[str]], rule: Rule = "borda"
-    ) -> None:
-        ranked_vote([[]], [""], "", rule=rule)
-        self.answer: AnswerRule = answer
-        self.ballot, self.rule = ballot, rule
-
-    def options(self) -> str:
-        return f"{self.rule} {name_of(self.ballot)}"
+    answer: AnswerRule = field(kw_only=False)
+    ballot: Callable[[str], Ordered[str]]
+    rule: Rule = "borda"
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         ballots = [
@@ -192,6 +177,7 @@ class Ranked(Aggregator):
         return ranked_vote(classes, texts(pool), salt, rule=self.rule)
 
 
+@part
 class MinimumBayesRisk(Aggregator):
     """argmax_i Σ_j w_j u(y_i, y_j) over the candidates themselves (Bertsch et al. 2023; Eikema & Aziz 2022).
 
@@ -201,18 +187,13 @@ class MinimumBayesRisk(Aggregator):
     marked `exhausted`.
     """
 
-    def __init__(
-        self, utility: Utility, *, verifier: Verifier | None = None, answer: AnswerRule | None = None
-    ) -> None:
-        self.utility, self.answer = utility, answer
-        self.verifier = verifier
+    utility: Utility = field(kw_only=False)
+    verifier: Verifier | None = None
+    answer: AnswerRule | None = None
 
     @property
     def spends(self) -> bool:
         return self.utility.spends
-
-    def options(self) -> str:
-        return self.utility.fingerprint
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         weights = [c.value for c in pool] if self.verifier else [1.0] * len(pool)

@@ -18,6 +18,7 @@ from metagen.cost import Usage
 from metagen.errors import MetagenError
 from metagen.generators.base import Generator
 from metagen.journal import Journal
+from metagen.part import fingerprint
 from metagen.scope import Offer, Scope
 from metagen.sequence import Message, Prompt, Sequence, Until
 from metagen.trace import Trace
@@ -134,6 +135,10 @@ class Strategy(Generator):
     answer: AnswerRule | None = None
     #: Whether what is chosen depends on which answers are the same; a part may say so instead.
     groups: bool = True
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self)
 
     @abstractmethod
     @promises(_extends)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from metagen.generators.base import Generator
+from dataclasses import field
+
+from metagen.part import part
 from metagen.scope import Scope
 from metagen.sequence import digest
 from metagen.strategies.aggregate import Selection, best_of
 from metagen.strategies.aggregators import Aggregator, texts
 from metagen.strategies.candidates import Candidate
-from metagen.strategies.parallel import Parallel
+from metagen.strategies.parallel import ParallelStrategy
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.pairwise import PairwiseJudge
 
 
+@part
 class KnockOut(Aggregator):
     """The winner of a bracket of n − 1 comparisons, in ⌈log₂ n⌉ rounds; comparisons of a round run side by side.
 
@@ -21,15 +24,12 @@ class KnockOut(Aggregator):
     If the budget ends within a round, who is still in is chosen from by the tie rule.
     """
 
-    def __init__(self, judge: PairwiseJudge, *, answer: AnswerRule | None = None) -> None:
-        self.judge, self.answer = judge, answer
+    judge: PairwiseJudge = field(kw_only=False)
+    answer: AnswerRule | None = None
 
     @property
     def spends(self) -> bool:
         return True
-
-    def options(self) -> str:
-        return self.judge.fingerprint
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         players = {c.sequence.text: c.sequence for c in pool}
@@ -59,10 +59,12 @@ def _winner(a: str, b: str, value: float | None, seeds: dict[str, bytes]) -> str
     return a if value > 0.5 else b
 
 
-class KnockOutTournament(Parallel):
+@part
+class KnockOutTournament(ParallelStrategy):
     """Sample n candidates; a judge compares them two by two until one is left: see `KnockOut`."""
 
-    def __init__(
-        self, generator: Generator, n: int, *, judge: PairwiseJudge, answer: AnswerRule | None = None
-    ) -> None:
-        super().__init__(generator, n, KnockOut(judge, answer=answer))
+    judge: PairwiseJudge
+    answer: AnswerRule | None = None
+
+    def _aggregator(self) -> Aggregator:
+        return KnockOut(self.judge, answer=self.answer)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
+from dataclasses import field
 from typing import Final
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.prompts import Form, Listing, asked
 from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.naming import name_of
 
 #: Write one answer from several.
 SYNTHESIS: Final = Listing(
@@ -22,6 +23,7 @@ SYNTHESIS: Final = Listing(
 )
 
 
+@part
 class MixtureOfAgents(Strategy):
     """Layers of agents; all of a layer read the responses of the layer before (Wang et al. 2024).
 
@@ -32,31 +34,19 @@ class MixtureOfAgents(Strategy):
     whole one of the layer before is returned. Raises InputError for no layers, and for a layer without agents.
     """
 
+    layers: Ordered[Ordered[Generator]] = field(kw_only=False)
+    aggregator: Generator = field(kw_only=False)
+    ask: Form[Ordered[str]] = SYNTHESIS
+    answer: AnswerRule | None = None
     accepts_prefix = False
 
-    def __init__(
-        self,
-        layers: Ordered[Ordered[Generator]],
-        aggregator: Generator,
-        *,
-        ask: Form[Ordered[str]] = SYNTHESIS,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        if not layers or not all(layers):
+    def __post_init__(self) -> None:
+        self.layers = tuple(map(tuple, self.layers))
+        if not self.layers or not all(self.layers):
             raise InputError(
-                f"mixture of agents: layers of {[len(layer) for layer in layers]} agents; expected at least one layer, "
-                "and at least one agent in each"
+                f"MixtureOfAgents: layers of {[len(layer) for layer in self.layers]} agents; expected at least one "
+                "layer, and at least one agent in each"
             )
-        self.layers = tuple(tuple(layer) for layer in layers)
-        self.aggregator, self.ask, self.answer = aggregator, ask, answer
-
-    @property
-    def fingerprint(self) -> str:
-        agents = [f"{i} {agent.fingerprint}" for i, layer in enumerate(self.layers) for agent in layer]
-        rule = self.answer.fingerprint if self.answer else ""
-        return digest(
-            "mixture of agents", name_of(self.ask), rule, self.aggregator.fingerprint, *agents
-        ).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         question = prefix

@@ -6,14 +6,16 @@ and weighted voting of one generator share the same candidates and scores.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from collections.abc import Sequence as Ordered
-from dataclasses import replace
+from dataclasses import field, replace
 
-from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, at_most, is_count
+from metagen.errors import UnsupportedError
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Sequence, Until
 from metagen.strategies.aggregate import Rule
 from metagen.strategies.aggregators import (
     Aggregator,
@@ -28,24 +30,22 @@ from metagen.strategies.aggregators import (
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged
 from metagen.strategies.drawing import Drawing
+from metagen.values import Count, Positive, Quantity
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.ensemble import Ensemble
 from metagen.verifiers.utility.base import Utility
 
 
+@part
 class Sample(Strategy):
     """One sample of a generator, as it comes; greedy if the generator's temperature is 0."""
 
+    generator: Generator = field(kw_only=False)
+    answer: AnswerRule | None = None
     groups = False
 
-    def __init__(self, generator: Generator, *, answer: AnswerRule | None = None) -> None:
-        self.generator, self.answer = generator, answer
-        self.accepts_until = generator.accepts_until
-
-    @property
-    def fingerprint(self) -> str:
-        rule = self.answer.fingerprint if self.answer else ""
-        return digest("sample", self.generator.fingerprint, rule).hex()
+    def __post_init__(self) -> None:
+        self.accepts_until = self.generator.accepts_until
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         (sequence,) = await self.generator.generate(prefix, until=until, scope=scope.child("sample"))
@@ -54,40 +54,44 @@ class Sample(Strategy):
         return sequence
 
 
-class Parallel(Strategy):
+@part
+class ParallelStrategy(Strategy):
     """Sample n candidates, score them if the aggregator has a verifier, and let the aggregator choose.
 
     A verifier that scores candidates relative to each other sees all of them at once. Equal texts are scored, and
-    paid for, once. Raises InputError for n < 1, UnsupportedError for a generator whose draws are joint.
+    paid for, once. Raises InputError for n < 1, UnsupportedError for a generator whose draws are joint. Authors of
+    such strategies write `_aggregator`.
     """
 
+    generator: Generator = field(kw_only=False)
+    n: Count = field(kw_only=False)
     #: The aggregator says so.
     groups = False
-    #: How many are drawn at a time; None: as many as there are, and a budget affords.
-    batch: int | None = None
 
-    def __init__(self, generator: Generator, n: int, aggregator: Aggregator) -> None:
-        if not is_count(n, 1):
-            raise InputError(f"{type(self).__name__}: n={n!r}; expected the number of candidates, at least 1")
-        at_most(type(self).__name__, n=n)
-        if not generator.independent:
+    def __post_init__(self) -> None:
+        if not self.generator.independent:
             raise UnsupportedError(
-                f"{type(self).__name__} pools independent draws; {generator!r} draws jointly"
+                f"{type(self).__name__} pools independent draws; {self.generator!r} draws jointly"
             )
-        self.generator, self.n, self.aggregator = generator, n, aggregator
-        self.answer, self.verifier = aggregator.answer, aggregator.verifier
+        self.chooser = self._aggregator()
+        self.answer, self.verifier = self.chooser.answer, self.chooser.verifier
+
+    @abstractmethod
+    def _aggregator(self) -> Aggregator:
+        """What chooses among the candidates."""
 
     @property
-    def fingerprint(self) -> str:
-        return digest("parallel", str(self.n), self.generator.fingerprint, self.aggregator.fingerprint).hex()
+    def step(self) -> int | None:
+        """How many are drawn at a time; None: as many as there are, and a budget affords."""
+        return None
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         relative = self.verifier is not None and self.verifier.relative
         # A choice that calls models, and scores that compare, come after sampling: they have their part of the limits.
-        later = self.aggregator.spends or relative
+        later = self.chooser.spends or relative
         roles = ["sample"] if self.verifier is None else ["sample", "score"]
         if later and self.n > 1:
-            places = scope.parts(*roles, later=int(self.aggregator.spends))
+            places = scope.parts(*roles, later=int(self.chooser.spends))
         else:
             places = [scope.child(role) for role in roles]
         sampling, scoring = places[0], places[-1]
@@ -95,7 +99,7 @@ class Parallel(Strategy):
         drawing = Drawing(
             self.generator, prefix, scope, sampling, scoring, answer=self.answer, verifier=verifier
         )
-        candidates = await drawing.to(self.n, step=self.batch, enough=self.enough)
+        candidates = await drawing.to(self.n, step=self.step, enough=self.enough)
         if relative:
             candidates = await self._together(candidates, scope, scoring)
         chosen = await self.chosen(candidates, prefix, scope)
@@ -114,102 +118,112 @@ class Parallel(Strategy):
 
     async def chosen(self, candidates: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
         """Which of the candidates is returned."""
-        return await self.aggregator.aggregate(candidates, prefix, scope)
+        return await self.chooser.aggregate(candidates, prefix, scope)
 
 
-class BestOfN(Parallel):
+@part
+class Parallel(ParallelStrategy):
+    """Sample n candidates, and let any aggregator choose."""
+
+    aggregator: Aggregator = field(kw_only=False)
+
+    def _aggregator(self) -> Aggregator:
+        return self.aggregator
+
+
+@part
+class BestOfN(ParallelStrategy):
     """The candidate with the highest score: argmax_i v(y_i)."""
 
-    def __init__(
-        self, generator: Generator, n: int, *, verifier: Verifier, answer: AnswerRule | None = None
-    ) -> None:
-        super().__init__(generator, n, Best(verifier, answer=answer))
+    verifier: Verifier
+    answer: AnswerRule | None = None
+
+    def _aggregator(self) -> Aggregator:
+        return Best(self.verifier, answer=self.answer)
 
 
-class MajorityVote(Parallel):
+@part
+class MajorityVote(ParallelStrategy):
     """The most frequent answer (self-consistency, Wang et al. 2023)."""
 
-    def __init__(self, generator: Generator, n: int, *, answer: AnswerRule) -> None:
-        super().__init__(generator, n, Majority(answer))
+    answer: AnswerRule
+
+    def _aggregator(self) -> Aggregator:
+        return Majority(self.answer)
 
 
-class WeightedVote(Parallel):
+@part
+class WeightedVote(ParallelStrategy):
     """The answer with the largest total score: argmax_a Σ_i v(y_i) 1[a_i = a] (Li et al. 2023)."""
 
-    def __init__(self, generator: Generator, n: int, *, verifier: Verifier, answer: AnswerRule) -> None:
-        super().__init__(generator, n, Weighted(verifier, answer))
+    verifier: Verifier
+    answer: AnswerRule
+
+    def _aggregator(self) -> Aggregator:
+        return Weighted(self.verifier, self.answer)
 
 
-class SoftBestOfN(Parallel):
+@part
+class SoftBestOfN(ParallelStrategy):
     """Candidate i with probability ∝ exp(v(y_i)/β) (Verdun et al. 2025): see `SoftBest`."""
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        verifier: Verifier,
-        beta: float,
-        raw: bool = False,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        super().__init__(generator, n, SoftBest(verifier, beta=beta, raw=raw, answer=answer))
+    verifier: Verifier
+    beta: Positive
+    raw: bool = False
+    answer: AnswerRule | None = None
+
+    def _aggregator(self) -> Aggregator:
+        return SoftBest(self.verifier, beta=self.beta, raw=self.raw, answer=self.answer)
 
 
-class PessimisticBestOfN(Parallel):
+@part
+class PessimisticBestOfN(ParallelStrategy):
     """The candidate whose score has the highest lower bound: argmax_i mean_k v_k(y_i) − penalty · std_k v_k(y_i).
 
     verifiers: at least two; where they differ, the score is less to be trusted. Penalising by the variance instead is
     Coste et al. (2023): `BestOfN` with an `Ensemble` that combines by `uncertainty`.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        verifiers: Ordered[Verifier],
-        penalty: float = 1.0,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        bound = Ensemble(verifiers, "lower-bound", penalty=penalty, name="pessimistic")
-        super().__init__(generator, n, Best(bound, answer=answer))
+    verifiers: Ordered[Verifier]
+    penalty: Quantity = 1.0
+    answer: AnswerRule | None = None
+
+    def _aggregator(self) -> Aggregator:
+        bound = Ensemble(self.verifiers, "lower-bound", penalty=self.penalty, name="pessimistic")
+        return Best(bound, answer=self.answer)
 
 
-class BordaVote(Parallel):
+@part
+class BordaVote(ParallelStrategy):
     """A vote in which a candidate of rank r among n by its score has (n − r + 1)^p votes: see `Borda`."""
 
-    def __init__(
-        self, generator: Generator, n: int, *, verifier: Verifier, answer: AnswerRule, power: float = 1.0
-    ) -> None:
-        super().__init__(generator, n, Borda(verifier, answer, power=power))
+    verifier: Verifier
+    answer: AnswerRule
+    power: Quantity = 1.0
+
+    def _aggregator(self) -> Aggregator:
+        return Borda(self.verifier, self.answer, power=self.power)
 
 
-class RankedVote(Parallel):
+@part
+class RankedVote(ParallelStrategy):
     """A vote in which each candidate ranks several answers: see `Ranked`."""
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        answer: AnswerRule,
-        ballot: Callable[[str], Ordered[str]],
-        rule: Rule = "borda",
-    ) -> None:
-        super().__init__(generator, n, Ranked(answer, ballot=ballot, rule=rule))
+    answer: AnswerRule
+    ballot: Callable[[str], Ordered[str]]
+    rule: Rule = "borda"
+
+    def _aggregator(self) -> Aggregator:
+        return Ranked(self.answer, ballot=self.ballot, rule=self.rule)
 
 
-class MBR(Parallel):
+@part
+class MBR(ParallelStrategy):
     """Minimum Bayes risk: argmax_i Σ_j w_j u(y_i, y_j) over the candidates: see `MinimumBayesRisk`."""
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        utility: Utility,
-        verifier: Verifier | None = None,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        super().__init__(generator, n, MinimumBayesRisk(utility, verifier=verifier, answer=answer))
+    utility: Utility
+    verifier: Verifier | None = None
+    answer: AnswerRule | None = None
+
+    def _aggregator(self) -> Aggregator:
+        return MinimumBayesRisk(self.utility, verifier=self.verifier, answer=self.answer)

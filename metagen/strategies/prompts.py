@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Concatenate, Final, ParamSpec
 
 from metagen.errors import InputError
+from metagen.naming import name_of
 from metagen.sequence import Form as Turned
 from metagen.sequence import Message, Prompt, Sequence
 from metagen.template import Template
 from metagen.verifiers.generative.question import in_words
-from metagen.verifiers.naming import name_of
 
 P = ParamSpec("P")
 #: From a task, and what there is on it, to a prompt. `Form[str, str | None]`: a candidate, and what was said of it

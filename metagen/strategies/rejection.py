@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 
-from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.errors import UnsupportedError
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, digest
-from metagen.strategies.aggregators import Best
+from metagen.sequence import Sequence
+from metagen.strategies.aggregators import Aggregator, Best
 from metagen.strategies.candidates import Candidate
-from metagen.strategies.parallel import Parallel
+from metagen.strategies.parallel import ParallelStrategy
+from metagen.values import Count, Share
 from metagen.verifiers.base import AnswerRule, Verifier
 
 
-class RejectionSampling(Parallel):
+@part
+class RejectionSampling(ParallelStrategy):
     """The first of at most n samples, by number, with v(y) ≥ threshold; if there is none, the best by v.
 
     Accepted samples are draws of g conditioned on v ≥ threshold; the expected number of draws is 1/P(v ≥ threshold),
@@ -26,31 +28,25 @@ class RejectionSampling(Parallel):
     draws, and for a verifier whose scores are relative.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        verifier: Verifier,
-        threshold: float = 0.5,
-        batch: int = 1,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        super().__init__(generator, n, Best(verifier, answer=answer))
-        if not is_count(batch, 1):
-            raise InputError(f"rejection sampling: batch={batch!r}; expected a number of samples, at least 1")
-        if not 0.0 <= threshold <= 1.0:
-            raise InputError(f"rejection sampling: threshold={threshold!r}; expected a score in [0, 1]")
-        if verifier.relative:
+    verifier: Verifier
+    threshold: Share = 0.5
+    batch: Count = 1
+    answer: AnswerRule | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.verifier.relative:
             raise UnsupportedError(
-                f"rejection sampling: {verifier.name!r} scores candidates relative to each other, and a threshold says "
-                "nothing of such scores; take a verifier that scores one alone"
+                f"RejectionSampling: {self.verifier.name!r} scores candidates relative to each other, and a threshold "
+                "says nothing of such scores; take a verifier that scores one alone"
             )
-        self.threshold, self.batch = threshold, batch
+
+    def _aggregator(self) -> Aggregator:
+        return Best(self.verifier, answer=self.answer)
 
     @property
-    def fingerprint(self) -> str:
-        return digest("rejection", super().fingerprint, repr(float(self.threshold)), str(self.batch)).hex()
+    def step(self) -> int:
+        return self.batch
 
     def accepts(self, candidate: Candidate) -> bool:
         """Whole, with an answer where answers are read, and with a score that is high enough."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence as Ordered
+from dataclasses import field
 from typing import Final
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.matching import last_match
+from metagen.part import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.aggregate import Selection, best_of
 from metagen.strategies.aggregators import Aggregator, texts
 from metagen.strategies.candidates import Candidate
-from metagen.strategies.parallel import Parallel
+from metagen.strategies.parallel import ParallelStrategy
 from metagen.strategies.prompts import Form, Listing, asked
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.naming import name_of
 
 #: Which response is the most consistent with all of them?
 MOST_CONSISTENT: Final = Listing(
@@ -29,6 +31,7 @@ MOST_CONSISTENT: Final = Listing(
 NUMBER: Final = re.compile(r"\bresponse\s*#?\s*(\d+)", re.IGNORECASE)
 
 
+@part
 class Consistent(Aggregator):
     """The candidate that a model names when it is shown all of them (Chen et al. 2023, universal self-consistency).
 
@@ -39,29 +42,21 @@ class Consistent(Aggregator):
     budget ends before, or the candidates do not fit the judge's context, the tie rule decides.
     """
 
-    def __init__(
-        self,
-        judge: Generator,
-        *,
-        votes: int = 1,
-        ask: Form[Ordered[str]] = MOST_CONSISTENT,
-        reads: re.Pattern[str] = NUMBER,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        if votes < 1:
-            raise InputError(f"universal self-consistency: votes={votes!r}; expected at least 1")
-        if reads.groups != 1:
+    judge: Generator = field(kw_only=False)
+    votes: Count = 1
+    ask: Form[Ordered[str]] = MOST_CONSISTENT
+    reads: re.Pattern[str] = NUMBER
+    answer: AnswerRule | None = None
+
+    def __post_init__(self) -> None:
+        if self.reads.groups != 1:
             raise InputError(
-                f"universal self-consistency: reads={reads.pattern!r}; expected a pattern with one group, the number"
+                f"Consistent: reads={self.reads.pattern!r}; expected a pattern with one group, the number"
             )
-        self.judge, self.votes, self.ask, self.reads, self.answer = judge, votes, ask, reads, answer
 
     @property
     def spends(self) -> bool:
         return True
-
-    def options(self) -> str:
-        return f"{self.judge.fingerprint} {self.votes} {name_of(self.ask)} {self.reads.pattern}"
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         members = texts(pool)
@@ -88,20 +83,17 @@ class Consistent(Aggregator):
         return place - 1 if 1 <= place <= most else None
 
 
-class UniversalSelfConsistency(Parallel):
+@part
+class UniversalSelfConsistency(ParallelStrategy):
     """Sample n candidates and let a model name the one that agrees best with the others: see `Consistent`.
 
     judge: the generator itself by default.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        judge: Generator | None = None,
-        votes: int = 1,
-        ask: Form[Ordered[str]] = MOST_CONSISTENT,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        super().__init__(generator, n, Consistent(judge or generator, votes=votes, ask=ask, answer=answer))
+    judge: Generator | None = None
+    votes: Count = 1
+    ask: Form[Ordered[str]] = MOST_CONSISTENT
+    answer: AnswerRule | None = None
+
+    def _aggregator(self) -> Aggregator:
+        return Consistent(self.judge or self.generator, votes=self.votes, ask=self.ask, answer=self.answer)

@@ -153,7 +153,7 @@ def test_generated_tokens_that_run_out_leave_a_vote_over_what_there_is() -> None
 def test_bad_numbers_and_joint_draws_are_refused_when_it_is_built(
     make: Callable[[Generator, int], Strategy],
 ) -> None:
-    with pytest.raises(InputError, match="n=0; expected the number of candidates"):
+    with pytest.raises(InputError, match="n=0; expected an integer ≥ 1"):
         make(writes(), 0)
     beams = writes()
     beams.independent = False

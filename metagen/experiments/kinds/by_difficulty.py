@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence as Ordered
 from typing import Literal
 
 from metagen.generators.base import Generator
@@ -15,8 +15,8 @@ def by_difficulty(
     generator: Generator,
     *,
     first: int,
-    edges: Iterable[float],
-    options: Iterable[int | Generator],
+    edges: Ordered[float],
+    options: Ordered[int | Generator],
     answer: AnswerRule,
     verifier: Verifier | None = None,
     predictor: Literal["agreement", "mean_score"] = "agreement",

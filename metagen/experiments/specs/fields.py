@@ -15,8 +15,8 @@ from metagen.errors import InputError
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.source import nearest
 from metagen.generators import tiny
-from metagen.generators.base import MOST
 from metagen.generators.pool import FIELDS
+from metagen.values import MOST
 
 
 @dataclass(frozen=True, slots=True)

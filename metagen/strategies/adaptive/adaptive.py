@@ -2,49 +2,67 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence as Ordered
+from dataclasses import field
 
 import numpy as np
 
-from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
-from metagen.sequence import digest
+from metagen.errors import UnsupportedError
+from metagen.part import part
 from metagen.strategies.adaptive.stopping import Floats, Ints, StoppingRule
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.candidates import Candidate
-from metagen.strategies.parallel import Parallel
+from metagen.strategies.parallel import ParallelStrategy
+from metagen.values import Count
 
 
-class Adaptive(Parallel):
-    """Draws `batch` samples at a time, at most n, until `rule` stops; then the aggregator chooses.
+@part
+class AdaptiveStrategy(ParallelStrategy):
+    """Draws `step` samples at a time, at most n, until a rule stops; then the aggregator chooses.
 
     The samples are those of every other parallel strategy, in the same order: k of them are the first k of the full
     vote. The number drawn is that of the result's candidates. A larger batch keeps engines busy, and draws up to
-    batch − 1 samples more than the rule needs.
+    batch − 1 samples more than the rule needs. Authors of such strategies write `_aggregator` and `_rule`.
     Raises InputError for n < 1 or batch < 1, UnsupportedError for a generator whose draws are joint.
     """
 
-    def __init__(
-        self, generator: Generator, n: int, aggregator: Aggregator, rule: StoppingRule, *, batch: int = 1
-    ) -> None:
-        super().__init__(generator, n, aggregator)
-        if aggregator.verifier is not None and aggregator.verifier.relative:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.verifier is not None and self.verifier.relative:
             raise UnsupportedError(
-                f"{type(self).__name__}: {aggregator.verifier.name!r} scores candidates relative to each other, which "
-                "cannot be asked before all are drawn; take a verifier that scores one alone"
+                f"{type(self).__name__}: {self.verifier.name!r} scores candidates relative to each other, which cannot "
+                "be asked before all are drawn; take a verifier that scores one alone"
             )
-        if not is_count(batch, 1):
-            raise InputError(
-                f"{type(self).__name__}: batch={batch!r}; expected the number of samples drawn at a time, at least 1"
-            )
-        self.rule, self.batch = rule, batch
+        self.stopping = self._rule()
 
-    @property
-    def fingerprint(self) -> str:
-        return digest("adaptive", super().fingerprint, repr(self.rule), str(self.batch)).hex()
+    @abstractmethod
+    def _rule(self) -> StoppingRule:
+        """What says that it is enough."""
 
     def enough(self, candidates: Ordered[Candidate]) -> bool:
-        return bool(candidates) and bool(self.rule.stops(*ballots(candidates, self.verifier is not None))[0])
+        return bool(candidates) and bool(
+            self.stopping.stops(*ballots(candidates, self.verifier is not None))[0]
+        )
+
+
+@part
+class Adaptive(AdaptiveStrategy):
+    """Draws `batch` samples at a time until `rule` stops: see `AdaptiveStrategy`."""
+
+    aggregator: Aggregator = field(kw_only=False)
+    rule: StoppingRule = field(kw_only=False)
+    batch: Count = 1
+
+    def _aggregator(self) -> Aggregator:
+        return self.aggregator
+
+    def _rule(self) -> StoppingRule:
+        return self.rule
+
+    @property
+    def step(self) -> int:
+        return self.batch
 
 
 def ballots(candidates: Ordered[Candidate], scored: bool) -> tuple[Ints, Floats]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from collections.abc import Sequence as Ordered
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Literal
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Sequence, Until
 from metagen.strategies.adaptive.adaptive import ballots
 from metagen.strategies.adaptive.difficulty import PREDICTORS
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.drawing import Drawing
+from metagen.values import Count
 
 
+@part
 class ByDifficulty(Strategy):
     """Draws `first` samples, and goes on as the table says for problems that look like this one.
 
@@ -31,28 +33,20 @@ class ByDifficulty(Strategy):
     Raises InputError for a table that does not fit, UnsupportedError for a generator whose draws are joint.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        first: int,
-        aggregator: Aggregator,
-        *,
-        edges: Iterable[float],
-        options: Iterable[int | Generator],
-        predictor: Literal["agreement", "mean_score"] = "agreement",
-    ) -> None:
-        self.edges, self.options = tuple(float(edge) for edge in edges), tuple(options)
-        _check(first, self.edges, self.options, predictor, aggregator)
-        if not generator.independent:
-            raise UnsupportedError(f"ByDifficulty pools independent draws; {generator!r} draws jointly")
-        self.generator, self.first, self.aggregator, self.predictor = generator, first, aggregator, predictor
-        self.answer, self.verifier = aggregator.answer, aggregator.verifier
+    generator: Generator = field(kw_only=False)
+    first: Count = field(kw_only=False)
+    aggregator: Aggregator = field(kw_only=False)
+    edges: Ordered[float]
+    options: Ordered[int | Generator]
+    predictor: Literal["agreement", "mean_score"] = "agreement"
 
-    @property
-    def fingerprint(self) -> str:
-        table = [repr(self.edges), *(str(o) if isinstance(o, int) else o.fingerprint for o in self.options)]
-        parts = [self.generator.fingerprint, str(self.first), self.aggregator.fingerprint, self.predictor]
-        return digest("by difficulty", *parts, *table).hex()
+    def __post_init__(self) -> None:
+        self.edges = tuple(float(edge) for edge in self.edges)
+        self.options = tuple(self.options)
+        _check(self.first, self.edges, self.options, self.predictor, self.aggregator)
+        if not self.generator.independent:
+            raise UnsupportedError(f"ByDifficulty pools independent draws; {self.generator!r} draws jointly")
+        self.answer, self.verifier = self.aggregator.answer, self.aggregator.verifier
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         sampling, scoring = scope.child("sample"), scope.child("score")
@@ -89,8 +83,6 @@ def _check(
             f"ByDifficulty: {aggregator.verifier.name!r} scores candidates relative to each other; "
             "take a verifier that scores one alone"
         )
-    if not is_count(first, 1):
-        raise InputError(f"ByDifficulty: first={first!r}; expected the number of first samples, at least 1")
     if list(edges) != sorted(edges) or len(options) != len(edges) + 1:
         raise InputError(
             f"ByDifficulty: {len(options)} options for edges={edges!r}; expected ascending edges and one option more "
@@ -101,8 +93,6 @@ def _check(
         raise InputError(
             f"ByDifficulty: an option of {few[0]} samples, after first={first}; expected at least {first}"
         )
-    if predictor not in PREDICTORS:
-        raise InputError(f"predictor={predictor!r}: expected one of {', '.join(PREDICTORS)}")
     needs = aggregator.verifier if predictor == "mean_score" else aggregator.answer
     if needs is None:
         part = "a verifier" if predictor == "mean_score" else "an answer rule"

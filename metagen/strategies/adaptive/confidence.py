@@ -14,20 +14,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metagen.border import checked
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
 from metagen.sequence import MOST_CONFIDENT, Score, Sequence
+from metagen.values import Count, Fraction
 
 Floats = NDArray[np.float64]
 Measure = Literal["mean", "lowest", "bottom", "tail"]
 Source = Literal["chosen", "top"]
 
 
+@checked
 @dataclass(frozen=True)
 class Confidence:
     """One number for the tokens of a sequence: in [0, 1] of `chosen` tokens, in [0, 100] of the `top` ones.
@@ -37,19 +40,9 @@ class Confidence:
     """
 
     measure: Measure = "bottom"
-    window: int = 16
-    share: float = 0.1
+    window: Count = 16
+    share: Fraction = 0.1
     of: Source = "chosen"
-
-    def __post_init__(self) -> None:
-        if self.measure not in get_args(Measure):
-            raise InputError(f"measure={self.measure!r}: expected one of {', '.join(get_args(Measure))}")
-        if not is_count(self.window, 1):
-            raise InputError(f"window={self.window!r}: expected the tokens of a group, at least 1")
-        if not 0.0 < self.share <= 1.0:
-            raise InputError(f"share={self.share!r}: expected a share of the groups in (0, 1]")
-        if self.of not in get_args(Source):
-            raise InputError(f"of={self.of!r}: expected one of {', '.join(get_args(Source))}")
 
     def __call__(self, tokens: ArrayLike) -> float:
         """Of one number a token, as `of_tokens` gives them. 0 for no tokens, and where a chosen one had no probability.

@@ -7,18 +7,19 @@ bound, and the same where there are no other answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from scipy.special import betainc, gammainc, gammainccinv, gammaincinv, gammaln
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
-from metagen.strategies.adaptive.adaptive import Adaptive
+from metagen.border import checked
+from metagen.part import part
+from metagen.strategies.adaptive.adaptive import AdaptiveStrategy
 from metagen.strategies.adaptive.stopping import Bools, Floats, Ints, StoppingRule, leaders, totals
-from metagen.strategies.aggregators import Majority
+from metagen.strategies.aggregators import Aggregator, Majority
+from metagen.values import Certainty, Count
 from metagen.verifiers.base import AnswerRule
 
 #: Probability that quadrature leaves out at either end.
@@ -27,19 +28,18 @@ TAIL = 1e-16
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(96)
 
 
+@checked
 @dataclass(frozen=True)
 class Beta(StoppingRule):
     """Stops when the leader beats the runner-up with this probability. At 0.95, 4 equal answers are enough."""
 
-    confidence: float = 0.95
-
-    def __post_init__(self) -> None:
-        _check(self)
+    confidence: Certainty = 0.95
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
         return beta_confidence(*leaders(totals(classes, weights))) >= self.confidence
 
 
+@checked
 @dataclass(frozen=True)
 class Dirichlet(StoppingRule):
     """Stops when the leader beats all answers seen so far with this probability.
@@ -47,10 +47,7 @@ class Dirichlet(StoppingRule):
     Answers that nobody gave have no share; a single answer is compared with one of them.
     """
 
-    confidence: float = 0.95
-
-    def __post_init__(self) -> None:
-        _check(self)
+    confidence: Certainty = 0.95
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
         counts, place = np.unique(-np.sort(-totals(classes, weights), axis=1), axis=0, return_inverse=True)
@@ -79,30 +76,25 @@ def dirichlet_confidence(counts: tuple[float, ...]) -> float:
     return float(np.clip((high - low) / 2.0 * (WEIGHTS * density * below).sum(), 0.0, 1.0))
 
 
-class AdaptiveConsistency(Adaptive):
+@part
+class AdaptiveConsistency(AdaptiveStrategy):
     """A majority vote over as many samples as it needs, at most n (the paper: 40).
 
     posterior: `beta` (the paper's default) or `dirichlet`, which asks for more where there are many answers.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int = 40,
-        *,
-        answer: AnswerRule,
-        confidence: float = 0.95,
-        posterior: Literal["beta", "dirichlet"] = "beta",
-        batch: int = 1,
-    ) -> None:
-        rules: dict[str, type[Beta] | type[Dirichlet]] = {"beta": Beta, "dirichlet": Dirichlet}
-        if posterior not in rules:
-            raise InputError(f"posterior={posterior!r}: expected one of {', '.join(rules)}")
-        super().__init__(generator, n, Majority(answer), rules[posterior](confidence), batch=batch)
+    n: Count = field(default=40, kw_only=False)
+    answer: AnswerRule
+    confidence: Certainty = 0.95
+    posterior: Literal["beta", "dirichlet"] = "beta"
+    batch: Count = 1
 
+    def _aggregator(self) -> Aggregator:
+        return Majority(self.answer)
 
-def _check(rule: Beta | Dirichlet) -> None:
-    if not 0.5 < rule.confidence < 1.0:
-        raise InputError(
-            f"{type(rule).__name__}: confidence={rule.confidence!r}; expected a probability in (0.5, 1)"
-        )
+    def _rule(self) -> StoppingRule:
+        return (Beta if self.posterior == "beta" else Dirichlet)(self.confidence)
+
+    @property
+    def step(self) -> int:
+        return self.batch

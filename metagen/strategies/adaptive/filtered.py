@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Ordered
+from dataclasses import field
 
 from metagen.errors import InputError
-from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.adaptive.confidence import Confidence, Measure, Source
 from metagen.strategies.aggregate import Selection, weighted_vote
 from metagen.strategies.aggregators import Aggregator, texts
 from metagen.strategies.candidates import Candidate
-from metagen.strategies.parallel import Parallel
+from metagen.strategies.parallel import ParallelStrategy
+from metagen.values import Count, Fraction
 from metagen.verifiers.base import AnswerRule
 
 
+@part
 class Confident(Aggregator):
     """The answer with the largest total confidence among the most confident `keep` of the candidates.
 
@@ -27,14 +30,9 @@ class Confident(Aggregator):
     Candidates need the numbers of each token that `confidence` averages: UnsupportedError where they have none.
     """
 
-    def __init__(
-        self, answer: AnswerRule, *, keep: float = 0.1, confidence: Confidence | None = None
-    ) -> None:
-        confident_vote([None], [0.0], [""], "", keep=keep)
-        self.answer, self.keep, self.confidence = answer, keep, confidence or Confidence()
-
-    def options(self) -> str:
-        return f"{float(self.keep)!r} {self.confidence!r}"
+    answer: AnswerRule = field(kw_only=False)
+    keep: Fraction = 0.1
+    confidence: Confidence = Confidence()
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         confidences = [self.of(c.sequence) for c in pool]
@@ -45,24 +43,21 @@ class Confident(Aggregator):
         return self.confidence(self.confidence.of_tokens(sequence))
 
 
-class ConfidentVote(Parallel):
+@part
+class ConfidentVote(ParallelStrategy):
     """A vote among the most confident of n samples: see `Confident`, and `Confidence` for the other options."""
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        answer: AnswerRule,
-        keep: float = 0.1,
-        measure: Measure = "bottom",
-        window: int = 16,
-        share: float = 0.1,
-        of: Source = "chosen",
-    ) -> None:
-        confidence = Confidence(measure, window, share, of)
-        confidence.check(generator, "ConfidentVote")
-        super().__init__(generator, n, Confident(answer, keep=keep, confidence=confidence))
+    answer: AnswerRule
+    keep: Fraction = 0.1
+    measure: Measure = "bottom"
+    window: Count = 16
+    share: Fraction = 0.1
+    of: Source = "chosen"
+
+    def _aggregator(self) -> Aggregator:
+        confidence = Confidence(self.measure, self.window, self.share, self.of)
+        confidence.check(self.generator, "ConfidentVote")
+        return Confident(self.answer, keep=self.keep, confidence=confidence)
 
 
 def threshold(confidences: Ordered[float], keep: float) -> float:

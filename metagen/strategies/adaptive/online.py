@@ -11,12 +11,13 @@ whole samples, and tokens are all that is saved.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 
-from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.errors import UnsupportedError
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Tokens, Until, digest
+from metagen.sequence import Sequence, Tokens, Until
 from metagen.strategies.adaptive.adaptive import ballots
 from metagen.strategies.adaptive.confidence import Confidence, Source
 from metagen.strategies.adaptive.filtered import threshold
@@ -24,9 +25,11 @@ from metagen.strategies.adaptive.stopping import StoppingRule
 from metagen.strategies.aggregate import weighted_vote
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, offered
+from metagen.values import Count, Fraction
 from metagen.verifiers.base import Answer, AnswerRule
 
 
+@part
 class OnlineConfidence(Strategy):
     """A vote among confident samples that does not pay for the others to the end.
 
@@ -41,49 +44,34 @@ class OnlineConfidence(Strategy):
     generator that cannot write blocks, draws jointly, or does not keep what confidence is `of`.
     """
 
+    generator: Generator = field(kw_only=False)
+    n: Count = field(kw_only=False)
     answer: AnswerRule
+    warmup: Count = 16
+    keep: Fraction = 0.1
+    window: Count = 16
+    block: Count = 16
+    of: Source = "chosen"
+    rule: StoppingRule | None = None
+    batch: Count | None = None
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        answer: AnswerRule,
-        warmup: int = 16,
-        keep: float = 0.1,
-        window: int = 16,
-        block: int = 16,
-        of: Source = "chosen",
-        rule: StoppingRule | None = None,
-        batch: int | None = None,
-    ) -> None:
-        for name, value in (("n", n), ("warmup", warmup), ("block", block), ("batch", batch)):
-            if value is not None and not is_count(value, 1):
-                raise InputError(f"OnlineConfidence: {name}={value!r}; expected a number of at least 1")
-        threshold([0.0], keep)
-        self.confidence = Confidence("lowest", window, of=of)
-        self.confidence.check(generator, "OnlineConfidence")
-        if not (generator.accepts_until and generator.accepts_prefix and generator.independent):
+    def __post_init__(self) -> None:
+        self.confidence = Confidence("lowest", self.window, of=self.of)
+        self.confidence.check(self.generator, "OnlineConfidence")
+        able = self.generator.accepts_until and self.generator.accepts_prefix
+        if not (able and self.generator.independent):
             raise UnsupportedError(
-                f"OnlineConfidence writes independent samples in blocks of tokens, and {generator!r} cannot; "
+                f"OnlineConfidence writes independent samples in blocks of tokens, and {self.generator!r} cannot; "
                 "give it a generator of its own, not a strategy"
             )
-        self.generator, self.n, self.answer, self.warmup = generator, n, answer, min(warmup, n)
-        self.keep, self.block, self.rule, self.batch = keep, block, rule, batch or n
-
-    @property
-    def fingerprint(self) -> str:
-        numbers = (self.n, self.warmup, float(self.keep), self.block, self.rule, self.batch, self.confidence)
-        parts = (self.generator.fingerprint, self.answer.fingerprint)
-        return digest("online confidence", *map(repr, numbers), *parts).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        drawn = await self.generator.generate(prefix, n=self.warmup, scope=scope.child("sample"))
+        drawn = await self.generator.generate(prefix, n=min(self.warmup, self.n), scope=scope.child("sample"))
         candidates = await self._judged(drawn, prefix, scope)
         whole = [weight for c in candidates if c.eligible and (weight := _weight(c)) is not None]
         least = threshold(whole, self.keep) if whole else 0.0
         while len(candidates) < self.n and not scope.exhausted and not self._enough(candidates, least):
-            numbers = range(len(candidates), min(len(candidates) + self.batch, self.n))
+            numbers = range(len(candidates), min(len(candidates) + (self.batch or self.n), self.n))
             places = [scope.child(f"block/{i}") for i in numbers]
             written = await scope.batch(places, lambda place: self._watched(prefix, least, place))
             candidates += await self._judged(written.whole(), prefix, scope)

@@ -14,23 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import betabinom
 
-from metagen.errors import InputError
+from metagen.border import checked
 from metagen.strategies.adaptive.stopping import Bools, Floats, Ints, StoppingRule, leaders, totals
+from metagen.values import Certainty, Count
 
 
+@checked
 @dataclass(frozen=True)
 class Predictive(StoppingRule):
     """Stops when the leader after k samples leads after n with this probability. Never later than `Decided`."""
 
-    n: int
-    confidence: float = 0.97
-
-    def __post_init__(self) -> None:
-        if self.n < 1 or not 0.5 < self.confidence < 1.0:
-            raise InputError(
-                f"Predictive: n={self.n!r}, confidence={self.confidence!r}; expected the samples of the full vote, "
-                "at least 1, and a probability in (0.5, 1)"
-            )
+    n: Count
+    confidence: Certainty = 0.97
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
         left = max(0, self.n - classes.shape[1])

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.border import Part
-from metagen.errors import InputError
+from metagen.border import Part, checked
+from metagen.values import Count
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -59,6 +59,7 @@ class AllOf(StoppingRule):
         return np.asarray(np.all([rule.stops(classes, weights) for rule in self.rules], axis=0))
 
 
+@checked
 @dataclass(frozen=True)
 class Decided(StoppingRule):
     """Stops when the samples that are left, n in all, cannot overtake the leader: the vote over n is known.
@@ -66,13 +67,7 @@ class Decided(StoppingRule):
     Lossless for votes whose weights are at most 1 each.
     """
 
-    n: int
-
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise InputError(
-                f"Decided: n={self.n!r}; expected the number of samples of the full vote, at least 1"
-            )
+    n: Count
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
         first, second = leaders(totals(classes, weights))

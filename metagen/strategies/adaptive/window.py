@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
-from metagen.strategies.adaptive.adaptive import Adaptive
+from metagen.border import checked
+from metagen.part import part
+from metagen.strategies.adaptive.adaptive import AdaptiveStrategy
 from metagen.strategies.adaptive.stopping import Bools, Floats, Ints, StoppingRule
-from metagen.strategies.aggregators import Majority
+from metagen.strategies.aggregators import Aggregator, Majority
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 
 
+@checked
 @dataclass(frozen=True)
 class Unanimous(StoppingRule):
     """Stops when the last of the consecutive windows of `size` samples holds one answer only.
@@ -21,11 +23,7 @@ class Unanimous(StoppingRule):
     A sample without an answer breaks a window.
     """
 
-    size: int = 5
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise InputError(f"Unanimous: size={self.size!r}; expected the samples of a window, at least 1")
+    size: Count = 5
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
         drawn = classes.shape[1]
@@ -35,8 +33,20 @@ class Unanimous(StoppingRule):
         return np.asarray((last == last[:, :1]).all(axis=1) & (last[:, 0] >= 0))
 
 
-class EarlyStopping(Adaptive):
+@part
+class EarlyStopping(AdaptiveStrategy):
     """ESC: draws window by window, at most n samples; the vote is over all of them."""
 
-    def __init__(self, generator: Generator, n: int = 40, *, answer: AnswerRule, window: int = 5) -> None:
-        super().__init__(generator, n, Majority(answer), Unanimous(window), batch=window)
+    n: Count = field(default=40, kw_only=False)
+    answer: AnswerRule
+    window: Count = 5
+
+    def _aggregator(self) -> Aggregator:
+        return Majority(self.answer)
+
+    def _rule(self) -> StoppingRule:
+        return Unanimous(self.window)
+
+    @property
+    def step(self) -> int:
+        return self.window

@@ -7,11 +7,11 @@ from typing import Final
 
 from metagen.errors import PromptError
 from metagen.generators.base import Generator
+from metagen.naming import name_of
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.strategies.prompts import FollowUp, Form, asked
 from metagen.strategies.refine.feedback import Feedback, Remark, words
-from metagen.verifiers.naming import name_of
 
 #: What a critic writes, on a line of its own, where nothing is left to mend.
 STOP: Final = "NOTHING TO MEND"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator, is_count
+from metagen.naming import name_of
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Until, digest
 from metagen.strategies.base import Strategy
@@ -15,7 +16,6 @@ from metagen.strategies.prompts import REVISE, Form, asked, begun
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.refine.trajectory import Ending, Made, Round, Trajectory
 from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
-from metagen.verifiers.naming import name_of
 
 
 class Refinement(Strategy):

@@ -7,8 +7,8 @@ from typing import Any
 
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
+from metagen.naming import name_of
 from metagen.sequence import Sequence
-from metagen.verifiers.naming import name_of
 
 #: Tokens of a text.
 Count = Callable[[str], int]

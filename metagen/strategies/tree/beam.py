@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import field
 from itertools import cycle, islice
 
 from metagen.errors import InputError
-from metagen.generators.base import Generator
-from metagen.strategies.aggregators import Aggregator
+from metagen.part import part
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node, best_first
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
-from metagen.strategies.tree.split import Steps
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.strategies.tree.search import TreeSearch
+from metagen.values import Count
+from metagen.verifiers.base import Verifier
 
 
+@part
 class BeamSearch(TreeSearch):
     """n candidates a level, of which the best n/m are kept; the n draws of the next level are dealt among them in turn.
 
@@ -22,31 +23,17 @@ class BeamSearch(TreeSearch):
     nothing is open.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int = 16,
-        *,
-        verifier: Verifier,
-        m: int = 4,
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
-        name = type(self).__name__
-        at_least_one(name, n=n, m=m)
-        if n % m:
-            raise InputError(
-                f"{name}: n={n!r} candidates cannot be shared by beams of m={m!r} each; give a multiple"
-            )
-        super().__init__(
-            generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
-        )
-        self.n, self.m = n, m
+    n: Count = field(default=16, kw_only=False)
+    verifier: Verifier = field()
+    m: Count = 4
 
-    def options(self) -> str:
-        return f"{self.n} {self.m}"
+    def __post_init__(self) -> None:
+        if self.n % self.m:
+            raise InputError(
+                f"{type(self).__name__}: n={self.n!r} candidates cannot be shared by beams of m={self.m!r} each; give "
+                "a multiple"
+            )
+        super().__post_init__()
 
     async def explore(self, growth: Growth) -> None:
         tree = growth.tree

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import field
 
-from metagen.generators.base import Generator
-from metagen.strategies.aggregators import Aggregator
+from metagen.part import part
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node, distinct, rank
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
-from metagen.strategies.tree.split import Steps
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.strategies.tree.search import TreeSearch
+from metagen.values import Count
+from metagen.verifiers.base import Verifier
 
 
+@part
 class BestFirst(TreeSearch):
     """Extends the best open node by m children, again and again, until n draws have ended, not counting cut ones.
 
@@ -23,34 +24,15 @@ class BestFirst(TreeSearch):
     n · max_depth by default.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int = 4,
-        *,
-        verifier: Verifier,
-        m: int = 4,
-        in_flight: int = 4,
-        expansions: int | None = None,
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
-        at_least_one(type(self).__name__, n=n, m=m, in_flight=in_flight)
-        super().__init__(
-            generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
-        )
-        self.n, self.m, self.in_flight = n, m, in_flight
-        self.expansions = n * max_depth if expansions is None else expansions
-        at_least_one(type(self).__name__, expansions=self.expansions)
-
-    def options(self) -> str:
-        return f"{self.n} {self.m} {self.in_flight} {self.expansions}"
+    n: Count = field(default=4, kw_only=False)
+    verifier: Verifier = field()
+    m: Count = 4
+    in_flight: Count = 4
+    expansions: Count | None = None
 
     async def explore(self, growth: Growth) -> None:
         heap = [(rank(growth.tree.root), growth.tree.root)]
-        left, ended = self.expansions, 0
+        left, ended = self.expansions or self.n * self.max_depth, 0
 
         def choose() -> Wanted | None:
             nonlocal left

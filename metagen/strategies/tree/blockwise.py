@@ -5,21 +5,24 @@ Mudgal et al. 2024, Controlled decoding from language models, arXiv:2310.17022.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import count
 
 from metagen.errors import InputError, MetagenError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, Tokens, Until, digest
+from metagen.sequence import Score, Sequence, Tokens, Until
 from metagen.strategies.aggregate import best_of
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged
 from metagen.strategies.tree.search import check_generator, check_verifier
 from metagen.strategies.tree.split import Steps, steps
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule, Verifier
 
 
+@part
 class Blockwise(Strategy):
     """Draws n blocks that continue the prefix, commits to the one with the highest value, and goes on from there:
 
@@ -41,33 +44,23 @@ class Blockwise(Strategy):
     a block and go on, or whose draws are joint, and for blocks with a verifier that scores whole solutions only.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        verifier: Verifier,
-        block: Steps | int | None = None,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        name = type(self).__name__
-        if not is_count(n, 1):
-            raise InputError(f"{name}: n={n!r}; expected the number of candidates for a block, at least 1")
-        if not generator.independent:
-            raise UnsupportedError(f"{name} pools independent draws; {generator!r} draws jointly")
-        self.block = Tokens(block) if isinstance(block, int) else block
-        if self.block is not None:
-            check_generator(name, generator, self.block)
-            check_verifier(name, verifier)
-        elif verifier is None:
-            raise InputError(f"{name} chooses by scores: give a verifier")
-        self.generator, self.n, self.verifier, self.answer = generator, n, verifier, answer
-        self.accepts_prefix = generator.accepts_prefix
+    generator: Generator = field(kw_only=False)
+    n: Count = field(kw_only=False)
+    verifier: Verifier
+    block: Steps | Count | None = None
+    answer: AnswerRule | None = None
 
-    @property
-    def fingerprint(self) -> str:
-        parts = [part.fingerprint if part else "" for part in (self.generator, self.verifier, self.answer)]
-        return digest("blockwise", str(self.n), repr(self.block), *parts).hex()
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if not self.generator.independent:
+            raise UnsupportedError(f"{name} pools independent draws; {self.generator!r} draws jointly")
+        self.until = self.block = Tokens(self.block) if isinstance(self.block, int) else self.block
+        if self.until is not None:
+            check_generator(name, self.generator, self.until)
+            check_verifier(name, self.verifier)
+        elif self.verifier is None:
+            raise InputError(f"{name} chooses by scores: give a verifier")
+        self.accepts_prefix = self.generator.accepts_prefix
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         known: dict[bytes, Score] = {}
@@ -96,7 +89,7 @@ class Blockwise(Strategy):
 
         known: the scores so far, by digest.
         """
-        drawn = await steps(self.generator, prefix, self.block, n=self.n, scope=place.child("sample"))
+        drawn = await steps(self.generator, prefix, self.until, n=self.n, scope=place.child("sample"))
         scoring = place.child("score")
         scored = await scope.attempt(
             judged(drawn, scope, answer=self.answer, verifier=self.verifier, scoring=scoring, known=known)
@@ -113,7 +106,7 @@ class Blockwise(Strategy):
         selection = best_of([c.value for c in pool], [c.sequence.text for c in pool], salt)
         chosen = pool[selection.index]
         sequence = chosen.sequence
-        if selection.blind and self.block is None:
+        if selection.blind and self.until is None:
             sequence = replace(sequence, exhausted=True)
         return sequence.scored(self.verifier.name, chosen.score) if chosen.score else sequence
 

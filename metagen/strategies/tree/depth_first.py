@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
-from metagen.strategies.aggregators import Aggregator
+from dataclasses import field
+
+from metagen.part import part
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, best_first
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
-from metagen.strategies.tree.split import Steps
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.strategies.tree.search import TreeSearch
+from metagen.values import Count, Share
+from metagen.verifiers.base import Verifier
 
 
+@part
 class DepthFirst(TreeSearch):
     """Goes on from the best of m children, and back where none reaches `threshold`, until n draws that do have ended.
 
@@ -21,37 +22,15 @@ class DepthFirst(TreeSearch):
     expansions: nodes extended at most; n · m · max_depth by default.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int = 1,
-        *,
-        verifier: Verifier,
-        m: int = 4,
-        threshold: float = 0.5,
-        expansions: int | None = None,
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
-        name = type(self).__name__
-        at_least_one(name, n=n, m=m)
-        if not 0.0 <= threshold <= 1.0:
-            raise InputError(f"{name}: threshold={threshold!r}; expected a value between 0 and 1")
-        super().__init__(
-            generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
-        )
-        self.n, self.m, self.threshold = n, m, threshold
-        self.expansions = n * m * max_depth if expansions is None else expansions
-        at_least_one(name, expansions=self.expansions)
-
-    def options(self) -> str:
-        return f"{self.n} {self.m} {float(self.threshold)!r} {self.expansions}"
+    n: Count = field(default=1, kw_only=False)
+    verifier: Verifier = field()
+    m: Count = 4
+    threshold: Share = 0.5
+    expansions: Count | None = None
 
     async def explore(self, growth: Growth) -> None:
         stack, found = [growth.tree.root], 0
-        for _ in range(self.expansions):
+        for _ in range(self.expansions or self.n * self.m * self.max_depth):
             if not stack and not growth.tree.complete():
                 stack = self._taken_up(growth)
             if not stack or found >= self.n:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from metagen.part import part
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, best_first, distinct
 
 
+@part
 class DVTS(BeamSearch):
     """n/m subtrees that never compete: each extends its best candidate by m steps until that has finished.
 

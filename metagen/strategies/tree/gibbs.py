@@ -5,19 +5,21 @@ Puri et al. 2025, arXiv:2502.01618; Andrieu et al. 2010, Particle Markov chain M
 
 from __future__ import annotations
 
+from dataclasses import field
+from typing import Annotated, Literal
+
+from annotated_types import Ge
+
 from metagen.call import Item
-from metagen.errors import InputError
-from metagen.generators.base import Generator, is_count
+from metagen.part import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
-from metagen.strategies.aggregators import Aggregator
-from metagen.strategies.tree.particles import Cloud, ParticleFilter, Reference, Target
+from metagen.strategies.tree.particles import Cloud, ParticleFilter, Reference
 from metagen.strategies.tree.resampling import resample
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, at_least_one
-from metagen.strategies.tree.split import Steps
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.values import MOST, AtMost, Count, Expects
 
 
+@part
 class ParticleGibbs(ParticleFilter):
     """`iterations` particle filters of n particles each. Between them a reference is drawn by the final weights; in the
     next filter it is one of the n, and no resampling removes it.
@@ -29,34 +31,12 @@ class ParticleGibbs(ParticleFilter):
     For target `final` the distribution p(y) φ(v(y))/Z is invariant, for any n ≥ 2. Raises InputError for n < 2.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        verifier: Verifier | None = None,
-        iterations: int,
-        temperature: float = 1.0,
-        target: Target = "steps",
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
-        name = type(self).__name__
-        at_least_one(name, iterations=iterations)
-        if not is_count(n, 2):
-            raise InputError(
-                f"{name}: n={n!r}; expected at least 2 particles, for one of them is the reference"
-            )
-        super().__init__(
-            generator, n, verifier=verifier, temperature=temperature, target=target, until=until, answer=answer,
-            aggregator=aggregator, max_depth=max_depth,
-        )  # fmt: skip
-        self.iterations = iterations
-
-    def options(self) -> str:
-        return f"{super().options()} {self.iterations}"
+    n: Annotated[
+        int, Ge(2), Expects("an integer ≥ 2: one of the particles is the reference"), AtMost(MOST)
+    ] = field(kw_only=False)
+    iterations: Count = 2
+    #: With a reference among the particles only this one is right.
+    resampling: Literal["multinomial"] = "multinomial"
 
     async def _clouds(self, prefix: Sequence, scope: Scope) -> list[Cloud]:
         clouds: list[Cloud] = []

@@ -9,17 +9,16 @@ import math
 from collections import deque
 from collections.abc import Iterable
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator, is_count
-from metagen.strategies.aggregators import Aggregator
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, check_generator
-from metagen.strategies.tree.split import Steps
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.strategies.tree.search import check_generator
+from metagen.values import Amount
 
 
+@part
 class Lookahead(BeamSearch):
     """n candidates a level, of which the best n/m are kept: by the value of what lies `ahead` steps below them.
 
@@ -33,34 +32,13 @@ class Lookahead(BeamSearch):
     (`generator.replace(temperature=0.0)`) in the paper. Raises InputError for ahead < 0, and as `BeamSearch` does.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int = 16,
-        *,
-        verifier: Verifier,
-        m: int = 4,
-        ahead: int = 1,
-        rollout: Generator | None = None,
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
-        name = type(self).__name__
-        if not is_count(ahead, 0):
-            raise InputError(f"{name}: ahead={ahead!r}; expected a number of steps, at least 0")
-        super().__init__(
-            generator, n, verifier=verifier, m=m, until=until, answer=answer, aggregator=aggregator,
-            max_depth=max_depth,
-        )  # fmt: skip
-        if rollout is not None:
-            check_generator(name, rollout, until)
-        self.ahead, self.rollout = ahead, rollout
+    ahead: Amount = 1
+    rollout: Generator | None = None
 
-    def options(self) -> str:
-        rollout = self.rollout.fingerprint if self.rollout else ""
-        return f"{super().options()} {self.ahead} {rollout}"
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rollout is not None:
+            check_generator(type(self).__name__, self.rollout, self.until)
 
     async def explore(self, growth: Growth) -> None:
         tree, ahead = growth.tree, self._ahead(growth)

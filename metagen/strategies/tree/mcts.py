@@ -9,23 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.part import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
-from metagen.strategies.aggregators import Aggregator, Best, Weighted
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node, Tree, merged
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
-from metagen.strategies.tree.split import Steps
-from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
+from metagen.strategies.tree.search import TreeSearch
+from metagen.values import Amount, Count, Quantity, Share
+from metagen.verifiers.base import UNSCORED, Verifier
 
 Prior = Literal["uniform", "logprob"]
 
 
+@part
 class MCTS(TreeSearch):
     """n simulations: select a leaf, draw `width` children, value them, back the values up.
 
@@ -52,58 +52,31 @@ class MCTS(TreeSearch):
 
     needs_scores = False
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int = 16,
-        *,
-        verifier: Verifier | None = None,
-        width: int = 4,
-        rollouts: int = 0,
-        outcome: Verifier | None = None,
-        mix: float = 0.5,
-        exploration: float = 1.25,
-        prior: Prior = "uniform",
-        in_flight: int = 4,
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
+    n: Count = field(default=16, kw_only=False)
+    width: Count = 4
+    rollouts: Amount = 0
+    outcome: Verifier | None = None
+    mix: Share = 0.5
+    exploration: Quantity = 1.25
+    prior: Prior = "uniform"
+    in_flight: Count = 4
+
+    def __post_init__(self) -> None:
         name = type(self).__name__
-        at_least_one(name, n=n, width=width, in_flight=in_flight)
-        if not is_count(rollouts, 0):
-            raise InputError(f"{name}: rollouts={rollouts!r}; expected a number of completions, at least 0")
-        if not 0.0 <= mix <= 1.0:
-            raise InputError(f"{name}: mix={mix!r}; expected the rollouts' share of a value, from 0 to 1")
-        if not 0.0 <= exploration < math.inf:
-            raise InputError(f"{name}: exploration={exploration!r}; expected a number ≥ 0, such as 1.25")
-        if prior not in get_args(Prior):
-            raise InputError(f"{name}: prior={prior!r}; expected one of {', '.join(get_args(Prior))}")
-        judge = outcome or verifier
-        if judge is None or (verifier is None and not rollouts):
+        if self.judge is None or (self.verifier is None and not self.rollouts):
             raise InputError(
                 f"{name}: nothing values a sequence; give a verifier of steps, or rollouts= with outcome="
             )
-        if judge.relative:
+        if self.judge.relative:
             raise UnsupportedError(
-                f"{name}: {judge.name!r} scores candidates relative to each other, and values are compared "
-                "over the tree; give a verifier that scores each by itself"
+                f"{name}: {self.judge.name!r} scores candidates relative to each other, and values are "
+                "compared over the tree; give a verifier that scores each by itself"
             )
-        if aggregator is None:
-            aggregator = Weighted(judge, answer) if answer is not None else Best(judge)
-        super().__init__(
-            generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
-        )
-        self.n, self.width, self.rollouts, self.in_flight = n, width, rollouts, in_flight
-        self.mix, self.exploration, self.prior = mix, exploration, prior
-        #: Values what goes on; `verifier` scores what has finished.
-        self.process, self.verifier = verifier, judge
+        super().__post_init__()
 
-    def options(self) -> str:
-        numbers = f"{self.n} {self.width} {self.rollouts} {self.in_flight}"
-        process = self.process.fingerprint if self.process else ""
-        return f"{numbers} {float(self.mix)!r} {float(self.exploration)!r} {self.prior} {process}"
+    @property
+    def judge(self) -> Verifier | None:
+        return self.outcome or self.verifier
 
     async def explore(self, growth: Growth) -> None:
         tree = growth.tree
@@ -144,7 +117,7 @@ class MCTS(TreeSearch):
 
     def _growth(self, tree: Tree, scope: Scope, **other: Any) -> Growth:
         """Growth whose children are valued."""
-        if self.rollouts or self.process is not self.verifier:
+        if self.rollouts or self.judge is not self.verifier:
             other["verifier"] = _Values(self)
         return super()._growth(tree, scope, **other)
 
@@ -192,8 +165,8 @@ class _Values(Verifier):
     """The values of one search's nodes. What a budget leaves out is unscored; nothing that was drawn is lost."""
 
     def __init__(self, search: MCTS) -> None:
-        assert search.verifier is not None
-        self.generator, self.process, self.outcome = search.generator, search.process, search.verifier
+        assert search.judge is not None
+        self.generator, self.process, self.outcome = search.generator, search.verifier, search.judge
         self.rollouts, self.mix, self._fingerprint = search.rollouts, search.mix, search.fingerprint
 
     @property

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from metagen.budget import BudgetLike
 from metagen.call import Item
 from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.journal import Journal
+from metagen.part import part
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
 from metagen.strategies.aggregators import Aggregator, Best, Weighted
@@ -26,9 +27,8 @@ from metagen.strategies.base import wait
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.resampling import Resampling, effective_size, log_mean, normalised, resample
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
-from metagen.strategies.tree.split import Steps
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.strategies.tree.search import TreeSearch
+from metagen.values import Count, Positive
 from metagen.verifiers.mass import ConstraintMass
 from metagen.verifiers.odds import logit
 
@@ -80,6 +80,7 @@ class Cloud:
         return math.fsum(level.log_mean for level in self.levels)
 
 
+@part
 class ParticleFilter(TreeSearch):
     """n particles y_1 … y_n, step by step: propagate, y_i ~ p(· | y_i); weigh, w_i = φ(v(y_i)); resample n, i ∝ w_i.
 
@@ -107,43 +108,21 @@ class ParticleFilter(TreeSearch):
     #: It may weigh by masses alone.
     needs_scores = False
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int,
-        *,
-        verifier: Verifier | None = None,
-        temperature: float = 1.0,
-        target: Target = "steps",
-        resampling: Resampling = "multinomial",
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
-        name = type(self).__name__
-        at_least_one(name, n=n)
-        if not 0.0 < temperature < math.inf:
-            raise InputError(f"{name}: temperature={temperature!r}; expected a number above 0")
-        for option, value, known in (("target", target, Target), ("resampling", resampling, Resampling)):
-            if value not in get_args(known):
-                raise InputError(f"{name}: {option}={value!r}; expected one of {', '.join(get_args(known))}")
-        self.by_weight = aggregator is None
-        if verifier is None:
-            if not _weighed(generator):
-                raise InputError(
-                    f"{name}: nothing weighs the particles; give a verifier of steps, such as ProcessRewardModel, or a "
-                    "generator with log_mass=True (and a temperature above 0)"
-                )
-            mass = ConstraintMass()
-            aggregator = aggregator or (Best(mass) if answer is None else Weighted(mass, answer))
-        super().__init__(
-            generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
-        )
-        self.n, self.temperature, self.target, self.resampling = n, temperature, target, resampling
+    n: Count = field(kw_only=False)
+    temperature: Positive = 1.0
+    target: Target = "steps"
+    resampling: Resampling = "multinomial"
 
-    def options(self) -> str:
-        return f"{self.n} {float(self.temperature)!r} {self.target} {self.resampling} {self.by_weight}"
+    def _default(self) -> Aggregator:
+        if self.verifier is not None:
+            return super()._default()
+        if not _weighed(self.generator):
+            raise InputError(
+                f"{type(self).__name__}: nothing weighs the particles; give a verifier of steps, such as "
+                "ProcessRewardModel, or a generator with log_mass=True (and a temperature above 0)"
+            )
+        mass = ConstraintMass()
+        return Best(mass) if self.answer is None else Weighted(mass, self.answer)
 
     async def explore(self, growth: Growth) -> None:
         await self._filter(Cloud(growth.tree), (), growth)
@@ -234,7 +213,7 @@ class ParticleFilter(TreeSearch):
         leaves = {node: w for node, w in weights.items() if node.complete} or weights
         if not leaves:
             return replace(prefix, exhausted=True)
-        decide = self._by_weight if self.by_weight else self._by_aggregator
+        decide = self._by_weight if self.aggregator is None else self._by_aggregator
         chosen = await decide(leaves, prefix, scope)
         return replace(chosen, exhausted=True) if any(cloud.exhausted for cloud in clouds) else chosen
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Sequence as Ordered
-from typing import Literal, get_args
+from dataclasses import field
+from typing import Literal
 
-from metagen.errors import InputError
-from metagen.generators.base import Generator
-from metagen.strategies.aggregators import Aggregator
+from metagen.part import part
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node
-from metagen.strategies.tree.search import MAX_DEPTH, STEP, TreeSearch, at_least_one
-from metagen.strategies.tree.split import Steps
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.strategies.tree.search import TreeSearch
+from metagen.values import Count, Positive
+from metagen.verifiers.base import Verifier
 
 Rounding = Literal["ceil", "largest-remainder"]
 #: Of a weight, after the point.
@@ -70,6 +69,7 @@ def _largest_remainders(weights: list[int], width: int) -> list[int]:
     return counts
 
 
+@part
 class Rebase(TreeSearch):
     """Level by level, the nodes of a depth share the children that are left to give by `allocate`.
 
@@ -77,34 +77,10 @@ class Rebase(TreeSearch):
     the softmax of scores. rounding: `ceil`, or `largest-remainder` as the paper's Round.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int = 16,
-        *,
-        verifier: Verifier,
-        temperature: float = 0.2,
-        rounding: Rounding = "ceil",
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
-        name = type(self).__name__
-        at_least_one(name, n=n)
-        if not 0.0 < temperature < math.inf:
-            raise InputError(f"{name}: temperature={temperature!r}; expected a number above 0, such as 0.2")
-        if rounding not in get_args(Rounding):
-            raise InputError(
-                f"{name}: rounding={rounding!r}; expected one of {', '.join(get_args(Rounding))}"
-            )
-        super().__init__(
-            generator, verifier, until=until, answer=answer, aggregator=aggregator, max_depth=max_depth
-        )
-        self.n, self.temperature, self.rounding = n, temperature, rounding
-
-    def options(self) -> str:
-        return f"{self.n} {float(self.temperature)!r} {self.rounding}"
+    n: Count = field(default=16, kw_only=False)
+    verifier: Verifier = field()
+    temperature: Positive = 0.2
+    rounding: Rounding = "ceil"
 
     async def explore(self, growth: Growth) -> None:
         tree = growth.tree
@@ -129,6 +105,7 @@ class Rebase(TreeSearch):
         )
 
 
+@part
 class AsyncRebase(Rebase):
     """REBASE that waits for no level: children are shared out as scores come.
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from metagen.budget import BudgetLike
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator, at_most, is_count
 from metagen.journal import Journal
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Message, Prompt, Score, Sequence, Step, Tokens, Until, digest
+from metagen.sequence import Message, Prompt, Score, Sequence, Step, Tokens, Until
 from metagen.strategies.aggregators import Aggregator, Best, Majority, Weighted
 from metagen.strategies.base import Strategy, wait
 from metagen.strategies.candidates import Candidate, offered
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.split import Split, Steps
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule, Verifier
 
 #: The last depth, at which a step is the whole rest.
@@ -64,6 +66,7 @@ class TreeStrategy(Strategy):
         return wait(self.atree(prompt, budget=budget, seed=seed, journal=journal))
 
 
+@part
 class TreeSearch(TreeStrategy):
     """A search in the tree of steps. Authors write `explore`: which nodes are extended, and by how many children.
 
@@ -86,35 +89,37 @@ class TreeSearch(TreeStrategy):
     #: Whether the rule of selection needs the scores of steps.
     needs_scores = True
 
-    def __init__(
-        self,
-        generator: Generator,
-        verifier: Verifier | None = None,
-        *,
-        until: Steps = STEP,
-        answer: AnswerRule | None = None,
-        aggregator: Aggregator | None = None,
-        max_depth: int = MAX_DEPTH,
-    ) -> None:
+    generator: Generator = field(kw_only=False)
+    verifier: Verifier | None = None
+    until: Steps = STEP
+    answer: AnswerRule | None = None
+    aggregator: Aggregator | None = None
+    max_depth: Count = MAX_DEPTH
+
+    def __post_init__(self) -> None:
         name = type(self).__name__
-        at_least_one(name, max_depth=max_depth)
-        check_generator(name, generator, until)
-        if self.needs_scores or verifier is not None:
-            check_verifier(name, verifier)
-        self.generator, self.verifier, self.until, self.max_depth = generator, verifier, until, max_depth
-        self.aggregator = aggregator or _aggregator(name, verifier, answer)
-        self.answer = answer or self.aggregator.answer
+        check_generator(name, self.generator, self.until)
+        if self.needs_scores or self.verifier is not None:
+            check_verifier(name, self.verifier)
+        #: Chooses among the finished leaves.
+        self.chooser = self.aggregator or self._default()
+        self.answer = self.answer or self.chooser.answer
 
     @property
-    def fingerprint(self) -> str:
-        verifier = self.verifier.fingerprint if self.verifier else ""
-        parts = (self.generator.fingerprint, verifier, self.aggregator.fingerprint)
-        own = (repr(self.until), str(self.max_depth), self.options())
-        return digest(type(self).__qualname__, *parts, *own).hex()
+    def judge(self) -> Verifier | None:
+        """Whose scores finished leaves have."""
+        return self.verifier
 
-    def options(self) -> str:
-        """What tells two searches of this class apart, beside their parts, steps and depth."""
-        return ""
+    def _default(self) -> Aggregator:
+        """What chooses where no aggregator is given."""
+        if self.judge is not None:
+            return Best(self.judge) if self.answer is None else Weighted(self.judge, self.answer)
+        if self.answer is None:
+            name = type(self).__name__
+            raise InputError(
+                f"{name}: nothing chooses among the leaves; give a verifier, an answer rule or an aggregator"
+            )
+        return Majority(self.answer)
 
     @abstractmethod
     async def explore(self, growth: Growth) -> None:
@@ -133,7 +138,7 @@ class TreeSearch(TreeStrategy):
     ) -> bool:
         """Explore below `node` of a scope, to the end or that of the budget; whether it was that."""
         # What comes after the search, and spends as well, has its part of the limits.
-        later = (self._judge is not None) + self.aggregator.spends
+        later = (self._other_judge is not None) + self.chooser.spends
         (node,) = scope.parts("node", later=later)
         tree.below = node.path
         await scope.attempt(explore(self._growth(tree, node)))
@@ -155,25 +160,25 @@ class TreeSearch(TreeStrategy):
         """The aggregator's choice; where a budget ends before it has made one, the best of what is offered to it."""
         for candidate in pool:
             offered(candidate, scope)
-        chosen = await scope.attempt(self.aggregator.aggregate(pool, prefix, scope))
+        chosen = await scope.attempt(self.chooser.aggregate(pool, prefix, scope))
         return replace(scope.best_offer() or prefix, exhausted=True) if chosen is None else chosen
 
     async def _candidates(self, leaves: list[Node], scope: Scope) -> list[Candidate]:
         """Each leaf as often as it was drawn, with what the aggregator wants to know of it."""
-        sequences, rule = [n.sequence for n in leaves], self.aggregator.answer or self.answer
+        sequences, rule = [n.sequence for n in leaves], self.chooser.answer or self.answer
         answers = await rule.read(sequences) if rule else [None] * len(leaves)
         scores: Ordered[Score | None] = [leaf.score for leaf in leaves]
-        if self._judge is not None:
-            judging = self._judge.score(sequences, scope=scope.child("score"))
+        if self._other_judge is not None:
+            judging = self._other_judge.score(sequences, scope=scope.child("score"))
             scores = await scope.attempt(judging) or [None] * len(leaves)
         rows = zip(leaves, answers, scores, strict=True)
         return [Candidate(leaf.sequence, a, s) for leaf, a, s in rows for _ in range(leaf.multiplicity)]
 
     @property
-    def _judge(self) -> Verifier | None:
+    def _other_judge(self) -> Verifier | None:
         """The aggregator's verifier, if it is another than that of the search."""
-        judge = self.aggregator.verifier
-        known = self.verifier.fingerprint if self.verifier else None
+        judge = self.chooser.verifier
+        known = self.judge.fingerprint if self.judge else None
         return None if judge is None or judge.fingerprint == known else judge
 
 
@@ -225,13 +230,3 @@ def check_verifier(name: str, verifier: Verifier | None) -> None:
             f"{name} needs scores of steps; {verifier.name!r} scores whole solutions only: give a process verifier, "
             "and this one to the aggregator"
         )
-
-
-def _aggregator(name: str, verifier: Verifier | None, answer: AnswerRule | None) -> Aggregator:
-    if verifier is not None:
-        return Weighted(verifier, answer) if answer is not None else Best(verifier)
-    if answer is None:
-        raise InputError(
-            f"{name}: nothing chooses among the leaves; give a verifier, an answer rule or an aggregator"
-        )
-    return Majority(answer)

@@ -5,24 +5,24 @@ Aggarwal et al. 2024, AlphaVerus: bootstrapping formally verified code generatio
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from metagen.errors import InputError, PromptError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, digest
+from metagen.sequence import Score, Sequence
 from metagen.strategies.candidates import Candidate, offered
 from metagen.strategies.prompts import REVISE, Form, asked, begun
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.rebase import allocate
-from metagen.strategies.tree.search import TreeStrategy, at_least_one
+from metagen.strategies.tree.search import TreeStrategy
+from metagen.values import Amount, Count, Positive, Share
 from metagen.verifiers.base import UNSCORED, Answer, AnswerRule, Verifier
-from metagen.verifiers.naming import name_of
 
 Select = Literal["rebase", "best-first"]
 
@@ -43,6 +43,7 @@ class Program(Node):
         return Candidate(self.sequence, self.answer, self.score)
 
 
+@part
 class Treefinement(TreeStrategy):
     """n drafts, then n revisions a round, shared among the candidates by what the verifier says of them, until one is
     accepted.
@@ -63,54 +64,36 @@ class Treefinement(TreeStrategy):
     generators that draw jointly, and a verifier that scores candidates relative to each other.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        n: int = 8,
-        *,
-        verifier: Verifier,
-        corrector: Generator | None = None,
-        feedback: Feedback | Verifier | None = None,
-        ask: Form[str, str | None] = REVISE,
-        rounds: int = 3,
-        accept: float = 1.0,
-        select: Select = "rebase",
-        temperature: float = 0.2,
-        m: int = 1,
-        answer: AnswerRule | None = None,
-    ) -> None:
+    generator: Generator = field(kw_only=False)
+    n: Count = field(default=8, kw_only=False)
+    verifier: Verifier
+    corrector: Generator | None = None
+    feedback: Feedback | Verifier | None = None
+    ask: Form[str, str | None] = REVISE
+    rounds: Amount = 3
+    accept: Share = 1.0
+    select: Select = "rebase"
+    temperature: Positive = 0.2
+    m: Count = 1
+    answer: AnswerRule | None = None
+
+    def __post_init__(self) -> None:
         name = type(self).__name__
-        at_least_one(name, n=n, m=m)
-        if not is_count(rounds, 0):
-            raise InputError(f"{name}: rounds={rounds!r}; expected a number of revisions, at least 0")
-        if not 0.0 <= accept <= 1.0:
-            raise InputError(f"{name}: accept={accept!r}; expected a score in [0, 1]")
-        if not 0.0 < temperature < math.inf:
-            raise InputError(f"{name}: temperature={temperature!r}; expected a number above 0, such as 0.2")
-        if select not in get_args(Select):
-            raise InputError(f"{name}: select={select!r}; expected one of {', '.join(get_args(Select))}")
-        if n % m:
-            raise InputError(f"{name}: n={n!r} revisions cannot be made m={m!r} at a time; give a multiple")
-        for part in (generator, corrector or generator):
-            if not part.independent:
-                raise UnsupportedError(f"{name} pools independent draws; {part!r} draws jointly")
-        if verifier.relative:
+        if self.n % self.m:
+            raise InputError(
+                f"{name}: n={self.n!r} revisions cannot be made m={self.m!r} at a time; give a multiple"
+            )
+        self._corrector = self.corrector or self.generator
+        for one in (self.generator, self._corrector):
+            if not one.independent:
+                raise UnsupportedError(f"{name} pools independent draws; {one!r} draws jointly")
+        if self.verifier.relative:
             raise UnsupportedError(
-                f"{name}: {verifier.name!r} scores candidates relative to each other, and those of all rounds are "
+                f"{name}: {self.verifier.name!r} scores candidates relative to each other, and those of all rounds are "
                 "compared; give a verifier that scores each by itself"
             )
-        self.generator, self.corrector = generator, corrector or generator
-        self.verifier, self.feedback, self.answer = verifier, source(feedback), answer
-        self.n, self.m, self.rounds, self.accept = n, m, rounds, accept
-        self.select, self.temperature, self.ask = select, temperature, ask
-        self.accepts_prefix = generator.accepts_prefix and self.corrector.accepts_prefix
-
-    @property
-    def fingerprint(self) -> str:
-        numbers = f"{self.n} {self.m} {self.rounds} {float(self.accept)!r} {float(self.temperature)!r}"
-        parts = (self.generator, self.corrector, self.verifier, self.feedback, self.answer)
-        names = (part.fingerprint if part else "" for part in parts)
-        return digest("treefinement", numbers, self.select, name_of(self.ask), *names).hex()
+        self._feedback = source(self.feedback)
+        self.accepts_prefix = self.generator.accepts_prefix and self._corrector.accepts_prefix
 
     async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Programs(prefix, scope.child("node"))
@@ -168,7 +151,7 @@ class Treefinement(TreeStrategy):
         if node.parent is None:
             return await self.generator.generate(prefix, n=one.n, start=node.asked, scope=place)
         if node not in one.tree.remarks:
-            one.tree.remarks[node] = await self.feedback.on(
+            one.tree.remarks[node] = await self._feedback.on(
                 node.sequence, node.score, place.child("feedback")
             )
         remark = one.tree.remarks[node]
@@ -176,7 +159,7 @@ class Treefinement(TreeStrategy):
             return []
         under = begun(prefix, asked(self.ask, prefix.prompt, node.sequence.text, remark.text))
         try:
-            written = await self.corrector.generate(under, n=one.n, start=node.asked, scope=place)
+            written = await self._corrector.generate(under, n=one.n, start=node.asked, scope=place)
         except PromptError:  # longer than the context, by what this strategy has put in
             return []
         return [sequence.rooted(Sequence.of(prefix.prompt)) for sequence in written]

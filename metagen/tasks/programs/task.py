@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from metagen.errors import DataError
+from metagen.naming import name_of
 from metagen.sequence import Prompt, Sequence, digest
 from metagen.tasks.base import Problem
 from metagen.tasks.levelled import LevelledTask
@@ -21,7 +22,6 @@ from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.outputs import output_classes, public_inputs
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
-from metagen.verifiers.naming import name_of
 
 #: Runs a program and evaluates calls such as `f([3,1])`: a key for each, equal for equal values, None for no value.
 Execute = Callable[[str, Ordered[str]], Awaitable[Ordered[str | None]]]

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metagen.errors import DataError, InputError
 from metagen.generators.base import Generator
+from metagen.naming import name_of
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier
@@ -22,7 +23,6 @@ from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.outputs import calls, executed, one_prompt
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
-from metagen.verifiers.naming import name_of
 
 #: How a consensus set is scored: |programs| · |tests|, or √|programs| · |tests|.
 Rule = Literal["product", "sqrt"]

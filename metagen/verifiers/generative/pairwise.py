@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
+from metagen.naming import name_of
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier
 from metagen.verifiers.generative.question import PREFERENCE
 from metagen.verifiers.generative.respondent import Asked, Respondent, Way
 from metagen.verifiers.generative.way import By, respondent, worded
-from metagen.verifiers.naming import name_of
 from metagen.verifiers.odds import logit, sigmoid
 from metagen.verifiers.utility.pairs import Pair, PairUtility
 

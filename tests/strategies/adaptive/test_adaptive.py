@@ -271,9 +271,9 @@ def test_bad_numbers_and_joint_draws_are_refused_when_it_is_built() -> None:
         AdaptiveConsistency(numbers(), 8, answer=last_word, batch=0)
     with pytest.raises(InputError, match="n=0; expected"):
         EarlyStopping(numbers(), 0, answer=last_word)
-    with pytest.raises(InputError, match="size=0; expected"):
+    with pytest.raises(InputError, match="window=0; expected"):
         EarlyStopping(numbers(), 8, answer=last_word, window=0)
-    with pytest.raises(InputError, match="posterior='gamma': expected one of beta, dirichlet"):
+    with pytest.raises(InputError, match="posterior='gamma'; expected one of beta, dirichlet"):
         AdaptiveConsistency(numbers(), 8, answer=last_word, posterior="gamma")  # type: ignore[arg-type]
     beams = numbers()
     beams.independent = False

@@ -304,11 +304,11 @@ def test_it_nests_in_best_of_n_and_best_of_n_in_it(letters: EnumerableEngine) ->
 
 
 def test_what_cannot_work_is_refused_when_it_is_built() -> None:
-    with pytest.raises(InputError, match="n=0; expected the number of candidates for a block"):
+    with pytest.raises(InputError, match="n=0; expected an integer ≥ 1"):
         Blockwise(numbers(), 0, verifier=VALUES)
-    with pytest.raises(InputError, match="at least 1 token, got 0"):
+    with pytest.raises(InputError, match="block=0; expected a Step or a Tokens or a Split or an integer ≥ 1"):
         Blockwise(numbers(), 2, verifier=VALUES, block=0)
-    with pytest.raises(InputError, match="no step; expected Step"):
+    with pytest.raises(InputError, match=r"block=.*; expected a Step"):
         Blockwise(numbers(), 2, verifier=VALUES, block="|")  # type: ignore[arg-type]  # that is the mistake
     with pytest.raises(UnsupportedError, match="cannot continue a partial sequence"):
         Blockwise(ReplayGenerator({"p": ["x"]}), 2, verifier=VALUES, block=3)

@@ -169,10 +169,10 @@ def test_it_nests_in_best_of_n(coins: EnumerableEngine) -> None:
 
 def test_what_cannot_work_is_refused_when_it_is_built() -> None:
     for options, message in (
-        ({"ahead": -1}, "ahead=-1; expected a number of steps"),
+        ({"ahead": -1}, "ahead=-1; expected an integer ≥ 0"),
         ({"n": 0}, "n=0"),
         ({"n": 3}, "give a multiple"),
-        ({"verifier": None}, "give a verifier"),
+        ({"verifier": None}, "give a verifier|give ProcessRewardModel"),
     ):
         given: dict[str, object] = {"n": 4, "m": 2, "verifier": VALUES, **options}
         with pytest.raises(InputError, match=message):

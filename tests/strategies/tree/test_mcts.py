@@ -385,11 +385,11 @@ def test_it_nests_in_best_of_n(coins: EnumerableEngine) -> None:
 
 def test_what_cannot_work_is_refused_when_it_is_built() -> None:
     for options, message in (
-        ({"n": 0}, "n=0; expected an integer, at least 1"),
+        ({"n": 0}, "n=0; expected an integer ≥ 1"),
         ({"width": 0}, "width=0"),
         ({"in_flight": 0}, "in_flight=0"),
-        ({"rollouts": -1}, "rollouts=-1; expected a number of completions"),
-        ({"mix": 1.5}, "mix=1.5; expected the rollouts' share"),
+        ({"rollouts": -1}, "rollouts=-1; expected an integer ≥ 0"),
+        ({"mix": 1.5}, "mix=1.5; expected a number in"),
         ({"exploration": -1.0}, "exploration=-1.0"),
         ({"prior": "counts"}, "prior='counts'; expected one of uniform, logprob"),
         ({"verifier": None}, "nothing values a sequence"),

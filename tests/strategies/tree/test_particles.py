@@ -583,9 +583,9 @@ def test_it_nests_in_best_of_n(letters: EnumerableEngine) -> None:
 
 def test_what_cannot_work_is_refused_when_it_is_built(letters: EnumerableEngine) -> None:
     for n, options, message in (
-        (0, {}, "n=0; expected an integer, at least 1"),
-        (2, {"temperature": 0.0}, "temperature=0.0; expected a number above 0"),
-        (2, {"temperature": math.inf}, "expected a number above 0"),
+        (0, {}, "n=0; expected an integer ≥ 1"),
+        (2, {"temperature": 0.0}, "temperature=0.0; expected a number > 0"),
+        (2, {"temperature": math.inf}, "expected a finite number > 0"),
         (2, {"target": "last"}, "target='last'; expected one of steps, final"),
         (2, {"resampling": "all"}, "resampling='all'; expected one of multinomial, systematic"),
         (2, {"max_depth": 0}, "max_depth=0"),
@@ -595,7 +595,7 @@ def test_what_cannot_work_is_refused_when_it_is_built(letters: EnumerableEngine)
             make(letters, n, **options)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="iterations=0"):
         gibbs(letters, iterations=0)
-    with pytest.raises(InputError, match="n=1; expected at least 2 particles"):
+    with pytest.raises(InputError, match="n=1; expected an integer ≥ 2"):
         gibbs(letters, n=1)
     with pytest.raises(UnsupportedError):
         ParticleFilter(ReplayGenerator({"p": ["x"]}), 2, verifier=VALUES)

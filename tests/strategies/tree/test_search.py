@@ -46,7 +46,7 @@ class Levels(TreeSearch):
     needs_scores = False
 
     def __init__(self, generator, n, verifier=None, **options):  # type: ignore[no-untyped-def]  # options of the base
-        super().__init__(generator, verifier, **options)
+        super().__init__(generator, verifier=verifier, **options)
         self.n = n
 
     async def explore(self, growth: Growth) -> None:

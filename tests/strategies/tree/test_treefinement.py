@@ -314,11 +314,11 @@ def test_the_tree_can_be_drawn() -> None:
 
 def test_what_cannot_work_is_refused_when_it_is_built() -> None:
     for options, message in (
-        ({"n": 0}, "n=0; expected an integer, at least 1"),
+        ({"n": 0}, "n=0; expected an integer ≥ 1"),
         ({"m": 0}, "m=0"),
         ({"n": 4, "m": 3}, "n=4 revisions cannot be made m=3 at a time"),
-        ({"rounds": -1}, "rounds=-1; expected a number of revisions"),
-        ({"accept": 1.5}, "accept=1.5; expected a score"),
+        ({"rounds": -1}, "rounds=-1; expected an integer ≥ 0"),
+        ({"accept": 1.5}, "accept=1.5; expected a number in"),
         ({"temperature": 0.0}, "temperature=0.0"),
         ({"select": "worst"}, "select='worst'; expected one of rebase, best-first"),
     ):

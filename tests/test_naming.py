@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 from functools import partial
 
-from metagen.verifiers.naming import name_of
+from metagen.naming import name_of
 
 
 def adder(n: int) -> Callable[[int], int]:

@@ -1,0 +1,110 @@
+"""A part says what it is, once: its annotated fields.
+
+From them come its constructor, the checks of what that is given, its fingerprint and its repr; and, by its signature,
+the kind that experiment files know, with fields, defaults and errors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, TypeVar, dataclass_transform
+
+from metagen.border import checked
+from metagen.errors import MetagenError
+from metagen.naming import name_of
+from metagen.sequence import digest
+
+T = TypeVar("T")
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def part(cls: type[T]) -> type[T]:
+    """Make a class a part: give it a constructor that takes its annotated fields by name, and checks them.
+
+    A field is given by place, too, if it is `field(kw_only=False)`. What fields must be to each other, and what else
+    the object keeps, is the affair of `__post_init__`.
+    """
+    made = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    made.__init__.__annotations__.update(_hints(made))
+    setattr(made, "__init__", checked(made.__init__, first=True))  # noqa: B010 - mypy: not to be set
+    shows = next(one for one in made.__mro__ if "__repr__" in vars(one))
+    if "__dataclass_fields__" not in vars(shows):
+        setattr(made, "__repr__", _repr)  # noqa: B010 - as above
+    return made
+
+
+def given(thing: object) -> Iterator[tuple[str, Any]]:
+    """What a part was made with, by name: its fields, and what a constructor of its own takes.
+
+    Raises MetagenError for what it does not keep under that name.
+    """
+    names = (
+        [one.name for one in dataclasses.fields(thing) if one.init] if dataclasses.is_dataclass(thing) else []
+    )
+    owner = next(cls for cls in type(thing).__mro__ if "__init__" in vars(cls))
+    if "__dataclass_fields__" not in vars(owner):
+        taken = inspect.signature(type(thing)).parameters.values()
+        names += [p.name for p in taken if p.name not in names and not (names and p.kind is p.VAR_KEYWORD)]
+    for name in names:
+        if not hasattr(thing, name):
+            cls = type(thing).__name__
+            raise MetagenError(
+                f"{cls} is made with {name!r} and has no such attribute, so that nothing tells two of them apart; keep "
+                f"it as self.{name}, declare the fields of {cls} with @part, or give it a property `fingerprint`"
+            )
+        yield name, getattr(thing, name)
+
+
+def fingerprint(thing: object) -> str:
+    """Names a part by its class and all that it was made with: equal fingerprints promise equal behaviour."""
+    named = [text for name, value in given(thing) for text in (name, identity(value))]
+    return digest(type(thing).__qualname__, *named).hex()
+
+
+def identity(value: Any) -> str:
+    """A text that tells a value from all that behave otherwise."""
+    if isinstance(known := getattr(value, "fingerprint", None), str):
+        return known
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return repr(float(value))
+    if isinstance(value, Mapping):
+        return digest(*(identity(one) for pair in value.items() for one in pair)).hex()
+    if isinstance(value, list | tuple):
+        return digest(*map(identity, value)).hex()
+    if isinstance(value, re.Pattern):
+        return repr((value.pattern, value.flags))
+    if callable(value) and not isinstance(value, type) and not dataclasses.is_dataclass(value):
+        return name_of(value)
+    return repr(value)
+
+
+def _repr(self: Any) -> str:
+    """As it would be made; what is as by default is left out."""
+    fields = {one.name: one for one in dataclasses.fields(self)}
+    shown = [
+        f"{name}={value!r}"
+        for name, value in given(self)
+        if fields[name].default is dataclasses.MISSING or value is not fields[name].default
+    ]
+    return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    """The annotations of a part's fields, read where each was written; what cannot be read there is Any."""
+    found: dict[str, Any] = {}
+    for one in dataclasses.fields(cls):
+        owner = next(base for base in cls.__mro__ if one.name in vars(base).get("__annotations__", {}))
+        text = vars(owner)["__annotations__"][one.name]
+        try:
+            found[one.name] = (
+                eval(text, vars(sys.modules[owner.__module__])) if isinstance(text, str) else text
+            )
+        except (NameError, AttributeError):
+            found[one.name] = Any
+    return found
