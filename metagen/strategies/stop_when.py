@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from metagen.border import answered
+from metagen.border import answered, checked
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Step, Tokens, Until, digest
+from metagen.sequence import Sequence, Step, Tokens, Until
 from metagen.strategies.base import Strategy
+from metagen.values import Count
 
 #: Whether a sequence, prompt and completion, is long enough.
 Stops = Callable[[Sequence], bool | Awaitable[bool]]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Steps:
     """Whether a completion has so many steps, those of its prefix included. What a step's length has cut is none."""
 
-    count: int
-
-    def __post_init__(self) -> None:
-        if not is_count(self.count, 1):
-            raise InputError(f"Steps({self.count!r}): expected the number of steps, at least 1")
+    count: Count
 
     def __call__(self, sequence: Sequence) -> bool:
         return len(sequence.steps) >= self.count
 
 
+@part
 class StopWhen(Strategy):
     """Goes on by blocks until `stops(sequence)` says so, or the generator ends.
 
@@ -41,34 +41,32 @@ class StopWhen(Strategy):
     Raises InputError without a name, and UnsupportedError for a generator that cannot go on from a block.
     """
 
-    def __init__(
-        self, generator: Generator, stops: Stops, *, name: str = "", every: Step | Tokens | None = None
-    ) -> None:
-        counts = isinstance(stops, Steps)
-        if counts and not isinstance(every, Step):
-            raise InputError(f"every={every!r}: blocks of tokens end no steps; give every=Step(delimiter)")
-        if not (name or counts):
-            raise InputError(
-                f"name={name!r}: a function has no fingerprint of its own; name what it looks for"
-            )
-        if not (generator.accepts_prefix and generator.accepts_until):
-            raise UnsupportedError(
-                f"{generator!r} cannot be stopped and gone on with; StopWhen needs a generator that can, such as one "
-                "over an engine with token ids"
-            )
-        self.generator, self.name, self.every = generator, name or repr(stops), every or Tokens(16)
-        self._stops = stops
+    generator: Generator = field(kw_only=False)
+    stops: Stops = field(kw_only=False)
+    name: str = ""
+    every: Step | Tokens | None = None
 
-    @property
-    def fingerprint(self) -> str:
-        counts = (repr(self._stops),) if isinstance(self._stops, Steps) else ()
-        return digest("stop_when", self.generator.fingerprint, self.name, repr(self.every), *counts).hex()
+    def __post_init__(self) -> None:
+        counts = isinstance(self.stops, Steps)
+        if counts and not isinstance(self.every, Step):
+            raise InputError(
+                f"every={self.every!r}: blocks of tokens end no steps; give every=Step(delimiter)"
+            )
+        if not (self.name or counts):
+            raise InputError(
+                f"name={self.name!r}: a function has no fingerprint of its own; name what it looks for"
+            )
+        if not (self.generator.accepts_prefix and self.generator.accepts_until):
+            raise UnsupportedError(
+                f"{self.generator!r} cannot be stopped and gone on with; StopWhen needs a generator that can, such as "
+                "one over an engine with token ids"
+            )
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         done, block = prefix, 0
         while done.finish is None and not await self._enough(done, prefix):
             (done,) = await self.generator.generate(
-                done, until=self.every, scope=scope.child(f"block/{block}")
+                done, until=self.every or Tokens(16), scope=scope.child(f"block/{block}")
             )
             scope.offer(done)
             block += 1
@@ -78,4 +76,4 @@ class StopWhen(Strategy):
         """What there was before is never looked at alone: something is written in any case."""
         if done.text == prefix.text:
             return False
-        return bool(await answered(self, self._stops, done, hint=bool))
+        return bool(await answered(self, self.stops, done, hint=bool))

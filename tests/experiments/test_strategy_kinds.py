@@ -92,7 +92,7 @@ def test_strategies_are_made_of_what_they_name(file: Path) -> None:
     assert isinstance(first, RejectionSampling) and (first.threshold, first.batch) == (0.9, 2)
     chrf, exact = found["small/chrf@4"], found["small/exact@1"]
     assert isinstance(chrf, MBR) and isinstance(exact, MBR) and exact.verifier is not None
-    pruned = vars(chrf.aggregator)["utility"]
+    pruned = vars(chrf.chooser)["utility"]
     assert isinstance(pruned, ConfidencePruning) and isinstance(pruned.utility, ChrF) and pruned.alpha == 0.99
     assert isinstance(found["small/named@4"], UniversalSelfConsistency)
     mixed = found["small/mixed"]
@@ -308,8 +308,8 @@ def test_models_without_a_chat_template_are_asked_by_text(file: Path, tmp_path: 
     named = "{kind: universal, words: '{task} {responses} Which of {count}? Response', chat: false}"
     sets = [f"strategies.named={named}", "grid.strategies=[named, mixed]", "grid.n=[3]"]
     strategy = made(file, *sets)["small/named@3"]
-    assert isinstance(strategy, UniversalSelfConsistency) and isinstance(strategy.aggregator, Consistent)
-    assert strategy.aggregator.ask == Listing("{task} {responses} Which of {count}? Response", chat=False)
+    assert isinstance(strategy, UniversalSelfConsistency) and isinstance(strategy.chooser, Consistent)
+    assert strategy.chooser.ask == Listing("{task} {responses} Which of {count}? Response", chat=False)
     asked = [word for one in sets for word in ("--set", one)]
     result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
     assert result.exit_code == 0, result.output

@@ -92,7 +92,7 @@ def test_a_number_of_steps() -> None:
         assert len({one.fingerprint for one in named}) == 2
         with pytest.raises(InputError, match="every=None"):
             StopWhen(generator, Steps(3))
-    with pytest.raises(InputError, match=r"Steps\(0\)"):
+    with pytest.raises(InputError, match="count=0; expected an integer ≥ 1"):
         Steps(0)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from metagen.errors import PromptError
 from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, digest
+from metagen.sequence import Sequence
 from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
 from metagen.strategies.prompts import posed
 from metagen.template import Template
@@ -29,6 +32,7 @@ async def reply_to(
     return reply
 
 
+@part
 class Ask(ChainStep):
     r"""Asks a generator, or a strategy, under a prompt made of a template: `Ask(model, "{prompt}\nFirst, a plan:")`.
 
@@ -37,19 +41,19 @@ class Ask(ChainStep):
     empty, and as the result of the chain it is unfinished, and has no vote.
     """
 
-    def __init__(self, generator: Generator, template: str, *, chat: bool = False) -> None:
-        self.generator, self.template, self.chat = generator, Template(template), chat
+    generator: Generator = field(kw_only=False)
+    template: str = field(kw_only=False)
+    chat: bool = False
+
+    def __post_init__(self) -> None:
+        self._template = Template(self.template)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        return self.template.places
-
-    @property
-    def fingerprint(self) -> str:
-        return digest("ask", self.generator.fingerprint, self.template.text, str(self.chat)).hex()
+        return self._template.places
 
     async def perform(self, inputs: Inputs, scope: Scope) -> Output:
-        said = self.template.fill(inputs.texts)
+        said = self._template.fill(inputs.texts)
         try:
             sequence = await reply_to(
                 inputs.prefix, said, generator=self.generator, scope=scope, chat=self.chat

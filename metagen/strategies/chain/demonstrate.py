@@ -11,7 +11,7 @@ from metagen.sequence import Prompt, Sequence
 from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.step import Inputs
-from metagen.template import escaped
+from metagen.template import Template, escaped
 
 #: (problem, result) → whether the result is right: the caller knows the answers of the examples.
 Accept = Callable[[Prompt, Sequence], Awaitable[bool]]
@@ -47,7 +47,9 @@ async def demonstrate(
         for name, step in chain.steps.items():
             if isinstance(step, Ask):
                 before = {need: outputs[need] for need in step.needs if need in outputs}
-                shots[name].append(step.template.fill(Inputs(prefix, before).texts) + outputs[name].text)
+                shots[name].append(
+                    Template(step.template).fill(Inputs(prefix, before).texts) + outputs[name].text
+                )
     if not solved:
         raise InputError(
             "the chain solved none of the examples, so there is nothing to demonstrate; give easier ones"
@@ -60,7 +62,7 @@ async def demonstrate(
 def _shown(chain: Chain, before: Mapping[str, str]) -> Chain:
     """The chain with these texts, by step, in front of what its steps ask."""
     steps = {
-        name: Ask(step.generator, escaped(before[name]) + step.template.text)
+        name: Ask(step.generator, escaped(before[name]) + step.template)
         if isinstance(step, Ask) and not step.chat
         else step
         for name, step in chain.steps.items()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from functools import partial
 from typing import Final
 
-from metagen.errors import InputError, PromptError
-from metagen.generators.base import Generator, is_count
+from metagen.errors import PromptError
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.chain.ask import reply_to
 from metagen.template import Template
+from metagen.values import Count, Filled, Share
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.question import in_words
 
@@ -26,6 +29,7 @@ FILL: Final = (
 )
 
 
+@part
 class DraftSketchFill(Strategy):
     """An informal draft, a sketch with holes, the holes filled side by side, and a verifier's check of the whole.
 
@@ -36,41 +40,28 @@ class DraftSketchFill(Strategy):
     draft: has the place {prompt}. sketch: {prompt}, {draft}, {hole}. fill: {prompt}, {sketch}, {hole}, {number}.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        verifier: Verifier,
-        *,
-        filler: Generator | None = None,
-        tries: int = 4,
-        accept: float = 1.0,
-        hole: str = "<hole>",
-        draft: str = DRAFT,
-        sketch: str = SKETCH,
-        fill: str = FILL,
-        chat: bool = False,
-    ) -> None:
-        if not is_count(tries, 1) or not hole or not 0 <= accept <= 1:
-            raise InputError(
-                f"tries={tries!r}, hole={hole!r}, accept={accept!r}: expected at least 1 try, a text, "
-                "and a score in [0, 1]"
-            )
-        self.generator, self.filler, self.verifier = generator, filler or generator, verifier
-        self.tries, self.accept, self.hole, self.chat = tries, accept, hole, chat
-        self.draft = Template(draft).expecting("prompt", name="draft")
-        self.sketch = Template(sketch).expecting("draft", optional=("prompt", "hole"), name="sketch")
-        self.fill = Template(fill).expecting("sketch", optional=("prompt", "hole", "number"), name="fill")
+    generator: Generator = field(kw_only=False)
+    verifier: Verifier = field(kw_only=False)
+    filler: Generator | None = None
+    tries: Count = 4
+    accept: Share = 1.0
+    hole: Filled = "<hole>"
+    draft: str = DRAFT
+    sketch: str = SKETCH
+    fill: str = FILL
+    chat: bool = False
 
-    @property
-    def fingerprint(self) -> str:
-        parts = (self.generator.fingerprint, self.filler.fingerprint, self.verifier.fingerprint)
-        texts = (self.hole, self.draft.text, self.sketch.text, self.fill.text, str(self.chat))
-        return digest("draft sketch fill", *parts, str(self.tries), str(self.accept), *texts).hex()
+    def __post_init__(self) -> None:
+        self._draft = Template(self.draft).expecting("prompt", name="draft")
+        self._sketch = Template(self.sketch).expecting("draft", optional=("prompt", "hole"), name="sketch")
+        self._filling = Template(self.fill).expecting(
+            "sketch", optional=("prompt", "hole", "number"), name="fill"
+        )
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         values = {"prompt": in_words(prefix.prompt) + prefix.text, "hole": self.hole}
         drafting = scope.child("draft")
-        values["draft"] = await self._written(self.generator, self.draft, values, prefix, drafting)
+        values["draft"] = await self._written(self.generator, self._draft, values, prefix, drafting)
         try:
             return await self._whole(values, prefix, scope)
         except PromptError:  # longer than the context, by what was drafted and sketched
@@ -79,7 +70,7 @@ class DraftSketchFill(Strategy):
     async def _whole(self, values: dict[str, str], prefix: Sequence, scope: Scope) -> Sequence:
         """The best of what the sketch is filled to; PromptError where it cannot be."""
         sketching = scope.child("sketch")
-        values["sketch"] = await self._written(self.generator, self.sketch, values, prefix, sketching)
+        values["sketch"] = await self._written(self.generator, self._sketch, values, prefix, sketching)
         parts = values["sketch"].split(self.hole)
         places = [(i, scope.child(f"fill/{i}")) for i in range(len(parts) - 1)]
         checking = scope.child("check")
@@ -101,7 +92,8 @@ class DraftSketchFill(Strategy):
     ) -> str:
         number, scope = place
         numbered = {**values, "number": str(number + 1)}
-        return (await self._written(self.filler, self.fill, numbered, prefix, scope, attempt)).strip()
+        filler = self.filler or self.generator
+        return (await self._written(filler, self._filling, numbered, prefix, scope, attempt)).strip()
 
     async def _written(
         self,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import digest
 from metagen.strategies.chain.step import ChainStep, Inputs, Output
 from metagen.strategies.reopen import reopened
 from metagen.template import Template
 
 
+@part
 class Continue(ChainStep):
     r"""Continues the problem's own sequence, or that of the step `after`, with the text `cue` put at its end first.
 
@@ -21,22 +23,22 @@ class Continue(ChainStep):
     `after` has failed, so does this one.
     """
 
-    def __init__(self, generator: Generator, cue: str = "", *, after: str | None = None) -> None:
-        if not generator.accepts_prefix and (cue or after is not None):
+    generator: Generator = field(kw_only=False)
+    cue: str = field(default="", kw_only=False)
+    after: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.generator.accepts_prefix and (self.cue or self.after is not None):
             raise UnsupportedError(
-                f"{type(generator).__name__} starts from a prompt only and cannot go on after {after or cue!r}; "
-                "use Ask with a template"
+                f"{type(self.generator).__name__} starts from a prompt only and cannot go on after "
+                f"{self.after or self.cue!r}; use Ask with a template"
             )
-        self.generator, self.cue, self.after = generator, Template(cue), after
+        self._cue = Template(self.cue)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        places = self.cue.places
+        places = self._cue.places
         return places if self.after is None or self.after in places else (*places, self.after)
-
-    @property
-    def fingerprint(self) -> str:
-        return digest("continue", self.generator.fingerprint, self.cue.text, self.after or "").hex()
 
     def fault(self, steps: Mapping[str, ChainStep]) -> str | None:
         before = steps.get(self.after) if self.after is not None else None
@@ -51,6 +53,6 @@ class Continue(ChainStep):
         base = inputs.prefix if self.after is None else inputs.outputs[self.after].sequence
         if base is None:  # it has failed: that it generates, `fault` has seen to
             return Output("", failed=True)
-        opened = reopened(base, self.cue.fill(inputs.texts))
+        opened = reopened(base, self._cue.fill(inputs.texts))
         (sequence,) = await self.generator.generate(opened, scope=scope)
         return Output(sequence.text[len(opened.text) :], sequence)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import field
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
 from metagen.matching import first_match
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
 from metagen.strategies.chain.use import shown
 from metagen.strategies.reopen import reopened
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool
 from metagen.template import Template
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 
 
+@part
 class Interleaved(Strategy):
     """Lets a generator call one tool in the middle of its text (Toolformer, Schick et al. 2023).
 
@@ -31,51 +35,42 @@ class Interleaved(Strategy):
     groups are not the tool's arguments.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        tool: Tool | Function,
-        *,
-        call: str,
-        result: str = "{result}",
-        until: Until = None,
-        most: int = 32,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        self.generator, self.tool, self.answer = generator, as_tool(tool), answer
-        self.until, self.most = until, most
-        self.result = Template(result).expecting("result", name="result")
-        if not is_count(most, 1):
-            raise InputError(f"most={most!r}: expected how many calls there may be, at least 1")
-        if not generator.accepts_prefix or (until is not None and not generator.accepts_until):
-            raise UnsupportedError(f"{generator!r} cannot be stopped and sent on; Interleaved needs both")
-        try:
-            self.call = re.compile(rf"(?:{call})\Z")
-        except re.error as error:
-            raise InputError(f"call={call!r} is no regular expression ({error})") from None
-        groups = set(self.call.groupindex)
-        if not set(self.tool.required) <= groups <= {*self.tool.required, *self.tool.optional}:
-            raise InputError(
-                f"call={call!r} has the groups {sorted(groups)}; the tool {self.tool.name!r} takes "
-                f"{', '.join(self.tool.required)}: write (?P<name>…) for each"
-            )
+    generator: Generator = field(kw_only=False)
+    tool: Tool | Function = field(kw_only=False)
+    call: str
+    result: str = "{result}"
+    until: Until = None
+    most: Count = 32
+    answer: AnswerRule | None = None
 
-    @property
-    def fingerprint(self) -> str:
-        parts = (self.generator.fingerprint, self.tool.fingerprint, self.call.pattern, self.result.text)
-        rule = self.answer.fingerprint if self.answer else ""
-        return digest("interleaved", *parts, repr(self.until), str(self.most), rule).hex()
+    def __post_init__(self) -> None:
+        self._tool = as_tool(self.tool)
+        self._result = Template(self.result).expecting("result", name="result")
+        if not self.generator.accepts_prefix or (self.until is not None and not self.generator.accepts_until):
+            raise UnsupportedError(
+                f"{self.generator!r} cannot be stopped and sent on; Interleaved needs both"
+            )
+        try:
+            self._call = re.compile(rf"(?:{self.call})\Z")
+        except re.error as error:
+            raise InputError(f"call={self.call!r} is no regular expression ({error})") from None
+        groups, required = set(self._call.groupindex), set(self._tool.required)
+        if not required <= groups <= {*required, *self._tool.optional}:
+            raise InputError(
+                f"call={self.call!r} has the groups {sorted(groups)}; the tool {self._tool.name!r} takes "
+                f"{', '.join(self._tool.required)}: write (?P<name>…) for each"
+            )
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         text = prefix
         for i in range(self.most):
             (text,) = await self.generator.generate(text, until=self.until, scope=scope.child(f"text/{i}"))
-            found = first_match(self.call, text.text, len(prefix.text))
+            found = first_match(self._call, text.text, len(prefix.text))
             if text.finish in ("eos", "length") or (found is None and text.finish is not None):
                 break
             if found is not None:
                 told = await self._told(found.named, scope.child(f"tool/{i}"))
-                text = reopened(text, self.result.fill({"result": told}))
+                text = reopened(text, self._result.fill({"result": told}))
             scope.offers.clear()
             scope.offer(text)
         else:
@@ -85,6 +80,6 @@ class Interleaved(Strategy):
     async def _told(self, arguments: Mapping[str, str | None], scope: Scope) -> str:
         given = {name: value for name, value in arguments.items() if value is not None}
         try:
-            return shown(await self.tool.call(self.tool.read(given), scope))
+            return shown(await self._tool.call(self._tool.read(given), scope))
         except ToolError as error:
             return str(error)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from metagen.errors import InputError, PromptError
-from metagen.generators.base import Generator, is_count
+from metagen.errors import PromptError
+from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
 from metagen.strategies.chain.ask import reply_to
 from metagen.template import Template
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.question import in_words
 
@@ -42,12 +43,10 @@ class LeastToMost(Strategy):
         decompose: str = DECOMPOSE,
         solve: str = SOLVE,
         solved: str = SOLVED,
-        most: int = 8,
+        most: Count = 8,
         chat: bool = False,
         answer: AnswerRule | None = None,
     ) -> None:
-        if not is_count(most, 1):
-            raise InputError(f"most={most!r}: expected how many questions are asked, at least 1")
         self.generator, self.solver, self.answer = generator, solver or generator, answer
         self.decomposing = Template(decompose).expecting("prompt", name="decompose")
         self.asking = Template(solve).expecting("question", optional=("prompt", "solved"), name="solve")

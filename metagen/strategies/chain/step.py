@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from metagen.border import Part
+from metagen.part import fingerprint
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.verifiers.generative.question import in_words
@@ -55,9 +56,9 @@ class ChainStep(Part, ABC):
         """Names of what it reads: steps, `prompt` and `prefix`."""
 
     @property
-    @abstractmethod
     def fingerprint(self) -> str:
         """Names the step: equal fingerprints promise equal outputs."""
+        return fingerprint(self)
 
     def fault(self, steps: Mapping[str, ChainStep]) -> str | None:
         """What can be seen wrong among the steps of a chain, beyond names that are missing; None for nothing."""

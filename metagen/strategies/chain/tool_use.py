@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from metagen.errors import InputError, PromptError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
 from metagen.strategies.chain.ask import reply_to
@@ -21,6 +22,7 @@ from metagen.strategies.chain.use import shown
 from metagen.strategies.held import held
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool, faults
 from metagen.template import Template
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.generative.question import in_words
 
@@ -55,6 +57,7 @@ class Conclusion(Turn):
     answer: str
 
 
+@part
 class ToolUse(Strategy):
     """Lets a generator call tools by JSON, for at most `most` turns; its answer is the result.
 
@@ -67,44 +70,31 @@ class ToolUse(Strategy):
     with `chat` as a turn of its own.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        tools: Iterable[Tool | Function],
-        *,
-        most: int = 8,
-        ask: str = ASK,
-        turn: str = TURN,
-        chat: bool = False,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        made = [as_tool(tool) for tool in tools]
-        self.answer, self.most, self.chat = answer, most, chat
-        self.tools = {tool.name: tool for tool in made}
-        if not made or len(self.tools) < len(made) or not is_count(most, 1):
-            raise InputError(
-                f"tools={[tool.name for tool in made]!r}, most={most!r}: "
-                "expected tools of different names, and at least one turn"
-            )
-        self.ask = Template(ask).expecting("prompt", "tools", name="ask")
-        self.generator, self._described = held(generator, turns_of(made)), described(made)
-        self.turn = Template(turn).expecting("result", name="turn")
+    generator: Generator = field(kw_only=False)
+    tools: Iterable[Tool | Function] = field(kw_only=False)
+    most: Count = 8
+    ask: str = ASK
+    turn: str = TURN
+    chat: bool = False
+    answer: AnswerRule | None = None
 
-    @property
-    def fingerprint(self) -> str:
-        parts = [tool.fingerprint for tool in self.tools.values()]
-        rule = self.answer.fingerprint if self.answer else ""
-        texts = (self.ask.text, self.turn.text, str(self.most), str(self.chat))
-        return digest("tool use", self.generator.fingerprint, *parts, *texts, rule).hex()
+    def __post_init__(self) -> None:
+        self.tools = made = tuple(map(as_tool, self.tools))
+        self._tools = {tool.name: tool for tool in made}
+        if not made or len(self._tools) < len(made):
+            raise InputError(f"tools={[tool.name for tool in made]!r}: expected tools of different names")
+        self._ask = Template(self.ask).expecting("prompt", "tools", name="ask")
+        self._turn = Template(self.turn).expecting("result", name="turn")
+        self._held, self._described = held(self.generator, turns_of(made)), described(made)
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         words = in_words(prefix.prompt) + prefix.text
-        turns = [self.ask.fill({"prompt": words, "tools": self._described})]
+        turns = [self._ask.fill({"prompt": words, "tools": self._described})]
         sequence = prefix
         for i in range(self.most):
             try:
                 said = await reply_to(
-                    prefix, *turns, generator=self.generator, scope=scope.child(f"turn/{i}"), chat=self.chat
+                    prefix, *turns, generator=self._held, scope=scope.child(f"turn/{i}"), chat=self.chat
                 )
             except PromptError:  # longer than the context, by what was called and told
                 if i == 0:
@@ -118,11 +108,11 @@ class ToolUse(Strategy):
                 if isinstance(move, Conclusion):
                     sequence = prefix.extend(move.answer, finish="eos")
                     break
-                tool = self.tools[move.tool]
+                tool = self._tools[move.tool]
                 result = shown(await tool.call(tool.read(move.arguments), scope.child(f"tool/{i}")))
             except ToolError as error:
                 result = str(error)
-            turns += [said.text, self.turn.fill({"result": result})]
+            turns += [said.text, self._turn.fill({"result": result})]
         return await concluded(sequence, scope, self.answer)
 
     def _read(self, text: str) -> Call | Conclusion:
@@ -135,8 +125,8 @@ class ToolUse(Strategy):
             raise ToolError(f"neither a call nor an answer: {faults(error)}") from None
         except ValueError as error:
             raise ToolError(str(error)) from None
-        if isinstance(move, Call) and move.tool not in self.tools:
-            raise ToolError(f"no tool is called {move.tool!r}; there are {', '.join(self.tools)}")
+        if isinstance(move, Call) and move.tool not in self._tools:
+            raise ToolError(f"no tool is called {move.tool!r}; there are {', '.join(self._tools)}")
         return move
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import field
 from typing import Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from metagen.errors import InputError, PromptError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
+from metagen.part import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Result, Strategy
@@ -18,6 +20,7 @@ from metagen.strategies.chain.step import PROMPT
 from metagen.strategies.held import held
 from metagen.strategies.tools import faults
 from metagen.template import Template
+from metagen.values import Count
 from metagen.verifiers.generative.question import in_words
 
 M = TypeVar("M", bound=BaseModel)
@@ -32,6 +35,7 @@ TYPED: Final = "typed"
 _FENCED = re.compile(r"```[ \t]*(?:json)?[^\n`]*\n(.*?)```", re.DOTALL)
 
 
+@part
 class Typed(Strategy, Generic[M]):
     """A sequence that holds a `model` in JSON: `Typed(generator, Person).parse(result)` gives the Person.
 
@@ -45,37 +49,32 @@ class Typed(Strategy, Generic[M]):
     text, or with `chat` as a turn of its own.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        model: type[M],
-        *,
-        tries: int = 3,
-        ask: str = ASK,
-        again: str = AGAIN,
-        chat: bool = False,
-    ) -> None:
-        if not is_count(tries, 1):
-            raise InputError(f"tries={tries!r}: expected how often to ask, at least 1")
-        self.generator = held(generator, model.model_json_schema())
-        self.model, self.tries, self.chat = model, tries, chat
-        self.schema = json.dumps(model.model_json_schema(), ensure_ascii=False)
-        self.ask = Template(ask).expecting(optional=(PROMPT, "schema"), name="ask")
-        self.again = Template(again).expecting("error", name="again")
-        self.accepts_prefix = PROMPT in self.ask.places  # where a partial answer is shown as well
+    generator: Generator = field(kw_only=False)
+    model: type[M] = field(kw_only=False)
+    tries: Count = 3
+    ask: str = ASK
+    again: str = AGAIN
+    chat: bool = False
+
+    def __post_init__(self) -> None:
+        schema = self.model.model_json_schema()
+        self._held, self.schema = held(self.generator, schema), json.dumps(schema, ensure_ascii=False)
+        self._ask = Template(self.ask).expecting(optional=(PROMPT, "schema"), name="ask")
+        self._again = Template(self.again).expecting("error", name="again")
+        self.accepts_prefix = PROMPT in self._ask.places  # where a partial answer is shown as well
 
     @property
     def fingerprint(self) -> str:
-        texts = (self.schema, self.ask.text, self.again.text, str(self.tries), str(self.chat))
-        return digest("typed", self.generator.fingerprint, *texts).hex()
+        # Models of one name may have other fields.
+        return digest(self.schema, fingerprint(self)).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        first = self.ask.fill({PROMPT: in_words(prefix.prompt) + prefix.text, "schema": self.schema})
+        first = self._ask.fill({PROMPT: in_words(prefix.prompt) + prefix.text, "schema": self.schema})
         turns, reply = [first], prefix
         for i in range(self.tries):
             try:
                 said = await reply_to(
-                    prefix, *turns, generator=self.generator, scope=scope.child(f"try/{i}"), chat=self.chat
+                    prefix, *turns, generator=self._held, scope=scope.child(f"try/{i}"), chat=self.chat
                 )
             except PromptError:
                 if i == 0:
@@ -86,7 +85,7 @@ class Typed(Strategy, Generic[M]):
             scope.offer(reply, float(fault is None))
             if fault is None:
                 break
-            turns = [first, said.text, self.again.fill({"error": fault})]
+            turns = [first, said.text, self._again.fill({"error": fault})]
         return reply
 
     def fault(self, text: str) -> str | None:
@@ -115,13 +114,13 @@ class Typed(Strategy, Generic[M]):
 def json_of(text: str) -> str:
     """The JSON in a reply: all of it, else its last code fence, else the first object in it. ValueError if none."""
     fenced: list[str] = _FENCED.findall(text)
-    for part in (text, *fenced[-1:]):
-        if part.strip().startswith(("{", "[")):
+    for piece in (text, *fenced[-1:]):
+        if piece.strip().startswith(("{", "[")):
             try:
-                json.loads(part)
+                json.loads(piece)
             except (ValueError, RecursionError):
                 continue
-            return part.strip()
+            return piece.strip()
     decoder = json.JSONDecoder()
     for match in re.finditer(r"\{", text):
         try:

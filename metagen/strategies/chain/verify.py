@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Score, digest
+from metagen.sequence import Score
 from metagen.strategies.chain.step import ChainStep, Inputs, Output
 from metagen.verifiers.base import Verifier
 
 
+@part
 class Verify(ChainStep):
     """Scores the output of the step `of`, as an answer to the problem.
 
@@ -15,16 +19,12 @@ class Verify(ChainStep):
     goes into the result.
     """
 
-    def __init__(self, verifier: Verifier, *, of: str) -> None:
-        self.verifier, self.of = verifier, of
+    verifier: Verifier = field(kw_only=False)
+    of: str
 
     @property
     def needs(self) -> tuple[str, ...]:
         return (self.of,)
-
-    @property
-    def fingerprint(self) -> str:
-        return digest("verify", self.verifier.fingerprint, self.of).hex()
 
     async def perform(self, inputs: Inputs, scope: Scope) -> Output:
         (score,) = await self.verifier.score([inputs.sequence(self.of)], scope=scope)

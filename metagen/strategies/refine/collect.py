@@ -21,7 +21,7 @@ from metagen.strategies.base import wait
 from metagen.strategies.refine.feedback import OwnWords, Remark, words
 from metagen.strategies.refine.pair_file import PairFile
 from metagen.strategies.refine.pairs import Pair, Pairing
-from metagen.strategies.refine.refinement import Refinement
+from metagen.strategies.refine.refinement import RefinementStrategy
 from metagen.strategies.refine.trajectory import Round
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.edit import EditSimilarity
@@ -48,7 +48,7 @@ class Collected:
 class _Collecting:
     """What is done for each problem."""
 
-    strategy: Refinement
+    strategy: RefinementStrategy
     n: int
     pairing: Pairing
     budget: Budget | None
@@ -90,14 +90,14 @@ class _Collecting:
 
 
 def collect(
-    strategy: Refinement, problems: Iterable[Prompt | str], path: str | Path, **options: Any
+    strategy: RefinementStrategy, problems: Iterable[Prompt | str], path: str | Path, **options: Any
 ) -> Collected:
     """`acollect` with the same options, for scripts and notebooks: waits for it on a background loop."""
     return wait(acollect(strategy, problems, path, **options))
 
 
 async def acollect(
-    strategy: Refinement,
+    strategy: RefinementStrategy,
     problems: Iterable[Prompt | str],
     path: str | Path,
     *,
@@ -162,7 +162,7 @@ async def _in_order(work: _Collecting, prompts: Iterator[Prompt], file: PairFile
         raise errors.exceptions[0] from errors.exceptions[0].__cause__
 
 
-def _asked(strategy: Refinement, task: Prompt, rounds: Ordered[Round]) -> Iterator[Round]:
+def _asked(strategy: RefinementStrategy, task: Prompt, rounds: Ordered[Round]) -> Iterator[Round]:
     """The rounds of a chain with the prompts of their revisions.
 
     Of a candidate that was not revised it is the one that would have been asked, where what would have been said of it
@@ -170,14 +170,14 @@ def _asked(strategy: Refinement, task: Prompt, rounds: Ordered[Round]) -> Iterat
     """
     told: list[Round] = []
     for one in rounds:
-        if one.remark is None and isinstance(strategy.feedback, OwnWords):
+        if one.remark is None and isinstance(strategy.remarker, OwnWords):
             one = replace(one, remark=Remark(words(one.candidate.score)))
         told.append(one)
         known = one.asked is not None or one.remark is None
-        yield one if known else replace(one, asked=strategy.question(task, told, strategy.memory))
+        yield one if known else replace(one, asked=strategy.question(task, told, strategy.remembers))
 
 
-def _collected(strategy: Refinement, file: PairFile) -> Collected:
+def _collected(strategy: RefinementStrategy, file: PairFile) -> Collected:
     notes = file.finished.values()
     sums = {name: sum(note[name] for note in notes) for name in ("pairs", "revisions", "copies", "exhausted")}
     return Collected(file.path, len(notes), **sums, oracle=strategy.oracle)

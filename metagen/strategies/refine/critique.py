@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import field
 from typing import Final
 
 from metagen.errors import PromptError
 from metagen.generators.base import Generator
-from metagen.naming import name_of
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, digest
+from metagen.sequence import Score, Sequence
 from metagen.strategies.prompts import FollowUp, Form, asked
 from metagen.strategies.refine.feedback import Feedback, Remark, words
 
@@ -33,6 +34,7 @@ REFLECT: Final = FollowUp(
 )
 
 
+@part
 class Critique(Feedback):
     """A generator's words on a candidate. It is told what the strategy's verifier has said, where that has words.
 
@@ -41,14 +43,9 @@ class Critique(Feedback):
     What does not fit the critic's context gets no words.
     """
 
-    def __init__(
-        self, generator: Generator, *, ask: Form[str, str | None] = CRITIQUE, stop: str | None = STOP
-    ) -> None:
-        self.generator, self.ask, self.stop = generator, ask, stop
-
-    @property
-    def fingerprint(self) -> str:
-        return digest("critique", self.generator.fingerprint, name_of(self.ask), repr(self.stop)).hex()
+    generator: Generator = field(kw_only=False)
+    ask: Form[str, str | None] = CRITIQUE
+    stop: str | None = STOP
 
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
         prompt = asked(self.ask, candidate.prompt, candidate.text, words(score))

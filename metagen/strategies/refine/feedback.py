@@ -7,11 +7,12 @@ model itself it is *intrinsic*: see `critique.py`. Tools are in `tool.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from metagen.border import Part
+from metagen.part import fingerprint, part
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, digest
+from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Verifier
 
 
@@ -27,9 +28,9 @@ class Feedback(Part, ABC):
     """Says something of a candidate. Whatever it calls is called through the scope."""
 
     @property
-    @abstractmethod
     def fingerprint(self) -> str:
         """Names the source: equal fingerprints promise equal remarks."""
+        return fingerprint(self)
 
     @abstractmethod
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
@@ -43,37 +44,27 @@ def words(score: Score | None) -> str | None:
     return score.feedback or (f"Verdict: {score.verdict}." if score.verdict else None)
 
 
+@part
 class OwnWords(Feedback):
     """The words of the score that the strategy's verifier has given anyway. Costs nothing."""
-
-    @property
-    def fingerprint(self) -> str:
-        return digest("own words").hex()
 
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
         return Remark(words(score))
 
 
+@part
 class Silence(Feedback):
     """Says nothing: what is revised is known to be unaccepted, and no more. To measure what words are worth."""
-
-    @property
-    def fingerprint(self) -> str:
-        return digest("silence").hex()
 
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
         return Remark()
 
 
+@part
 class WordsOf(Feedback):
     """The words of a verifier other than the one that measures, such as public tests beside a reward model."""
 
-    def __init__(self, verifier: Verifier) -> None:
-        self.verifier = verifier
-
-    @property
-    def fingerprint(self) -> str:
-        return digest("words of", self.verifier.fingerprint).hex()
+    verifier: Verifier = field(kw_only=False)
 
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
         (said,) = await self.verifier.score([candidate], scope=scope)

@@ -2,74 +2,61 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence as Ordered
-from dataclasses import replace
+from dataclasses import field, replace
 
 from metagen.errors import InputError, PromptError
-from metagen.generators.base import Generator, is_count
-from metagen.naming import name_of
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence, Until, digest
+from metagen.sequence import Prompt, Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judged, offered
 from metagen.strategies.prompts import REVISE, Form, asked, begun
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.refine.trajectory import Ending, Made, Round, Trajectory
+from metagen.values import Amount, Share
 from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
 
 
-class Refinement(Strategy):
+@part
+class RefinementStrategy(Strategy):
     """y_0 ~ g(x), then y_{k+1} ~ c(x, y_k, f(y_k)) for at most `rounds` rounds, until v(y_k) ≥ accept.
 
     Returned is the y_k with the highest v, the first of equals, so it is never worse than the draft by v itself. What
     is cut or has no answer (with `answer`) loses to whatever has one, and is never accepted. Without a verifier the
     last y_k is returned: then only the feedback can be content.
 
-    corrector: writes the revisions; the generator itself by default. feedback: where words come from, a
-    `Feedback` or another verifier; by default the verifier's scores. ask: from task, candidate and feedback to the
-    corrector's prompt; a revision is a whole answer, and begins with the prefix that it is asked for. memory: how many
-    attempts before the one that is revised the prompt carries, each with what was said of it; fewer where they do not
-    fit the corrector's context, and where not even the last fits, no more is revised.
-
-    Equal texts are scored, and remarked on, once: a corrector that gives back what it got costs no score. One that
-    writes nothing leaves the candidate as it is; the round counts.
-    Raises InputError for rounds or memory < 0, accept outside [0, 1], and where nobody would judge or say anything.
+    ask: from task, candidate and feedback to the corrector's prompt; a revision is a whole answer, and begins with the
+    prefix that it is asked for. Equal texts are scored, and remarked on, once: a corrector that gives back what it got
+    costs no score. One that writes nothing leaves the candidate as it is; the round counts.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        corrector: Generator | None = None,
-        *,
-        verifier: Verifier | None = None,
-        feedback: Feedback | Verifier | None = None,
-        rounds: int = 3,
-        accept: float = 1.0,
-        ask: Form[str, str | None] = REVISE,
-        memory: int = 0,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        name = type(self).__name__
-        for option, value in (("rounds", rounds), ("memory", memory)):
-            if not is_count(value, 0):
-                raise InputError(f"{name}: {option}={value!r}; expected a whole number ≥ 0")
-        if not 0.0 <= accept <= 1.0:
-            raise InputError(f"{name}: accept={accept!r}; expected a score in [0, 1]")
-        if verifier is None and feedback is None and rounds:
-            raise InputError(
-                f"{name}: neither verifier nor feedback; give a verifier whose scores have words, feedback=Critique(…) "
-                "for the model's own, or feedback=Silence() to revise without any"
-            )
-        self.generator, self.corrector = generator, corrector or generator
-        self.verifier, self.feedback, self.answer = verifier, source(feedback), answer
-        self.rounds, self.accept, self.ask, self.memory = rounds, accept, ask, memory
-        self.accepts_prefix = generator.accepts_prefix and self.corrector.accepts_prefix
+    generator: Generator = field(kw_only=False)
+    verifier: Verifier | None = None
+    rounds: Amount = 3
+    accept: Share = 1.0
+    ask: Form[str, str | None] = REVISE
+    answer: AnswerRule | None = None
+
+    def __post_init__(self) -> None:
+        self.accepts_prefix = self.generator.accepts_prefix and self.reviser.accepts_prefix
 
     @property
-    def fingerprint(self) -> str:
-        options = (str(self.rounds), repr(float(self.accept)), name_of(self.ask), str(self.memory))
-        parts = (self.generator, self.corrector, self.verifier, self.feedback, self.answer)
-        return digest("refinement", *options, *(part.fingerprint if part else "" for part in parts)).hex()
+    def reviser(self) -> Generator:
+        """Who writes revisions."""
+        return self.generator
+
+    @property
+    @abstractmethod
+    def remarker(self) -> Feedback:
+        """Where words come from."""
+
+    @property
+    @abstractmethod
+    def remembers(self) -> int:
+        """How many attempts before the one that is revised the corrector's prompt carries."""
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         trajectory = await self.trajectory(prefix, scope)
@@ -137,7 +124,7 @@ class Refinement(Strategy):
     async def _remarked(self, rounds: list[Round], scope: Scope) -> Remark:
         """What is said of the last candidate, noted in its round; what was said of the same text before."""
         last = rounds[-1]
-        remark = last.remark or await self.feedback.on(last.candidate.sequence, last.candidate.score, scope)
+        remark = last.remark or await self.remarker.on(last.candidate.sequence, last.candidate.score, scope)
         rounds[-1] = replace(last, remark=remark)
         return remark
 
@@ -145,12 +132,12 @@ class Refinement(Strategy):
         self, prefix: Sequence, rounds: list[Round], role: str, scope: Scope
     ) -> Sequence | None:
         """What the corrector writes, under another prompt. The earliest attempts are forgotten until it fits."""
-        most = min(self.memory, len({one.candidate.sequence.text for one in rounds}) - 1)
+        most = min(self.remembers, len({one.candidate.sequence.text for one in rounds}) - 1)
         for memory in range(most, -1, -1):
             place = role if memory == most else f"{role}/memory/{memory}"
             question = self.question(prefix.prompt, rounds, memory)
             try:
-                (written,) = await self.corrector.generate(begun(prefix, question), scope=scope.child(place))
+                (written,) = await self.reviser.generate(begun(prefix, question), scope=scope.child(place))
             except PromptError:  # longer than the context, by what this strategy has put in
                 continue
             rounds[-1] = replace(rounds[-1], asked=question)
@@ -176,3 +163,40 @@ class Refinement(Strategy):
             return candidate.eligible, value is not None, value or 0.0
 
         return max(range(len(rounds)), key=rank, default=0)
+
+
+@part
+class Refinement(RefinementStrategy):
+    """Refinement with any parts: see `RefinementStrategy` for what they do.
+
+    corrector: writes the revisions; the generator itself by default. feedback: where words come from, a
+    `Feedback` or another verifier; by default the verifier's scores. memory: how many
+    attempts before the one that is revised the prompt carries, each with what was said of it; fewer where they do not
+    fit the corrector's context, and where not even the last fits, no more is revised.
+
+    Raises InputError for rounds or memory < 0, accept outside [0, 1], and where nobody would judge or say anything.
+    """
+
+    corrector: Generator | None = field(default=None, kw_only=False)
+    feedback: Feedback | Verifier | None = None
+    memory: Amount = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.verifier is None and self.feedback is None and self.rounds:
+            raise InputError(
+                f"{type(self).__name__}: neither verifier nor feedback; give a verifier whose scores have words, "
+                "feedback=Critique(…) for the model's own, or feedback=Silence() to revise without any"
+            )
+
+    @property
+    def reviser(self) -> Generator:
+        return self.corrector or self.generator
+
+    @property
+    def remarker(self) -> Feedback:
+        return source(self.feedback)
+
+    @property
+    def remembers(self) -> int:
+        return self.memory

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from metagen.generators.base import Generator
-from metagen.strategies.prompts import REVISE, Form
+from metagen.part import part
+from metagen.strategies.prompts import Form
 from metagen.strategies.refine.critique import CRITIQUE, STOP, Critique
-from metagen.strategies.refine.refinement import Refinement
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.strategies.refine.feedback import Feedback
+from metagen.strategies.refine.refinement import RefinementStrategy
+from metagen.values import Amount
 
 
-class SelfRefine(Refinement):
+@part
+class SelfRefine(RefinementStrategy):
     """f_k ~ g(x, y_k) and y_{k+1} ~ g(x, y_0, f_0, …, y_k, f_k), until f_k says that nothing is left to mend.
 
     critic: who writes f; the generator itself by default. stop: what it writes in the end. memory: how many of the
     earlier attempts stay in the prompt; all by default. Without a verifier the last y is returned, with one the best.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        *,
-        critic: Generator | None = None,
-        verifier: Verifier | None = None,
-        rounds: int = 3,
-        accept: float = 1.0,
-        critique: Form[str, str | None] = CRITIQUE,
-        ask: Form[str, str | None] = REVISE,
-        stop: str | None = STOP,
-        memory: int | None = None,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        super().__init__(
-            generator,
-            verifier=verifier,
-            feedback=Critique(critic or generator, ask=critique, stop=stop),
-            rounds=rounds,
-            accept=accept,
-            ask=ask,
-            memory=rounds if memory is None else memory,
-            answer=answer,
-        )
+    critic: Generator | None = None
+    critique: Form[str, str | None] = CRITIQUE
+    stop: str | None = STOP
+    memory: Amount | None = None
+
+    @property
+    def remarker(self) -> Feedback:
+        return Critique(self.critic or self.generator, ask=self.critique, stop=self.stop)
+
+    @property
+    def remembers(self) -> int:
+        return self.rounds if self.memory is None else self.memory

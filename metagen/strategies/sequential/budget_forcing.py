@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Tokens, Until, digest
+from metagen.sequence import Sequence, Tokens, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
 from metagen.strategies.reopen import reopened
-from metagen.strategies.sequential.length import Count, counter, counting, written
+from metagen.strategies.sequential.length import Count, counter, written
 from metagen.strategies.sequential.thinking import Thinking, thinking_of
 from metagen.strategies.stop_text import also_stopping
+from metagen.values import Amount, Filled
 from metagen.verifiers.base import AnswerRule
 
 
+@part
 class BudgetForcing(Strategy):
     """Thinks for as long as it is told to, and then answers.
 
@@ -38,65 +41,43 @@ class BudgetForcing(Strategy):
     UnsupportedError for a generator that cannot go on from a thought, or a thinker that cannot be cut or sent on.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        thinking: Thinking | Mapping[str, Thinking],
-        *,
-        end: str,
-        wait: str = "Wait",
-        cue: str = "",
-        thinker: Generator | None = None,
-        answer: AnswerRule | None = None,
-        count: Count | None = None,
-    ) -> None:
-        if not end or not wait:
-            raise InputError(
-                f"end={end!r}, wait={wait!r}: expected the text that ends a thought, and one that sends it on"
-            )
-        params: Any = getattr(generator, "params", None)
-        self.generator, self.answer = generator, answer
-        self.thinker = thinker or also_stopping(generator, end)
-        self.thinking, self.end, self.wait, self.cue = thinking, end, wait, cue
-        self._count, self._counting = counter(generator, count, type(self).__name__), counting(count)
-        self.accepts_prefix = self.thinker.accepts_prefix
+    generator: Generator = field(kw_only=False)
+    thinking: Thinking | Mapping[str, Thinking] = field(kw_only=False)
+    end: Filled
+    wait: Filled = "Wait"
+    cue: str = ""
+    thinker: Generator | None = None
+    answer: AnswerRule | None = None
+    count: Count | None = None
+
+    def __post_init__(self) -> None:
+        self._thinker = self.thinker or also_stopping(self.generator, self.end)
+        self._count = counter(self.generator, self.count, type(self).__name__)
+        self.accepts_prefix = self._thinker.accepts_prefix
+        params: Any = getattr(self.generator, "params", None)
         room = params.max_tokens if params else None
-        budgets = [thinking] if isinstance(thinking, Thinking) else list(thinking.values())
-        if not generator.accepts_prefix:
+        budgets = [self.thinking] if isinstance(self.thinking, Thinking) else list(self.thinking.values())
+        if not self.generator.accepts_prefix:
             raise UnsupportedError(
-                f"{generator!r} cannot go on from a thought to an answer; BudgetForcing needs that"
+                f"{self.generator!r} cannot go on from a thought to an answer; BudgetForcing needs that"
             )
-        if any(t.most for t in budgets) and not self.thinker.accepts_until:
+        if any(t.most for t in budgets) and not self._thinker.accepts_until:
             raise UnsupportedError(
-                f"{self.thinker!r} cannot be stopped after a number of tokens, which most= needs; give a thinker that "
+                f"{self._thinker!r} cannot be stopped after a number of tokens, which most= needs; give a thinker that "
                 "can, such as a generator over an engine, or Thinking(most=None)"
             )
-        if any(t.least and t.waits for t in budgets) and not self.thinker.accepts_prefix:
+        if any(t.least and t.waits for t in budgets) and not self._thinker.accepts_prefix:
             raise UnsupportedError(
-                f"{self.thinker!r} cannot be sent on with {wait!r}, which least= needs; give a thinker that continues "
-                "partial sequences, or Thinking(waits=0)"
+                f"{self._thinker!r} cannot be sent on with {self.wait!r}, which least= needs; give a thinker that "
+                "continues partial sequences, or Thinking(waits=0)"
             )
         longest = max((t.most for t in budgets if t.most is not None), default=None)
-        if room is not None and longest is not None and room <= longest + self._count(end + cue):
+        after = self._count(self.end + self.cue)
+        if room is not None and longest is not None and room <= longest + after:
             raise InputError(
                 f"max_tokens={room!r} counts thought and answer, and {longest} tokens of thought leave no room for an "
-                f"answer; give the generator more, or most ≤ {max(0, room - 1 - self._count(end + cue))}"
+                f"answer; give the generator more, or most ≤ {max(0, room - 1 - after)}"
             )
-
-    @property
-    def fingerprint(self) -> str:
-        budgets = self.thinking if isinstance(self.thinking, Thinking) else sorted(self.thinking.items())
-        rule = self.answer.fingerprint if self.answer else ""
-        parts = (
-            self.generator.fingerprint,
-            self.thinker.fingerprint,
-            repr(budgets),
-            self.end,
-            self.wait,
-            self.cue,
-            self._counting,
-        )
-        return digest("budget forcing", *parts, rule).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         thought = await self._think(prefix, thinking_of(prefix.prompt, self.thinking), scope)
@@ -113,7 +94,7 @@ class BudgetForcing(Strategy):
             if room == 0:
                 break
             before, until = thought, None if room is None else Tokens(room)
-            (thought,) = await self.thinker.generate(before, until=until, scope=scope.child(f"thought/{i}"))
+            (thought,) = await self._thinker.generate(before, until=until, scope=scope.child(f"thought/{i}"))
             await concluded(reopened(thought), scope)
             tokens += written(before, thought, self._count)
             if thought.finish in (None, "length") or tokens >= budget.least or i == budget.waits:
@@ -133,7 +114,7 @@ class BudgetForcing(Strategy):
     def _sent_on(self, thought: Sequence) -> Sequence:
         if thought.thought is not None:
             raise UnsupportedError(
-                f"{self.thinker!r} tells thoughts apart, and one that is shorter than least= cannot be sent on there; "
+                f"{self._thinker!r} tells thoughts apart, and one that is shorter than least= cannot be sent on there; "
                 "ask the server by api='completions', where thoughts are text, or give Thinking(least=0)"
             )
         return reopened(thought, self.wait)
@@ -142,11 +123,11 @@ class BudgetForcing(Strategy):
 def budget_forcing(
     generator: Generator,
     *,
-    end: str,
-    most: int | None = None,
-    least: int = 0,
-    waits: int = 1,
-    wait: str = "Wait",
+    end: Filled,
+    most: Amount | None = None,
+    least: Amount = 0,
+    waits: Amount = 1,
+    wait: Filled = "Wait",
     cue: str = "",
     answer: AnswerRule | None = None,
 ) -> BudgetForcing:

@@ -7,7 +7,6 @@ from typing import Any
 
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
-from metagen.naming import name_of
 from metagen.sequence import Sequence
 
 #: Tokens of a text.
@@ -25,11 +24,6 @@ def counter(generator: Generator, count: Count | None, what: str) -> Count:
             "lambda text: len(text.split()), or a generator over an engine with ids"
         )
     return lambda text: len(encode(text))
-
-
-def counting(count: Count | None) -> str:
-    """Names in a fingerprint what counts; nothing where the generator's own ids do, which its fingerprint names."""
-    return "" if count is None else name_of(count)
 
 
 def written(before: Sequence, after: Sequence, count: Count) -> int:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
+from metagen import values
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
+from metagen.part import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.sequential.length import Count, counter, counting, written
+from metagen.strategies.sequential.length import Count, counter, written
+from metagen.values import Amount
 from metagen.verifiers.base import AnswerRule
 
 
+@part
 class LengthControl(Strategy):
     """The first of at most `tries` samples that has from `least` to `most` new tokens; else the closest to that.
 
@@ -20,31 +26,20 @@ class LengthControl(Strategy):
     short samples chooses among other things the easy lines of thought, and that is what s1 found wanting in it.
     """
 
-    def __init__(
-        self,
-        generator: Generator,
-        *,
-        least: int = 0,
-        most: int,
-        tries: int = 8,
-        answer: AnswerRule | None = None,
-        count: Count | None = None,
-    ) -> None:
-        if not (is_count(least, 0) and is_count(most, least) and is_count(tries, 1)):
-            raise InputError(
-                f"least={least!r}, most={most!r}, tries={tries!r}: expected 0 ≤ least ≤ most, and at least 1 try"
-            )
-        if not generator.independent:
-            raise UnsupportedError(f"LengthControl draws until one fits; {generator!r} draws jointly")
-        self.generator, self.answer = generator, answer
-        self.least, self.most, self.tries = least, most, tries
-        self._count, self._counting = counter(generator, count, type(self).__name__), counting(count)
+    generator: Generator = field(kw_only=False)
+    least: Amount = 0
+    most: Amount
+    tries: values.Count = 8
+    answer: AnswerRule | None = None
+    count: Count | None = None
 
-    @property
-    def fingerprint(self) -> str:
-        rule = self.answer.fingerprint if self.answer else ""
-        sizes = (str(self.least), str(self.most), str(self.tries))
-        return digest("length control", self.generator.fingerprint, *sizes, rule, self._counting).hex()
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if self.least > self.most:
+            raise InputError(f"{name}: least={self.least!r}, most={self.most!r}; expected least ≤ most")
+        if not self.generator.independent:
+            raise UnsupportedError(f"{name} draws until one fits; {self.generator!r} draws jointly")
+        self._count = counter(self.generator, self.count, name)
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         drawing, best, least_off = scope.child("sample"), prefix, float("inf")

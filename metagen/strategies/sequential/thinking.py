@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from metagen.border import checked
 from metagen.errors import InputError
-from metagen.generators.base import is_count
 from metagen.sequence import Prompt
+from metagen.values import Amount
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Thinking:
     """Tokens of thought, the end of thought not included.
@@ -18,21 +20,15 @@ class Thinking:
     before is sent on, at most `waits` times. Raises InputError for what contradicts itself.
     """
 
-    most: int | None = None
-    least: int = 0
-    waits: int = 1
+    most: Amount | None = None
+    least: Amount = 0
+    waits: Amount = 1
 
     def __post_init__(self) -> None:
-        if self.most is not None and not is_count(self.most, 0):
+        if self.most is not None and self.least > self.most:
             raise InputError(
-                f"most={self.most!r}: expected tokens of thought, at least 0, or None for no limit"
+                f"Thinking: least={self.least!r}: expected tokens of thought, from 0 to most={self.most!r}"
             )
-        if not is_count(self.least, 0) or (self.most is not None and self.least > self.most):
-            raise InputError(
-                f"least={self.least!r}: expected tokens of thought, from 0 to most={self.most!r}"
-            )
-        if not is_count(self.waits, 0):
-            raise InputError(f"waits={self.waits!r}: expected how often a thought is sent on, at least 0")
 
 
 def thinking_of(prompt: Prompt, thinking: Thinking | Mapping[str, Thinking]) -> Thinking:

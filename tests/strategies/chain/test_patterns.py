@@ -76,7 +76,7 @@ def test_the_generators_own_stop_texts_stay() -> None:
     assert thought.generator.params == SamplingParams(stop=("\n\n", "So:"), max_tokens=9)
     asking = self_ask(told, BM25(CORPUS).tool()).generator
     assert isinstance(asking, Told) and asking.params.stop == ("\n\n", "So:", "Intermediate answer:")
-    forced = BudgetForcing(told, Thinking(), end="A:", count=len).thinker
+    forced = BudgetForcing(told, Thinking(), end="A:", count=len)._thinker
     assert isinstance(forced, Told) and forced.params.stop == ("\n\n", "So:", "A:")
 
 

@@ -305,7 +305,7 @@ def test_bad_options_are_refused_when_it_is_built() -> None:
     with pytest.raises(InputError, match="memory=-2"):
         Refinement(numbers(), verifier=first_word, memory=-2)
     for accept in (-0.1, 1.1, float("nan")):
-        with pytest.raises(InputError, match="expected a score in"):
+        with pytest.raises(InputError, match="expected a number in"):
             Refinement(numbers(), verifier=first_word, accept=accept)
     with pytest.raises(InputError, match="neither verifier nor feedback"):
         Refinement(numbers())
