@@ -10,7 +10,7 @@ from typing import Any
 
 from metagen.budget import BudgetLike
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.base import Generator, at_most, is_count
+from metagen.generators.base import Generator
 from metagen.journal import Journal
 from metagen.part import part
 from metagen.scope import Scope
@@ -180,14 +180,6 @@ class TreeSearch(TreeStrategy):
         judge = self.chooser.verifier
         known = self.judge.fingerprint if self.judge else None
         return None if judge is None or judge.fingerprint == known else judge
-
-
-def at_least_one(name: str, **numbers: int) -> None:
-    """InputError for what is no whole number, or below 1."""
-    for what, value in numbers.items():
-        if not is_count(value, 1):
-            raise InputError(f"{name}: {what}={value!r}; expected an integer, at least 1")
-    at_most(name, **numbers)
 
 
 def check_generator(name: str, generator: Generator, until: Steps) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from metagen.border import checked
 from metagen.errors import InputError
-from metagen.generators.base import Generator, is_count
+from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, Tokens
+from metagen.values import Count
 
 #: The end of the first step in a text that begins with a step, in characters; None if it goes on.
 Find = Callable[[str], int | None]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Split:
     """A step ends where `find` says; it grows by blocks of `block` tokens until then, and is cut after `blocks` of
@@ -25,13 +28,8 @@ class Split:
 
     find: Find
     name: str
-    block: int = 16
-    blocks: int = 16
-
-    def __post_init__(self) -> None:
-        for field in ("block", "blocks"):
-            if not is_count(getattr(self, field), 1):
-                raise InputError(f"Split: {field}={getattr(self, field)!r}; expected an integer, at least 1")
+    block: Count = 16
+    blocks: Count = 16
 
     def __repr__(self) -> str:
         return f"Split({self.name!r}, block={self.block}, blocks={self.blocks})"
