@@ -17,6 +17,7 @@ from metagen.experiments.allocation.held_out import learned
 from metagen.experiments.allocation.shares import Shares
 from metagen.experiments.allocation.tabulate import tabulated
 from metagen.experiments.asked import Asked
+from metagen.experiments.kinds.searches import until
 from metagen.experiments.parts import made_of, of_cells
 from metagen.experiments.specs import (
     ByDifficultySpec,
@@ -27,6 +28,7 @@ from metagen.experiments.specs import (
     PartSpec,
     PrmSpec,
 )
+from metagen.experiments.specs.strategies import StepSpec
 from metagen.experiments.survey import survey
 from metagen.experiments.work import POOLABLE
 from metagen.generators.base import Generator
@@ -136,8 +138,18 @@ class Setup:
                 some = isinstance(named, tuple)
                 parts[field] = [made[section][one] for one in named] if some else made[section][named]
         options = {name: value for name, value in spec.options().items() if name != "n"}
+        options = self._fitted(spec.kind, options, n)
         strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
         return strategy
+
+    def _fitted(self, kind: str, options: dict[str, Any], n: int | None) -> dict[str, Any]:
+        """The options at this n, with the task's steps where the file says nothing else of them."""
+        narrows = getattr(registry.find("strategies", kind), "narrows", ())
+        fitted = {name: min(value, n) if n and name in narrows else value for name, value in options.items()}
+        return {
+            name: until(value, self.task.delimiter, self.task.mark) if isinstance(value, StepSpec) else value
+            for name, value in fitted.items()
+        }
 
     def _option(self, option: int | OptionSpec, generator: Generator) -> int | Generator:
         if isinstance(option, int):

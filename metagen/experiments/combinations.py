@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path as Directory
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,17 +16,16 @@ from metagen.experiments import registry
 from metagen.experiments.registry import Section
 from metagen.experiments.source import Fault, Path, Source, assigned, dotted, nearest
 from metagen.experiments.specs import (
-    UNIONS,
     AllocationSpec,
     ConstraintMassSpec,
     Context,
+    Definition,
     EngineGeneratorSpec,
     LocalSpec,
     OpenAISpec,
     OptionSpec,
     OrmSpec,
     PartSpec,
-    PlainStrategySpec,
     PluginSpec,
     PrmSpec,
     RecordedSpec,
@@ -63,7 +62,7 @@ class Combinations:
 
     def _sound(self, section: Section) -> dict[str, PartSpec]:
         """The definitions of a section that nothing is wrong with."""
-        adapter = TypeAdapter[PartSpec](UNIONS[section])
+        adapter = TypeAdapter(Annotated[PartSpec, Definition(section)])
         sound = {}
         for name in self.context.names[section]:
             try:
@@ -243,7 +242,7 @@ class Combinations:
         """A strategy of the grid can run on a generator of the grid."""
         g, s = self.generators[generator], self.strategies[strategy]
         path: Path = ("strategies", strategy)
-        if isinstance(g, ReplaySpec) and isinstance(s, PlainStrategySpec) and s.kind == "greedy":
+        if isinstance(g, ReplaySpec) and s.kind == "greedy":
             reason = f"generator {generator!r} replays samples and cannot decode greedily; leave it out of the grid"
             yield self._fault((*path, "kind"), reason, value=s.kind)
         if self._takes(strategy, "n") and not self._independent(g):

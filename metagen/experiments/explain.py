@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from metagen.experiments import registry
 from metagen.experiments.registry import Section
 from metagen.experiments.source import Fault, Path, Source, assigned, dotted, nearest
-from metagen.experiments.specs import SECTIONS, UNIONS, BudgetSpec, Expects, Experiment
+from metagen.experiments.specs import SECTIONS, BudgetSpec, Definition, Expects, Experiment, model_of
 
 #: What pydantic's own types expect, where no field says it better.
 _SHAPES: Final = {
@@ -27,7 +27,7 @@ _SHAPES: Final = {
 
 def fault(source: Source, error: ErrorDetails, whole: type = Experiment, at: Path = ()) -> Fault:
     """One error of `Experiment`, or of another model that stands at a path of the source, with its place there."""
-    owner, path = _located(error["loc"], whole)
+    owner, path = _located(error["loc"], whole, source, at)
     value, missing = error["input"], error["type"] == "missing"
     if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
         path, missing, value = (*path, "kind"), "kind" not in value, value.get("kind")
@@ -45,23 +45,24 @@ def _misspelt(error: ErrorDetails, missing: bool) -> str:
     return f"; is {close[0]!r} meant for it?" if close else ""
 
 
-def _located(loc: tuple[int | str, ...], whole: type) -> tuple[type | None, Path]:
-    """The model that the field belongs to, and its path as the file has it: without the tags of unions."""
+def _located(loc: tuple[int | str, ...], whole: type, source: Source, at: Path) -> tuple[type | None, Path]:
+    """The model that the field belongs to, and its path as the file has it."""
     path: Path = loc[:-1] if loc[-1:] == ("[key]",) else loc
     depth = 1 if path[:1] == ("task",) else 2 if path[:1] and path[0] in SECTIONS else 0
     owner: type | None = whole
     if depth and len(path) > depth:
-        owner = _tagged(cast(Section, path[0]), str(path[depth]))
-        path = path[:depth] + path[depth + 1 :]
+        section = cast(Section, path[0])
+        owner = model_of(section, Definition(section).kind(_at(source.data, (*at, *path[:depth]))))
     for key in path[depth:-1]:
         owner = _model_of(_fields(owner).get(str(key))) or owner
     return owner, path
 
 
-def _tagged(section: Section, tag: str) -> type | None:
-    """The model under a tag of a section's union."""
-    members = (get_args(member) for member in get_args(get_args(UNIONS[section])[0]))
-    return next((model for model, name in members if name.tag == tag), None)
+def _at(data: Any, path: Path) -> Any:
+    """What stands at a path; None where nothing does."""
+    for key in path:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
 
 
 def _fields(owner: type | None) -> dict[str, Any]:

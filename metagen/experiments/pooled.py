@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from metagen.errors import ConfigError, DataError
 from metagen.experiments import registry
-from metagen.experiments.specs import UNIONS, Context, PartSpec
+from metagen.experiments.specs import Context, Definition, PartSpec
 from metagen.experiments.subset import Subset
 from metagen.generators.pool import PoolFile
 from metagen.sequence import Sequence
@@ -43,7 +43,7 @@ class PooledTask(Subset):
         pattern: str | None = None,
     ) -> None:
         try:
-            spec = TypeAdapter[PartSpec](UNIONS["task"]).validate_json(
+            spec = TypeAdapter(Annotated[PartSpec, Definition("task")]).validate_json(
                 json.dumps(dict(task)), context=Context({}, Path())
             )
         except ValidationError as error:

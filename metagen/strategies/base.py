@@ -140,6 +140,14 @@ class Strategy(Generator):
     def fingerprint(self) -> str:
         return fingerprint(self)
 
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        """What its fields cannot be to each other, whatever parts they name; None if nothing is wrong.
+
+        given: all fields by name; in a file, parts are names. An experiment is checked by it before anything is made.
+        """
+        return None
+
     @abstractmethod
     @promises(_extends)
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:

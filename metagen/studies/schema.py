@@ -9,7 +9,7 @@ import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,7 +18,7 @@ from metagen.experiments import schema as experiments
 from metagen.experiments.explain import fault
 from metagen.experiments.source import Fault, Source, assigned, dotted, nearest, write
 from metagen.experiments.source import Path as Place
-from metagen.experiments.specs import UNIONS, Context, Experiment, ReplaySpec
+from metagen.experiments.specs import Context, Definition, Experiment, PartSpec, ReplaySpec
 from metagen.experiments.specs.verifiers import OracleSpec
 from metagen.experiments.work import POOLABLE
 from metagen.studies import baselines, settings
@@ -102,7 +102,9 @@ def _over(experiment: Experiment, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _validated(section: registry.Section, data: Mapping[str, Any], context: Context) -> Any:
     """A definition of a section, strictly; pydantic's ValidationError for faults."""
-    return TypeAdapter[Any](UNIONS[section]).validate_json(json.dumps(data), context=context)
+    return TypeAdapter(Annotated[PartSpec, Definition(section)]).validate_json(
+        json.dumps(data), context=context
+    )
 
 
 class _Checks:

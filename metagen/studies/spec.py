@@ -13,20 +13,16 @@ from metagen.experiments.source import Path as Place
 from metagen.experiments.source import nearest
 from metagen.experiments.specs import Expects, Experiment, Spec
 from metagen.experiments.specs.fields import (
-    Count,
     EngineName,
     GeneratorName,
-    Integer,
     Name,
-    Quantity,
     StrategyName,
-    Switch,
     VerifierName,
     distinct,
     some,
 )
-from metagen.experiments.specs.strategies import Positive
 from metagen.studies.result import COSTS, MODELLED
+from metagen.values import Count, Integer, Positive, Quantity, Switch
 
 #: What a setting changes: a field of the strategy, or `generator.FIELD`; {} is as the file has it.
 Setting = dict[str, Any]

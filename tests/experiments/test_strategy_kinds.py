@@ -248,7 +248,7 @@ def test_blocks_and_programs_are_searched_too(file: Path) -> None:
     )
     (found,) = made(file, f"strategies.best={spec}", "grid.strategies=[best]").values()
     assert isinstance(found, Treefinement)
-    with pytest.raises(ConfigError, match="nothing values a node"):
+    with pytest.raises(ConfigError, match="nothing values a sequence"):
         schema.load(file, sets=["strategies.best={kind: mcts}"])
 
 

@@ -10,6 +10,7 @@ from metagen import trust
 from metagen.errors import ConfigError, InputError
 from metagen.experiments.specs.strategies import AskSpec, UtilitySpec
 from metagen.generators.base import Generator
+from metagen.strategies.adaptive.confidence import Source
 from metagen.strategies.adaptive.consistency import Beta
 from metagen.strategies.adaptive.online import OnlineConfidence
 from metagen.strategies.knockout import KnockOutTournament
@@ -18,8 +19,9 @@ from metagen.strategies.parallel import MBR, BestOfN
 from metagen.strategies.prompts import REVISE, FollowUp, Form, Listing
 from metagen.strategies.refine.feedback import Silence
 from metagen.strategies.refine.refinement import Refinement
-from metagen.strategies.tree.treefinement import Treefinement
+from metagen.strategies.tree.treefinement import Select, Treefinement
 from metagen.strategies.universal import MOST_CONSISTENT, UniversalSelfConsistency
+from metagen.values import Amount, Certainty, Count, Fraction, Positive, Share
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.generative.judge import Judge
 from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, Tournament
@@ -59,7 +61,7 @@ def universal(
     n: int,
     *,
     judge: Generator | None = None,
-    votes: int = 1,
+    votes: Count = 1,
     words: str | None = None,
     chat: bool | None = None,
     answer: AnswerRule | None = None,
@@ -73,7 +75,7 @@ def mixture(
     generator: Generator,
     agents: Ordered[Generator],
     *,
-    layers: int = 1,
+    layers: Count = 1,
     words: str | None = None,
     chat: bool | None = None,
     answer: AnswerRule | None = None,
@@ -87,12 +89,20 @@ def deepconf(
     n: int,
     *,
     answer: AnswerRule,
-    confidence: float | None = None,
-    **options: Any,
+    warmup: Count = 16,
+    keep: Fraction = 0.1,
+    window: Count = 16,
+    block: Count = 16,
+    of: Source = "chosen",
+    batch: Count | None = None,
+    confidence: Certainty | None = None,
 ) -> OnlineConfidence:
     """Online confidence; with `confidence`, the vote also ends when its leader is likely to stay."""
     rule = None if confidence is None else Beta(confidence)
-    return OnlineConfidence(generator, n, answer=answer, rule=rule, **options)
+    return OnlineConfidence(
+        generator, n, answer=answer, warmup=warmup, keep=keep, window=window, block=block, of=of, rule=rule,
+        batch=batch,
+    )  # fmt: skip
 
 
 def refinement(
@@ -103,9 +113,9 @@ def refinement(
     corrector: Generator | None = None,
     feedback: Verifier | None = None,
     silent: bool = False,
-    rounds: int = 3,
-    accept: float = 1.0,
-    memory: int = 0,
+    rounds: Amount = 3,
+    accept: Share = 1.0,
+    memory: Amount = 0,
     ask: AskSpec | None = None,
     answer: AnswerRule | None = None,
 ) -> BestOfN:
@@ -125,17 +135,23 @@ def treefinement(
     corrector: Generator | None = None,
     feedback: Verifier | None = None,
     silent: bool = False,
+    rounds: Amount = 3,
+    accept: Share = 1.0,
     ask: AskSpec | None = None,
-    m: int = 1,
+    select: Select = "rebase",
+    temperature: Positive = 0.2,
+    m: Count = 1,
     answer: AnswerRule | None = None,
-    **options: Any,
 ) -> Treefinement:
-    """A tree of revisions; at a small n of a grid, m is no more than that."""
+    """A tree of revisions. `silent: true` tells nothing."""
     told = Silence() if silent else feedback
     return Treefinement(
-        generator, n, verifier=verifier, corrector=corrector, feedback=told, ask=_ask(ask), m=min(m, n),
-        answer=answer, **options,
+        generator, n, verifier=verifier, corrector=corrector, feedback=told, ask=_ask(ask), rounds=rounds,
+        accept=accept, select=select, temperature=temperature, m=m, answer=answer,
     )  # fmt: skip
+
+
+treefinement.narrows = Treefinement.narrows  # type: ignore[attr-defined]
 
 
 def _listing(default: Listing, words: str | None, chat: bool | None) -> Listing:

@@ -1,24 +1,21 @@
 """An experiment as a value: one pydantic model for each kind of part."""
 
+from metagen.experiments.specs.definition import Definition, model_of
 from metagen.experiments.specs.engines import LocalSpec, OpenAISpec, TorchSpec, VLLMSpec
 from metagen.experiments.specs.executor import ExecutorSpec, PoolSpec
 from metagen.experiments.specs.experiment import (
     SECTIONS,
-    UNIONS,
     AllocationSpec,
     BudgetSpec,
     Experiment,
     GridSpec,
 )
-from metagen.experiments.specs.fields import Context, Expects
+from metagen.experiments.specs.fields import Context
 from metagen.experiments.specs.generators import EngineGeneratorSpec, PluginGeneratorSpec, ReplaySpec
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec
 from metagen.experiments.specs.strategies import (
     ByDifficultySpec,
     OptionSpec,
-    PlainStrategySpec,
-    PluginStrategySpec,
-    ScoredStrategySpec,
 )
 from metagen.experiments.specs.tasks import ArithmeticSpec, JsonlSpec
 from metagen.experiments.specs.verifiers import (
@@ -31,10 +28,10 @@ from metagen.experiments.specs.verifiers import (
     RecordedSpec,
     WithThoughtSpec,
 )
+from metagen.values import Expects
 
 __all__ = [
     "SECTIONS",
-    "UNIONS",
     "AllocationSpec",
     "ArithmeticSpec",
     "BudgetSpec",
@@ -42,6 +39,7 @@ __all__ = [
     "CalibratedSpec",
     "ConstraintMassSpec",
     "Context",
+    "Definition",
     "EngineGeneratorSpec",
     "EnsembleSpec",
     "ExecutorSpec",
@@ -54,18 +52,16 @@ __all__ = [
     "OptionSpec",
     "OrmSpec",
     "PartSpec",
-    "PlainStrategySpec",
     "PluginGeneratorSpec",
     "PluginSpec",
-    "PluginStrategySpec",
     "PluginVerifierSpec",
     "PoolSpec",
     "PrmSpec",
     "RecordedSpec",
     "ReplaySpec",
-    "ScoredStrategySpec",
     "Spec",
     "TorchSpec",
     "VLLMSpec",
     "WithThoughtSpec",
+    "model_of",
 ]

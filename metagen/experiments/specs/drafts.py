@@ -6,11 +6,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from metagen.experiments.specs.fields import Count, Expects, Switch
 from metagen.experiments.specs.models import AnyModel, loadable
 from metagen.experiments.specs.parts import Spec
 from metagen.generators import tiny
 from metagen.generators.decoding.draft import MOST_DRAFTS, Draft
+from metagen.values import Count, Expects, Switch
 
 
 class DraftSpec(Spec):

@@ -14,17 +14,7 @@ from metagen import trust
 from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.experiments.specs.drafts import DraftSpec
-from metagen.experiments.specs.fields import (
-    Context,
-    Count,
-    Expects,
-    FileName,
-    ModelName,
-    Quantity,
-    Size,
-    Switch,
-    Text,
-)
+from metagen.experiments.specs.fields import Context, FileName, ModelName
 from metagen.experiments.specs.models import AnyModel
 from metagen.experiments.specs.parts import PartSpec
 from metagen.generators import tiny
@@ -32,6 +22,7 @@ from metagen.generators.openai.body import refuse_secrets
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
 from metagen.generators.openai.limiter import MOST, START, Concurrency
 from metagen.generators.openai.retries import Patience
+from metagen.values import Count, Expects, Quantity, Size, Switch, Text
 
 
 def _adapter(path: str, info: ValidationInfo) -> str:

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from metagen.experiments.specs.fields import Amount, Count, EngineName, Expects, Quantity
+from metagen.experiments.specs.fields import EngineName
 from metagen.experiments.specs.parts import Spec
+from metagen.values import Amount, Count, Expects, Quantity
 
 Resources = Annotated[dict[str, Quantity], Expects("a mapping such as {GPU: 1}")]
 

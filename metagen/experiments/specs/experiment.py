@@ -2,223 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from metagen.budget import Budget
-from metagen.experiments import registry
-from metagen.experiments.registry import Section
-from metagen.experiments.specs.engines import OpenAISpec, TorchSpec, VLLMSpec
+from metagen.experiments.specs.definition import Definition
 from metagen.experiments.specs.executor import ExecutorSpec
 from metagen.experiments.specs.fields import (
-    Count,
-    Expects,
     FolderName,
     GeneratorName,
-    Integer,
     Name,
-    Quantity,
     RunName,
     StrategyName,
-    Total,
     distinct,
     some,
 )
-from metagen.experiments.specs.generators import EngineGeneratorSpec, PluginGeneratorSpec, ReplaySpec
-from metagen.experiments.specs.parts import PluginSpec, Spec
-from metagen.experiments.specs.strategies import (
-    AdaptiveConsistencySpec,
-    BeamSpec,
-    BestFirstSpec,
-    BlockwiseSpec,
-    BordaSpec,
-    BudgetForcingSpec,
-    ByDifficultySpec,
-    ChainOfThoughtSpec,
-    ConfidentSpec,
-    DeepConfSpec,
-    DepthFirstSpec,
-    DirectSpec,
-    EarlyStoppingSpec,
-    GibbsSpec,
-    KnockOutSpec,
-    LeastToMostSpec,
-    LengthControlSpec,
-    LookaheadSpec,
-    MBRSpec,
-    MCTSSpec,
-    MixtureSpec,
-    ParticlesSpec,
-    PlainStrategySpec,
-    PluginStrategySpec,
-    RebaseSpec,
-    RefinementSpec,
-    ReflexionSpec,
-    RejectionSpec,
-    ScoredStrategySpec,
-    SelfRefineSpec,
-    SoftBestSpec,
-    SystemTwoAttentionSpec,
-    TreefinementSpec,
-    UniversalSpec,
-    UntilSureSpec,
-    VoteSpec,
-)
-from metagen.experiments.specs.tasks import (
-    APPSSpec,
-    ArithmeticSpec,
-    CodeContestsSpec,
-    CountdownSpec,
-    CRUXEvalSpec,
-    Game24Spec,
-    JsonlSpec,
-    LiveCodeBenchSpec,
-    MBPPSpec,
-    ProgramsSpec,
-    PublicSpec,
-    RecordedTaskSpec,
-    SolutionsSpec,
-    TableSpec,
-)
-from metagen.experiments.specs.verifiers import (
-    CalibratedSpec,
-    ConstraintMassSpec,
-    DualAgreementSpec,
-    EnsembleSpec,
-    ExamplesSpec,
-    ImplicitSpec,
-    JudgeSpec,
-    OracleSpec,
-    OrmSpec,
-    PluginVerifierSpec,
-    PrmSpec,
-    PublicTestsSpec,
-    RecordedSpec,
-    TournamentSpec,
-    WithThoughtSpec,
-)
+from metagen.experiments.specs.parts import PartSpec, Spec
+from metagen.values import Count, Expects, Integer, Quantity, Total
 
 SECTIONS: Final = ("engines", "generators", "verifiers", "strategies")
 
 
-def _kind(section: Section, default: str | None = None) -> Callable[[Any], str | None]:
-    """The tag of a definition: its kind, or `plugin`."""
-
-    def tag(value: Any) -> str | None:
-        kind = value.get("kind", default) if isinstance(value, Mapping) else getattr(value, "kind", None)
-        if not isinstance(kind, str):
-            return None
-        return "plugin" if registry.external(section, kind) else kind
-
-    return tag
-
-
-EngineSpec = Annotated[
-    Annotated[TorchSpec, Tag("torch")]
-    | Annotated[VLLMSpec, Tag("vllm")]
-    | Annotated[OpenAISpec, Tag("openai")]
-    | Annotated[PluginSpec, Tag("plugin")],
-    Discriminator(_kind("engines")),
-]
-GeneratorSpec = Annotated[
-    Annotated[EngineGeneratorSpec, Tag("engine")]
-    | Annotated[ReplaySpec, Tag("replay")]
-    | Annotated[PluginGeneratorSpec, Tag("plugin")],
-    Discriminator(_kind("generators", default="engine")),
-]
-VerifierSpec = Annotated[
-    Annotated[PrmSpec, Tag("prm")]
-    | Annotated[ImplicitSpec, Tag("implicit")]
-    | Annotated[OrmSpec, Tag("orm")]
-    | Annotated[OracleSpec, Tag("oracle")]
-    | Annotated[RecordedSpec, Tag("recorded")]
-    | Annotated[ConstraintMassSpec, Tag("constraint_mass")]
-    | Annotated[ExamplesSpec, Tag("examples")]
-    | Annotated[DualAgreementSpec, Tag("dual_agreement")]
-    | Annotated[PublicTestsSpec, Tag("public_tests")]
-    | Annotated[JudgeSpec, Tag("judge")]
-    | Annotated[TournamentSpec, Tag("tournament")]
-    | Annotated[EnsembleSpec, Tag("ensemble")]
-    | Annotated[WithThoughtSpec, Tag("with_thought")]
-    | Annotated[CalibratedSpec, Tag("calibrated")]
-    | Annotated[PluginVerifierSpec, Tag("plugin")],
-    Discriminator(_kind("verifiers")),
-]
-AnyStrategySpec = Annotated[
-    Annotated[PlainStrategySpec, Tag("sample")]
-    | Annotated[PlainStrategySpec, Tag("greedy")]
-    | Annotated[VoteSpec, Tag("majority")]
-    | Annotated[ScoredStrategySpec, Tag("best_of_n")]
-    | Annotated[ScoredStrategySpec, Tag("weighted")]
-    | Annotated[SoftBestSpec, Tag("soft_best_of_n")]
-    | Annotated[BordaSpec, Tag("borda")]
-    | Annotated[RejectionSpec, Tag("rejection")]
-    | Annotated[MBRSpec, Tag("mbr")]
-    | Annotated[UniversalSpec, Tag("universal")]
-    | Annotated[KnockOutSpec, Tag("knockout")]
-    | Annotated[MixtureSpec, Tag("mixture")]
-    | Annotated[RefinementSpec, Tag("refinement")]
-    | Annotated[SelfRefineSpec, Tag("self_refine")]
-    | Annotated[ReflexionSpec, Tag("reflexion")]
-    | Annotated[DirectSpec, Tag("direct")]
-    | Annotated[ChainOfThoughtSpec, Tag("chain_of_thought")]
-    | Annotated[BudgetForcingSpec, Tag("budget_forcing")]
-    | Annotated[LengthControlSpec, Tag("length_control")]
-    | Annotated[LeastToMostSpec, Tag("least_to_most")]
-    | Annotated[SystemTwoAttentionSpec, Tag("system_two_attention")]
-    | Annotated[AdaptiveConsistencySpec, Tag("adaptive_consistency")]
-    | Annotated[EarlyStoppingSpec, Tag("esc")]
-    | Annotated[UntilSureSpec, Tag("until_sure")]
-    | Annotated[ConfidentSpec, Tag("confident")]
-    | Annotated[DeepConfSpec, Tag("deepconf")]
-    | Annotated[ByDifficultySpec, Tag("by_difficulty")]
-    | Annotated[RebaseSpec, Tag("rebase")]
-    | Annotated[RebaseSpec, Tag("async_rebase")]
-    | Annotated[BeamSpec, Tag("beam")]
-    | Annotated[BeamSpec, Tag("dvts")]
-    | Annotated[BestFirstSpec, Tag("best_first")]
-    | Annotated[DepthFirstSpec, Tag("depth_first")]
-    | Annotated[MCTSSpec, Tag("mcts")]
-    | Annotated[ParticlesSpec, Tag("particles")]
-    | Annotated[GibbsSpec, Tag("gibbs")]
-    | Annotated[BlockwiseSpec, Tag("blockwise")]
-    | Annotated[LookaheadSpec, Tag("lookahead")]
-    | Annotated[TreefinementSpec, Tag("treefinement")]
-    | Annotated[PluginStrategySpec, Tag("plugin")],
-    Discriminator(_kind("strategies")),
-]
-TaskSpec = Annotated[
-    Annotated[ArithmeticSpec, Tag("arithmetic")]
-    | Annotated[ProgramsSpec, Tag("programs")]
-    | Annotated[CountdownSpec, Tag("countdown")]
-    | Annotated[Game24Spec, Tag("game24")]
-    | Annotated[JsonlSpec, Tag("jsonl")]
-    | Annotated[TableSpec, Tag("table")]
-    | Annotated[RecordedTaskSpec, Tag("recorded")]
-    | Annotated[SolutionsSpec, Tag("gsm8k")]
-    | Annotated[SolutionsSpec, Tag("math")]
-    | Annotated[SolutionsSpec, Tag("aime")]
-    | Annotated[PublicSpec, Tag("humaneval")]
-    | Annotated[MBPPSpec, Tag("mbpp")]
-    | Annotated[CRUXEvalSpec, Tag("cruxeval")]
-    | Annotated[LiveCodeBenchSpec, Tag("livecodebench")]
-    | Annotated[APPSSpec, Tag("apps")]
-    | Annotated[CodeContestsSpec, Tag("code_contests")]
-    | Annotated[PluginSpec, Tag("plugin")],
-    Discriminator(_kind("task")),
-]
-UNIONS: Final[Mapping[Section, Any]] = {
-    "engines": EngineSpec,
-    "generators": GeneratorSpec,
-    "verifiers": VerifierSpec,
-    "strategies": AnyStrategySpec,
-    "task": TaskSpec,
-}
-
+EngineSpec = Annotated[PartSpec, Definition("engines")]
+GeneratorSpec = Annotated[PartSpec, Definition("generators")]
+VerifierSpec = Annotated[PartSpec, Definition("verifiers")]
+AnyStrategySpec = Annotated[PartSpec, Definition("strategies")]
+TaskSpec = Annotated[PartSpec, Definition("task")]
 
 Pairs = Annotated[
     tuple[tuple[GeneratorName, StrategyName], ...],

@@ -8,27 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, ValidationInfo
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from metagen.errors import InputError
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.source import nearest
 from metagen.generators import tiny
 from metagen.generators.pool import FIELDS
-from metagen.values import MOST
-
-
-@dataclass(frozen=True, slots=True)
-class Expects:
-    """Says in a field's type what is expected of it; messages repeat it."""
-
-    what: str
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.custom_error_schema(
-            handler(source), custom_error_type="expected", custom_error_message=f"expected {self.what}"
-        )
+from metagen.values import Expects, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +118,6 @@ def _regex(pattern: str) -> str:
     return pattern
 
 
-def _at_most(value: int) -> int:
-    if value > MOST:
-        raise ValueError(f"expected at most {MOST:,}")
-    return value
-
-
 EngineName = Annotated[str, Expects("the name of an engine"), _reference("engines")]
 VerifierName = Annotated[str, Expects("the name of a verifier"), _reference("verifiers")]
 GeneratorName = Annotated[str, Expects("the name of a generator"), _reference("generators")]
@@ -156,14 +137,5 @@ RuleName = Annotated[
     str | dict[str, Any],
     Expects("the name of an answer rule, module:attribute, or a mapping with kind: and options"),
 ]
-Text = Annotated[str, Expects("a text")]
-Integer = Annotated[int, Expects("an integer")]
-Count = Annotated[int, Field(ge=1), Expects("an integer ≥ 1"), AfterValidator(_at_most)]
-Amount = Annotated[int, Field(ge=0), Expects("an integer ≥ 0"), AfterValidator(_at_most)]
-#: What may be larger than any number of samples, steps or tokens of a text: bytes, contexts, totals.
-Size = Annotated[int, Field(ge=1), Expects("an integer ≥ 1")]
-Total = Annotated[int, Field(ge=0), Expects("an integer ≥ 0")]
-Quantity = Annotated[float, Field(ge=0), Expects("a number ≥ 0")]
 #: What a judge may answer, and what each is worth.
 Labels = Annotated[dict[Text, Annotated[float, Expects("a number")]], AfterValidator(some)]
-Switch = Annotated[bool, Expects("true or false")]

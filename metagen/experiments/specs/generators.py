@@ -7,16 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from metagen.experiments.specs.engines import PriceSpec
-from metagen.experiments.specs.fields import (
-    Amount,
-    Count,
-    EngineName,
-    Expects,
-    FileName,
-    Switch,
-    Text,
-    pool_field,
-)
+from metagen.experiments.specs.fields import EngineName, FileName, pool_field
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
 from metagen.experiments.specs.searches import SearchFields
 from metagen.generators.decoding.adapters import XTC, Dry, Mirostat
@@ -24,6 +15,7 @@ from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.presets import PRESETS, Preset, preset
 from metagen.generators.engine import SamplingParams
 from metagen.generators.unit import UnitMap
+from metagen.values import Amount, Count, Expects, Switch, Text
 
 KINDS = ("regex", "choice", "json_schema", "lark")
 

@@ -8,10 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from metagen.experiments.specs.fields import Count, Expects, local_model
+from metagen.experiments.specs.fields import local_model
 from metagen.experiments.specs.parts import Spec
 from metagen.generators.models import recipes
 from metagen.generators.models.recipes import Recipe
+from metagen.values import Count, Expects
 
 #: What an engine's model may be, as messages say it.
 MODEL = "a model directory, or the name of an embedded model"

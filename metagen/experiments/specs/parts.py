@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from metagen.experiments.registry import Section
-from metagen.experiments.specs.fields import Expects
+from metagen.values import Expects
 
 
 class Spec(BaseModel):

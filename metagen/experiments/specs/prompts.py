@@ -10,9 +10,9 @@ from pydantic import Field, GetCoreSchemaHandler, ValidationInfo, field_validato
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from metagen.errors import InputError
-from metagen.experiments.specs.fields import Expects
 from metagen.experiments.specs.parts import PartSpec, Spec
 from metagen.tasks.template import Turns, Wording
+from metagen.values import Expects
 
 Said = Annotated[str, Field(min_length=1), Expects("a text that is not empty")]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_serializer, model_validator
 
-from metagen.experiments.specs.fields import Amount, Count, Expects, Quantity
 from metagen.experiments.specs.parts import Spec
 from metagen.generators.decoding.search import SEARCHES, EarlyStopping, Scored, SearchSpec
+from metagen.values import Amount, Count, Expects, Quantity
 
 Kind: TypeAlias = Literal["beam", "diverse_beam", "constrained_beam", "stochastic_beam", "contrastive"]
 Phrase = Annotated[str | tuple[Amount, ...], Expects("a text, or a list of token ids")]

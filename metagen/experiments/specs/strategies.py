@@ -1,4 +1,4 @@
-"""Strategies."""
+"""What definitions of strategies hold that no parameter says, and those that are learned from a run."""
 
 from __future__ import annotations
 
@@ -8,26 +8,17 @@ from pydantic import AfterValidator, Field, model_validator
 
 from metagen.experiments.registry import Section
 from metagen.experiments.specs.fields import (
-    Amount,
-    Count,
-    Expects,
     GeneratorName,
     Labels,
-    Quantity,
     RunName,
     StrategyName,
-    Switch,
-    Text,
     VerifierName,
     distinct,
     some,
 )
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
+from metagen.values import Count, Expects, Fraction, Number, Quantity, Switch, Text
 from metagen.verifiers.generative.way import WORDING
-
-Positive = Annotated[float, Field(gt=0), Expects("a number > 0")]
-Share = Annotated[float, Field(ge=0, le=1), Expects("a number in [0, 1]")]
-
 
 #: The numbers of candidates that a strategy is run with.
 Ladder = Annotated[
@@ -43,60 +34,6 @@ class StrategySpec(PartSpec):
     over: StrategyName | None = None
 
 
-class PlainStrategySpec(StrategySpec):
-    """One sample, as it comes or greedy."""
-
-    kind: Literal["sample", "greedy"]
-
-
-class ParallelSpec(StrategySpec):
-    """A strategy over n candidates. n: one number or several, in place of those of the grid."""
-
-    n: Ladder | None = None
-
-
-class VoteSpec(ParallelSpec):
-    """The most frequent answer."""
-
-    kind: Literal["majority"]
-
-
-class ScoredSpec(ParallelSpec):
-    """A strategy over n candidates that needs a verifier."""
-
-    uses = naming(over="strategies", verifier="verifiers")
-    verifier: VerifierName
-
-
-class ScoredStrategySpec(ScoredSpec):
-    """A strategy that selects by a verifier's scores."""
-
-    kind: Literal["best_of_n", "weighted"]
-
-
-class SoftBestSpec(ScoredSpec):
-    """Candidate i with probability ∝ exp(r_i/β)."""
-
-    kind: Literal["soft_best_of_n"]
-    beta: Positive
-    raw: Switch = False
-
-
-class BordaSpec(ScoredSpec):
-    """A vote by ranks: (n − r + 1)^p votes for rank r."""
-
-    kind: Literal["borda"]
-    power: Quantity = 1.0
-
-
-class RejectionSpec(ScoredSpec):
-    """The first candidate that the verifier accepts."""
-
-    kind: Literal["rejection"]
-    threshold: Share = 0.5
-    batch: Count = 1
-
-
 class UtilitySpec(Spec):
     """How good one text is if another were right.
 
@@ -109,7 +46,7 @@ class UtilitySpec(Spec):
     kind: Literal["exact", "token_f1", "rouge_l", "bleu", "chrf", "edit", "judge", "preference"]
     of: Literal["text", "answer"] = "text"
     aggregate: Switch = False
-    prune: Annotated[float, Field(gt=0, le=1), Expects("a confidence in (0, 1]")] | None = None
+    prune: Fraction | None = None
     template: Text | None = None
     labels: Labels | None = None
     cue: Text | None = None
@@ -130,52 +67,6 @@ class UtilitySpec(Spec):
         return self
 
 
-class MBRSpec(ParallelSpec):
-    """The candidate of the highest expected utility; weighted by scores, if there is a verifier."""
-
-    uses = naming(over="strategies", verifier="verifiers", judge="verifiers")
-    kind: Literal["mbr"]
-    utility: UtilitySpec
-    verifier: VerifierName | None = None
-    judge: VerifierName | None = None
-
-
-class UniversalSpec(ParallelSpec):
-    """A model names the most consistent candidate; by default the generator itself.
-
-    words: what it is asked, with places for {task} and {responses}. chat: as a message; by default as the task is.
-    """
-
-    uses = naming(over="strategies", judge="generators")
-    kind: Literal["universal"]
-    judge: GeneratorName | None = None
-    votes: Count = 1
-    words: Text | None = None
-    chat: Switch | None = None
-
-
-class KnockOutSpec(ParallelSpec):
-    """Candidates meet in pairs; judge: a verifier of kind `tournament`."""
-
-    uses = naming(over="strategies", judge="verifiers")
-    kind: Literal["knockout"]
-    judge: VerifierName
-
-
-class MixtureSpec(StrategySpec):
-    """Layers of agents that read what the layer before has written; the generator of the grid has the last word.
-
-    words: what they are asked, with places for {task} and {responses}. chat: as a message; by default as the task is.
-    """
-
-    uses = naming(over="strategies", agents="generators")
-    kind: Literal["mixture"]
-    agents: Annotated[tuple[GeneratorName, ...], Field(min_length=1)]
-    layers: Count = 1
-    words: Text | None = None
-    chat: Switch | None = None
-
-
 class AskSpec(Spec):
     """What a corrector is asked. words: our turn after the candidate, with {feedback} in it; unsaid: without feedback.
 
@@ -191,136 +82,6 @@ class AskSpec(Spec):
         if self.form is not None and (self.words or self.unsaid) is not None:
             raise ValueError("there are words and a form; give one of them")
         return self
-
-
-class RefiningSpec(StrategySpec):
-    """n chains, of which the best by its own scores is returned. n: in place of those of the grid."""
-
-    n: Ladder | None = None
-    rounds: Amount = 3
-    accept: Share = 1.0
-    ask: AskSpec | None = None
-
-
-class RefinementSpec(RefiningSpec):
-    """feedback: another verifier whose words are told. `silent: true` tells nothing."""
-
-    uses = naming(over="strategies", corrector="generators", verifier="verifiers", feedback="verifiers")
-    kind: Literal["refinement"]
-    verifier: VerifierName
-    corrector: GeneratorName | None = None
-    feedback: VerifierName | None = None
-    silent: Switch = False
-    memory: Amount = 0
-
-
-class SelfRefineSpec(StrategySpec):
-    """The same model says what is wrong, and revises. critic: by default, the generator itself."""
-
-    uses = naming(over="strategies", critic="generators", verifier="verifiers")
-    kind: Literal["self_refine"]
-    critic: GeneratorName | None = None
-    verifier: VerifierName | None = None
-    rounds: Amount = 3
-    accept: Share = 1.0
-    memory: Amount | None = None
-
-
-class ReflexionSpec(StrategySpec):
-    """Attempts that carry what the model said of those before."""
-
-    uses = naming(over="strategies", reflector="generators", verifier="verifiers")
-    kind: Literal["reflexion"]
-    verifier: VerifierName
-    reflector: GeneratorName | None = None
-    rounds: Amount = 3
-    accept: Share = 1.0
-    memory: Count = 3
-
-
-class DirectSpec(StrategySpec):
-    """The answer at once, behind a cue."""
-
-    kind: Literal["direct"]
-    cue: Text = ""
-
-
-class ChainOfThoughtSpec(StrategySpec):
-    """A thought, then the answer behind a cue. thought: its most tokens."""
-
-    kind: Literal["chain_of_thought"]
-    cue: Text
-    thought: Count | None = None
-
-
-class BudgetForcingSpec(StrategySpec):
-    """A thought of at least and at most so many tokens. end: what ends a thought; wait: what sends it on."""
-
-    kind: Literal["budget_forcing"]
-    end: Text
-    most: Amount | None = None
-    least: Amount = 0
-    waits: Amount = 1
-    wait: Text = "Wait"
-    cue: Text = ""
-
-
-class LengthControlSpec(StrategySpec):
-    """Samples again until one has a length within bounds, in tokens."""
-
-    kind: Literal["length_control"]
-    most: Amount
-    least: Amount = 0
-    tries: Count = 8
-
-
-class LeastToMostSpec(StrategySpec):
-    """Parts of a task, solved one after the other."""
-
-    uses = naming(over="strategies", solver="generators")
-    kind: Literal["least_to_most"]
-    decompose: Text
-    solve: Text
-    solved: Text
-    most: Count = 8
-    chat: Switch = False
-    solver: GeneratorName | None = None
-
-
-class SystemTwoAttentionSpec(StrategySpec):
-    """The task rewritten without what does not matter, then answered."""
-
-    uses = naming(over="strategies", rewriter="generators")
-    kind: Literal["system_two_attention"]
-    rewrite: Text
-    ask: Text
-    chat: Switch = False
-    rewriter: GeneratorName | None = None
-
-
-class AdaptiveConsistencySpec(ParallelSpec):
-    """A majority vote that ends when its leader is likely to stay."""
-
-    kind: Literal["adaptive_consistency"]
-    confidence: Annotated[float, Field(gt=0.5, lt=1), Expects("a probability in (0.5, 1)")] = 0.95
-    posterior: Literal["beta", "dirichlet"] = "beta"
-    batch: Count = 1
-
-
-class EarlyStoppingSpec(ParallelSpec):
-    """A majority vote that ends when all answers of a window agree."""
-
-    kind: Literal["esc"]
-    window: Count = 5
-
-
-class UntilSureSpec(ScoredSpec):
-    """A weighted vote that ends when one answer has most of the weight."""
-
-    kind: Literal["until_sure"]
-    share: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.9
-    mass: Positive = 2.0
-    batch: Count = 1
 
 
 class OptionSpec(Spec):
@@ -373,7 +134,7 @@ class ByDifficultySpec(StrategySpec):
     by_hand = frozenset({"held_out", "mean", "groups"})
     kind: Literal["by_difficulty"]
     first: Count = 4
-    edges: tuple[Annotated[float, Expects("a number")], ...] | None = None
+    edges: tuple[Number, ...] | None = None
     then: tuple[Count | OptionSpec, ...] | None = None
     held_out: RunName | None = None
     mean: MeanSpec | None = None
@@ -403,30 +164,6 @@ class ByDifficultySpec(StrategySpec):
         return tuple(name for name in (*plain, *ways) if name is not None)
 
 
-class ConfidentSpec(ParallelSpec):
-    """A vote among the most confident samples, by their log-probabilities. of: what a token's confidence is."""
-
-    kind: Literal["confident"]
-    keep: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
-    measure: Literal["mean", "lowest", "bottom", "tail"] = "bottom"
-    window: Count = 16
-    share: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
-    of: Literal["chosen", "top"] = "chosen"
-
-
-class DeepConfSpec(ParallelSpec):
-    """The same while they are written: a sample is given up where it is less confident than those of the warm-up."""
-
-    kind: Literal["deepconf"]
-    warmup: Count = 16
-    keep: Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")] = 0.1
-    window: Count = 16
-    block: Count = 16
-    of: Literal["chosen", "top"] = "chosen"
-    batch: Count | None = None
-    confidence: Annotated[float, Field(gt=0.5, lt=1), Expects("a probability in (0.5, 1)")] | None = None
-
-
 class StepSpec(Spec):
     """What a step is: by default, one of the task. tokens: blocks of so many, in place of a delimiter.
 
@@ -446,119 +183,6 @@ class StepSpec(Spec):
                 "there are a mark and tokens, blocks that may end within an answer; leave one of them out"
             )
         return self
-
-
-class SearchSpec(ScoredSpec):
-    """A tree search, led by the scores of steps."""
-
-    step: StepSpec = StepSpec()
-    max_depth: Count = 25
-
-
-class RebaseSpec(SearchSpec):
-    """Children in proportion to the softmax of rewards."""
-
-    kind: Literal["rebase", "async_rebase"]
-    temperature: Positive = 0.2
-    rounding: Literal["ceil", "largest-remainder"] = "ceil"
-
-
-class BeamSpec(SearchSpec):
-    """The best n/m of n candidates go on, of all or in each subtree."""
-
-    kind: Literal["beam", "dvts"]
-    m: Count = 4
-
-
-class BestFirstSpec(SearchSpec):
-    """The best open node is extended next."""
-
-    kind: Literal["best_first"]
-    m: Count = 4
-    in_flight: Count = 4
-    expansions: Count | None = None
-
-
-class DepthFirstSpec(SearchSpec):
-    """The best child is extended next; below a threshold, the search goes back."""
-
-    kind: Literal["depth_first"]
-    m: Count = 4
-    threshold: Share = 0.5
-    expansions: Count | None = None
-
-
-class MCTSSpec(ParallelSpec):
-    """Monte Carlo tree search. n: expansions, of `width` draws each. outcome: scores what has finished."""
-
-    uses = naming(over="strategies", verifier="verifiers", outcome="verifiers")
-    kind: Literal["mcts"]
-    verifier: VerifierName | None = None
-    outcome: VerifierName | None = None
-    width: Count = 4
-    rollouts: Amount = 0
-    mix: Share = 0.5
-    exploration: Quantity = 1.25
-    prior: Literal["uniform", "logprob"] = "uniform"
-    in_flight: Count = 4
-    step: StepSpec = StepSpec()
-    max_depth: Count = 25
-
-    @model_validator(mode="after")
-    def _some_value(self) -> Self:
-        if self.verifier is None and not (self.rollouts and self.outcome):
-            raise ValueError("nothing values a node; give a verifier of steps, or rollouts and an outcome")
-        return self
-
-
-class ParticlesSpec(SearchSpec):
-    """A particle filter over steps. verifier: left out where the generator keeps `log_mass`, to weigh by that alone."""
-
-    kind: Literal["particles"]
-    verifier: VerifierName | None = None  # type: ignore[assignment]  # it may be left out
-    temperature: Positive = 1.0
-    target: Literal["steps", "final"] = "steps"
-    resampling: Literal["multinomial", "systematic"] = "multinomial"
-
-
-class GibbsSpec(SearchSpec):
-    """Particle filters that keep a reference. n: particles, at least 2."""
-
-    kind: Literal["gibbs"]
-    verifier: VerifierName | None = None  # type: ignore[assignment]  # as above
-    iterations: Count = 2
-    temperature: Positive = 1.0
-    target: Literal["steps", "final"] = "steps"
-
-
-class BlockwiseSpec(ScoredSpec):
-    """The best of n blocks, then the best of n that go on from it. A block is a step of the task by default."""
-
-    kind: Literal["blockwise"]
-    step: StepSpec = StepSpec()
-
-
-class LookaheadSpec(SearchSpec):
-    """Beams, by what a few steps more are worth. greedy: these steps are decoded greedily."""
-
-    kind: Literal["lookahead"]
-    m: Count = 4
-    ahead: Amount = 1
-    greedy: Switch = False
-
-
-class TreefinementSpec(RefiningSpec):
-    """A tree of whole programs and their revisions."""
-
-    uses = naming(over="strategies", corrector="generators", verifier="verifiers", feedback="verifiers")
-    kind: Literal["treefinement"]
-    verifier: VerifierName
-    corrector: GeneratorName | None = None
-    feedback: VerifierName | None = None
-    silent: Switch = False
-    select: Literal["rebase", "best-first"] = "rebase"
-    temperature: Positive = 0.2
-    m: Count = 1
 
 
 class PluginStrategySpec(PluginSpec):

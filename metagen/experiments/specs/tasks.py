@@ -6,23 +6,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from metagen.experiments.specs.fields import (
-    Amount,
-    Count,
-    Expects,
-    FileName,
-    Integer,
-    Pattern,
-    RuleName,
-    Switch,
-    Text,
-    distinct,
-    some,
-)
+from metagen.experiments.specs.fields import FileName, Pattern, RuleName, distinct, some
 from metagen.experiments.specs.parts import PartSpec, Spec
 from metagen.experiments.specs.prompts import PromptedSpec, PublicPromptSpec
 from metagen.sequence import Form
 from metagen.tasks.records import Hub
+from metagen.values import Amount, Count, Expects, Integer, Switch, Text
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import answer_rule
 

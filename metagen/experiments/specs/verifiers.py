@@ -8,22 +8,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from metagen.experiments.specs.fields import (
-    Amount,
     Context,
-    Count,
     EngineName,
-    Expects,
     GeneratorName,
     Labels,
-    Quantity,
-    Size,
-    Switch,
-    Text,
     VerifierName,
     distinct,
     some,
 )
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, Spec, naming
+from metagen.values import Amount, Count, Expects, Quantity, Size, Switch, Text
 from metagen.verifiers.published import LAYOUTS
 from metagen.verifiers.reward import Aggregation, Tags
 

@@ -9,6 +9,7 @@ from metagen.generators.base import Generator
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.go_on import Continue
 from metagen.strategies.stop_text import also_stopping
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 
 
@@ -16,7 +17,7 @@ def chain_of_thought(
     generator: Generator,
     *,
     cue: str,
-    thought: int | None = None,
+    thought: Count | None = None,
     thinker: Generator | None = None,
     answer: AnswerRule | None = None,
 ) -> Chain:

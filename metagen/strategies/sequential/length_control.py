@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
+from typing import Any
 
 from metagen import values
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.part import given, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
@@ -35,11 +37,16 @@ class LengthControl(Strategy):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        if self.least > self.most:
-            raise InputError(f"{name}: least={self.least!r}, most={self.most!r}; expected least ≤ most")
+        if odd := self.conflict(dict(given(self))):
+            raise InputError(f"{name}: {odd}")
         if not self.generator.independent:
             raise UnsupportedError(f"{name} draws until one fits; {self.generator!r} draws jointly")
         self._count = counter(self.generator, self.count, name)
+
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        least, most = given["least"], given["most"]
+        return f"least={least!r}, most={most!r}; expected least ≤ most" if least > most else None
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         drawing, best, least_off = scope.child("sample"), prefix, float("inf")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import field
 from itertools import cycle, islice
+from typing import ClassVar
 
 from metagen.errors import InputError
 from metagen.part import part
@@ -22,6 +23,9 @@ class BeamSearch(TreeSearch):
     A candidate that was drawn six times is six: it holds six of the n/m places. It ends when n draws have finished, or
     nothing is open.
     """
+
+    #: Numbers that are no larger than n where a file gives several n.
+    narrows: ClassVar[frozenset[str]] = frozenset({"m"})
 
     n: Count = field(default=16, kw_only=False)
     verifier: Verifier = field()

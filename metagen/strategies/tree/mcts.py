@@ -7,13 +7,13 @@ the mix of values and rollouts is that of Silver et al. 2016.
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.part import part
+from metagen.part import given, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.tree.growth import Growth, Wanted
@@ -63,16 +63,21 @@ class MCTS(TreeSearch):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        if self.judge is None or (self.verifier is None and not self.rollouts):
-            raise InputError(
-                f"{name}: nothing values a sequence; give a verifier of steps, or rollouts= with outcome="
-            )
+        if odd := self.conflict(dict(given(self))):
+            raise InputError(f"{name}: {odd}")
+        assert self.judge is not None
         if self.judge.relative:
             raise UnsupportedError(
                 f"{name}: {self.judge.name!r} scores candidates relative to each other, and values are "
                 "compared over the tree; give a verifier that scores each by itself"
             )
         super().__post_init__()
+
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        if given["verifier"] is None and not (given["rollouts"] and given["outcome"]):
+            return "nothing values a sequence; give a verifier of steps, or rollouts with an outcome"
+        return None
 
     @property
     def judge(self) -> Verifier | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from metagen.errors import InputError, PromptError, UnsupportedError
 from metagen.generators.base import Generator
@@ -63,6 +63,9 @@ class Treefinement(TreeStrategy):
     Raises InputError for numbers out of range, n that is no multiple of m, and an unknown rule; UnsupportedError for
     generators that draw jointly, and a verifier that scores candidates relative to each other.
     """
+
+    #: Numbers that are no larger than n where a file gives several n.
+    narrows: ClassVar[frozenset[str]] = frozenset({"m"})
 
     generator: Generator = field(kw_only=False)
     n: Count = field(default=8, kw_only=False)
