@@ -35,6 +35,7 @@ from metagen.generators.vllm.engine import VLLMEngine as VLLMEngine
 from metagen.journal import Journal as Journal
 from metagen.journal import MemoryJournal as MemoryJournal
 from metagen.journal import SQLiteJournal as SQLiteJournal
+from metagen.parts import part as part
 from metagen.scope import Scope as Scope
 from metagen.sequence import Message as Message
 from metagen.sequence import Prompt as Prompt

@@ -30,6 +30,7 @@ from metagen.experiments.specs import (
     PrmSpec,
     RecordedSpec,
     ReplaySpec,
+    model_of,
 )
 from metagen.generators import tiny
 from metagen.verifiers.published import layout_of
@@ -101,7 +102,8 @@ class Combinations:
             found += [((section, name), data[section][name]) for name in self.context.names[section]]
         for path, part in found:
             kind = part.get("kind") if isinstance(part, dict) else None
-            if isinstance(kind, str) and registry.external(cast(Section, path[0]), kind):
+            told = model_of(cast(Section, path[0]), kind)
+            if isinstance(kind, str) and told is not None and issubclass(told, PluginSpec):
                 yield from self._plugin(path, kind, part)
 
     def _plugin(self, path: Path, kind: str, part: Mapping[str, Any]) -> Iterator[Fault]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from metagen.border import Part, called, promises
 from metagen.call import Item
-from metagen.part import fingerprint, part
+from metagen.parts import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.aggregate import (

@@ -18,7 +18,7 @@ from metagen.cost import Usage
 from metagen.errors import MetagenError
 from metagen.generators.base import Generator
 from metagen.journal import Journal
-from metagen.part import fingerprint
+from metagen.parts import fingerprint
 from metagen.scope import Offer, Scope
 from metagen.sequence import Message, Prompt, Sequence, Until
 from metagen.trace import Trace

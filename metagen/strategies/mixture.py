@@ -8,7 +8,7 @@ from typing import Final
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.aggregate import Rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Ordered
 
 from metagen.errors import UnsupportedError
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.aggregators import Aggregator, Best

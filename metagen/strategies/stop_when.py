@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from metagen.border import answered, checked
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, Tokens, Until
 from metagen.strategies.base import Strategy

@@ -11,7 +11,7 @@ from typing import Final
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.matching import last_match
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.aggregate import Selection, best_of

@@ -11,10 +11,11 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
+from metagen.errors import ConfigError
 from metagen.experiments import registry
 from metagen.experiments.registry import Section
 from metagen.experiments.specs import engines, generators, tasks, verifiers
-from metagen.experiments.specs.derived import derived
+from metagen.experiments.specs.derived import Unspeakable, derived
 from metagen.experiments.specs.parts import PartSpec, PluginSpec
 from metagen.experiments.specs.strategies import ByDifficultySpec, PluginStrategySpec
 
@@ -75,10 +76,20 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
     if not isinstance(kind, str):
         return None
     if registry.external(section, kind):
-        return PLUGINS[section]
+        return _brought(section, kind) or PLUGINS[section]
     if kind in WRITTEN[section]:
         return WRITTEN[section][kind]
     return derived(section, kind) if kind in registry.KINDS[section] else None
+
+
+def _brought(section: Section, kind: str) -> type[PartSpec] | None:
+    """The model of a kind of another package, if its fields can be told from its class."""
+    if section != "strategies":
+        return None
+    try:
+        return derived(section, kind)
+    except (ConfigError, Unspeakable):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,10 @@ NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
 STEPS: Final = frozenset({Step, Tokens, Split})
 
 
+class Unspeakable(Exception):
+    """What makes a part takes something that no file can say, or does not say what it takes."""
+
+
 class DerivedSpec(PartSpec):
     """A definition whose fields are those of what it makes."""
 
@@ -92,7 +96,9 @@ def derived(section: Section, kind: str) -> type[PartSpec]:
         if name == "n" and section == "strategies":
             fields[name] = (Ladder | None, None)
             continue
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name in _given(section):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Unspeakable(f"{kind}: {target!r} takes whatever it is given as {name}")
+        if name in _given(section):
             continue
         hint = wanted.get(name, Any)
         if any(one in STEPS for one in get_args(hint) if isinstance(one, type)):
@@ -102,7 +108,7 @@ def derived(section: Section, kind: str) -> type[PartSpec]:
         field = spelling(hint)
         if field is None:
             if parameter.default is parameter.empty:
-                raise TypeError(f"{kind}: no file can say {name}: {hint!r}, which {target!r} needs")
+                raise Unspeakable(f"{kind}: no file can say {name}: {hint!r}, which {target!r} needs")
             continue
         for part, (_, where) in NAMED.items():
             if part in _members(hint):
@@ -137,6 +143,8 @@ def _given(section: Section) -> frozenset[str]:
 def spelling(hint: Any) -> Any:
     """How a file says what a parameter takes, as a type for pydantic; None if it cannot."""
     origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return Any
     if isinstance(hint, type | NoneType) and hint in PLAIN:
         return PLAIN[hint]
     if origin is Annotated or origin is Literal:

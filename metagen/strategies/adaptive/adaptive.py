@@ -9,7 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from metagen.errors import UnsupportedError
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.adaptive.stopping import Floats, Ints, StoppingRule
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.candidates import Candidate

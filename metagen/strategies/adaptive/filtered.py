@@ -10,7 +10,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import field
 
 from metagen.errors import InputError
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.adaptive.confidence import Confidence, Measure, Source

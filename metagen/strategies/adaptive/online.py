@@ -15,7 +15,7 @@ from dataclasses import field, replace
 
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Tokens, Until
 from metagen.strategies.adaptive.adaptive import ballots

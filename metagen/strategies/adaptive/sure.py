@@ -8,7 +8,7 @@ import numpy as np
 
 from metagen import values
 from metagen.border import checked
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.adaptive.adaptive import AdaptiveStrategy
 from metagen.strategies.adaptive.stopping import Bools, Floats, Ints, StoppingRule, leaders, totals
 from metagen.strategies.aggregators import Aggregator, Weighted

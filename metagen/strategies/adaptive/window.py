@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from metagen.border import checked
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.adaptive.adaptive import AdaptiveStrategy
 from metagen.strategies.adaptive.stopping import Bools, Floats, Ints, StoppingRule
 from metagen.strategies.aggregators import Aggregator, Majority

@@ -6,7 +6,7 @@ from dataclasses import field
 
 from metagen.errors import PromptError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output

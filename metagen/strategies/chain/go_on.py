@@ -7,7 +7,7 @@ from dataclasses import field
 
 from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.strategies.chain.step import ChainStep, Inputs, Output
 from metagen.strategies.reopen import reopened

@@ -9,7 +9,7 @@ from dataclasses import field
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.matching import first_match
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy

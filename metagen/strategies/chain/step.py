@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from metagen.border import Part
-from metagen.part import fingerprint
+from metagen.parts import fingerprint
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.verifiers.generative.question import in_words

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
-from metagen.part import fingerprint, part
+from metagen.parts import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Result, Strategy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score
 from metagen.strategies.chain.step import ChainStep, Inputs, Output

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from metagen.border import Part
-from metagen.part import fingerprint, part
+from metagen.parts import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Verifier

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Final
 
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.prompts import FollowUp, Form
 from metagen.strategies.refine.critique import REFLECT, Critique
 from metagen.strategies.refine.feedback import Feedback

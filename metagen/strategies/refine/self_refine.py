@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.prompts import Form
 from metagen.strategies.refine.critique import CRITIQUE, STOP, Critique
 from metagen.strategies.refine.feedback import Feedback

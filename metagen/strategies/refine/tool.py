@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from metagen.errors import InputError
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.refine.feedback import Feedback, Remark

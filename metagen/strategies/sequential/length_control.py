@@ -9,7 +9,7 @@ from typing import Any
 from metagen import values
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.part import given, part
+from metagen.parts import given, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy

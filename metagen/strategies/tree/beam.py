@@ -8,7 +8,7 @@ from itertools import cycle, islice
 from typing import ClassVar
 
 from metagen.errors import InputError
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node, best_first
 from metagen.strategies.tree.search import TreeSearch

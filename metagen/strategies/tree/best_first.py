@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import field
 
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node, distinct, rank
 from metagen.strategies.tree.search import TreeSearch

@@ -10,7 +10,7 @@ from itertools import count
 
 from metagen.errors import InputError, MetagenError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Tokens, Until
 from metagen.strategies.aggregate import best_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, best_first
 from metagen.strategies.tree.search import TreeSearch

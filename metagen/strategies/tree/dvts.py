@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, best_first, distinct

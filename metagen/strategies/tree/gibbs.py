@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 
 from metagen.call import Item
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.strategies.tree.particles import Cloud, ParticleFilter, Reference

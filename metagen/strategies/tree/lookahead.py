@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.tree.beam import BeamSearch
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node

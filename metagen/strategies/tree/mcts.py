@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.part import given, part
+from metagen.parts import given, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.tree.growth import Growth, Wanted

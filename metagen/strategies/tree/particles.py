@@ -19,7 +19,7 @@ from metagen.call import Item
 from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.journal import Journal
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
 from metagen.strategies.aggregators import Aggregator, Best, Weighted

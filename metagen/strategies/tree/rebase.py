@@ -8,7 +8,7 @@ from collections.abc import Sequence as Ordered
 from dataclasses import field
 from typing import Literal
 
-from metagen.part import part
+from metagen.parts import part
 from metagen.strategies.tree.growth import Growth, Wanted
 from metagen.strategies.tree.node import Node
 from metagen.strategies.tree.search import TreeSearch

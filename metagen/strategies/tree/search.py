@@ -12,7 +12,7 @@ from metagen.budget import BudgetLike
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.journal import Journal
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, Step, Tokens, Until
 from metagen.strategies.aggregators import Aggregator, Best, Majority, Weighted

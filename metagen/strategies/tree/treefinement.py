@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from metagen.errors import InputError, PromptError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.part import part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.candidates import Candidate, offered

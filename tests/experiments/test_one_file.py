@@ -1,0 +1,129 @@
+"""A strategy of one's own is one file: Python, experiment files and their errors read what it is off its fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import metagen as mg
+from metagen.experiments import build, runner, schema
+from metagen.experiments.directory import RunDirectory
+
+TOY = Path(__file__).parent / "toy"
+OWN = '''\
+"""Draws until a sample is long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Literal
+
+import metagen as mg
+from metagen.parts import part
+from metagen.values import Count, Share
+
+
+@part
+class Patient(mg.Strategy):
+    """The first of at most n samples of `least` characters, by a measure; the best of them by a verifier, if any."""
+
+    generator: mg.Generator = field(kw_only=False)
+    n: Count = field(default=4, kw_only=False)
+    least: Count = 2
+    share: Share = 0.5
+    by: Literal["characters", "words"] = "characters"
+    verifier: mg.Verifier | None = None
+    measure: Callable[[str], int] = len
+
+    async def run(self, prefix: mg.Sequence, until: mg.Until, scope: mg.Scope) -> mg.Sequence:
+        drawn = await self.generator.generate(prefix, n=self.n, scope=scope.child("sample"))
+        return next((one for one in drawn if self.measure(one.text) >= self.least), drawn[0])
+
+
+def lines(text: str) -> int:
+    return text.count("\\n") + 1
+'''
+YAML = """\
+name: patience
+task: {kind: "metagen_toy:ToyTask", count: 3}
+generators:
+  small: {kind: "metagen_toy:generator", skill: 0.5}
+verifiers:
+  judge: {kind: "metagen_toy:verifier"}
+strategies:
+  patient: {kind: "patient_file:Patient"}
+grid: {n: [2]}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "patient_file.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(TOY))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "patience.yaml").write_text(YAML)
+    return tmp_path / "patience.yaml"
+
+
+def made(file: Path, options: str = "") -> mg.Strategy:
+    sets = [f"strategies.patient={{kind: 'patient_file:Patient', {options}}}"]
+    with build.opened(schema.load(file, sets=sets)) as setup:
+        (cell,) = setup.configurations
+        return setup.strategy(cell)
+
+
+def test_its_fields_are_fields_of_the_file(file: Path) -> None:
+    plain = made(file)
+    assert {name: getattr(plain, name) for name in ("n", "least", "share", "by")} == {
+        "n": 2, "least": 2, "share": 0.5, "by": "characters",
+    }  # fmt: skip
+    told = made(file, "least: 1, by: words, verifier: judge, measure: patient_file:lines")
+    assert told.verifier.name == "judge" and told.measure("a\nb") == 2 and told.by == "words"  # type: ignore[attr-defined]
+    assert told.fingerprint != plain.fingerprint == made(file).fingerprint
+    assert (
+        repr(told).startswith("Patient(generator=")
+        and "by='words'" in repr(told)
+        and "share" not in repr(told)
+    )
+
+
+def test_it_runs_and_is_dumped_with_its_defaults(file: Path, tmp_path: Path) -> None:
+    experiment = schema.load(file)
+    assert "least: 2" in schema.dump(experiment) and "by: characters" in schema.dump(experiment)
+    directory = RunDirectory.at(tmp_path / "run")
+    with build.opened(experiment) as setup:
+        runner.run(setup, directory)
+    assert [line.strategy for line in directory.finished().lines] == ["patient"]
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ("least: 0", r"least = 0: expected an integer ≥ 1"),
+        ("leas: 1", r"leas = 1: no such field; expected one of .*least.*; did you mean 'least'\?"),
+        ("by: word", r"by = 'word': expected one of characters, words; did you mean 'words'\?"),
+        ("share: 1.5", r"share = 1\.5: expected a number in \[0, 1\]"),
+        ("verifier: judg", r"verifier = 'judg': expected one of the verifiers judge; did you mean 'judge'\?"),
+        ("measure: 3", r"measure = 3: expected a function, as package\.module:function"),
+    ],
+)
+def test_its_faults_have_their_places(file: Path, options: str, fault: str) -> None:
+    with pytest.raises(mg.ConfigError, match=rf"strategies\.patient\.{fault}"):
+        made(file, options)
+
+
+def test_python_says_the_same(file: Path) -> None:
+    from patient_file import Patient  # type: ignore[import-not-found]  # written above
+
+    generator = mg.FunctionGenerator(lambda prefix, seed, index: "a", name="a")
+    for options, fault in (
+        ({"least": 0}, "Patient: least=0; expected an integer ≥ 1"),
+        ({"by": "word"}, "Patient: by='word'; expected one of characters, words; did you mean 'words'"),
+        ({"leest": 1}, "did you mean 'least'"),
+        ({"verifier": "judge"}, "Patient: verifier='judge'; expected a Verifier"),
+    ):
+        with pytest.raises(mg.InputError, match=fault):
+            Patient(generator, **options)
+    assert Patient(generator, 3).solve("x").text == "a"
