@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 from metagen.budget import DIMENSIONS, Budget
@@ -28,6 +29,7 @@ from metagen.experiments.specs import (
     PartSpec,
     PrmSpec,
 )
+from metagen.experiments.specs.definition import DerivedSpec
 from metagen.experiments.specs.strategies import StepSpec
 from metagen.experiments.survey import survey
 from metagen.experiments.work import POOLABLE
@@ -138,9 +140,30 @@ class Setup:
                 some = isinstance(named, tuple)
                 parts[field] = [made[section][one] for one in named] if some else made[section][named]
         options = {name: value for name, value in spec.options().items() if name != "n"}
+        options = {name: self._made(value, below) for name, value in options.items()}
         options = self._fitted(spec.kind, options, n)
+        if "sandbox" in registry.parameters("strategies", spec.kind):
+            parts["sandbox"] = _shared_sandbox()
         strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
         return strategy
+
+    def _made(self, value: Any, generator: Generator) -> Any:
+        """A value of a field, with what is defined within it made."""
+        if isinstance(value, DerivedSpec):
+            made: Mapping[str, Mapping[str, Any]] = {
+                "verifiers": self.verifiers,
+                "generators": self.generators,
+            }
+            own = {
+                field: made[section][named]
+                for field, section in value.uses.items()
+                if section in made and (named := getattr(value, field)) is not None
+            }
+            options = {name: self._made(one, generator) for name, one in value.options().items()}
+            return registry.make(value.section, value.kind, options, {"generator": generator, **own})
+        if isinstance(value, Mapping):
+            return {name: self._made(one, generator) for name, one in value.items()}
+        return value
 
     def _fitted(self, kind: str, options: dict[str, Any], n: int | None) -> dict[str, Any]:
         """The options at this n, with the task's steps where the file says nothing else of them."""
@@ -352,6 +375,12 @@ def _sandbox() -> Any:
     from metagen.verifiers.code.sandbox import Sandbox
 
     return Sandbox()
+
+
+@cache
+def _shared_sandbox() -> Any:
+    """That of strategies that run programs."""
+    return _sandbox()
 
 
 def cautions(setup: Setup) -> list[str]:

@@ -10,10 +10,10 @@ from typing import Any, Final, Union, cast, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from metagen.experiments import registry
 from metagen.experiments.registry import Section
 from metagen.experiments.source import Fault, Path, Source, assigned, dotted, nearest
 from metagen.experiments.specs import SECTIONS, BudgetSpec, Definition, Expects, Experiment, model_of
+from metagen.experiments.specs.definition import UNKNOWN
 
 #: What pydantic's own types expect, where no field says it better.
 _SHAPES: Final = {
@@ -29,7 +29,7 @@ def fault(source: Source, error: ErrorDetails, whole: type = Experiment, at: Pat
     """One error of `Experiment`, or of another model that stands at a path of the source, with its place there."""
     owner, path = _located(error["loc"], whole, source, at)
     value, missing = error["input"], error["type"] == "missing"
-    if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
+    if error["type"] == UNKNOWN and isinstance(value, dict):
         path, missing, value = (*path, "kind"), "kind" not in value, value.get("kind")
     alike = _misspelt(error, missing)
     expected = ("missing; " if missing else "") + _expected(error, owner, path, value) + alike
@@ -40,7 +40,7 @@ def fault(source: Source, error: ErrorDetails, whole: type = Experiment, at: Pat
 
 def _misspelt(error: ErrorDetails, missing: bool) -> str:
     """Where `kind` is missing: the field that may be meant for it."""
-    fields = error["input"] if missing and error["type"].startswith("union_tag") else {}
+    fields = error["input"] if missing and error["type"] == UNKNOWN else {}
     close = get_close_matches("kind", map(str, fields), n=1, cutoff=0.5)
     return f"; is {close[0]!r} meant for it?" if close else ""
 
@@ -53,9 +53,21 @@ def _located(loc: tuple[int | str, ...], whole: type, source: Source, at: Path) 
     if depth and len(path) > depth:
         section = cast(Section, path[0])
         owner = model_of(section, Definition(section).kind(_at(source.data, (*at, *path[:depth]))))
-    for key in path[depth:-1]:
-        owner = _model_of(_fields(owner).get(str(key))) or owner
+    nested: Section | None = None
+    for end, key in enumerate(path[depth:-1], depth + 1):
+        field = _fields(owner).get(str(key))
+        nested = _section_in(field) or nested
+        owner = _model_of(field) or owner
+        if nested and (kind := Definition(nested).kind(_at(source.data, (*at, *path[:end])))):
+            owner, nested = model_of(nested, kind), None
     return owner, path
+
+
+def _section_in(annotation: Any) -> Section | None:
+    """The section of the definitions in an annotation such as `dict[str, Annotated[PartSpec, Definition(…)]]`."""
+    inner = get_args(annotation)
+    own = next((one.section for one in inner if isinstance(one, Definition)), None)
+    return own or next((found for one in inner if (found := _section_in(one))), None)
 
 
 def _at(data: Any, path: Path) -> Any:
@@ -89,8 +101,8 @@ def _expected(error: ErrorDetails, owner: type | None, path: Path, value: Any) -
             return f"expected {_required(owner, path)}"
         case "extra_forbidden" | "unexpected_keyword_argument":
             return f"no such field; expected one of {', '.join(known)}{nearest(path[-1], known)}"
-        case "union_tag_invalid" | "union_tag_not_found":
-            kinds = registry.kinds(cast(Section, path[0]))
+        case "unknown_kind":
+            kinds = error["ctx"]["kinds"]
             shape = "" if path[-1] == "kind" else "a mapping with kind: "
             return f"expected {shape}one of {', '.join(kinds)}{nearest(value, kinds)}"
         case "literal_error":

@@ -18,7 +18,7 @@ from metagen import trust
 from metagen.border import blamed, fits, ours, place, shown, spelt
 from metagen.errors import ConfigError, PluginError
 
-Section = Literal["engines", "generators", "verifiers", "strategies", "task"]
+Section = Literal["engines", "generators", "verifiers", "strategies", "steps", "task"]
 
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "engines": {
@@ -86,6 +86,22 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "deepconf": "metagen.experiments.kinds.composed:deepconf",
         "by_difficulty": "metagen.experiments.kinds.by_difficulty:by_difficulty",
         "reflexion": "metagen.strategies.refine.reflexion:Reflexion",
+        "ranked": "metagen.strategies.parallel:RankedVote",
+        "pessimistic_best_of_n": "metagen.strategies.parallel:PessimisticBestOfN",
+        "self_ask": "metagen.strategies.chain.self_ask:self_ask",
+        "search_predict": "metagen.strategies.chain.search_predict:search_predict",
+        "draft_sketch_fill": "metagen.strategies.chain.draft_sketch_fill:DraftSketchFill",
+        "program_of_thought": "metagen.strategies.chain.program_of_thought:program_of_thought",
+        "tool_use": "metagen.strategies.chain.tool_use:ToolUse",
+        "interleaved": "metagen.strategies.chain.interleaved:Interleaved",
+        "typed": "metagen.strategies.chain.typed:Typed",
+        "chain": "metagen.strategies.chain.chain:Chain",
+    },
+    "steps": {
+        "ask": "metagen.strategies.chain.ask:Ask",
+        "continue": "metagen.strategies.chain.go_on:Continue",
+        "use": "metagen.strategies.chain.use:use",
+        "verify": "metagen.strategies.chain.verify:Verify",
     },
     "task": {
         "arithmetic": "metagen.tasks.arithmetic.task:ArithmeticTask",
@@ -113,6 +129,7 @@ PARTS: Final[Mapping[Section, str]] = {
     "generators": "metagen.generators.base:Generator",
     "verifiers": "metagen.verifiers.base:Verifier",
     "strategies": "metagen.strategies.base:Strategy",
+    "steps": "metagen.strategies.chain.step:ChainStep",
     "task": "metagen.tasks.base:Task",
 }
 
@@ -134,7 +151,8 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
             "verifier",
         }
     ),
-    "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark"}),
+    "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark", "sandbox"}),
+    "steps": frozenset({"generator"}),
     "task": frozenset(),
 }
 

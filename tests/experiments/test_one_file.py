@@ -127,3 +127,90 @@ def test_python_says_the_same(file: Path) -> None:
         with pytest.raises(mg.InputError, match=fault):
             Patient(generator, **options)
     assert Patient(generator, 3).solve("x").text == "a"
+
+
+TOOLS = '''\
+from pydantic import BaseModel
+
+
+def add(a: int, b: int) -> int:
+    """The sum."""
+    return a + b
+
+
+def words(query: str) -> str:
+    return f"about {query}"
+
+
+def ballot(text: str) -> list[str]:
+    return text.split()[-2:]
+
+
+class Sum(BaseModel):
+    value: int
+'''
+COMPOSED = [
+    "{kind: search_predict, search: 'tools_file:words'}",
+    "{kind: tool_use, tools: ['tools_file:add', 'tools_file:words'], most: 2}",
+    "{kind: interleaved, tool: 'tools_file:words', call: 'step (?P<query>[0-9]+)'}",
+    "{kind: typed, model: 'tools_file:Sum', tries: 2}",
+    "{kind: ranked, ballot: 'tools_file:ballot', rule: instant-runoff, n: 2}",
+    "{kind: pessimistic_best_of_n, verifiers: [judge, stern], n: 2}",
+    "{kind: draft_sketch_fill, verifier: judge, tries: 1}",
+    "{kind: program_of_thought}",
+    "{kind: system_two_attention}",
+    "{kind: chain, output: answer, steps: {plan: {kind: ask, template: '{prompt}'}, "
+    "looked_up: {kind: use, tool: 'tools_file:words', given: {query: '{plan}'}}, "
+    "answer: {kind: ask, template: '{looked_up}{prompt}', generator: other}, "
+    "judged: {kind: verify, verifier: judge, of: answer}}}",
+]
+
+
+@pytest.mark.parametrize("spec", COMPOSED, ids=lambda spec: spec.split()[1].strip(",}"))
+def test_what_python_composes_a_file_does(file: Path, tmp_path: Path, spec: str) -> None:
+    (tmp_path / "tools_file.py").write_text(TOOLS)
+    sets = [
+        f"strategies.patient={spec}",
+        "generators.other={kind: 'metagen_toy:generator', skill: 0.9, name: other}",
+        "verifiers.stern={kind: 'metagen_toy:verifier', quality: 0.9, name: stern}",
+        "grid.generators=[small]",
+    ]
+    experiment = schema.load(file, sets=sets)
+    assert schema.load(_dumped(experiment, tmp_path)) == experiment
+    with build.opened(experiment) as setup:
+        (cell,) = setup.configurations
+        strategy = setup.strategy(cell)
+        assert strategy.fingerprint == setup.strategy(cell).fingerprint
+        directory = RunDirectory.at(tmp_path / "run")
+        if "program_of_thought" not in spec:
+            runner.run(setup, directory)
+            assert directory.finished().lines
+
+
+def test_what_a_generator_cannot_do_is_said_where_it_is_asked_for(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "tools_file.py").write_text(TOOLS)
+    sets = ["strategies.patient={kind: self_ask, search: 'tools_file:words', most: 2}"]
+    with (
+        pytest.raises(
+            mg.UnsupportedError, match=r"strategies\.patient: FunctionGenerator has no sampling parameters"
+        ),
+        build.opened(schema.load(file, sets=sets)),
+    ):
+        pass
+
+
+def _dumped(experiment: schema.Experiment, place: Path) -> Path:
+    dumped = place / "dumped.yaml"
+    dumped.write_text(schema.dump(experiment))
+    return dumped
+
+
+def test_faults_within_a_chain_have_their_places(file: Path) -> None:
+    steps = "{a: {kind: ask, tmplate: x}, b: {kind: aks}, c: {kind: verify, verifier: nobody, of: a}}"
+    with pytest.raises(mg.ConfigError) as caught:
+        schema.load(file, sets=[f"strategies.patient={{kind: chain, steps: {steps}}}"])
+    said = str(caught.value)
+    assert "strategies.patient.steps.a.template: missing; expected a text" in said
+    assert "tmplate = 'x': no such field; expected one of" in said and "did you mean 'template'" in said
+    assert "steps.b.kind = 'aks': expected one of ask, continue, use, verify; did you mean 'ask'?" in said
+    assert "steps.c.verifier = 'nobody': expected one of the verifiers judge" in said

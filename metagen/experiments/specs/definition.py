@@ -1,23 +1,47 @@
-"""A part's definition in a file: read by the model of its kind, which nothing imports before it is asked for."""
+"""The model of each kind's definitions, which nothing imports before it is asked for.
+
+Those of most strategies are derived from what makes them: a parameter of a class or a function is a field of the file
+under the same name, with the same default. What is a part there is named here, or defined in its place; what is a
+function is named by package.module:function; what the experiment itself provides is left out.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, Union, get_args, get_origin
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic import (
+    BaseModel,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from metagen import trust
+from metagen.border import hints
 from metagen.errors import ConfigError
 from metagen.experiments import registry
-from metagen.experiments.registry import Section
+from metagen.experiments.registry import PROVIDED, Section
 from metagen.experiments.specs import engines, generators, tasks, verifiers
-from metagen.experiments.specs.derived import Unspeakable, derived
-from metagen.experiments.specs.parts import PartSpec, PluginSpec
-from metagen.experiments.specs.strategies import ByDifficultySpec, PluginStrategySpec
+from metagen.experiments.specs.fields import GeneratorName, StrategyName, VerifierName
+from metagen.experiments.specs.parts import PartSpec, PluginSpec, naming
+from metagen.experiments.specs.strategies import ByDifficultySpec, Ladder, PluginStrategySpec, StepSpec
+from metagen.generators.base import Generator
+from metagen.sequence import Step
+from metagen.strategies.chain.step import ChainStep
+from metagen.strategies.tree.split import Split
+from metagen.values import Expects, Integer, Number, Switch, Text
+from metagen.verifiers.base import Verifier
 
 #: Kinds whose fields are written down; those of others are derived from what makes them.
 WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
@@ -40,6 +64,7 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
         "calibrated": verifiers.CalibratedSpec,
     },
     "strategies": {"by_difficulty": ByDifficultySpec},
+    "steps": {},
     "task": {
         "arithmetic": tasks.ArithmeticSpec,
         "programs": tasks.ProgramsSpec,
@@ -65,8 +90,11 @@ PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
     "generators": generators.PluginGeneratorSpec,
     "verifiers": verifiers.PluginVerifierSpec,
     "strategies": PluginStrategySpec,
+    "steps": PluginSpec,
     "task": PluginSpec,
 }
+#: The type of the error for a kind that there is not, or that is missing.
+UNKNOWN: Final = "unknown_kind"
 #: The kind of a definition that names none.
 DEFAULTS: Final[Mapping[Section, str]] = {"generators": "engine"}
 
@@ -84,7 +112,7 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
 
 def _brought(section: Section, kind: str) -> type[PartSpec] | None:
     """The model of a kind of another package, if its fields can be told from its class."""
-    if section != "strategies":
+    if section not in ("strategies", "steps"):
         return None
     try:
         return derived(section, kind)
@@ -113,13 +141,8 @@ class Definition:
         if isinstance(value, PartSpec):
             return value
         kind = self.kind(value)
-        if kind is None:
-            raise PydanticKnownError("union_tag_not_found", {"discriminator": "'kind'"})
         if (model := model_of(self.section, kind)) is None:
-            known = ", ".join(registry.kinds(self.section))
-            raise PydanticKnownError(
-                "union_tag_invalid", {"discriminator": "'kind'", "tag": kind, "expected_tags": known}
-            )
+            raise PydanticCustomError(UNKNOWN, "no such kind", {"kinds": registry.kinds(self.section)})
         # As JSON: strictly, but lists become tuples.
         return model.model_validate_json(json.dumps({"kind": kind, **value}), context=info.context)
 
@@ -129,3 +152,208 @@ class Definition:
             return None
         kind = value.get("kind", DEFAULTS.get(self.section))
         return kind if isinstance(kind, str) else None
+
+
+# -- derived ------------------------------------------------------------------------------------------
+
+#: A function of another module.
+Imported = Annotated[str, Expects("a function, as package.module:function")]
+PLAIN: Final[Mapping[Any, Any]] = {str: Text, int: Integer, float: Number, bool: Switch, NoneType: None}
+#: What is named in a file, with the section where it is defined.
+NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
+    Generator: (GeneratorName, "generators"),
+    Verifier: (VerifierName, "verifiers"),
+}
+#: What is defined in its place, with its section.
+NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps"}
+
+
+class Unspeakable(Exception):
+    """What makes a part takes something that no file can say, or does not say what it takes."""
+
+
+class DerivedSpec(PartSpec):
+    """A definition whose fields are those of what it makes."""
+
+    #: Parameters that have another name in a file.
+    renamed: ClassVar[Mapping[str, str]] = {}
+    #: Fields that hold functions.
+    imported: ClassVar[frozenset[str]] = frozenset()
+    #: Fields without a value in a file whose parameter has one.
+    unsaid: ClassVar[frozenset[str]] = frozenset()
+
+    #: Of what it defines; for definitions within others.
+    section: ClassVar[Section] = "strategies"
+    #: What their values cannot be to each other: see `Strategy.conflict`.
+    conflict: ClassVar[Callable[[Mapping[str, Any]], str | None] | None] = None
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        check = type(self).conflict
+        if check is not None and (
+            odd := check({name: getattr(self, name) for name in type(self).model_fields})
+        ):
+            raise ValueError(odd)
+        return self
+
+    def options(self) -> dict[str, Any]:
+        given = super().options()
+        found = {}
+        for name, value in given.items():
+            if name == "over" or (value is None and name in self.unsaid):
+                continue
+            found[self.renamed.get(name, name)] = _imported(value) if name in self.imported else value
+        return found
+
+    def named(self, section: Section) -> tuple[str, ...]:
+        own = (getattr(self, name) for name in type(self).model_fields)
+        below = [one for value in own for one in nested(value)]
+        return (*super().named(section), *(name for one in below for name in one.named(section)))
+
+
+def nested(value: Any) -> Iterator[PartSpec]:
+    """The definitions that stand within a field."""
+    if isinstance(value, PartSpec):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from nested(one)
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from nested(one)
+
+
+def _imported(value: Any) -> Any:
+    """What names of functions stand for."""
+    if isinstance(value, tuple):
+        return [_imported(one) for one in value]
+    return trust.load(value) if isinstance(value, str) else value
+
+
+class DerivedStrategySpec(DerivedSpec):
+    """over: another strategy, which takes the place of the generator. It runs on the generator of the grid."""
+
+    over: StrategyName | None = None
+
+
+@cache
+def derived(section: Section, kind: str) -> type[PartSpec]:
+    """The model of a kind's definitions."""
+    target = registry.find(section, kind)
+    wanted, fields = taken(target), dict[str, Any]()
+    uses: dict[str, Section] = {}
+    renamed: dict[str, str] = {}
+    imported, unsaid = set[str](), set[str]()
+    base = DerivedStrategySpec if section == "strategies" else DerivedSpec
+    if section == "strategies":
+        uses["over"] = "strategies"
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name == "n" and section == "strategies":
+            fields[name] = (Ladder | None, None)
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Unspeakable(f"{kind}: {target!r} takes whatever it is given as {name}")
+        if name in _given(section):
+            continue
+        hint = wanted.get(name, Any)
+        if Step in get_args(hint):
+            # A search cuts steps in any case; what may do without them does so by default.
+            renamed["step"] = name
+            searches = Split in get_args(hint)
+            fields["step"] = (StepSpec, StepSpec()) if searches else (StepSpec | None, None)
+            continue
+        field = spelling(hint)
+        if field is None:
+            if parameter.default is parameter.empty:
+                raise Unspeakable(f"{kind}: no file can say {name}: {hint!r}, which {target!r} needs")
+            continue
+        for part, (_, where) in NAMED.items():
+            if part in _members(hint):
+                uses[name] = where
+        if Callable in _members(hint):
+            imported.add(name)
+        default = parameter.default
+        if name in PROVIDED[section] and section == "steps":
+            default = None
+            field = field | None
+            unsaid.add(name)
+        if default is not parameter.empty and not _sayable(default):
+            field, default = field | None, None
+            unsaid.add(name)
+        fields[name] = (field, ... if default is parameter.empty else default)
+    name = f"{kind.title().replace('_', '')}Spec"
+    fields["kind"] = (Literal[kind], ...)
+    made = create_model(name, __base__=base, __doc__=inspect.getdoc(target), **fields)
+    made.uses, made.renamed = naming(**uses), renamed
+    made.section = section
+    made.conflict = getattr(target, "conflict", None)
+    made.imported, made.unsaid = frozenset(imported), frozenset(unsaid)
+    return made
+
+
+def taken(target: Any) -> Mapping[str, Any]:
+    """The annotations of what a class or a function takes."""
+    return hints(_init(target) if isinstance(target, type) else target)
+
+
+def _given(section: Section) -> frozenset[str]:
+    """Parameters that the experiment fills in by itself."""
+    own = {"strategies": frozenset({"verifier", "n"}), "steps": frozenset({"generator"})}
+    return PROVIDED[section] - own.get(section, frozenset())
+
+
+def spelling(hint: Any) -> Any:
+    """How a file says what a parameter takes, as a type for pydantic; None if it cannot."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return Any
+    if isinstance(hint, type | NoneType) and hint in PLAIN:
+        return PLAIN[hint]
+    if origin is Annotated or origin is Literal:
+        return hint
+    if origin in (Union, UnionType):
+        said = [
+            one for one in map(spelling, (one for one in inner if one is not NoneType)) if one is not None
+        ]
+        if not said:
+            return None
+        return Union[(*dict.fromkeys(said), *([None] if NoneType in inner else []))]
+    if origin is Mapping and (each := spelling(inner[1])) is not None:
+        return dict.__class_getitem__((Text, each))
+    if origin is type:
+        return Imported
+    if origin is tuple and Ellipsis not in inner:
+        return None
+    if origin in (tuple, list, Sequence, Iterable) and (each := spelling(inner[0])) is not None:
+        several: Any = tuple.__class_getitem__((each, ...))
+        return Annotated[several, Field(min_length=1)]
+    if origin is Callable or hint is Callable:
+        return Imported
+    for part, (name, _) in NAMED.items():
+        if isinstance(hint, type) and issubclass(hint, part):
+            return name
+    for part, section in NESTED.items():
+        if isinstance(hint, type) and issubclass(hint, part):
+            return Annotated[PartSpec, Definition(section)]
+    return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
+
+
+def _init(cls: type) -> Any:
+    return next(vars(one)["__init__"] for one in cls.__mro__ if "__init__" in vars(one))
+
+
+def _members(hint: Any) -> set[Any]:
+    """The types that stand in an annotation, however deep; of functions, that there is one."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Callable, type) or hint is Callable:
+        return {Callable}
+    if origin in (Annotated, Literal):
+        return set()
+    return {one for each in inner for one in _members(each)} if inner else {hint}
+
+
+def _sayable(value: Any) -> bool:
+    """Whether a file can say a default."""
+    if isinstance(value, tuple):
+        return all(map(_sayable, value))
+    return value is None or isinstance(value, str | int | float | bool | BaseModel)

@@ -66,6 +66,11 @@ class Use(ChainStep):
         return filled | {name: _read(inputs, name) for name in self.read}
 
 
+def use(tool: Tool | Function, *, given: Mapping[str, Any] | None = None, tell: bool = True) -> Use:
+    """`Use` with its arguments by name in a mapping: for experiment files."""
+    return Use(tool, tell=tell, **(given or {}))
+
+
 def _read(inputs: Inputs, name: str) -> Any:
     output = inputs.outputs.get(name)
     if output is None or output.value is None or isinstance(output.value, Score):
