@@ -40,6 +40,26 @@ def new(
     typer.echo(f"next: metagen run {file} --dry-run")
 
 
+def schema(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write it into this file; by default it is printed.", show_default=False),
+    ] = None,
+) -> None:
+    """Give the JSON schema of experiment files, by which editors complete and check them."""
+    import json
+
+    from metagen.studies.editor import json_schema
+
+    text = json.dumps(json_schema(), indent=1, ensure_ascii=False)
+    if out is None:
+        typer.echo(text)
+        return
+    out.write_text(text + "\n", encoding="utf-8")
+    typer.echo(f"wrote {out}; an editor with a YAML language server reads it from the first line of a file:")
+    typer.echo(f"# yaml-language-server: $schema={out}")
+
+
 def doctor(
     attempt: Annotated[bool, typer.Option("--try", help="Run a model as well, which takes seconds.")] = False,
     server: Annotated[

@@ -132,10 +132,12 @@ class Definition:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """For editors: the definitions of all kinds that have names, and whatever other packages bring."""
+        """For editors: the definitions of all kinds that have names, and of any other package's class."""
         kinds = [model_of(self.section, kind) for kind in registry.KINDS[self.section]]
-        models = dict.fromkeys([*(model for model in kinds if model is not None), PLUGINS[self.section]])
-        return {"anyOf": [handler(model.__pydantic_core_schema__) for model in models]}
+        models = [handler(one.__pydantic_core_schema__) for one in dict.fromkeys(kinds) if one is not None]
+        brought = [{"pattern": ":"}, {"enum": sorted(registry.plugins(self.section))}]
+        other = handler(PLUGINS[self.section].__pydantic_core_schema__)
+        return {"anyOf": [*models, {"allOf": [other, {"properties": {"kind": {"anyOf": brought}}}]}]}
 
     def _read(self, value: Any, info: ValidationInfo) -> PartSpec:
         if isinstance(value, PartSpec):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from metagen.experiments.specs.fields import EngineName
 from metagen.experiments.specs.parts import Spec
@@ -44,6 +46,12 @@ class ShardsSpec(Spec):
     num_cpus: Quantity | None = None
     resources: Resources = Field(default={})
 
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "integer", "minimum": 1}, handler.resolve_ref_schema(handler(schema))]}
+
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
@@ -66,6 +74,12 @@ class ExecutorSpec(PoolSpec):
     shards: ShardsSpec | None = None
     deadline: Annotated[float, Field(gt=0), Expects("seconds > 0")] = 600.0
     replacements: Amount = 8
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"enum": ["local", "ray"]}, handler.resolve_ref_schema(handler(schema))]}
 
     @model_validator(mode="before")
     @classmethod
