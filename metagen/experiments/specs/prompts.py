@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, GetCoreSchemaHandler, ValidationInfo, field_validator
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, field_validator
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from metagen.errors import InputError
@@ -37,6 +38,11 @@ class TurnsSpec(Spec):
 @dataclass(frozen=True, slots=True)
 class _TextOrTurns:
     """Checks a text as a text and anything else as turns, so that faults name the field of the turn."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": ["string", "null"]}, handler(schema)]}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(value: Any, turns: core_schema.ValidatorFunctionWrapHandler) -> Any:
