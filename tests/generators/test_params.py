@@ -66,7 +66,7 @@ def test_numbers_of_samples_are_whole(n: Any) -> None:
 
     with pytest.raises(InputError, match=r"n=.*expected the number of samples"):
         run(ask)
-    with pytest.raises(InputError, match=r"n=.*expected the number of candidates"):
+    with pytest.raises(InputError, match=r"n=.*expected an integer ≥ 1"):
         BestOfN(generator, n, verifier=FunctionVerifier(lambda s: 1.0))
 
 

@@ -50,6 +50,7 @@ from metagen.generators.replay import ReplayGenerator
 from metagen.html import amount
 from metagen.scope import Scope
 from metagen.sequence import Sequence
+from metagen.strategies.parallel import ParallelStrategy
 from metagen.tasks.base import Problem
 from metagen.verifiers.base import Verifier
 
@@ -238,8 +239,8 @@ class _Estimator:
             return "what stands over another strategy asks for as much as that one does, many times"
         if c.kind not in CHOOSING and c.kind not in POOLABLE:
             return f"a strategy of kind {c.kind!r} decides by itself what it asks for"
-        spends = getattr(self.setup.strategy(c), "aggregator", None)
-        if spends is not None and spends.spends:
+        strategy = self.setup.strategy(c)
+        if isinstance(strategy, ParallelStrategy) and strategy.chooser.spends:
             return "its n samples are counted, what a model is asked in order to choose among them is not"
         return (
             "at most n samples are counted; it ends with the first accepted"

@@ -235,7 +235,7 @@ def test_blocks_need_a_verifier_of_beginnings(letters: EnumerableEngine) -> None
         Blockwise(generator, 2, verifier=whole, block=2)
     assert Blockwise(generator, 2, verifier=whole).n == 2  # one block is the whole
     for block in (2, None):
-        with pytest.raises(InputError, match="give a verifier"):
+        with pytest.raises(InputError, match="give ProcessRewardModel"):
             Blockwise(generator, 2, verifier=None, block=block)  # type: ignore[arg-type]  # that is the fault
 
 
