@@ -32,7 +32,6 @@ from metagen.experiments.specs import (
 from metagen.experiments.specs.definition import DerivedSpec
 from metagen.experiments.specs.strategies import StepSpec
 from metagen.experiments.survey import survey
-from metagen.experiments.work import POOLABLE
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
 from metagen.generators.primitive import Primitive
@@ -408,7 +407,7 @@ def _enough(
         ours = [cell for cell in cells if cell.generator == name]
         sizes = {problem.id: generator.size(problem.id) for problem in task.problems()}
         # What no configuration names by itself, a strategy asks for one sample.
-        strict = [cell.n or 1 for cell in ours if alone or cell.kind not in POOLABLE]
+        strict = [cell.n or 1 for cell in ours if alone or not registry.says(cell.kind, "poolable")]
         if not strict:
             # Problems of which no sample is left (without a score, without a verdict) are left out.
             left = {problem: size for problem, size in sizes.items() if problem not in generator.emptied}

@@ -35,9 +35,6 @@ from metagen.experiments.specs import (
 from metagen.generators import tiny
 from metagen.verifiers.published import layout_of
 
-#: Kinds whose accuracy at any number of samples a pool tells, by what the first of them say.
-VOTES = ("majority", "weighted")
-
 
 class Combinations:
     """The definitions that are sound by themselves, and the faults between them."""
@@ -221,8 +218,9 @@ class Combinations:
             spec = self.strategies.get(name)
             if spec is None:
                 continue
-            if spec.kind not in VOTES or getattr(spec, "over", None) is not None:
-                reason = f"expected a strategy of kind {' or '.join(VOTES)}, over no other: their curves can be learned"
+            if not registry.says(spec.kind, "votes") or getattr(spec, "over", None) is not None:
+                votes = " or ".join(registry.saying("votes"))
+                reason = f"expected a strategy of kind {votes}, over no other: their curves can be learned"
                 yield self._fault(("allocation", "strategies", place), reason, value=name)
                 continue
             own = getattr(spec, "n", None)

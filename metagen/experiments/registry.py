@@ -196,6 +196,22 @@ def find(section: Section, kind: str) -> Any:
     return found
 
 
+@cache
+def says(kind: str, trait: str) -> bool:
+    """Whether what makes a kind of strategies says this of itself (see `Strategy`); a base class that does is not
+    enough. False for a kind that cannot be imported here, as of somebody else's run.
+    """
+    try:
+        return bool(vars(find("strategies", kind)).get(trait, False))
+    except ConfigError:
+        return False
+
+
+def saying(trait: str) -> tuple[str, ...]:
+    """Metagen's kinds of strategies that say this of themselves."""
+    return tuple(kind for kind in KINDS["strategies"] if says(kind, trait))
+
+
 def parameters(section: Section, kind: str) -> Mapping[str, inspect.Parameter]:
     """What the class takes, by name."""
     return inspect.signature(find(section, kind)).parameters

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from metagen.border import told
 from metagen.budget import Budget
 from metagen.errors import InputError, JournalError, MetagenError
-from metagen.experiments import attempts, costs
+from metagen.experiments import attempts, costs, registry
 from metagen.experiments.allocation.look import looks
 from metagen.experiments.allocation.shares import Shares
 from metagen.experiments.attempts import Recorded, Unrecorded
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from metagen.trace import Trace
 
 _LOG = logger(__name__)
-#: Strategies that only sample and aggregate: one pool answers them all.
-POOLABLE = ("sample", "majority", "best_of_n", "weighted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ class Work:
         verifier = configuration.verifier
         relative = verifier is not None and self.setup.verifiers[verifier].relative
         shared = plain and not relative and generator.independent
-        return not self.shares.largest and configuration.kind in POOLABLE and shared
+        return not self.shares.largest and registry.says(configuration.kind, "poolable") and shared
 
     def _pools(self) -> Iterator[Pool]:
         for name, generator in self.setup.generators.items():

@@ -128,6 +128,11 @@ class Strategy(Generator):
     Sample i runs under the child scope `str(i)`. When the budget ends inside `run`, the best offer
     made so far is returned with `exhausted=True` (the prefix itself, if none was made): every
     strategy is an anytime algorithm. A strategy object holds configuration only, never state.
+
+    What experiments and studies do with a strategy goes by what its own class says of itself: `poolable`, its results
+    at any n can be told from one pool of samples; `votes`, by what the first of them say; `chooses`, it draws n
+    samples, or up to n, and then chooses; `adaptive`, it ends early or goes on by what it sees; `thinks`, it decides
+    how long a sample is; `searches`, it searches in steps or revisions.
     """
 
     accepts_until = False

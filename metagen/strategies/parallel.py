@@ -40,6 +40,8 @@ from metagen.verifiers.utility.base import Utility
 class Sample(Strategy):
     """One sample of a generator, as it comes; greedy if the generator's temperature is 0."""
 
+    poolable = True
+
     generator: Generator = field(kw_only=False)
     answer: AnswerRule | None = None
     groups = False
@@ -135,6 +137,8 @@ class Parallel(ParallelStrategy):
 class BestOfN(ParallelStrategy):
     """The candidate with the highest score: argmax_i v(y_i)."""
 
+    poolable = True
+
     verifier: Verifier
     answer: AnswerRule | None = None
 
@@ -146,6 +150,8 @@ class BestOfN(ParallelStrategy):
 class MajorityVote(ParallelStrategy):
     """The most frequent answer (self-consistency, Wang et al. 2023)."""
 
+    poolable = votes = True
+
     answer: AnswerRule
 
     def _aggregator(self) -> Aggregator:
@@ -155,6 +161,8 @@ class MajorityVote(ParallelStrategy):
 @part
 class WeightedVote(ParallelStrategy):
     """The answer with the largest total score: argmax_a Σ_i v(y_i) 1[a_i = a] (Li et al. 2023)."""
+
+    poolable = votes = True
 
     verifier: Verifier
     answer: AnswerRule
@@ -166,6 +174,8 @@ class WeightedVote(ParallelStrategy):
 @part
 class SoftBestOfN(ParallelStrategy):
     """Candidate i with probability ∝ exp(v(y_i)/β) (Verdun et al. 2025): see `SoftBest`."""
+
+    chooses = True
 
     verifier: Verifier
     beta: Positive
@@ -184,6 +194,8 @@ class PessimisticBestOfN(ParallelStrategy):
     Coste et al. (2023): `BestOfN` with an `Ensemble` that combines by `uncertainty`.
     """
 
+    chooses = True
+
     verifiers: Ordered[Verifier]
     penalty: Quantity = 1.0
     answer: AnswerRule | None = None
@@ -197,6 +209,8 @@ class PessimisticBestOfN(ParallelStrategy):
 class BordaVote(ParallelStrategy):
     """A vote in which a candidate of rank r among n by its score has (n − r + 1)^p votes: see `Borda`."""
 
+    chooses = True
+
     verifier: Verifier
     answer: AnswerRule
     power: Quantity = 1.0
@@ -208,6 +222,8 @@ class BordaVote(ParallelStrategy):
 @part
 class RankedVote(ParallelStrategy):
     """A vote in which each candidate ranks several answers: see `Ranked`."""
+
+    chooses = True
 
     answer: AnswerRule
     ballot: Callable[[str], Ordered[str]]

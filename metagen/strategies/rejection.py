@@ -28,6 +28,8 @@ class RejectionSampling(ParallelStrategy):
     draws, and for a verifier whose scores are relative.
     """
 
+    chooses = True
+
     verifier: Verifier
     threshold: Share = 0.5
     batch: Count = 1

@@ -40,8 +40,6 @@ __all__ = [
 
 #: Model and strategy → the setting that it is run with; what has nothing to tune is missing.
 Frozen = Mapping[tuple[str, str], Setting]
-#: Kinds of votes, which have a limit.
-VOTES = ("majority", "weighted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +158,7 @@ def limit(study: Study, frozen: Frozen) -> Part | None:
     voted = set()
     for g, s in pairs.values():
         data = cells.data["strategies"][s]
-        if data["kind"] in VOTES and "over" not in data:
+        if registry.says(data["kind"], "votes") and "over" not in data:
             data["n"] = spec.n
             cells.add(g, s, *tested.names[f"{g}/{s}"])
             voted.add(g)

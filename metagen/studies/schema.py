@@ -20,7 +20,6 @@ from metagen.experiments.source import Fault, Source, assigned, dotted, nearest,
 from metagen.experiments.source import Path as Place
 from metagen.experiments.specs import Context, Definition, Experiment, PartSpec, ReplaySpec
 from metagen.experiments.specs.verifiers import OracleSpec
-from metagen.experiments.work import POOLABLE
 from metagen.studies import baselines, settings
 from metagen.studies.spec import Study, StudySpec
 
@@ -82,7 +81,7 @@ def scoring(experiment: Experiment, spec: StudySpec) -> dict[str, None]:
     found: dict[str, None] = {}
     for _, name in experiment.grid.cells:
         strategy = experiment.strategies[name]
-        if strategy.kind not in POOLABLE or getattr(strategy, "over", None) is not None:
+        if not registry.says(strategy.kind, "poolable") or getattr(strategy, "over", None) is not None:
             continue
         under = [setting["verifier"] for setting in tried.get(name, ()) if "verifier" in setting]
         found |= dict.fromkeys(
@@ -256,9 +255,7 @@ class _Checks:
         """The largest n of a vote; 0 without any."""
         used = {strategy for _, strategy in self.experiment.grid.cells}
         votes = [self.experiment.strategies[name] for name in used]
-        ladders = [
-            build.sizes(v, self.experiment.grid.n) for v in votes if v.kind in ("majority", "weighted")
-        ]
+        ladders = [build.sizes(v, self.experiment.grid.n) for v in votes if registry.says(v.kind, "votes")]
         return max((n for ladder in ladders for n in ladder if n is not None), default=0)
 
     def _alignment(self) -> Iterator[Fault]:

@@ -34,7 +34,7 @@ from metagen.cost import (
     roofline_seconds,
 )
 from metagen.errors import InputError
-from metagen.experiments import build
+from metagen.experiments import build, registry
 from metagen.experiments.allocation.shares import Shares
 from metagen.experiments.directory import RunDirectory
 from metagen.experiments.forecast.books import Book, earlier
@@ -43,7 +43,6 @@ from metagen.experiments.forecast.pace import Pace
 from metagen.experiments.forecast.probe import PROBE, probed
 from metagen.experiments.offline import closed
 from metagen.experiments.specs import Experiment
-from metagen.experiments.work import POOLABLE
 from metagen.generators.base import Generator
 from metagen.generators.primitive import EngineGenerator, Primitive, letters
 from metagen.generators.replay import ReplayGenerator
@@ -168,10 +167,6 @@ class Ask:
     verifiers: tuple[str, ...]
 
 
-#: Kinds that draw n samples, or up to n, and then choose.
-CHOOSING = ("soft_best_of_n", "borda", "rejection", "mbr", "universal", "knockout")
-
-
 class _Estimator:
     """The work of one call of `estimate`."""
 
@@ -237,7 +232,7 @@ class _Estimator:
         """What is not known of a configuration's work, beside its n samples and their scores; None if all is."""
         if self._stands_over(c):
             return "what stands over another strategy asks for as much as that one does, many times"
-        if c.kind not in CHOOSING and c.kind not in POOLABLE:
+        if not (registry.says(c.kind, "chooses") or registry.says(c.kind, "poolable")):
             return f"a strategy of kind {c.kind!r} decides by itself what it asks for"
         strategy = self.setup.strategy(c)
         if isinstance(strategy, ParallelStrategy) and strategy.chooser.spends:

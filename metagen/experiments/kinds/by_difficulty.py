@@ -24,3 +24,6 @@ def by_difficulty(
     """A strategy whose samples vote, by the verifier's scores if there is one."""
     aggregator = Majority(answer) if verifier is None else Weighted(verifier, answer)
     return ByDifficulty(generator, first, aggregator, edges=edges, options=options, predictor=predictor)
+
+
+vars(by_difficulty).update(adaptive=True)

@@ -151,7 +151,12 @@ def treefinement(
     )  # fmt: skip
 
 
-treefinement.narrows = Treefinement.narrows  # type: ignore[attr-defined]
+vars(treefinement).update(narrows=Treefinement.narrows, searches=True)
+
+
+for _choosing in (mbr, universal, knockout):
+    vars(_choosing).update(chooses=True)
+vars(deepconf).update(adaptive=True)
 
 
 def _listing(default: Listing, words: str | None, chat: bool | None) -> Listing:

@@ -41,4 +41,4 @@ def lookahead(
     )  # fmt: skip
 
 
-lookahead.narrows = Lookahead.narrows  # type: ignore[attr-defined]
+vars(lookahead).update(narrows=Lookahead.narrows, searches=True)

@@ -83,6 +83,8 @@ class AdaptiveConsistency(AdaptiveStrategy):
     posterior: `beta` (the paper's default) or `dirichlet`, which asks for more where there are many answers.
     """
 
+    adaptive = True
+
     n: Count = field(default=40, kw_only=False)
     answer: AnswerRule
     confidence: Certainty = 0.95

@@ -47,6 +47,8 @@ class Confident(Aggregator):
 class ConfidentVote(ParallelStrategy):
     """A vote among the most confident of n samples: see `Confident`, and `Confidence` for the other options."""
 
+    adaptive = True
+
     answer: AnswerRule
     keep: Fraction = 0.1
     measure: Measure = "bottom"

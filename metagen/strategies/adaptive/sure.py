@@ -51,6 +51,8 @@ class WeightedUntilSure(AdaptiveStrategy):
     For one sample of which the verifier is sure, see rejection sampling, or `Adaptive` with `Best` and `Sure`.
     """
 
+    adaptive = True
+
     n: Count = field(default=40, kw_only=False)
     verifier: Verifier
     answer: AnswerRule

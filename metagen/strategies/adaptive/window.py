@@ -37,6 +37,8 @@ class Unanimous(StoppingRule):
 class EarlyStopping(AdaptiveStrategy):
     """ESC: draws window by window, at most n samples; the vote is over all of them."""
 
+    adaptive = True
+
     n: Count = field(default=40, kw_only=False)
     answer: AnswerRule
     window: Count = 5

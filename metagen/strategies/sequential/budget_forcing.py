@@ -133,3 +133,6 @@ def budget_forcing(
 ) -> BudgetForcing:
     """BudgetForcing with one budget of thought for all problems, by its numbers: for experiment files."""
     return BudgetForcing(generator, Thinking(most, least, waits), end=end, wait=wait, cue=cue, answer=answer)
+
+
+vars(budget_forcing).update(thinks=True)

@@ -28,6 +28,8 @@ class LengthControl(Strategy):
     short samples chooses among other things the easy lines of thought, and that is what s1 found wanting in it.
     """
 
+    thinks = True
+
     generator: Generator = field(kw_only=False)
     least: Amount = 0
     most: Amount

@@ -24,6 +24,8 @@ class BeamSearch(TreeSearch):
     nothing is open.
     """
 
+    searches = True
+
     #: Numbers that are no larger than n where a file gives several n.
     narrows: ClassVar[frozenset[str]] = frozenset({"m"})
 

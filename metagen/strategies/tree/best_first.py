@@ -24,6 +24,8 @@ class BestFirst(TreeSearch):
     n · max_depth by default.
     """
 
+    searches = True
+
     n: Count = field(default=4, kw_only=False)
     verifier: Verifier = field()
     m: Count = 4

@@ -44,6 +44,8 @@ class Blockwise(Strategy):
     a block and go on, or whose draws are joint, and for blocks with a verifier that scores whole solutions only.
     """
 
+    searches = True
+
     generator: Generator = field(kw_only=False)
     n: Count = field(kw_only=False)
     verifier: Verifier

@@ -22,6 +22,8 @@ class DepthFirst(TreeSearch):
     expansions: nodes extended at most; n · m · max_depth by default.
     """
 
+    searches = True
+
     n: Count = field(default=1, kw_only=False)
     verifier: Verifier = field()
     m: Count = 4

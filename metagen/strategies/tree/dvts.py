@@ -15,6 +15,8 @@ class DVTS(BeamSearch):
     A subtree is a share of the draws: where two have drawn the same, they go on from one node, by draws of their own.
     """
 
+    searches = True
+
     async def explore(self, growth: Growth) -> None:
         await growth.level([(growth.tree.root, self.n)])
         subtrees = [_drawn(growth.tree.root, start, self.m) for start in range(0, self.n, self.m)]

@@ -31,6 +31,8 @@ class ParticleGibbs(ParticleFilter):
     For target `final` the distribution p(y) φ(v(y))/Z is invariant, for any n ≥ 2. Raises InputError for n < 2.
     """
 
+    searches = True
+
     n: Annotated[
         int, Ge(2), Expects("an integer ≥ 2: one of the particles is the reference"), AtMost(MOST)
     ] = field(kw_only=False)

@@ -50,6 +50,8 @@ class MCTS(TreeSearch):
     verifier that scores candidates relative to each other.
     """
 
+    searches = True
+
     needs_scores = False
 
     n: Count = field(default=16, kw_only=False)

@@ -105,6 +105,8 @@ class ParticleFilter(TreeSearch):
     nothing weighs.
     """
 
+    searches = True
+
     #: It may weigh by masses alone.
     needs_scores = False
 

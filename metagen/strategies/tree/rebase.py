@@ -77,6 +77,8 @@ class Rebase(TreeSearch):
     the softmax of scores. rounding: `ceil`, or `largest-remainder` as the paper's Round.
     """
 
+    searches = True
+
     n: Count = field(default=16, kw_only=False)
     verifier: Verifier = field()
     temperature: Positive = 0.2
@@ -114,6 +116,8 @@ class AsyncRebase(Rebase):
     A level that arrives all at once is shared as REBASE would; otherwise what came early may have got more than its
     share. Arrivals of a depth count in the order of their places, so that the tree does not depend on who is fast.
     """
+
+    searches = True
 
     async def explore(self, growth: Growth) -> None:
         given: defaultdict[int, dict[Node, int]] = defaultdict(dict)

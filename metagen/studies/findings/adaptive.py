@@ -17,6 +17,7 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.stopping import Replayed, replay, running_vote
+from metagen.experiments import registry
 from metagen.experiments.allocation.allocate import Difficulty, Plan, accuracy_at
 from metagen.experiments.results import FEW
 from metagen.strategies.adaptive.consistency import Beta
@@ -27,8 +28,6 @@ from metagen.studies.result import Bools, Curve, Floats, Ints, Note, StudyResult
 from metagen.studies.section import Finding, Section, Table
 from metagen.studies.words import difference, rated, share, spent
 
-#: Strategies that decide how much they draw.
-KINDS = ("adaptive_consistency", "esc", "until_sure", "by_difficulty", "confident", "deepconf")
 #: Samples that tell how hard a problem is, and the mean number that is dealt out.
 FIRST, MEANS = 4, (8, 16)
 #: At most so many samples in a replay: those of the paper.
@@ -77,7 +76,7 @@ def ran(result: StudyResult) -> list[Ran]:
     found = []
     for curve in curves:
         vote = votes.get(curve.model)
-        if curve.kind not in KINDS or vote is None:
+        if not registry.says(curve.kind, "adaptive") or vote is None:
             continue
         for point in range(len(curve.ns)):
             voted = np.isfinite(vote.accuracy)
@@ -200,7 +199,7 @@ def _apart(result: StudyResult, there: Set[str]) -> list[Note]:
     return [
         Note(name, "its model has no plain vote that was measured at this cost: not compared")
         for curve in (known(result, cost) if cost else [])
-        if curve.kind in KINDS
+        if registry.says(curve.kind, "adaptive")
         for point in np.flatnonzero(np.isfinite(curve.accuracy).any(axis=1)).tolist()
         if (name := curve.configuration(point)) not in there
     ]

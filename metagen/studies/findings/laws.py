@@ -19,6 +19,7 @@ from metagen.analysis.extrapolation import Extrapolated, coverage_beyond
 from metagen.analysis.figures import Line
 from metagen.analysis.scaling import Fit, Law, fit, predict, refits
 from metagen.errors import InputError
+from metagen.experiments import registry
 from metagen.experiments.results import FEW
 from metagen.studies.findings.frontier import known, ladder, main_cost, shared
 from metagen.studies.findings.pools import own_pool, sampled
@@ -32,8 +33,6 @@ MULTIPLES = (1, 4, 16)
 HELD_OUT = 2
 #: Resamples of the problems, and how many of them must have such a law for its parameters to have intervals.
 RESAMPLES, ENOUGH = 100, 50
-#: Kinds of curves whose error is fitted: those that rise with n. What over-optimises follows no such law.
-KINDS = ("majority", "weighted")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +57,11 @@ def every(result: StudyResult) -> tuple[Fitted, ...]:
     """Coverage of every model; error and accuracy of its votes against the study's main cost."""
     found = [c for c in (coverage(result, model.name) for model in result.models) if c is not None]
     cost = main_cost(result)
-    curves = [c for c in known(result, cost) if c.source == "pool" and c.kind in KINDS] if cost else []
+    curves = (
+        [c for c in known(result, cost) if c.source == "pool" and registry.says(c.kind, "votes")]
+        if cost
+        else []
+    )
     for curve in curves:
         found += [against(curve, str(cost), "power to a floor"), against(curve, str(cost), "log-linear")]
     return tuple(found)

@@ -15,6 +15,7 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.errors import InputError
+from metagen.experiments import registry
 from metagen.studies.alignment import section as alignment
 from metagen.studies.findings import (
     adaptive,
@@ -41,7 +42,7 @@ from metagen.studies.findings.frontier import (
 from metagen.studies.findings.question import Question, answers, numbers, unanswered, words
 from metagen.studies.findings.saturation import voting_saturates, weighted_against_limit
 from metagen.studies.findings.splitting import verify_or_generate
-from metagen.studies.findings.unasked import LONGER, REBASE, SIZES, THINKING, TREES, VOTES
+from metagen.studies.findings.unasked import LONGER, REBASE, SIZES, TREES
 from metagen.studies.result import Bools, Curve, Note, StudyResult
 from metagen.studies.section import Finding, Section
 from metagen.studies.spec import AlignmentSpec
@@ -122,7 +123,7 @@ def small_many_or_large_few(result: StudyResult) -> Question:
     cost = main_cost(result)
     pairs, said, ends = {}, {}, {}
     apart: list[str] = []
-    for kind in VOTES:
+    for kind in registry.saying("votes"):
         ordered = _by_size(result, cost, kind) if cost else []
         if cost is None or len(ordered) < 2:
             continue
@@ -170,7 +171,7 @@ def rebase_dominates_voting(result: StudyResult) -> Question:
     rows: Rows = {}
     apart: list[str] = []
     for tree in (c for c in curves if c.kind in TREES):
-        for vote in (c for c in curves if c.model == tree.model and c.kind in VOTES):
+        for vote in (c for c in curves if c.model == tree.model and registry.says(c.kind, "votes")):
             over = shared([tree, vote])
             before = 0.0
             for budget in ladder(tree, str(cost), over)[1]:
@@ -222,7 +223,7 @@ def samples_or_longer(result: StudyResult) -> Question:
     curves = known(result, cost) if cost else []
     for curve in curves:
         vote = next((c for c in curves if (c.model, c.kind) == (curve.model, "majority")), None)
-        if curve.kind not in THINKING or vote is None:
+        if not registry.says(curve.kind, "thinks") or vote is None:
             continue
         over = shared([curve, vote])
         both = even(curve, vote, str(cost), float(ladder(curve, str(cost), over)[1][-1]), over)

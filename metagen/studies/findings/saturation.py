@@ -19,6 +19,7 @@ from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.limits import Limit, vote_limit
+from metagen.experiments import registry
 from metagen.experiments.results import FEW
 from metagen.studies.findings import exact_limit, laws
 from metagen.studies.findings.frontier import resampled, shared
@@ -29,8 +30,6 @@ from metagen.studies.result import Bools, Curve, Floats, Note, StudyResult
 from metagen.studies.section import Finding, Plot, Section, Table, banded
 from metagen.studies.words import rated, share, within
 
-#: Kinds whose limit is argmax Σ v·g.
-VOTING = ("majority", "weighted")
 #: The part of the whole rise after which a curve counts as saturated.
 PART = 0.95
 
@@ -108,12 +107,12 @@ def reached(ns: Floats, means: Floats, part: float = PART) -> float:
     return float(np.exp(np.log(ns[below]) + step * (np.log(ns[below + 1]) - np.log(ns[below]))))
 
 
-def found(result: StudyResult, kinds: Sequence[str] = VOTING) -> list[Saturation]:
+def found(result: StudyResult, kinds: Sequence[str] | None = None) -> list[Saturation]:
     """Of every voting curve that has an independent pool."""
     every = (
         saturation(result, c)
         for c in result.curves
-        if c.kind in kinds and c.source == "pool" and not c.oracle
+        if c.kind in (kinds or registry.saying("votes")) and c.source == "pool" and not c.oracle
     )
     return [s for s in every if s is not None]
 
@@ -210,7 +209,10 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
     notes = [
         Note(c.name, "no independent pool of samples: its limit is not known")
         for c in result.curves
-        if c.kind in VOTING and not c.oracle and c.source == "pool" and limit_pool(result, c) is None
+        if registry.says(c.kind, "votes")
+        and not c.oracle
+        and c.source == "pool"
+        and limit_pool(result, c) is None
     ]
     for s in every:
         count = int(shared([s.curve]).sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from metagen.studies.findings import adaptive
+from metagen.experiments import registry
 from metagen.studies.result import Note, StudyResult
 from metagen.studies.spec import AlignmentSpec
 
@@ -18,10 +18,8 @@ LONGER = "More samples, or longer thought?"
 VERIFY = "Spend on more samples, or on verifying?"
 WARMTH = "Which temperature is best for how many samples?"
 
-#: Kinds of strategies that vote, that search with REBASE, and that think longer instead of sampling more.
-VOTES = ("majority", "weighted")
+#: Kinds of strategies that search with REBASE.
 TREES = ("rebase", "async_rebase")
-THINKING = ("budget_forcing", "length_control")
 
 
 def unasked(
@@ -33,31 +31,33 @@ def unasked(
     """
     curves = [curve for curve in result.curves if not curve.oracle]
     knowing = {curve.verifier for curve in result.curves if curve.oracle}
-    pools = [votes for votes in result.votes if votes.role == "test"]
+    pools = [pool for pool in result.votes if pool.role == "test"]
     roles = {*extras, *result.facts}
-    limits = any(votes.role == "limit" for votes in result.votes)
+    limits = any(pool.role == "limit" for pool in result.votes)
+
+    votes, thinking = registry.saying("votes"), registry.saying("thinks")
 
     def models(kinds: Iterable[str]) -> set[str]:
         return {curve.model for curve in curves if curve.kind in kinds}
 
     asks = {
         SIZES: (
-            any(len(models([kind])) > 1 for kind in VOTES),
+            any(len(models([kind])) > 1 for kind in votes),
             "two generators with a strategy of kind majority",
         ),
-        REBASE: (models(TREES) & models(VOTES), "strategies of kinds rebase and majority"),
+        REBASE: (models(TREES) & models(votes), "strategies of kinds rebase and majority"),
         SATURATES: (limits and models(["majority"]), "study.limit and a strategy of kind majority"),
         WEIGHTS: (limits and models(["weighted"]), "study.limit and a strategy of kind weighted"),
         OPTIMAL: (
-            aligned is not None or any(set(votes.scores) - knowing for votes in pools),
+            aligned is not None or any(set(pool.scores) - knowing for pool in pools),
             "study.alignment and a strategy with a verifier",
         ),
         ADAPTIVE: (
-            pools or models(adaptive.KINDS),
+            pools or models(registry.saying("adaptive")),
             "strategies of kinds adaptive_consistency and majority",
         ),
         LONGER: (
-            models(THINKING) & models(["majority"]),
+            models(thinking) & models(["majority"]),
             "strategies of kinds budget_forcing and majority",
         ),
         VERIFY: ("splitting" in roles, "study.splitting"),

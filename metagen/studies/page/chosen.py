@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from metagen.experiments import registry
 from metagen.experiments.directory import Line, RunDirectory
 from metagen.experiments.makers import Makers
 from metagen.experiments.page import browser, spans
@@ -23,23 +24,6 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "right": ("right", "the most frequent answer is right with every model"),
     "wrong": ("wrong", "the most frequent answer is wrong with every model"),
 }
-#: Kinds of strategies that search a tree of steps.
-SEARCHES = frozenset(
-    {
-        "rebase",
-        "async_rebase",
-        "beam",
-        "dvts",
-        "best_first",
-        "depth_first",
-        "mcts",
-        "particles",
-        "gibbs",
-        "blockwise",
-        "lookahead",
-        "treefinement",
-    }
-)
 #: Problems of a kind, and of all kinds.
 OF_A_KIND, MOST = 10, 40
 
@@ -125,7 +109,7 @@ def kinds(problem: Examined, lines: Sequence[Line]) -> list[str]:
 
     def rescued(configuration: str, right: bool) -> bool:
         line = by_name.get(configuration)
-        if not right or line is None or line.kind not in SEARCHES or line.oracle:
+        if not right or line is None or not registry.says(line.kind, "searches") or line.oracle:
             return False
         ours = [pool for pool in shared if pool.generator == line.generator] or shared
         return bool(ours) and not any(pool.voted for pool in ours)
