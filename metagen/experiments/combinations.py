@@ -281,7 +281,7 @@ class Combinations:
     def _independent(self, spec: PartSpec) -> bool:
         if isinstance(spec, EngineGeneratorSpec) and spec.search is not None:
             return False
-        if not isinstance(spec, PluginSpec):
+        if not registry.external("generators", spec.kind):
             return True
         try:
             return bool(getattr(registry.find("generators", spec.kind), "independent", True))

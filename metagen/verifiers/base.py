@@ -12,6 +12,7 @@ from metagen.border import Part, one_each, promises
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.journal import Row
+from metagen.parts import fingerprint
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 
@@ -39,9 +40,9 @@ class Verifier(Part, ABC):
         return any(member.whole for member in self.members)
 
     @property
-    @abstractmethod
     def fingerprint(self) -> str:
-        """Names the verifier: equal fingerprints promise equal scores."""
+        """Names the verifier: equal fingerprints promise equal scores. By default its class and its fields."""
+        return fingerprint(self)
 
     @abstractmethod
     @promises(one_each("sequences"))

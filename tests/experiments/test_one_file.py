@@ -214,3 +214,75 @@ def test_faults_within_a_chain_have_their_places(file: Path) -> None:
     assert "tmplate = 'x': no such field; expected one of" in said and "did you mean 'template'" in said
     assert "steps.b.kind = 'aks': expected one of ask, continue, use, verify; did you mean 'ask'?" in said
     assert "steps.c.verifier = 'nobody': expected one of the verifiers judge" in said
+
+
+PARTS = '''\
+"""A task, and a verifier of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence as Ordered
+from dataclasses import field
+from typing import Literal
+
+import metagen as mg
+from metagen.parts import part
+from metagen.tasks.base import Problem, Task
+from metagen.values import Count, Share
+
+
+@part
+class Doubling(Task):
+    """Twice a number."""
+
+    count: Count
+    style: Literal["plain", "polite"] = "plain"
+
+    name = "doubling"
+    delimiter = "\\n"
+    answer = mg.NumberRule()
+
+    def problems(self) -> Iterator[Problem]:
+        for i in range(self.count):
+            yield Problem(mg.Prompt(f"twice-{i}", text=f"{i}+{i}=?\\n"), str(2 * i), 1)
+
+
+@part
+class Brevity(mg.Verifier):
+    """The shorter the better, down to `least` characters."""
+
+    least: Count = 1
+    floor: Share = 0.0
+    name: str = "brevity"
+
+    async def score(self, sequences: Ordered[mg.Sequence], *, scope: mg.Scope) -> list[mg.Score]:
+        return [mg.Score(max(self.floor, min(1.0, self.least / max(1, len(s.text))))) for s in sequences]
+'''
+
+
+def test_a_task_and_a_verifier_are_one_file_too(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "parts_file.py").write_text(PARTS)
+    file.write_text(
+        "name: brief\n"
+        "task: {kind: 'parts_file:Doubling', count: 3}\n"
+        "generators: {small: {kind: 'metagen_toy:generator', skill: 0.5}}\n"
+        "verifiers: {short: {kind: 'parts_file:Brevity', least: 4}}\n"
+        "strategies: {best: {kind: best_of_n, verifier: short}}\n"
+        "grid: {n: [2]}\n"
+    )
+    experiment = schema.load(file)
+    assert "style: plain" in schema.dump(experiment) and "floor: 0.0" in schema.dump(experiment)
+    directory = RunDirectory.at(tmp_path / "run")
+    with build.opened(experiment) as setup:
+        (judge,) = setup.verifiers.values()
+        assert (judge.name, judge.least, repr(judge)) == ("short", 4, "Brevity(least=4, name='short')")  # type: ignore[attr-defined]
+        runner.run(setup, directory)
+    assert directory.finished().lines
+    for change, fault in (
+        ("task.style=rude", r"task\.style = 'rude': expected one of plain, polite"),
+        ("task.count=none", r"task\.count = 'none': expected an integer ≥ 1"),
+        ("verifiers.short.floor=2", r"verifiers\.short\.floor = 2: expected a number in \[0, 1\]"),
+        ("verifiers.short.leest=2", r"verifiers\.short\.leest = 2: no such field.*did you mean 'least'\?"),
+    ):
+        with pytest.raises(mg.ConfigError, match=fault):
+            schema.load(file, sets=[change])

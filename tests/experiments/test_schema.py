@@ -449,15 +449,15 @@ class TestPlugins:
 
     def test_options_are_parameters(self, good: Path) -> None:
         experiment = load(self.beams(good, "engine: mid, width: 4"))
-        assert experiment.generators["hot"].options() == {"width": 4}
+        assert experiment.generators["hot"].options() == {"width": 4, "length": 1.0}
         good.write_text(dump(experiment))
         assert load(good) == experiment
 
     def test_options_are_checked(self, good: Path) -> None:
         assert faults(self.beams(good, "engine: mid, widht: 4")) == [
-            "quick.yaml:8: generators.hot.width: missing; beam_plugin:Beams needs it",
-            "quick.yaml:8: generators.hot.widht = 4: beam_plugin:Beams takes no such option; it takes engine, "
-            "width, length; did you mean 'width'?",
+            "quick.yaml:8: generators.hot.width: missing; expected a value",
+            "quick.yaml:8: generators.hot.widht = 4: no such field; expected one of kind, engine, width, length; "
+            "did you mean 'width'?",
         ]
 
     def test_joint_draws_are_not_pooled(self, good: Path) -> None:

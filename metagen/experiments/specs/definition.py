@@ -33,10 +33,11 @@ from metagen.errors import ConfigError
 from metagen.experiments import registry
 from metagen.experiments.registry import PROVIDED, Section
 from metagen.experiments.specs import engines, generators, tasks, verifiers
-from metagen.experiments.specs.fields import GeneratorName, StrategyName, VerifierName
+from metagen.experiments.specs.fields import EngineName, GeneratorName, StrategyName, VerifierName
 from metagen.experiments.specs.parts import PartSpec, PluginSpec, naming
 from metagen.experiments.specs.strategies import ByDifficultySpec, Ladder, PluginStrategySpec, StepSpec
 from metagen.generators.base import Generator
+from metagen.generators.engine import Engine
 from metagen.sequence import Step
 from metagen.strategies.chain.step import ChainStep
 from metagen.strategies.tree.split import Split
@@ -112,8 +113,6 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
 
 def _brought(section: Section, kind: str) -> type[PartSpec] | None:
     """The model of a kind of another package, if its fields can be told from its class."""
-    if section not in ("strategies", "steps"):
-        return None
     try:
         return derived(section, kind)
     except (ConfigError, Unspeakable):
@@ -163,9 +162,12 @@ Imported = Annotated[str, Expects("a function, as package.module:function")]
 PLAIN: Final[Mapping[Any, Any]] = {str: Text, int: Integer, float: Number, bool: Switch, NoneType: None}
 #: What is named in a file, with the section where it is defined.
 NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
+    Engine: (EngineName, "engines"),
     Generator: (GeneratorName, "generators"),
     Verifier: (VerifierName, "verifiers"),
 }
+#: What parameters without an annotation are, by their names.
+ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
 #: What is defined in its place, with its section.
 NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps"}
 
@@ -238,10 +240,13 @@ class DerivedStrategySpec(DerivedSpec):
     over: StrategyName | None = None
 
 
-@cache
 def derived(section: Section, kind: str) -> type[PartSpec]:
-    """The model of a kind's definitions."""
-    target = registry.find(section, kind)
+    """The model of a kind's definitions. Raises ConfigError for what cannot be imported, and Unspeakable."""
+    return _derived(section, kind, registry.find(section, kind))
+
+
+@cache
+def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     wanted, fields = taken(target), dict[str, Any]()
     uses: dict[str, Section] = {}
     renamed: dict[str, str] = {}
@@ -255,18 +260,21 @@ def derived(section: Section, kind: str) -> type[PartSpec]:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise Unspeakable(f"{kind}: {target!r} takes whatever it is given as {name}")
-        if name in _given(section):
-            continue
         hint = wanted.get(name, Any)
+        provided = name in _given(section)
+        if provided and (not registry.external(section, kind) or NAMED.keys() & _members(hint)):
+            continue
         if Step in get_args(hint):
             # A search cuts steps in any case; what may do without them does so by default.
             renamed["step"] = name
             searches = Split in get_args(hint)
             fields["step"] = (StepSpec, StepSpec()) if searches else (StepSpec | None, None)
             continue
+        if hint is Any and name in ROLES:
+            hint = ROLES[name]
         field = spelling(hint)
         if field is None:
-            if parameter.default is parameter.empty:
+            if parameter.default is parameter.empty and not provided:
                 raise Unspeakable(f"{kind}: no file can say {name}: {hint!r}, which {target!r} needs")
             continue
         for part, (_, where) in NAMED.items():
@@ -275,7 +283,8 @@ def derived(section: Section, kind: str) -> type[PartSpec]:
         if Callable in _members(hint):
             imported.add(name)
         default = parameter.default
-        if name in PROVIDED[section] and section == "steps":
+        if provided or (name in PROVIDED[section] and section == "steps"):
+            # What is provided may be said all the same.
             default = None
             field = field | None
             unsaid.add(name)
@@ -300,7 +309,12 @@ def taken(target: Any) -> Mapping[str, Any]:
 
 def _given(section: Section) -> frozenset[str]:
     """Parameters that the experiment fills in by itself."""
-    own = {"strategies": frozenset({"verifier", "n"}), "steps": frozenset({"generator"})}
+    own: Mapping[Section, frozenset[str]] = {
+        "strategies": frozenset({"verifier", "n"}),
+        "steps": frozenset({"generator"}),
+        "generators": frozenset({"engine"}),
+        "verifiers": frozenset({"engine", "generator", "verifier"}),
+    }
     return PROVIDED[section] - own.get(section, frozenset())
 
 
@@ -308,7 +322,7 @@ def spelling(hint: Any) -> Any:
     """How a file says what a parameter takes, as a type for pydantic; None if it cannot."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
-        return Any
+        return Annotated[Any, Expects("a value")]
     if isinstance(hint, type | NoneType) and hint in PLAIN:
         return PLAIN[hint]
     if origin is Annotated or origin is Literal:
@@ -332,10 +346,10 @@ def spelling(hint: Any) -> Any:
     if origin is Callable or hint is Callable:
         return Imported
     for part, (name, _) in NAMED.items():
-        if isinstance(hint, type) and issubclass(hint, part):
+        if isinstance(hint, type) and part in hint.__mro__:
             return name
     for part, section in NESTED.items():
-        if isinstance(hint, type) and issubclass(hint, part):
+        if isinstance(hint, type) and part in hint.__mro__:
             return Annotated[PartSpec, Definition(section)]
     return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
 
