@@ -126,6 +126,8 @@ NO_VERIFIERS: Final = """
 
 STRATEGIES: Final = """
 # How samples become an answer. Kinds: $strategies_kinds.
+#
+# A chain has steps. Kinds: $steps_kinds.
 strategies:
   single: {kind: sample}                          # the first sample, as it comes
   greedy: {kind: greedy}                          # the most likely token at every place
