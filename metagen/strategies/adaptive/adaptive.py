@@ -41,9 +41,9 @@ class AdaptiveStrategy(ParallelStrategy):
         """What says that it is enough."""
 
     def enough(self, candidates: Ordered[Candidate]) -> bool:
-        return bool(candidates) and bool(
-            self.stopping.stops(*ballots(candidates, self.verifier is not None))[0]
-        )
+        if not candidates:
+            return False
+        return bool(self.stopping.stops(*ballots(candidates, self.verifier is not None))[0])
 
 
 @part
