@@ -609,7 +609,10 @@ def fits(value: object, hint: Any, *, strict: bool) -> bool:
     if hint is Any or isinstance(hint, TypeVar | str):
         return True
     if origin is typing.Literal:
-        return any(type(value) is type(one) and value == one for one in inner)
+        return any(
+            isinstance(value, type(one)) and isinstance(value, bool) == isinstance(one, bool) and value == one
+            for one in inner
+        )
     if hint is None or hint is NoneType:
         return value is None
     if origin is Annotated:

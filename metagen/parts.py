@@ -13,9 +13,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
+from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
-from metagen.border import checked
+from metagen.border import checked, shown
 from metagen.errors import MetagenError
 from metagen.naming import name_of
 from metagen.sequence import digest
@@ -61,10 +62,32 @@ def given(thing: object) -> Iterator[tuple[str, Any]]:
         yield name, getattr(thing, name)
 
 
-def fingerprint(thing: object) -> str:
-    """Names a part by its class and all that it was made with: equal fingerprints promise equal behaviour."""
-    named = [text for name, value in given(thing) for text in (name, identity(value))]
-    return digest(type(thing).__qualname__, *named).hex()
+def fingerprint(thing: object, *, recorded: bool = False) -> str:
+    """Names a part by its class and all that it was made with: equal fingerprints promise equal behaviour.
+
+    recorded: records are found by it, in other processes too. Raises MetagenError then for what it was made with that
+    would have another name there.
+    """
+    cls, named = type(thing), []
+    for name, value in given(thing):
+        if recorded and _nameless(value):
+            raise MetagenError(
+                f"{cls.__name__} is made with {name}={shown(value)}, which has another name in each process, so that "
+                f"what is recorded would be paid for again; give {type(value).__name__} a property `fingerprint`, or "
+                f"{cls.__name__} one that says what it is made with"
+            )
+        named += [name, identity(value)]
+    return digest(f"{cls.__module__}.{cls.__qualname__}", *named).hex()
+
+
+def _nameless(value: object) -> bool:
+    """Whether nothing names a value but its place in memory."""
+    if isinstance(value, Mapping):
+        return any(map(_nameless, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_nameless, value))
+    plain = type(value).__repr__ is object.__repr__ and not isinstance(value, FunctionType)
+    return plain and not isinstance(getattr(value, "fingerprint", None), str)
 
 
 def identity(value: Any) -> str:
@@ -87,12 +110,12 @@ def identity(value: Any) -> str:
 def _repr(self: Any) -> str:
     """As it would be made; what is as by default is left out."""
     fields = {one.name: one for one in dataclasses.fields(self)}
-    shown = [
+    said = [
         f"{name}={value!r}"
         for name, value in given(self)
         if fields[name].default is dataclasses.MISSING or value is not fields[name].default
     ]
-    return f"{type(self).__name__}({', '.join(shown)})"
+    return f"{type(self).__name__}({', '.join(said)})"
 
 
 def _hints(cls: type) -> dict[str, Any]:

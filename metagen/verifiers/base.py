@@ -42,7 +42,7 @@ class Verifier(Part, ABC):
     @property
     def fingerprint(self) -> str:
         """Names the verifier: equal fingerprints promise equal scores. By default its class and its fields."""
-        return fingerprint(self)
+        return fingerprint(self, recorded=True)
 
     @abstractmethod
     @promises(one_each("sequences"))

@@ -1,0 +1,133 @@
+"""What a part is made with: its constructor, its fingerprint, its repr."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence as Ordered
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+import metagen as mg
+from metagen.errors import MetagenError
+from metagen.parts import fingerprint, identity, part
+from metagen.values import Amount, Count, Filled, Positive, Share
+
+ROOT = Path(__file__).parents[1]
+
+
+@part
+class Toy:
+    """Fields of every sort."""
+
+    first: Count = field(kw_only=False)
+    second: Amount = field(default=2, kw_only=False)
+    share: Share = 0.5
+    rate: Positive = 1.0
+    name: Filled = "toy"
+    mode: Literal["a", "bb"] = "a"
+    several: tuple[int, ...] = ()
+    maker: Any = None
+
+    def __post_init__(self) -> None:
+        self.sum = self.first + self.second
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"first": 0}, "Toy: first=0; expected an integer ≥ 1"),
+        ({"first": True}, "Toy: first=True; expected an integer ≥ 1"),
+        ({"first": 1.0}, "Toy: first=1.0; expected an integer ≥ 1"),
+        ({"first": 2_000_000}, "Toy: first=2000000; expected at most 1,000,000"),
+        ({"first": 1, "share": 1.01}, "Toy: share=1.01; expected a number in [0, 1]"),
+        ({"first": 1, "share": float("nan")}, "Toy: share=nan; expected a number in [0, 1]"),
+        ({"first": 1, "rate": float("inf")}, "Toy: rate=inf; expected a finite number > 0"),
+        ({"first": 1, "name": ""}, "Toy: name=''; expected a text that is not empty"),
+        ({"first": 1, "mode": "b"}, "Toy: mode='b'; expected one of a, bb; did you mean 'bb'?"),
+        ({"first": 1, "several": ("x",)}, "Toy: several=('x',); expected a list of integer"),
+        ({"first": 1, "secnd": 1}, "did you mean 'second'?"),
+        ({}, "Toy: first missing; it takes first (an integer ≥ 1), second"),
+    ],
+)
+def test_what_is_given_is_checked_before_anything_is_done(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(mg.InputError) as caught:
+        Toy(**given)
+    assert said in str(caught.value)
+
+
+def test_fields_by_place_are_those_that_say_so() -> None:
+    assert Toy(1, 3).sum == 4
+    with pytest.raises(mg.InputError, match="too many positional"):
+        Toy(1, 2, 0.3)  # type: ignore[misc]
+    assert Toy(np.int64(3), share=np.float64(0.25), mode=np.str_("bb")).share == 0.25  # type: ignore[arg-type]
+
+
+def test_equal_parts_have_equal_fingerprints_and_others_have_not() -> None:
+    alike = [Toy(1), Toy(1, 2), Toy(1, share=0.5), Toy(1, rate=1)]
+    assert len({fingerprint(one) for one in alike}) == 1
+    others = [
+        Toy(1), Toy(2), Toy(1, 3), Toy(1, share=0.25), Toy(1, rate=2.0), Toy(1, name="other"), Toy(1, mode="bb"),
+        Toy(1, several=(1,)), Toy(1, several=(1, 1)), Toy(1, maker=len), Toy(1, maker=lambda x: x),
+        Toy(1, maker=lambda x: x + 1), Toy(1, maker={"a": 1}), Toy(1, maker={"a": 2}), Toy(1, maker="None"),
+    ]  # fmt: skip
+    assert len({fingerprint(one) for one in others}) == len(others)
+    assert identity(1) == identity(1.0) != identity(True) != identity("1.0")
+
+
+def test_classes_of_one_name_in_two_modules_are_two() -> None:
+    made = {}
+    for module in ("one", "two"):
+        space: dict[str, Any] = {"__name__": module, "part": part}
+        sys.modules[module] = type(sys)(module)
+        exec("@part\nclass Same:\n    n: int = 1\n", space)
+        made[module] = fingerprint(space["Same"]())
+        del sys.modules[module]
+    assert len(set(made.values())) == 2
+
+
+def test_its_repr_is_how_it_would_be_made() -> None:
+    assert repr(Toy(1)) == "Toy(first=1)"
+    assert repr(Toy(1, 3, mode="bb")) == "Toy(first=1, second=3, mode='bb')"
+
+
+class Byhand(mg.Verifier):
+    """A constructor of its own, without a fingerprint."""
+
+    def __init__(self, least: int, tool: Any = None) -> None:
+        self.least, self.tool = least, tool
+
+    async def score(self, sequences: Ordered[mg.Sequence], *, scope: mg.Scope) -> list[mg.Score]:
+        return [mg.Score(1.0)] * len(sequences)
+
+
+class Forgets(Byhand):
+    """It keeps what it is made with under another name."""
+
+    def __init__(self, least: int, most: int) -> None:
+        super().__init__(least)
+        self.upper = most
+
+
+def test_a_constructor_by_hand_is_read_too_and_what_it_forgets_is_an_error() -> None:
+    assert Byhand(1).fingerprint == Byhand(1).fingerprint != Byhand(2).fingerprint
+    with pytest.raises(MetagenError, match=r"Forgets is made with 'most'.*keep it as self\.most"):
+        _ = Forgets(1, 2).fingerprint
+
+
+def test_what_records_are_found_by_is_no_place_in_memory() -> None:
+    with pytest.raises(MetagenError, match=r"Byhand is made with tool=.*another name in each process"):
+        _ = Byhand(1, object()).fingerprint
+    code = "from tests.test_parts import Byhand, Toy; from metagen.parts import fingerprint; "
+    code += "print(Byhand(1, len).fingerprint, fingerprint(Toy(1, maker=lambda x: x + 1)))"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert said[0] == said[1] and said[0].strip()
