@@ -286,3 +286,38 @@ def test_a_task_and_a_verifier_are_one_file_too(file: Path, tmp_path: Path) -> N
     ):
         with pytest.raises(mg.ConfigError, match=fault):
             schema.load(file, sets=[change])
+
+
+ODD = '''\
+class Odd:
+    """Fields that a definition cannot have, or that only it understands."""
+
+
+def odd(*, tags: tuple[str, ...] = (), price: "Odd | None" = None, weights: dict[str, float] | None = None):
+    from metagen.verifiers.function import FunctionVerifier
+
+    said = f"{tags} {price} {weights}"
+    return FunctionVerifier(lambda sequence: 0.5, name=said)
+
+
+def shadowed(*, options: int = 1, kindly: int = 2):
+    return odd(tags=(str(options), str(kindly)))
+'''
+
+
+def test_what_a_definition_cannot_type_is_left_to_its_class(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "odd_file.py").write_text(ODD)
+
+    def name(definition: str) -> str:
+        best = "strategies.patient={kind: best_of_n, verifier: judge}"
+        experiment = schema.load(file, sets=[f"verifiers.judge={definition}", best])
+        again = schema.load(_dumped(experiment, tmp_path))
+        assert again == experiment
+        with build.opened(again) as setup:
+            return setup.verifiers["judge"].name
+
+    assert name("{kind: 'odd_file:odd'}") == "() None None"
+    assert name("{kind: 'odd_file:odd', tags: [a], price: {prompt: 1}, weights: {x: 2}}") == (
+        "('a',) {'prompt': 1} {'x': 2.0}"
+    )
+    assert name("{kind: 'odd_file:shadowed', options: 3}") == "('3', '2') None None"

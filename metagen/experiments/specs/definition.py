@@ -185,7 +185,6 @@ class DerivedSpec(PartSpec):
     imported: ClassVar[frozenset[str]] = frozenset()
     #: Fields without a value in a file whose parameter has one.
     unsaid: ClassVar[frozenset[str]] = frozenset()
-
     #: Of what it defines; for definitions within others.
     section: ClassVar[Section] = "strategies"
     #: What their values cannot be to each other: see `Strategy.conflict`.
@@ -260,6 +259,8 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise Unspeakable(f"{kind}: {target!r} takes whatever it is given as {name}")
+        if name.startswith("_") or hasattr(base, name):
+            raise Unspeakable(f"{kind}: {name} means something else in a definition")
         hint = wanted.get(name, Any)
         provided = name in _given(section)
         if provided and (not registry.external(section, kind) or NAMED.keys() & _members(hint)):
@@ -273,8 +274,10 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
         if hint is Any and name in ROLES:
             hint = ROLES[name]
         field = spelling(hint)
+        if field is None and registry.external(section, kind):
+            field = spelling(Any)  # its class may make of it what it needs
         if field is None:
-            if parameter.default is parameter.empty and not provided:
+            if parameter.default is parameter.empty:
                 raise Unspeakable(f"{kind}: no file can say {name}: {hint!r}, which {target!r} needs")
             continue
         for part, (_, where) in NAMED.items():
@@ -283,6 +286,9 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
         if Callable in _members(hint):
             imported.add(name)
         default = parameter.default
+        several = any(get_origin(one) is tuple for one in (field, *get_args(field)))
+        if several and default is parameter.empty:
+            field = Annotated[field, Field(min_length=1)]
         if provided or (name in PROVIDED[section] and section == "steps"):
             # What is provided may be said all the same.
             default = None
@@ -334,15 +340,14 @@ def spelling(hint: Any) -> Any:
         if not said:
             return None
         return Union[(*dict.fromkeys(said), *([None] if NoneType in inner else []))]
-    if origin is Mapping and (each := spelling(inner[1])) is not None:
+    if origin in (Mapping, dict) and (each := spelling(inner[1])) is not None:
         return dict.__class_getitem__((Text, each))
     if origin is type:
         return Imported
     if origin is tuple and Ellipsis not in inner:
         return None
     if origin in (tuple, list, Sequence, Iterable) and (each := spelling(inner[0])) is not None:
-        several: Any = tuple.__class_getitem__((each, ...))
-        return Annotated[several, Field(min_length=1)]
+        return tuple.__class_getitem__((each, ...))
     if origin is Callable or hint is Callable:
         return Imported
     for part, (name, _) in NAMED.items():
