@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 import numpy as np
 
@@ -46,17 +46,19 @@ def strategies(generator: EngineGenerator, task: ArithmeticTask) -> dict[str, St
     }
 
 
-async def solve(strategy: Strategy, problems: Ordered[Problem], journal: Journal) -> list[Result]:
+async def solve(strategy: Strategy, problems: abc.Sequence[Problem], journal: Journal) -> list[Result]:
     """All problems at once: they never wait for each other."""
     return list(await asyncio.gather(*(strategy.asolve(p.prompt, journal=journal) for p in problems)))
 
 
-async def right(task: ArithmeticTask, problems: Ordered[Problem], results: Ordered[Result]) -> float:
+async def right(
+    task: ArithmeticTask, problems: abc.Sequence[Problem], results: abc.Sequence[Result]
+) -> float:
     grades = [(await task.grade(p, [r.sequence]))[0] for p, r in zip(problems, results, strict=True)]
     return float(np.mean(grades))
 
 
-def arrays(results: Ordered[Result]) -> tuple[np.ndarray, np.ndarray]:
+def arrays(results: abc.Sequence[Result]) -> tuple[np.ndarray, np.ndarray]:
     """Classes and tokens of the candidates, [problems, MOST]; −1 and 0 where there are fewer."""
     classes, tokens = np.full((len(results), MOST), -1), np.zeros((len(results), MOST))
     for i, result in enumerate(results):
@@ -116,7 +118,7 @@ async def one_budget(
     print(f"  {spent:6} tokens, {await right(task, problems, same):4.0%} right with ten for all")
 
 
-def now(results: Ordered[Result], problems: int) -> tuple[np.ndarray, np.ndarray]:
+def now(results: abc.Sequence[Result], problems: int) -> tuple[np.ndarray, np.ndarray]:
     return arrays(results) if results else (np.full((problems, MOST), -1), np.zeros((problems, MOST)))
 
 

@@ -13,9 +13,8 @@ import asyncio
 import math
 import time
 import uuid
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from collections.abc import Sequence as Ordered
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
@@ -124,7 +123,7 @@ class Attempts:
         """Since `execute` began; 0 before."""
         return time.monotonic() - self._clock if self._current is not None else 0.0
 
-    def execute(self, ended: Ended) -> Awaitable[Ordered[Outcome]]:
+    def execute(self, ended: Ended) -> Awaitable[abc.Sequence[Outcome]]:
         """Begin."""
         self._clock, self._current = time.monotonic(), CURRENT.set(self)
         return self._call.execute(self.misses, self.grant.cap, ended)
@@ -137,7 +136,7 @@ class Attempts:
         """Each attempt is told by `begin`; without that, one at all items has begun with `execute`."""
         self._apart = True
 
-    async def begin(self, places: Ordered[int], worst: Usage, *, durable: bool = False) -> Attempt:
+    async def begin(self, places: abc.Sequence[int], worst: Usage, *, durable: bool = False) -> Attempt:
         """An attempt at these places begins. Another one at the same place needs room under all limits, at once.
 
         worst: what it may cost physically. durable: somebody bills for it; it is on disk when this returns.
@@ -254,7 +253,7 @@ class Attempts:
         pairs = zip(used, lost, self.grant.reserved, strict=True)
         return tuple(max(u, min(u + one, most)) for u, one, most in pairs)  # type: ignore[return-value]
 
-    def _worst(self, positions: Ordered[int]) -> Usage:
+    def _worst(self, positions: abc.Sequence[int]) -> Usage:
         return self._call._worst(positions, self.grant.cap)
 
     def _made(self, item: Item) -> Made:

@@ -7,8 +7,8 @@ of many would leave nothing for the last call of any.
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -63,12 +63,14 @@ class Batch(Generic[T]):
         return self.whole() if len(self.refused) == len(self.results) else self.results  # type: ignore[return-value]
 
 
-async def run(scope: Scope, items: Ordered[Of], stages: Ordered[Stage[Of, T]], whole: bool) -> Batch[T]:
+async def run(
+    scope: Scope, items: abc.Sequence[Of], stages: abc.Sequence[Stage[Of, T]], whole: bool
+) -> Batch[T]:
     """See `Scope.batch`."""
     results: list[T | None] = [None] * len(items)
     refusals: dict[int, BudgetExhausted] = {}
 
-    async def through(k: int, stages: Ordered[Stage[Of, T]]) -> None:
+    async def through(k: int, stages: abc.Sequence[Stage[Of, T]]) -> None:
         try:
             for stage in stages:
                 results[k] = await stage.work(items[k])

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import UserDict
+from collections import UserDict, abc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -81,9 +80,9 @@ class Ended(UserDict[int, Outcome]):
 
 
 #: Positions in `Request.items` to run, and the cap in tokens, if any → one outcome each, in order.
-Execute = Callable[[Ordered[int], int | None, Ended], Awaitable[Ordered[Outcome]]]
+Execute = Callable[[abc.Sequence[int], int | None, Ended], Awaitable[abc.Sequence[Outcome]]]
 #: Logical worst case of running these positions under this cap; the calls are counted here.
-WorstCase = Callable[[Ordered[int], int | None], Usage]
+WorstCase = Callable[[abc.Sequence[int], int | None], Usage]
 #: Told of rows in the moment in which they are charged, so that the next reservation knows of them.
 Remember = Callable[[list[Row]], None]
 
@@ -111,7 +110,7 @@ class LeafCall:
         #: Whether the answers are read where they are, and the journal is not asked.
         self.read = request.recorded and account is None
         self.keys = [] if self.read else [self.key(item.content, item.index) for item in request.items]
-        self.pending: Ordered[int] = range(len(request.items))
+        self.pending: abc.Sequence[int] = range(len(request.items))
         self.served: list[Row] = []
         #: What the caller had seen, and what it is given to see: numbers of deliveries.
         self.after, self.delivered = scope._problem.history.seen(), list[int]()
@@ -261,7 +260,7 @@ class LeafCall:
             return _sum(self._weight(i) for i in first)
         return self._bound(self._worst(first, cap))
 
-    def _worst(self, positions: Ordered[int], cap: int | None) -> Usage:
+    def _worst(self, positions: abc.Sequence[int], cap: int | None) -> Usage:
         worst = self.worst(positions, cap)
         return worst.of(len(positions), worst.seconds)
 
@@ -386,7 +385,7 @@ class LeafCall:
         made = (scope._problem.id, scope._path, request.kind, request.by, item.content, item.index)
         return Row(key, *made, payload, usage, physical, status, limit, started)
 
-    def _deliver(self, granted: Ordered[int]) -> None:
+    def _deliver(self, granted: abc.Sequence[int]) -> None:
         if not granted:
             return
         rows = [self.found[i] for i in granted]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import traceback
+from collections import abc
 from collections.abc import Awaitable, Callable, Iterator
-from collections.abc import Sequence as Ordered
 from typing import Any
 
 import numpy as np
@@ -79,22 +79,22 @@ class Writes(Generator):
 class Scores(Verifier):
     name = "scores"
 
-    def __init__(self, made: Callable[[Ordered[Sequence]], Any]) -> None:
+    def __init__(self, made: Callable[[abc.Sequence[Sequence]], Any]) -> None:
         self.made = made
 
     @property
     def fingerprint(self) -> str:
         return "scores"
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         return self.made(sequences)  # type: ignore[no-any-return]
 
 
 class Reads(AnswerRule):
-    def __init__(self, made: Callable[[Ordered[Sequence]], Any], key: Any = "1") -> None:
+    def __init__(self, made: Callable[[abc.Sequence[Sequence]], Any], key: Any = "1") -> None:
         self.made, self.one = made, key
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return self.made(sequences)  # type: ignore[no-any-return]
 
     async def key(self, answer: str) -> str | None:
@@ -130,7 +130,11 @@ class Compares(Utility):
         return "compares"
 
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Any:
         return self.made
 
@@ -193,7 +197,7 @@ def test_a_generator_may_fall_short_where_it_says_that_a_budget_ended() -> None:
         (boom, ["Scores.score", "raised KeyError: 'boom'"]),
     ],
 )
-def test_a_verifier(made: Callable[[Ordered[Sequence]], Any], words: list[str]) -> None:
+def test_a_verifier(made: Callable[[abc.Sequence[Sequence]], Any], words: list[str]) -> None:
     refused(best(Scores(made)), *words)
 
 
@@ -205,10 +209,12 @@ def test_a_primitive_verifier_and_a_primitive_generator() -> None:
         def fingerprint(self) -> str:
             return "evaluates"
 
-        async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+        async def evaluate(
+            self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended
+        ) -> list[Outcome]:
             return self.outcomes  # type: ignore[no-any-return]
 
-        def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+        def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
             return Usage(calls=len(sequences))
 
     class Draws(Primitive):
@@ -283,7 +289,7 @@ def test_what_is_not_awaited_and_what_is_not_async() -> None:
             return WRITER.generate(prefix, scope=scope)  # type: ignore[return-value]
 
     class Plain(Scores):
-        def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:  # type: ignore[override]
+        def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:  # type: ignore[override]
             return [Score(0.5) for _ in sequences]
 
     async def nothing(prefix: Sequence, scope: Scope) -> None: ...
@@ -323,7 +329,7 @@ def test_a_task() -> None:
         def problems(self) -> Iterator[Problem]:
             yield from self.asked
 
-        async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+        async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
             return list(self.grades)
 
     task, done = Asks(), [Sequence.of("Q").extend("A: 1")]
@@ -471,10 +477,10 @@ def test_errors_of_metagen_pass_and_say_where_they_came_from() -> None:
         with pytest.raises(InputError, match=r"\[0, 1\].*raised in Scores.score, .*test_border.py:\d"):
             best(Scores(lambda ys, wrong=wrong: [Score(wrong)] * len(ys)))()  # type: ignore[misc]
 
-    def empty(ys: Ordered[Sequence]) -> list[Score]:
+    def empty(ys: abc.Sequence[Sequence]) -> list[Score]:
         raise InputError("the rubric is empty; give it a line")
 
-    def spent(ys: Ordered[Sequence]) -> list[Score]:
+    def spent(ys: abc.Sequence[Sequence]) -> list[Score]:
         raise BudgetExhausted("calls", 3, 1, 0)
 
     with pytest.raises(
@@ -524,7 +530,7 @@ def test_an_oracle_marks_whatever_it_is_in_however_deep() -> None:
         def fingerprint(self) -> str:
             return "wraps"
 
-        async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+        async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
             return [Score(0.5) for _ in sequences]
 
     oracle, honest = OracleVerifier(grade), FunctionVerifier(lambda y: 0.5)

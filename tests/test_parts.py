@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
@@ -101,7 +101,7 @@ class Byhand(mg.Verifier):
     def __init__(self, least: int, tool: Any = None) -> None:
         self.least, self.tool = least, tool
 
-    async def score(self, sequences: Ordered[mg.Sequence], *, scope: mg.Scope) -> list[mg.Score]:
+    async def score(self, sequences: abc.Sequence[mg.Sequence], *, scope: mg.Scope) -> list[mg.Score]:
         return [mg.Score(1.0)] * len(sequences)
 
 

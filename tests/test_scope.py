@@ -9,8 +9,8 @@ import gc
 import itertools
 import sys
 import time
+from collections import abc
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,13 +60,13 @@ class Writer:
     ) -> list[Row]:
         items = tuple(Item(content, i) for i in indices)
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             self.log += [(scope.path, items[i].index, cap) for i in positions]
             if self.seconds:
                 await asyncio.sleep(self.seconds)
             return [self._outcome(items[i].index, cap) for i in positions]
 
-        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+        def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
             k = len(positions)
             tokens = cap if cap is not None else self.most
             return Usage(
@@ -160,7 +160,7 @@ def test_what_is_recorded_is_not_executed_again_and_charges_what_it_cost() -> No
 
 
 def test_what_is_recorded_elsewhere_keeps_its_seconds_and_the_rest_is_timed() -> None:
-    async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+    async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
         return [Outcome({"text": "x"}, Usage(seconds=seconds)) for seconds in (900.0, None)]
 
     request = Request("g", "g", (Item(b"", 0), Item(b"", 1)), recorded=True)
@@ -693,7 +693,7 @@ def test_a_deadline_after_all_had_ended_exhausts_nothing() -> None:
     async def under(journal: MemoryJournal) -> tuple[int, bool]:
         scope = Scope.root("p", journal=journal, budget=Budget(seconds=0.1), label="B")
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             ended.update({k: Outcome({"text": "x"}, Usage()) for k in range(len(positions))})
             await asyncio.sleep(30)
             return [ended[k] for k in range(len(positions))]
@@ -839,16 +839,16 @@ class Prefixed:
     def __init__(self, model: str = "m") -> None:
         self.model = model
 
-    async def __call__(self, scope: Scope, ids: Ordered[int], indices: Iterable[int]) -> list[Row]:
+    async def __call__(self, scope: Scope, ids: abc.Sequence[int], indices: Iterable[int]) -> list[Row]:
         cache = scope.prefixes(self.model)
         items = tuple(Item(bytes(ids), i) for i in indices)
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             await asyncio.sleep(0)
             new = [len(ids) - cache.add(ids) for _ in positions]
             return [Outcome({"ids": list(ids)}, Usage(prefilled=k, generated=1)) for k in new]
 
-        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+        def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
             return Usage(prefilled=len(ids) - cache.known(ids), generated=len(positions))
 
         def remember(rows: list[Row]) -> None:
@@ -902,7 +902,7 @@ def test_a_run_that_stopped_anywhere_resumes_with_the_same_decisions(
         async def node(scope: Scope, name: int, depth: int) -> list[Any]:
             nonlocal executed
 
-            async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+            async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
                 nonlocal executed
                 if executed >= allowed:
                     raise Stop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence as Ordered
+from collections import abc
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def _model(text: str) -> Model:
         raise InputError(f"--model {text!r}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-def params_of(adapters: Ordered[str], preset: str | None = None) -> SamplingParams:
+def params_of(adapters: abc.Sequence[str], preset: str | None = None) -> SamplingParams:
     """Parameters from what a user types: NAME=VALUE, the value in YAML. InputError for what is none, or given twice."""
     given: dict[str, Any] = {}
     for one in adapters:

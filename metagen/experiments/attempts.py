@@ -7,8 +7,8 @@ decoding draws one. What other strategies do in between is in the span tree only
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -46,10 +46,10 @@ class Recorded:
         self.inflight: dict[bytes, asyncio.Future[None]] = Closed()
         self.version, self.limits = journal.version, journal.limits
 
-    def find(self, keys: Ordered[bytes]) -> dict[bytes, Row]:
+    def find(self, keys: abc.Sequence[bytes]) -> dict[bytes, Row]:
         return self._journal.find(keys)
 
-    async def record(self, rows: Ordered[Row]) -> None:
+    async def record(self, rows: abc.Sequence[Row]) -> None:
         raise Unrecorded("this part is not recorded yet; resume the run")
 
     def of_problem(self, problem: str) -> list[Row]:
@@ -69,7 +69,9 @@ def drawn(problem: Problem, rows: Iterable[Row]) -> list[tuple[Sequence, Usage]]
     return [(_sequence(problem, row), row.usage) for _, row in sorted(found.items())]
 
 
-async def scored(verifier: Verifier, sequences: Ordered[Sequence], root: Callable[[], Scope]) -> list[Score]:
+async def scored(
+    verifier: Verifier, sequences: abc.Sequence[Sequence], root: Callable[[], Scope]
+) -> list[Score]:
     """The scores that are recorded; the others, which a budget left out, are `UNSCORED`.
 
     root: makes a scope of the problem whose journal is `Recorded`.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -75,7 +75,7 @@ def configurations(experiment: Experiment) -> tuple[Configuration, ...]:
     return tuple(cells)
 
 
-def sizes(spec: PartSpec, grid: Ordered[int]) -> Ordered[int | None]:
+def sizes(spec: PartSpec, grid: abc.Sequence[int]) -> abc.Sequence[int | None]:
     """The n that a strategy is run with: its own, or else those of the grid; None for a strategy without n."""
     if (own := getattr(spec, "n", None)) is not None:
         return [own] if isinstance(own, int) else own

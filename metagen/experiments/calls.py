@@ -11,9 +11,8 @@ taken to wait for all samples, and is `assumed`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import abc, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,7 @@ class Calls:
         self,
         problem: Problem,
         generator: str,
-        sequences: Ordered[Sequence],
+        sequences: abc.Sequence[Sequence],
         drawn: Trace,
         judged: Mapping[str, Trace],
     ) -> list[dict[str, Any]]:
@@ -105,7 +104,7 @@ class Calls:
                     "physical": row.physical.tokens,
                 })  # fmt: skip
 
-    def _texts(self, verifier: str, sequences: Ordered[Sequence]) -> dict[bytes, list[int]]:
+    def _texts(self, verifier: str, sequences: abc.Sequence[Sequence]) -> dict[bytes, list[int]]:
         """Numbers of samples by the digests under which a verifier, or a judge in it, asks about their texts."""
         found: defaultdict[bytes, list[int]] = defaultdict(list)
         judges = [one for one in _members(self.setup.verifiers[verifier]) if isinstance(one, Judge)]

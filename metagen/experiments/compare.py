@@ -7,8 +7,8 @@ number of comparisons. With one candidate all strategies of a pool are the same 
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from math import isfinite, isinf, isnan
@@ -210,8 +210,8 @@ def _identities(directory: RunDirectory) -> dict[str, tuple[str, str]]:
 
 
 def _pairs(
-    one: Ordered[Line],
-    two: Ordered[Line],
+    one: abc.Sequence[Line],
+    two: abc.Sequence[Line],
     pairs: Mapping[str, str] | None,
     a: RunDirectory,
     b: RunDirectory,
@@ -243,7 +243,7 @@ def _some(names: Iterable[str]) -> str:
 
 
 def render(
-    compared: Ordered[Compared], problems: tuple[int, int, int], a: RunDirectory, b: RunDirectory
+    compared: abc.Sequence[Compared], problems: tuple[int, int, int], a: RunDirectory, b: RunDirectory
 ) -> RenderableType:
     """Everything that `metagen compare` shows."""
     both, left, right = problems
@@ -287,7 +287,7 @@ def _table(compared: Iterable[Compared]) -> Table:
     return table
 
 
-def _named(compared: Ordered[Compared]) -> Iterable[RenderableType]:
+def _named(compared: abc.Sequence[Compared]) -> Iterable[RenderableType]:
     """The first problems gained and lost, of the configuration that gains or loses most."""
     most = max(compared, key=lambda c: len(c.gained) + len(c.lost))
     for what, ids in (("gained", most.gained), ("lost", most.lost)):
@@ -298,7 +298,7 @@ def _named(compared: Ordered[Compared]) -> Iterable[RenderableType]:
         yield Text()
 
 
-def _notes(compared: Ordered[Compared]) -> Text:
+def _notes(compared: abc.Sequence[Compared]) -> Text:
     small = sum(c.difference.problems < FEW for c in compared)
     few = (
         f"\nOf fewer than {FEW} problems, as here in {small}, there is no interval and no test."

@@ -9,9 +9,8 @@ share beyond the prompt (the beginnings of their texts, in a verifier's cache) i
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from operator import attrgetter
@@ -56,7 +55,7 @@ class Part:
         return usage_columns(self.shared + _needed(self.size, self.counts, n) @ self.own)
 
 
-def generation(usages: Ordered[Usage], maker: Any) -> Part:
+def generation(usages: abc.Sequence[Usage], maker: Any) -> Part:
     """The samples of a pool: one of them paid for the prompt, the others read it from the logical cache."""
     own = _matrix(usages)
     prefilled = own[:, _PREFILLED]
@@ -67,7 +66,7 @@ def generation(usages: Ordered[Usage], maker: Any) -> Part:
     return Part("generation", len(own), shared, own, (1,) * len(own))
 
 
-def scoring(name: str, rows: Iterable[Row], candidates: Ordered[Sequence], maker: Any) -> Part:
+def scoring(name: str, rows: Iterable[Row], candidates: abc.Sequence[Sequence], maker: Any) -> Part:
     """The scores of a pool by one verifier; rows that name no candidate belong to all of them alike."""
     rows = list(rows)
     # Who records nothing, as scores that are recorded already, names no candidate.

@@ -8,8 +8,8 @@ of n and the weighted vote; each is an average over random subsets of the pool.
 from __future__ import annotations
 
 import re
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -74,16 +74,16 @@ def grading(
     task: str | None = None,
     named: Fields | None = None,
     answer: Mapping[str, Any] | None = None,
-    scores: Ordered[str] = (),
+    scores: abc.Sequence[str] = (),
     correct: str | None = None,
     fields: Mapping[str, str] | None = None,
     thought_end: str = "",
     where: Mapping[str, str] | None = None,
     unknown: str = "exclude",
-    maps: Ordered[str] = (),
+    maps: abc.Sequence[str] = (),
     partial: bool = False,
-    n: Ordered[int] = (),
-    sets: Ordered[str] = (),
+    n: abc.Sequence[int] = (),
+    sets: abc.Sequence[str] = (),
 ) -> Grading:
     """How `file` is graded.
 
@@ -173,7 +173,7 @@ def _counts(first: Mapping[str, Any]) -> bool:
     )
 
 
-def _maps(given: Ordered[str], scores: Ordered[str]) -> dict[str, str]:
+def _maps(given: abc.Sequence[str], scores: abc.Sequence[str]) -> dict[str, str]:
     """Maps by score: `SCORE=MAP`, or one for all scores. InputError for a score that is not selected by."""
     found: dict[str, str] = {}
     for one in given:
@@ -242,7 +242,7 @@ def _rule(answer: Mapping[str, Any], verdicts: bool) -> tuple[dict[str, Any], di
     return options, mapped
 
 
-def _verifiers(given: Any, scores: Ordered[str]) -> Any:
+def _verifiers(given: Any, scores: abc.Sequence[str]) -> Any:
     """Those of the file that lends, those of recorded scores, and the grader. InputError for a name that two have."""
     if not isinstance(given, dict):
         return given
@@ -399,7 +399,7 @@ def _first(file: Path, fields: Mapping[str, str], where: Mapping[str, Any]) -> d
 
 
 def _sizes(
-    file: Path, recorded: ReplayGenerator, problems: Ordered[str], asked: Ordered[int]
+    file: Path, recorded: ReplayGenerator, problems: abc.Sequence[str], asked: abc.Sequence[int]
 ) -> tuple[list[int], list[str]]:
     """The numbers asked for, else 1, 2, 4, … and what every problem has; and what to know of problems that have more.
 

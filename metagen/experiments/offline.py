@@ -6,8 +6,8 @@ machine, have the fingerprints that a run noted, or that the engines would have 
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
@@ -219,7 +219,7 @@ class Unknown(Verifier):
     def fingerprint(self) -> str:
         return f"closed/{self.name}"
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         raise EngineError(f"verifiers.{self.name} is not opened: nothing is scored here; use metagen run")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,7 +63,7 @@ class PooledTask(Subset):
         rule = self._rule or self.task.answer
         return VotesOnly(rule) if self._verdicts else rule
 
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         if self._verdicts:
             return verdicts_of(sequences)
         if self._rule is not None and type(self.task).grade is Task.grade:

@@ -6,9 +6,8 @@ block of samples is in memory, however many problems there are. Every n is answe
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from math import fsum
 from types import TracebackType
@@ -93,7 +92,7 @@ class Pool:
         accuracy, error = self.curve(kind, [n], verifier)
         return accuracy[0], error[0]
 
-    def curve(self, kind: str, ns: Ordered[int], verifier: str | None = None) -> tuple[Floats, Floats]:
+    def curve(self, kind: str, ns: abc.Sequence[int], verifier: str | None = None) -> tuple[Floats, Floats]:
         """`accuracy` for several n, [len(ns), problems] each; the same numbers, in less time.
 
         NaN where a problem has fewer than n samples: every estimate is over all subsets of its problem's own pool.
@@ -120,7 +119,7 @@ class Pool:
         )
 
     def measured(
-        self, kind: str, ns: Ordered[int], verifier: str | None, vote: Vote
+        self, kind: str, ns: abc.Sequence[int], verifier: str | None, vote: Vote
     ) -> tuple[Floats, Floats]:
         """`curve` where every problem has as many samples as the arrays are wide, and no n is more."""
         match kind:
@@ -172,7 +171,7 @@ class Pool:
         ]
         return np.where(known, 1.0 + ranks[0] * width + ranks[1], order)
 
-    def _silent(self, ns: Ordered[int], verifier: str | None) -> Floats:
+    def _silent(self, ns: abc.Sequence[int], verifier: str | None) -> Floats:
         """What subsets add in which nobody votes: there the best by score is taken, or one at random without scores."""
         votes = self.classes >= 0
         if votes.all():
@@ -251,7 +250,7 @@ class Stored:
             joined(parts)[turn] for parts in (places, levels, sizes, starts)
         )
 
-    def pool(self, rows: Ordered[int] | NDArray[np.int64]) -> Pool:
+    def pool(self, rows: abc.Sequence[int] | NDArray[np.int64]) -> Pool:
         """The problems in these rows."""
         sizes = self.sizes[np.asarray(rows, dtype=np.int64)]
         there = np.arange(max(sizes, default=1)) < sizes[:, None]
@@ -305,7 +304,7 @@ class Stored:
                     )
         return found
 
-    def _curve(self, kind: str, ns: Ordered[int], verifier: str | None) -> tuple[Floats, Floats]:
+    def _curve(self, kind: str, ns: abc.Sequence[int], verifier: str | None) -> tuple[Floats, Floats]:
         """As `Pool.curve`, over all problems; the same numbers, but for the last digit."""
         accuracy = np.full((len(ns), len(self.sizes)), np.nan)
         error = accuracy.copy()
@@ -322,7 +321,7 @@ class Stored:
                 accuracy[np.ix_(held, part)], error[np.ix_(held, part)] = found
         return accuracy, error
 
-    def _vote(self, parts: Ordered[NDArray[np.int64]], kind: str, verifier: str | None) -> Vote:
+    def _vote(self, parts: abc.Sequence[NDArray[np.int64]], kind: str, verifier: str | None) -> Vote:
         """What to decide over all problems alike, before the first of them is measured."""
         vote = Vote(Draws.of(sum(map(len, parts)), None).subsets, False)
         if kind not in ("majority", "weighted"):

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, abc
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -49,7 +48,7 @@ class Distinct:
     finish: str | None
     tokens: float | None
     scores: Mapping[str, float | None]
-    steps: Mapping[str, Ordered[float]]
+    steps: Mapping[str, abc.Sequence[float]]
     thought: str | None = None
     thought_tokens: int | None = None
     votes: bool = True
@@ -134,7 +133,7 @@ class Pool:
 
     @classmethod
     def of(
-        cls, candidates: Ordered[Record], lines: Iterable[Line], salt: str, spent: Iterable[Record]
+        cls, candidates: abc.Sequence[Record], lines: Iterable[Line], salt: str, spent: Iterable[Record]
     ) -> Pool:
         """candidates: rows of one generator's pool, at least one, in the order of samples."""
         known = [name.removeprefix("score.") for name in candidates[0] if name.startswith("score.")]
@@ -154,7 +153,7 @@ class Pool:
         )
 
     @classmethod
-    def tried(cls, candidates: Ordered[Record], line: Line, outcome: Record, salt: str) -> Pool:
+    def tried(cls, candidates: abc.Sequence[Record], line: Line, outcome: Record, salt: str) -> Pool:
         """What a configuration that ran by itself drew, and what it returned of that. candidates: at least one row."""
         same = [c["sample"] for c in candidates if c["text"] == outcome["text"]]
         chosen = [Choice(line, sample, outcome["answer"], outcome["correct"]) for sample in same[:1]]
@@ -183,7 +182,7 @@ class Examiner:
     the order in which this gives them.
     """
 
-    def __init__(self, directory: RunDirectory, lines: Ordered[Line], **equal: str) -> None:
+    def __init__(self, directory: RunDirectory, lines: abc.Sequence[Line], **equal: str) -> None:
         self._lines = lines
         self._tables = {
             name: _ByPlace(directory.table(name), equal)
@@ -290,7 +289,7 @@ def _listed(column: pa.ChunkedArray) -> list[Any]:
     return list(column.to_numpy().tolist())
 
 
-def examine(directory: RunDirectory, lines: Ordered[Line], **equal: str) -> Iterator[Examined]:
+def examine(directory: RunDirectory, lines: abc.Sequence[Line], **equal: str) -> Iterator[Examined]:
     """The problems of a run in the order of the task, or those in which columns have these values."""
     with Examiner(directory, lines, **equal) as examiner:
         found = dict(examiner.each())
@@ -305,7 +304,7 @@ def _needed(names: list[str]) -> list[str]:
     return [n for n in names if n not in left_out and not n.startswith(("verdict.", "unread."))]
 
 
-def _pools(found: Mapping[str, list[Record]], lines: Ordered[Line], salt: str) -> Iterator[Pool]:
+def _pools(found: Mapping[str, list[Record]], lines: abc.Sequence[Line], salt: str) -> Iterator[Pool]:
     """found: the rows of one problem, by table."""
     outcomes = {o["configuration"]: o for o in found["outcomes"]}
     for generator in dict.fromkeys(line.generator for line in lines):
@@ -325,7 +324,7 @@ def _samples(rows: Iterable[Record], **equal: str) -> list[Record]:
     return sorted(found, key=lambda row: int(row["sample"]))
 
 
-def choose(candidates: Ordered[Record], line: Line, salt: str) -> int:
+def choose(candidates: abc.Sequence[Record], line: Line, salt: str) -> int:
     """The index of the candidate that a pooled configuration picks, by the strategies' own rules."""
     if line.kind == "sample":
         return 0
@@ -338,7 +337,7 @@ def choose(candidates: Ordered[Record], line: Line, salt: str) -> int:
     return able[weighted_vote(keys, weights, texts, salt).index]
 
 
-def _distinct(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator[Distinct]:
+def _distinct(candidates: abc.Sequence[Record], verifiers: Iterable[str]) -> Iterator[Distinct]:
     """By text, verdict and scores, in order of first appearance."""
     verifiers = tuple(verifiers)
     found: dict[tuple[Any, ...], list[Record]] = {}
@@ -364,7 +363,7 @@ def _distinct(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator
         )
 
 
-def _votes(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator[Vote]:
+def _votes(candidates: abc.Sequence[Record], verifiers: Iterable[str]) -> Iterator[Vote]:
     """Answers by votes."""
     verifiers = tuple(verifiers)
     able = [c for c in candidates if c["eligible"] and c["key"] is not None]
@@ -374,7 +373,7 @@ def _votes(candidates: Ordered[Record], verifiers: Iterable[str]) -> Iterator[Vo
         yield Vote(str(key), ours[0]["correct"], votes, totals)
 
 
-def _choices(candidates: Ordered[Record], lines: Iterable[Line], salt: str) -> Iterator[Choice]:
+def _choices(candidates: abc.Sequence[Record], lines: Iterable[Line], salt: str) -> Iterator[Choice]:
     largest = {line.strategy: line for line in sorted(lines, key=lambda line: line.n or 1)}
     for line in largest.values():
         pool = candidates[: line.n or 1]

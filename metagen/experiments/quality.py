@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,7 +60,7 @@ class Report:
 
 
 def publish(
-    directory: RunDirectory, verifiers: Ordered[str] = (), *, calibrate: bool = False
+    directory: RunDirectory, verifiers: abc.Sequence[str] = (), *, calibrate: bool = False
 ) -> RenderableType:
     """The reports of a run, for the terminal; `quality.md` and figures beside its tables.
 
@@ -81,9 +81,9 @@ def publish(
 def examine(
     tables: RunDirectory,
     run: RunDirectory,
-    verifiers: Ordered[str] = (),
+    verifiers: abc.Sequence[str] = (),
     *,
-    lines: Ordered[Line] | None = None,
+    lines: abc.Sequence[Line] | None = None,
     calibrate: bool = False,
 ) -> Iterator[Report]:
     """Every verifier on every pool; `tables` is where the tables of `run` are, `lines` its configurations."""
@@ -105,7 +105,9 @@ def examine(
             yield replace(found, note=note if stepwise else "", calibration=fitted)
 
 
-def _check(run: RunDirectory, verifiers: Ordered[str], known: Ordered[str], lines: Ordered[Line]) -> None:
+def _check(
+    run: RunDirectory, verifiers: abc.Sequence[str], known: abc.Sequence[str], lines: abc.Sequence[Line]
+) -> None:
     """InputError, with the remedy, unless there is something to report on."""
     if not known and any(line.verifier and not line.pooled for line in lines):
         raise InputError(
@@ -216,7 +218,7 @@ def markdown(reports: Iterable[Report]) -> str:
     return "\n".join([*parts, NOTES.format(few=FEW)])
 
 
-def draw(reports: Ordered[Report], folder: Path) -> list[Path]:
+def draw(reports: abc.Sequence[Report], folder: Path) -> list[Path]:
     """Reliability, and the best of n beside what was to be expected; PNG and SVG each."""
     if not reports:
         return []

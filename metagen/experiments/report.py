@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from contextlib import ExitStack
 from itertools import groupby
 from math import ceil, floor, isnan, log10
@@ -142,7 +142,7 @@ def _made(state: State) -> str:
 # ------------------------------------------------------------------------------------------- accuracies
 
 
-def accuracies(measured: Ordered[Measured]) -> Table:
+def accuracies(measured: abc.Sequence[Measured]) -> Table:
     """Accuracy with its interval: generators and strategies down, candidates across."""
     sizes = sorted({m.n or 1 for m in measured})
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
@@ -324,7 +324,9 @@ def panels(
     } or curves
 
 
-def _by_size(name: str, ours: Ordered[Measured], panel: Mapping[str, Ordered[Measured]]) -> figures.Line:
+def _by_size(
+    name: str, ours: abc.Sequence[Measured], panel: Mapping[str, abc.Sequence[Measured]]
+) -> figures.Line:
     """Accuracy by n; what has no n is a level line across the panel, to compare with."""
     if len(ours) == 1 and ours[0].n is None:
         sizes = [m.n or 1 for ms in panel.values() for m in ms]
@@ -346,7 +348,7 @@ def level_panels(levels: Iterable[LevelMeasured]) -> dict[str, list[figures.Line
     return panels
 
 
-def _line(name: str, x: Ordered[float], rows: Ordered[Measured | LevelMeasured]) -> figures.Line:
+def _line(name: str, x: abc.Sequence[float], rows: abc.Sequence[Measured | LevelMeasured]) -> figures.Line:
     order = sorted(range(len(x)), key=lambda i: x[i])
     rows = [rows[i] for i in order]
     low, high = [r.low for r in rows], [r.high for r in rows]

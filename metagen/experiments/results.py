@@ -6,8 +6,8 @@ by themselves answer for what they returned. Intervals are 95%, over problems.
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass
 from math import inf, nan
 from pathlib import Path
@@ -202,7 +202,7 @@ def _measured(
     )
 
 
-def _bounds(rows: Ordered[Floats]) -> list[tuple[float, float, float, float]]:
+def _bounds(rows: abc.Sequence[Floats]) -> list[tuple[float, float, float, float]]:
     """Mean, low, high and standard error of each row; rows of equal length at once, which takes far less time.
 
     Rows of fewer than `FEW` problems have no bounds.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterator
-from collections.abc import Sequence as Ordered
 
 from rich import box
 from rich.bar import Bar
@@ -158,7 +158,7 @@ def _chosen(pool: Pool) -> Table:
     return table
 
 
-def _direct(lines: Ordered[Line], outcomes: Ordered[Record]) -> Iterator[RenderableType]:
+def _direct(lines: abc.Sequence[Line], outcomes: abc.Sequence[Record]) -> Iterator[RenderableType]:
     """What configurations that ran by themselves returned."""
     by_name = {o["configuration"]: o for o in outcomes}
     ours = [by_name[line.name] for line in lines if line.name in by_name]

@@ -12,8 +12,8 @@ needed, with what it waited for (see `calls.py`).
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -150,7 +150,7 @@ class TableWriter:
             table, {name: [row.get(name) for row in rows] for name in self._waiting[table]}, len(rows)
         )
 
-    def extend(self, table: str, columns: Mapping[str, Ordered[Any]], count: int) -> None:
+    def extend(self, table: str, columns: Mapping[str, abc.Sequence[Any]], count: int) -> None:
         """`add` for `count` rows that are given by columns."""
         waiting = self._waiting[table]
         for name, kind in zip(waiting, self._schemas[table].types, strict=True):
@@ -224,11 +224,11 @@ class ProblemRows:
     def candidates(
         self,
         generator: str,
-        judged: Ordered[Candidate],
-        grades: Ordered[float],
-        usages: Ordered[Usage],
-        scores: Mapping[str, Ordered[Score]],
-        places: Ordered[int] | None = None,
+        judged: abc.Sequence[Candidate],
+        grades: abc.Sequence[float],
+        usages: abc.Sequence[Usage],
+        scores: Mapping[str, abc.Sequence[Score]],
+        places: abc.Sequence[int] | None = None,
     ) -> None:
         """A pool, sample by sample. places: where recorded samples stand in their file."""
         columns = self._candidates(generator, judged, grades, usages, scores)
@@ -240,10 +240,10 @@ class ProblemRows:
         self,
         generator: str,
         configuration: str,
-        judged: Ordered[Candidate],
-        grades: Ordered[float],
-        usages: Ordered[Usage],
-        scores: Mapping[str, Ordered[Score]],
+        judged: abc.Sequence[Candidate],
+        grades: abc.Sequence[float],
+        usages: abc.Sequence[Usage],
+        scores: Mapping[str, abc.Sequence[Score]],
     ) -> None:
         """What a configuration that ran by itself drew, sample by sample."""
         columns = self._candidates(generator, judged, grades, usages, scores)
@@ -253,14 +253,14 @@ class ProblemRows:
     def _candidates(
         self,
         generator: str,
-        judged: Ordered[Candidate],
-        grades: Ordered[float],
-        usages: Ordered[Usage],
-        scores: Mapping[str, Ordered[Score]],
-    ) -> dict[str, Ordered[Any]]:
+        judged: abc.Sequence[Candidate],
+        grades: abc.Sequence[float],
+        usages: abc.Sequence[Usage],
+        scores: Mapping[str, abc.Sequence[Score]],
+    ) -> dict[str, abc.Sequence[Any]]:
         """The columns of these candidates. What is one object is looked at once."""
         size = len(judged)
-        columns: dict[str, Ordered[Any]] = {name: [value] * size for name, value in self._place.items()}
+        columns: dict[str, abc.Sequence[Any]] = {name: [value] * size for name, value in self._place.items()}
         columns |= {"generator": [generator] * size, "sample": range(size)}
         columns |= {
             "correct": [_right(grade) for grade in grades],
@@ -304,7 +304,7 @@ class ProblemRows:
         self.tables.add("outcomes", [row])
 
 
-def _encodable(values: Ordered[Any]) -> Ordered[Any]:
+def _encodable(values: abc.Sequence[Any]) -> abc.Sequence[Any]:
     odd = {
         v: v.encode("utf-8", "backslashreplace").decode("utf-8")
         for v in set(values)
@@ -313,7 +313,7 @@ def _encodable(values: Ordered[Any]) -> Ordered[Any]:
     return [odd.get(v, v) for v in values] if odd else values
 
 
-def _columns(objects: Ordered[T], read: Callable[[T], Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _columns(objects: abc.Sequence[T], read: Callable[[T], Mapping[str, Any]]) -> dict[str, list[Any]]:
     """What `read` says of each, by name; each object is read once, however often it occurs."""
     found = {id(one): read(one) for one in {id(one): one for one in objects}.values()}
     rows = [found[id(one)] for one in objects]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 from metagen.errors import InputError, PromptError, UnsupportedError
 from metagen.generators.engine import EvaluateRequest, GenerateRequest
@@ -34,7 +34,7 @@ class Checks:
                 f"top_logprobs={k!r}: {self._name!r} has {self._vocabulary} tokens; ask for no more"
             )
 
-    def ids(self, ids: Ordered[int]) -> None:
+    def ids(self, ids: abc.Sequence[int]) -> None:
         if not ids:
             raise PromptError("the prompt has no tokens; give it at least one character")
         top, low = max(ids), min(ids)

@@ -7,8 +7,8 @@ that begin in the prefix are found when they end in what is new.
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 from typing import Any
 
 from metagen.generators.engine import GenerateRequest, Sample
@@ -81,7 +81,7 @@ class Continuation:
     def sample(
         self,
         ids: list[int],
-        logprobs: Ordered[float],
+        logprobs: abc.Sequence[float],
         *,
         eos: bool = False,
         stop: bool = False,
@@ -130,7 +130,7 @@ class Continuation:
         tail = self._decode(ids[-window:])
         return len(tail) < self._longest or any(one in tail for one in self._wanted)
 
-    def _made(self, text: str, ids: list[int], logprobs: Ordered[float], **how: Any) -> Sample:
+    def _made(self, text: str, ids: list[int], logprobs: abc.Sequence[float], **how: Any) -> Sample:
         each = tuple(logprobs) if self._request.params.logprobs else None
         # Behind dropped tokens that were not written as they were, ids do not continue those of the prefix.
         same = tuple(ids[: len(self._dropped)]) == self._dropped

@@ -7,8 +7,8 @@ strategies, scopes or budgets: seeds and limits come with the request, accountin
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Awaitable, Callable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -262,11 +262,11 @@ class GenerateRequest:
     ended: dict[int, Sample] = field(default_factory=dict, compare=False, repr=False)
     shares: dict[int, Share] = field(default_factory=dict, compare=False, repr=False)
     heard: Callable[[int, Sample, int | None], None] | None = field(default=None, compare=False, repr=False)
-    begin: Callable[[Ordered[int]], Awaitable[Attempt]] | None = field(
+    begin: Callable[[abc.Sequence[int]], Awaitable[Attempt]] | None = field(
         default=None, compare=False, repr=False
     )
 
-    async def attempt(self, numbers: Ordered[int]) -> Attempt:
+    async def attempt(self, numbers: abc.Sequence[int]) -> Attempt:
         """Before samples are asked for, and before they are asked for again; for engines that say `tells_attempts`.
 
         Say of the attempt that it was `free`, where that is known; else it is charged at its worst case unless its

@@ -7,8 +7,8 @@ For tests and for authors of strategies: what a method should do in expectation 
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from collections.abc import Callable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from threading import Lock
 from types import TracebackType
@@ -65,7 +65,7 @@ class EnumerableEngine:
 
     def __init__(
         self,
-        tokens: Ordered[str],
+        tokens: abc.Sequence[str],
         table: Table,
         *,
         name: str = "",
@@ -191,7 +191,7 @@ class EnumerableEngine:
             text = text[len(self.tokens[i]) if i is not None else 1 :]
         return tuple(ids)
 
-    def decode(self, ids: Ordered[int]) -> str:
+    def decode(self, ids: abc.Sequence[int]) -> str:
         """Text of ids."""
         size = len(self.tokens)
         pieces = (bytes([i - size]) if i >= size else self.tokens[i].encode() for i in ids)
@@ -267,7 +267,9 @@ class EnumerableEngine:
             raise
         return [request.ended[i] for i in range(len(request.seeds))]
 
-    def _adapters(self, params: SamplingParams, ids: Ordered[int], new: int = 0, name: str = "") -> Adapters:
+    def _adapters(
+        self, params: SamplingParams, ids: abc.Sequence[int], new: int = 0, name: str = ""
+    ) -> Adapters:
         """Behind a prefix of which the last tokens, so many, are the completion's."""
         words = Words.of(params, self.encode, self.decode, len(self.tokens), [self.eos])
         words.check(ids[len(ids) - new :])
@@ -377,7 +379,7 @@ class EnumerableEngine:
         """Tokens, and the bytes of prompts."""
         return len(self.tokens) + 256
 
-    def _check_ids(self, ids: Ordered[int]) -> None:
+    def _check_ids(self, ids: abc.Sequence[int]) -> None:
         if bad := [i for i in ids if not 0 <= i < self._vocabulary]:
             raise InputError(f"token id {bad[0]!r} is not in the vocabulary (0 … {self._vocabulary - 1})")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+from collections import abc, deque
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
@@ -104,7 +103,7 @@ class Told:
         if self._ended.attempts is not None:
             self._ended.attempts.apart()
 
-    async def begin(self, numbers: Ordered[int]) -> Attempt:
+    async def begin(self, numbers: abc.Sequence[int]) -> Attempt:
         """An attempt at these samples, told in whatever event loop."""
         attempts, generator = self._ended.attempts, self._generator
         if attempts is None:

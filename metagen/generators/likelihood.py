@@ -7,7 +7,7 @@ cache. Log-probabilities and entropies are in nats, surprises in bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,7 +69,7 @@ class _Asked:
 @checked
 def likelihoods(
     engine: Engine,
-    sequences: Ordered[Sequence],
+    sequences: abc.Sequence[Sequence],
     *,
     entropies: bool = True,
     params: SamplingParams | None = None,
@@ -81,7 +81,7 @@ def likelihoods(
 @checked
 async def alikelihoods(
     engine: Engine,
-    sequences: Ordered[Sequence],
+    sequences: abc.Sequence[Sequence],
     *,
     entropies: bool = True,
     params: SamplingParams | None = None,
@@ -160,12 +160,12 @@ class _Calls:
     scope: Scope
     price: Price | None
 
-    async def execute(self, positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+    async def execute(self, positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
         some = self._some(positions)
         answers = iter(await evaluated(self.engine, [request for one in some for request in one.requests]))
         return [self._outcome(one, [next(answers) for _ in one.requests]) for one in some]
 
-    def worst(self, positions: Ordered[int], cap: int | None) -> Usage:
+    def worst(self, positions: abc.Sequence[int], cap: int | None) -> Usage:
         cache = self.scope.prefixes(self.engine.fingerprint)
         usages = [self._usage(one, cache.known(one.ids)) for one in self._some(positions)]
         return replace(Usage.sum(usages), calls=len(positions))
@@ -174,7 +174,7 @@ class _Calls:
         for row in rows:
             self.scope.prefixes(self.engine.fingerprint).add(self.asked[row.content].ids)
 
-    def _some(self, positions: Ordered[int]) -> list[_Asked]:
+    def _some(self, positions: abc.Sequence[int]) -> list[_Asked]:
         everything = list(self.asked.values())
         return [everything[i] for i in positions]
 
@@ -211,7 +211,7 @@ def _likelihood(one: _Asked, row: Row, entropies: bool) -> Likelihood:
     )
 
 
-def _total(logprobs: Ordered[float]) -> float | None:
+def _total(logprobs: abc.Sequence[float]) -> float | None:
     """The logarithm of Σ p, as JSON."""
     return _finite(math.log(mass) if (mass := math.fsum(map(math.exp, logprobs))) else -math.inf)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 from metagen.cost import ModelShape
 from metagen.generators.checks import Checks
@@ -67,7 +67,7 @@ class LocalEngine:
     def encode(self, text: str) -> tuple[int, ...]:
         return self._tokenizer.encode(text)
 
-    def decode(self, ids: Ordered[int]) -> str:
+    def decode(self, ids: abc.Sequence[int]) -> str:
         """Text of ids, special tokens by their names."""
         return self._tokenizer.decode(list(ids))
 

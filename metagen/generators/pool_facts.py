@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import astuple, dataclass, field, replace
 from math import fsum, inf
 from statistics import fmean
@@ -41,10 +40,10 @@ class Rule:
         """Whether it is a failed call, or lacks the verdict that others have."""
         return r.failed or (self.judged and r.correct is None)
 
-    def kept(self, samples: Ordered[Recorded]) -> tuple[Ordered[Recorded], Ordered[int]]:
+    def kept(self, samples: abc.Sequence[Recorded]) -> tuple[abc.Sequence[Recorded], abc.Sequence[int]]:
         """The samples that count, each with a verdict where verdicts are recorded, and their numbers."""
         plain = {id(r): not self.silent(r) for r in samples}
-        numbers: Ordered[int] = range(len(samples))
+        numbers: abc.Sequence[int] = range(len(samples))
         if not all(plain.values()):
             if self.unknown == "wrong":
                 wrong = {one: replace(r, correct=0.0) for r in samples if not plain[one := id(r)]}
@@ -103,7 +102,7 @@ class Facts:
     ) -> None:
         self.rule, self._chosen, self._thoughts = rule, dict(maps), thoughts or {}
         self.sizes: dict[str, int] = {}
-        self.left: dict[str, Ordered[int]] = {}
+        self.left: dict[str, abc.Sequence[int]] = {}
         self.emptied: set[str] = set()
         self._every = self._known = self._failed = self._untold = 0
         self._first: tuple[str, int] | None = None
@@ -114,7 +113,7 @@ class Facts:
         self.scales: dict[str, Scale] = {}
         self._digests: list[bytes] = []
 
-    def add(self, problem: str, samples: Ordered[Recorded]) -> None:
+    def add(self, problem: str, samples: abc.Sequence[Recorded]) -> None:
         silent = {id(r): self.rule.silent(r) for r in samples}
         kept, numbers = self.rule.kept(samples)
         self._tell(problem, samples, silent)
@@ -144,7 +143,7 @@ class Facts:
         rows = {id(r): _row(r) for r in distinct}
         self._digests.append(digest(problem, "\n".join(rows[id(r)] for r in kept)))
 
-    def _tell(self, problem: str, samples: Ordered[Recorded], silent: Mapping[int, bool]) -> None:
+    def _tell(self, problem: str, samples: abc.Sequence[Recorded], silent: Mapping[int, bool]) -> None:
         """Count what is silent, and how many are right with it and without."""
         right = {id(r): (r.correct or 0.0) > 0.5 for r in samples}
         told = [right[id(r)] for r in samples if not silent[id(r)]]

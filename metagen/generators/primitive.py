@@ -9,8 +9,8 @@ import dataclasses
 import math
 import warnings
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from functools import partial
 from typing import Any, ClassVar
 
@@ -79,10 +79,10 @@ class Primitive(Generator):
         items = tuple(Item(content, i) for i in range(start, start + n))
         request = Request("generate", self.fingerprint, items, most, self.recorded)
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             return await self.sample(prefix, [items[i] for i in positions], until, cap, scope, ended)
 
-        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+        def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
             tokens = cap if cap is not None else most
             return self.worst(prefix, len(positions), tokens, scope)
 

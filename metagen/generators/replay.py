@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections import OrderedDict
+from collections import OrderedDict, abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -238,7 +237,7 @@ class ReplayGenerator(Primitive):
 
     # -- what a file leaves unsaid -----------------------------------------------------------------
 
-    def _amounts(self, samples: Ordered[Recorded]) -> tuple[Usage, ...]:
+    def _amounts(self, samples: abc.Sequence[Recorded]) -> tuple[Usage, ...]:
         """What each sample has cost, as far as it is known or can be estimated."""
         columns = {name: self._filled(name, [getattr(r, name) for r in samples]) for name in self._guesses}
         rows = list(zip(*columns.values(), strict=True))
@@ -278,7 +277,7 @@ class ReplayGenerator(Primitive):
         guess: float = round(mean) if name in COUNTS else mean
         return [guess if v is None else v for v in values]
 
-    def _mapped(self, samples: Ordered[Recorded]) -> dict[str, Floats]:
+    def _mapped(self, samples: abc.Sequence[Recorded]) -> dict[str, Floats]:
         """By score, its values in [0, 1] of the samples of a problem, NaN for none."""
         found = {}
         for name, given in self._maps.items():
@@ -322,7 +321,7 @@ class _Memory:
     def __getitem__(self, problem: str) -> tuple[Recorded, ...]:
         return self._pool[problem]
 
-    def each(self, seen: Callable[[str, Ordered[Recorded]], None]) -> None:
+    def each(self, seen: Callable[[str, abc.Sequence[Recorded]], None]) -> None:
         for problem, samples in self._pool.items():
             seen(problem, samples)
 

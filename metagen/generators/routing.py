@@ -7,9 +7,8 @@ give the same choices, so that a simulation can ask the router that runs.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, abc
 from collections.abc import Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -98,7 +97,7 @@ class Router:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def choose(self, ids: Ordered[int] | None) -> str:
+    def choose(self, ids: abc.Sequence[int] | None) -> str:
         """The replica for a request that begins with these token ids; None: they are unknown.
 
         EngineError if there is no replica.
@@ -113,7 +112,7 @@ class Router:
         over = best.load > least.load + self.absolute and best.load > self.relative * least.load
         return least.name if over else best.name
 
-    def began(self, replica: str, ids: Ordered[int] | None, load: int = 1) -> None:
+    def began(self, replica: str, ids: abc.Sequence[int] | None, load: int = 1) -> None:
         """A request was sent to a replica: it is busier by `load`, and will hold these ids."""
         entry = self._replicas[replica]
         entry.load += load
@@ -127,7 +126,7 @@ class Router:
             entry.load -= load
             self._rank(entry)
 
-    def holds(self, replica: str, ids: Ordered[int]) -> None:
+    def holds(self, replica: str, ids: abc.Sequence[int]) -> None:
         """A replica's cache holds these ids. Nothing happens if it has left."""
         if (entry := self._replicas.get(replica)) is None:
             return
@@ -146,7 +145,7 @@ class Router:
         """What is outstanding at a replica."""
         return self._replicas[replica].load
 
-    def matched(self, replica: str, ids: Ordered[int]) -> int:
+    def matched(self, replica: str, ids: abc.Sequence[int]) -> int:
         """Tokens at the beginning of `ids` that a replica is believed to hold."""
         count = 0
         for one in self._hashes(ids):
@@ -157,7 +156,7 @@ class Router:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _hashes(self, ids: Ordered[int]) -> list[int]:
+    def _hashes(self, ids: abc.Sequence[int]) -> list[int]:
         """One for each whole block, of the block and all before it. Hashes of integers are the same everywhere."""
         if ids is self._hashed[0]:
             return self._hashed[1]
@@ -169,7 +168,7 @@ class Router:
             self._hashed = ids, hashes
         return hashes
 
-    def _longest(self, ids: Ordered[int]) -> set[str]:
+    def _longest(self, ids: abc.Sequence[int]) -> set[str]:
         """Replicas that hold the longest prefix that any holds; empty if none holds a block."""
         found: set[str] = set()
         for one in self._hashes(ids):

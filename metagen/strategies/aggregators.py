@@ -7,8 +7,8 @@ pure functions of `strategies/aggregate.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import abc
 from collections.abc import Callable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import field, replace
 from typing import Any
 
@@ -61,7 +61,9 @@ class Aggregator(Part, ABC):
         """Names the rule with its parts: equal fingerprints promise equal choices."""
         return fingerprint(self)
 
-    async def aggregate(self, candidates: Ordered[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
+    async def aggregate(
+        self, candidates: abc.Sequence[Candidate], prefix: Sequence, scope: Scope
+    ) -> Sequence:
         """The chosen candidate's sequence, with its score. What is cut or has no answer loses to whatever has one.
 
         Where nothing is known of any (scores that are missing, a utility that is NaN throughout), the tie rule
@@ -165,7 +167,7 @@ class Ranked(Aggregator):
     """
 
     answer: AnswerRule = field(kw_only=False)
-    ballot: Callable[[str], Ordered[str]]
+    ballot: Callable[[str], abc.Sequence[str]]
     rule: Rule = "borda"
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
@@ -202,16 +204,16 @@ class MinimumBayesRisk(Aggregator):
         return highest_expected_utility(expected.tolist(), weights, [c.key for c in pool], texts(pool), salt)
 
 
-def scores(pool: Ordered[Candidate], *, raw: bool) -> list[float | None]:
+def scores(pool: abc.Sequence[Candidate], *, raw: bool) -> list[float | None]:
     """Values in [0, 1], or the raw scores before they were mapped there."""
     return [(c.score.raw if c.score else None) if raw else c.value for c in pool]
 
 
-def ordered(pool: Ordered[Candidate]) -> list[float | None]:
+def ordered(pool: abc.Sequence[Candidate]) -> list[float | None]:
     """Numbers in the order of the candidates' scores: see `in_order`."""
     return in_order([c.value for c in pool], [c.score.raw if c.score else None for c in pool])
 
 
-def texts(pool: Ordered[Candidate]) -> list[str]:
+def texts(pool: abc.Sequence[Candidate]) -> list[str]:
     """What tells candidates apart where they tie."""
     return [c.sequence.text for c in pool]

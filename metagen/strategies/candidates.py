@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
 from metagen.scope import Scope
@@ -36,7 +36,7 @@ class Candidate:
 
 
 async def judged(
-    sequences: Ordered[Sequence],
+    sequences: abc.Sequence[Sequence],
     scope: Scope,
     *,
     answer: AnswerRule | None = None,
@@ -66,7 +66,7 @@ async def judged(
 
 
 async def _scored(
-    sequences: Ordered[Sequence], verifier: Verifier, scope: Scope, known: dict[bytes, Score]
+    sequences: abc.Sequence[Sequence], verifier: Verifier, scope: Scope, known: dict[bytes, Score]
 ) -> list[Score]:
     if verifier.by_sample:
         return await verifier.score(sequences, scope=scope)

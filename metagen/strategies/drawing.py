@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 
 from metagen.generators.base import Generator
 from metagen.scope import Scope
@@ -41,7 +41,7 @@ class Drawing:
         n: int,
         *,
         step: int | None = None,
-        enough: Callable[[Ordered[Candidate]], bool] | None = None,
+        enough: Callable[[abc.Sequence[Candidate]], bool] | None = None,
     ) -> list[Candidate]:
         """All candidates, once there are n, or fewer: if a budget ends, or `enough` says so.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import field
 from typing import Final
 
@@ -34,9 +34,9 @@ class MixtureOfAgents(Strategy):
     whole one of the layer before is returned. Raises InputError for no layers, and for a layer without agents.
     """
 
-    layers: Ordered[Ordered[Generator]] = field(kw_only=False)
+    layers: abc.Sequence[abc.Sequence[Generator]] = field(kw_only=False)
     aggregator: Generator = field(kw_only=False)
-    ask: Form[Ordered[str]] = SYNTHESIS
+    ask: Form[abc.Sequence[str]] = SYNTHESIS
     answer: AnswerRule | None = None
     accepts_prefix = False
 
@@ -70,13 +70,13 @@ class MixtureOfAgents(Strategy):
         scope.offer(final, key=await self._key(final))
         return final
 
-    def _best(self, written: Ordered[Sequence | None], prefix: Sequence, scope: Scope) -> Sequence:
+    def _best(self, written: abc.Sequence[Sequence | None], prefix: Sequence, scope: Scope) -> Sequence:
         """A whole response of the layer before; else the first of what was written, cut as it is."""
         cut = next((one.rooted(prefix) for one in written if one is not None), prefix)
         return scope.best_offer() or cut
 
     async def _written(
-        self, question: Sequence, agents: Ordered[tuple[Generator, Scope]], scope: Scope, *, own: bool
+        self, question: Sequence, agents: abc.Sequence[tuple[Generator, Scope]], scope: Scope, *, own: bool
     ) -> list[Sequence | None]:
         """What each agent responds; None where a limit left nothing for it, or the question does not fit its context.
 

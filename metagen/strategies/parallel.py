@@ -7,8 +7,8 @@ and weighted voting of one generator share the same candidates and scores.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 from dataclasses import field, replace
 
 from metagen.errors import UnsupportedError
@@ -114,7 +114,7 @@ class ParallelStrategy(Strategy):
         scored = judged(sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring)
         return await scope.attempt(scored) or drawn
 
-    def enough(self, candidates: Ordered[Candidate]) -> bool:
+    def enough(self, candidates: abc.Sequence[Candidate]) -> bool:
         """Whether no more are needed, before n are drawn."""
         return False
 
@@ -196,7 +196,7 @@ class PessimisticBestOfN(ParallelStrategy):
 
     chooses = True
 
-    verifiers: Ordered[Verifier]
+    verifiers: abc.Sequence[Verifier]
     penalty: Quantity = 1.0
     answer: AnswerRule | None = None
 
@@ -226,7 +226,7 @@ class RankedVote(ParallelStrategy):
     chooses = True
 
     answer: AnswerRule
-    ballot: Callable[[str], Ordered[str]]
+    ballot: Callable[[str], abc.Sequence[str]]
     rule: Rule = "borda"
 
     def _aggregator(self) -> Aggregator:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from typing import Concatenate, Final, ParamSpec
 
@@ -16,7 +16,7 @@ from metagen.verifiers.generative.question import in_words
 
 P = ParamSpec("P")
 #: From a task, and what there is on it, to a prompt. `Form[str, str | None]`: a candidate, and what was said of it
-#: (None: nothing). `Form[Ordered[str]]`: several candidates. A model that was trained on a form of its own takes a
+#: (None: nothing). `Form[abc.Sequence[str]]`: several candidates. A model that was trained on a form of its own takes a
 #: function that writes this form; fingerprints hold its name (`name_of`).
 Form = Callable[Concatenate[Prompt, P], Prompt]
 
@@ -73,7 +73,7 @@ class Listing:
     def __post_init__(self) -> None:
         Template(self.words).expecting("task", "responses", optional=("count",), name="words")
 
-    def __call__(self, task: Prompt, candidates: Ordered[str]) -> Prompt:
+    def __call__(self, task: Prompt, candidates: abc.Sequence[str]) -> Prompt:
         listed = "\n\n".join(f"Response {i}:\n{text}" for i, text in enumerate(candidates, 1))
         values = {"task": in_words(task), "responses": listed, "count": str(len(candidates))}
         said = Template(self.words).fill(values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 from metagen.errors import UnsupportedError
 from metagen.parts import part
@@ -54,7 +54,7 @@ class RejectionSampling(ParallelStrategy):
         """Whole, with an answer where answers are read, and with a score that is high enough."""
         return candidate.eligible and candidate.value is not None and candidate.value >= self.threshold
 
-    def enough(self, candidates: Ordered[Candidate]) -> bool:
+    def enough(self, candidates: abc.Sequence[Candidate]) -> bool:
         return any(map(self.accepts, candidates))
 
     async def chosen(self, candidates: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:

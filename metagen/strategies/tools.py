@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+from collections import abc
 from collections.abc import Awaitable, Callable, Mapping
-from collections.abc import Sequence as Ordered
 from functools import cached_property
 from typing import Any
 
@@ -133,7 +133,7 @@ class Tool:
         given = json.dumps(dict(arguments), sort_keys=True, ensure_ascii=False)
         request = Request("tool", self.fingerprint, (Item(digest(given)),))
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             if ours(self._function):
                 result = await self._result(arguments)
             else:

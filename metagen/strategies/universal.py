@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence as Ordered
+from collections import Counter, abc
 from dataclasses import field
 from typing import Final
 
@@ -44,7 +43,7 @@ class Consistent(Aggregator):
 
     judge: Generator = field(kw_only=False)
     votes: Count = 1
-    ask: Form[Ordered[str]] = MOST_CONSISTENT
+    ask: Form[abc.Sequence[str]] = MOST_CONSISTENT
     reads: re.Pattern[str] = NUMBER
     answer: AnswerRule | None = None
 
@@ -92,7 +91,7 @@ class UniversalSelfConsistency(ParallelStrategy):
 
     judge: Generator | None = None
     votes: Count = 1
-    ask: Form[Ordered[str]] = MOST_CONSISTENT
+    ask: Form[abc.Sequence[str]] = MOST_CONSISTENT
     answer: AnswerRule | None = None
 
     def _aggregator(self) -> Aggregator:

@@ -5,8 +5,8 @@ Findings work with what is left, and never with a number that such a gap would m
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterator, Mapping
-from collections.abc import Sequence as Ordered
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def notes(result: StudyResult) -> tuple[Note, ...]:
     return tuple(note for note in dict.fromkeys(found) if note not in result.notes)
 
 
-def _missing(curves: Ordered[Curve]) -> Iterator[Note]:
+def _missing(curves: abc.Sequence[Curve]) -> Iterator[Note]:
     """Problems that a curve lacks, altogether or at some n."""
     for curve in curves:
         measured = np.isfinite(curve.accuracy)
@@ -100,7 +100,7 @@ def _missing(curves: Ordered[Curve]) -> Iterator[Note]:
                 yield Note(about, f"n = {n} is measured on {there} of {some} problems, {why}")
 
 
-def _flat(curves: Ordered[Curve]) -> Iterator[Note]:
+def _flat(curves: abc.Sequence[Curve]) -> Iterator[Note]:
     """Curves that are right, or wrong, throughout."""
     for curve in curves:
         there = curve.accuracy[np.isfinite(curve.accuracy)]
@@ -155,7 +155,7 @@ def _scores(result: StudyResult) -> Iterator[Note]:
             )
 
 
-def _likelihoods(pools: Ordered[Votes]) -> Iterator[Note]:
+def _likelihoods(pools: abc.Sequence[Votes]) -> Iterator[Note]:
     """Samples without log-probabilities."""
     for votes in pools:
         there = _there(votes)
@@ -171,6 +171,6 @@ def _there(votes: Votes) -> Bools:
     return np.asarray(np.arange(votes.classes.shape[1]) < votes.sizes[:, None])
 
 
-def _some(names: Ordered[str]) -> str:
+def _some(names: abc.Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more

@@ -7,8 +7,8 @@ are one Holm family.
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
@@ -160,7 +160,7 @@ def curves(
     return [AtBudget(*found[name], tests[name]) for name in rows], notes
 
 
-def _places(result: StudyResult, ids: Ordered[str]) -> Ints:
+def _places(result: StudyResult, ids: abc.Sequence[str]) -> Ints:
     at = {id: i for i, id in enumerate(result.problems)}
     return np.array([at[id] for id in ids], dtype=np.int64)
 

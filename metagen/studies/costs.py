@@ -8,8 +8,8 @@ is verified.
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ def pooled(
     directory: RunDirectory,
     generator: str,
     verifier: str | None,
-    ns: Ordered[int],
+    ns: abc.Sequence[int],
     accelerators: Mapping[str, Accelerator],
     shapes: Shapes,
 ) -> tuple[dict[str, Floats], Floats]:
@@ -166,7 +166,7 @@ class _Pool:
     heads: Floats
     alone: Floats
 
-    def costs(self, ns: Ordered[int]) -> Floats:
+    def costs(self, ns: abc.Sequence[int]) -> Floats:
         """Work and waiting, [2, len(ns)]; NaN where n is more than there are."""
         generates = self.rows.part == GENERATION
         size = len({int(s) for s in self.rows.sample[generates]})
@@ -205,7 +205,7 @@ class _Pool:
 
 
 def _expected(
-    directory: RunDirectory, table: pa.Table, part: str, ns: Ordered[int], count: int
+    directory: RunDirectory, table: pa.Table, part: str, ns: abc.Sequence[int], count: int
 ) -> dict[str, Floats]:
     """What a part of a pool is expected to spend, [len(ns), problems]."""
     rows = table.filter(pc.field("part") == part)

@@ -9,8 +9,8 @@ there too, and has a reward. Engines must be open; nothing is generated.
 from __future__ import annotations
 
 import json
+from collections import abc
 from collections.abc import Coroutine, Iterable
-from collections.abc import Sequence as Ordered
 from math import isfinite, nan
 from typing import Any, TypeVar
 
@@ -247,7 +247,7 @@ async def _again(
     return sequence
 
 
-def _scored(setup: Setup, by: str, every: Ordered[tuple[Problem, list[Sequence]]]) -> list[list[float]]:
+def _scored(setup: Setup, by: str, every: abc.Sequence[tuple[Problem, list[Sequence]]]) -> list[list[float]]:
     """The rewards of the sequences of each problem; as in pools, what is not eligible has the least there is, 0."""
 
     async def one(problem: Problem, sequences: list[Sequence]) -> list[float]:

@@ -7,8 +7,8 @@ What lies in pools is measured at every n by averages over subsets, what ran by 
 from __future__ import annotations
 
 import json
+from collections import abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -155,7 +155,7 @@ class Run:
             if found is not None:
                 yield found
 
-    def _pooled(self, lines: Ordered[Line]) -> Curve | None:
+    def _pooled(self, lines: abc.Sequence[Line]) -> Curve | None:
         """Averages over subsets of the generator's pool; nothing for a verifier that scored nothing."""
         line = lines[0]
         made = self._sampled(line.generator)
@@ -186,7 +186,7 @@ class Run:
         )
         return self._curve(line, ns, accuracy, error, *spent)
 
-    def _direct(self, lines: Ordered[Line]) -> Curve | None:
+    def _direct(self, lines: abc.Sequence[Line]) -> Curve | None:
         """What configurations that ran by themselves returned; those without a finished problem are left out."""
         rows, kept = [], []
         for line in lines:
@@ -212,7 +212,7 @@ class Run:
     def _curve(
         self,
         line: Line,
-        ns: Ordered[int],
+        ns: abc.Sequence[int],
         accuracy: Floats,
         error: Floats,
         spent: Mapping[str, Floats],
@@ -405,7 +405,7 @@ class Run:
             return {}
 
 
-def _finite(name: str, scores: Floats, ids: Ordered[str]) -> None:
+def _finite(name: str, scores: Floats, ids: abc.Sequence[str]) -> None:
     """DataError for an infinite score; NaN is none."""
     if (found := np.argwhere(np.isinf(scores))).size:
         row, sample = found[0]

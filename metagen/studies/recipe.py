@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import Any
 
 from metagen.errors import InputError
@@ -15,7 +15,7 @@ def recipe(
     model: str,
     strategy: str,
     n: int,
-    comments: Ordered[str] = (),
+    comments: abc.Sequence[str] = (),
     *,
     name: str | None = None,
 ) -> str:

@@ -7,8 +7,8 @@ Of configurations that tie with the best (`analysis.ties`) the cheapest is taken
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
@@ -272,7 +272,7 @@ def _candidates(result: StudyResult, budgets: Mapping[str, float]) -> tuple[list
     return found, notes
 
 
-def _too_little(candidates: Ordered[_Candidate], budgets: Mapping[str, float]) -> str:
+def _too_little(candidates: abc.Sequence[_Candidate], budgets: Mapping[str, float]) -> str:
     """What the budgets lack."""
     for cost, limit in budgets.items():
         cheapest = min(candidates, key=lambda c: c.costs[cost])
@@ -307,7 +307,7 @@ def _valued(rows: Floats, noise: Floats, judged: Floats | None = None, seed: int
     return replace(found, estimate=found.naive, low=nan, high=nan) if rows.shape[1] < FEW else found
 
 
-def _runner_up(affordable: Ordered[_Candidate], rows: Floats, at: int) -> Contrast | None:
+def _runner_up(affordable: abc.Sequence[_Candidate], rows: Floats, at: int) -> Contrast | None:
     """What was picked against the best of each other curve, one family; the most accurate of these is returned."""
     means = rows.mean(axis=1)
     best: dict[str, int] = {}
@@ -324,7 +324,7 @@ def _runner_up(affordable: Ordered[_Candidate], rows: Floats, at: int) -> Contra
 def _notes(
     result: StudyResult,
     chosen: _Candidate,
-    candidates: Ordered[_Candidate],
+    candidates: abc.Sequence[_Candidate],
     budgets: Mapping[str, float],
     shared: int,
     every: int,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,7 +32,7 @@ class Problem:
         return digest(self.prompt.digest, self.reference)
 
 
-def _grades(grades: Ordered[float], given: Mapping[str, Any]) -> str | None:
+def _grades(grades: abc.Sequence[float], given: Mapping[str, Any]) -> str | None:
     if odd := [grade for grade in grades if not 0.0 <= grade <= 1.0]:
         return f"{odd[0]!r} is no grade in [0, 1]"
     return one_each("sequences")(grades, given)
@@ -59,7 +59,7 @@ class Task(Part, ABC):
         """The problems, always in the same order. Raises DataError for an empty or faulty data set."""
 
     @promises(_grades)
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         """Acceptability A(y) of each sequence: 1 if its answer equals the reference, else 0; nan where nobody knows."""
         answers = await self.answer.read(sequences)
         reference = await self._reference(problem)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import abc
 from collections.abc import Awaitable, Callable, Mapping
-from collections.abc import Sequence as Ordered
 from typing import Any, Final, TypeAlias
 
 from metagen.errors import DataError
@@ -19,14 +19,17 @@ from metagen.verifiers.code.program import CompletedProgram, ProgramRule
 from metagen.verifiers.same_program import SameProgram
 
 #: Runs the hidden tests of a problem against programs: A(y) of each sequence, in [0, 1]; nan: nobody knows.
-Grader: TypeAlias = Callable[[Problem, Ordered[Sequence]], Awaitable[list[float]]]
+Grader: TypeAlias = Callable[[Problem, abc.Sequence[Sequence]], Awaitable[list[float]]]
 _FUTURE: Final = re.compile(r"^from __future__ import [\w ,]+$", re.MULTILINE)
 #: Verdicts kept, at about 200 bytes each.
 REMEMBERED = 1 << 14
 
 
 def code_tests(
-    tests: Ordered[str], setup: str = "", entry_points: Ordered[str] = (), names: Ordered[str] = ()
+    tests: abc.Sequence[str],
+    setup: str = "",
+    entry_points: abc.Sequence[str] = (),
+    names: abc.Sequence[str] = (),
 ) -> dict[str, Any]:
     """Tests in Python as plain data: those to be seen in `Prompt.public`, the hidden ones in `Problem.reference`.
 
@@ -64,7 +67,7 @@ class CodeTask(RecordTask):
         """The hidden tests by problem id: `tests`, `setup` and `entry_points`, as `code_tests` makes them."""
         return {problem.id: json.loads(problem.reference) for problem in self.problems()}
 
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         """The grader's verdicts. Equal programs are run once, and a verdict is remembered.
 
         Raises BrokenTests (of `metagen.verifiers.code.hidden`) where the problem's own tests cannot run.
@@ -80,7 +83,7 @@ class CodeTask(RecordTask):
         self._graded |= found
         return values
 
-    def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> Ordered[bool]:
+    def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> abc.Sequence[bool]:
         return [True] * len(found)
 
 
@@ -104,7 +107,7 @@ def sandboxed(hidden: Mapping[str, Mapping[str, Any]], program: ProgramRule) -> 
             known |= {} if tests is None else {name: tests}
     verifier = HiddenTests(Sandbox(), known, program=program)
 
-    async def grade(problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         if problem.id in faulty:
             raise BrokenTests(problem.id, faulty[problem.id])
         scores = await verifier.grade(sequences)

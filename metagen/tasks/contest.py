@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from typing import Any, Final
 
 from metagen.errors import DataError, InputError
@@ -110,7 +110,7 @@ class ContestTask(CodeTask):
         if not tests:
             raise DataError("there are no tests; remove the problem")
 
-        def data(tests: Ordered[str]) -> dict[str, Any]:
+        def data(tests: abc.Sequence[str]) -> dict[str, Any]:
             return code_tests(tests, setup, (), ("Solution", function)) | {"objects": True}
 
         starter = starter.rstrip() or f"def {function}"

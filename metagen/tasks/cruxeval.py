@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from typing import Any, ClassVar, Final, Literal, get_args
 
 from metagen.errors import DataError, InputError
@@ -91,7 +91,7 @@ class CRUXEvalTask(RecordTask):
         prompt: Wording | None = None,
         form: Form = "chat",
         grader: Grader | None = None,
-        shots: Ordered[Mapping[str, str]] | None = None,
+        shots: abc.Sequence[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
         if mode not in get_args(Mode):
@@ -116,7 +116,7 @@ class CRUXEvalTask(RecordTask):
         prompt = self._asking.prompt(name, {**asked, "question": said}, asked)
         return Problem(prompt, returned if self.mode == "output" else given)
 
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         grades = await super().grade(problem, sequences)
         if self.mode == "output":
             return grades
@@ -133,7 +133,7 @@ def sandboxed() -> Grader:
     """Runs f on the arguments that a sequence gives, where these are literals, and compares what it returns."""
     rule, made = LiteralRule(PATTERN, arguments=True), list[Any]()
 
-    async def grade(problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         from metagen.verifiers.code.check import Suite, check
         from metagen.verifiers.code.sandbox import Sandbox
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from typing import ClassVar, Final
 
 from metagen.errors import DataError
@@ -65,7 +65,7 @@ class GSM8KTask(RecordTask):
         prompt: Wording | None = None,
         form: Form = "chat",
         answer: Rule | None = None,
-        shots: Ordered[Mapping[str, str]] | None = None,
+        shots: abc.Sequence[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
         self._asking = ASKING.given("question", prompt=prompt, form=form, shots=shots)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from typing import ClassVar, Final
 
 from metagen.errors import DataError
@@ -68,7 +68,7 @@ class MathTask(RecordTask):
         prompt: Wording | None = None,
         form: Form = "chat",
         answer: Rule | None = None,
-        shots: Ordered[Mapping[str, str]] | None = None,
+        shots: abc.Sequence[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
         self._asking = ASKING.given("question", prompt=prompt, form=form, shots=shots)

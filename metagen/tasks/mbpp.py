@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from typing import ClassVar, Final
 
 from metagen.errors import DataError, InputError
@@ -71,7 +71,7 @@ class MBPPTask(CodeTask):
         challenge: bool = False,
         program: ProgramRule | None = None,
         grader: Grader | None = None,
-        shots: Ordered[Mapping[str, str]] | None = None,
+        shots: abc.Sequence[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
         if shown < 0:
@@ -114,12 +114,12 @@ def _defined(code: str) -> set[str]:
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
-def _entry_points(code: str, tests: Ordered[str]) -> list[str]:
+def _entry_points(code: str, tests: abc.Sequence[str]) -> list[str]:
     """What the tests call of what the solution defines: it may have the name of a builtin, such as `sum`."""
     return sorted(_defined(code).intersection(name for test in tests for name in _CALLED.findall(test)))
 
 
-def _imports(code: str, tests: Ordered[str]) -> list[str]:
+def _imports(code: str, tests: abc.Sequence[str]) -> list[str]:
     """Imports of the solution that its tests rely on: tests run apart from it, and import for themselves."""
     try:
         nodes = [n for n in ast.iter_child_nodes(parsed(code)) if isinstance(n, ast.Import | ast.ImportFrom)]
@@ -130,7 +130,7 @@ def _imports(code: str, tests: Ordered[str]) -> list[str]:
     return [ast.unparse(node) for node, names in zip(nodes, bound, strict=True) if names & words]
 
 
-def _used(code: str, texts: Ordered[str], points: Ordered[str]) -> list[str]:
+def _used(code: str, texts: abc.Sequence[str], points: abc.Sequence[str]) -> list[str]:
     """What else setup and tests name of what the solution defines, such as the class of a tree that they build."""
     words = {word for text in texts for word in re.findall(r"\w+", text)}
     return sorted(_defined(code) & words - set(points))

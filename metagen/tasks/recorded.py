@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -65,7 +65,7 @@ class RecordedTask(RecordTask):
         )
         return Problem(prompt, given)
 
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         return verdicts_of(sequences) if self._verdicts else await super().grade(problem, sequences)
 
     def _records(self) -> Iterator[tuple[int, Record | DataError]]:
@@ -86,11 +86,11 @@ class RecordedTask(RecordTask):
                     ),
                 )
 
-    def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> Ordered[bool]:
+    def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> abc.Sequence[bool]:
         return [True] * len(found) if self._verdicts else super()._readable(found)
 
 
-def verdicts_of(sequences: Ordered[Sequence]) -> list[float]:
+def verdicts_of(sequences: abc.Sequence[Sequence]) -> list[float]:
     """A(y) as it was recorded with each sample. InputError if one has no verdict."""
     for sequence in sequences:
         if VERDICT not in sequence.scores:

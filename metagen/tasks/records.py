@@ -6,8 +6,8 @@ import asyncio
 import csv
 import json
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
@@ -219,7 +219,7 @@ class RecordTask(Task):
     def _records(self) -> Iterator[tuple[int, Record | DataError]]:
         return found(self.source)
 
-    def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> Ordered[bool]:
+    def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> abc.Sequence[bool]:
         """Whether the answer rule reads each reference. In a thread: the caller may be in an event loop."""
 
         async def keys() -> list[bool]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, Self, TypeAlias, get_args
@@ -124,7 +124,7 @@ def _shots(given: Any) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _near(name: str, known: Ordered[str]) -> str:
+def _near(name: str, known: abc.Sequence[str]) -> str:
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -149,7 +149,7 @@ class Asking:
         *places: str,
         prompt: Wording | None = None,
         form: str = "chat",
-        shots: Ordered[Mapping[str, str]] | None = None,
+        shots: abc.Sequence[Mapping[str, str]] | None = None,
     ) -> Self:
         """With what a user gave; None keeps what there is.
 
@@ -235,7 +235,7 @@ class Before(AnswerRule):
     def fingerprint(self) -> str:
         return digest("before", self._rule.fingerprint, self._stop).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return await self._rule.read([before(s, self._stop) for s in sequences])
 
     async def key(self, answer: str) -> str | None:
@@ -255,7 +255,7 @@ class Whole(AnswerRule):
     def fingerprint(self) -> str:
         return digest("whole turn", self._rule.fingerprint).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         answers = await self._rule.read([whole(s) for s in sequences])
         if unread := [i for i, answer in enumerate(answers) if answer.key is None]:
             alone = await self._rule.read([sequences[i] for i in unread])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Awaitable, Iterator
-from collections.abc import Sequence as Ordered
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -70,7 +70,7 @@ class EngineTrial:
     def make(self) -> Engine:
         """A new engine, not opened yet; always of the same model."""
 
-    def decode(self, engine: Engine, ids: Ordered[int]) -> str:
+    def decode(self, engine: Engine, ids: abc.Sequence[int]) -> str:
         """The text of a completion's ids: by the tokenizer of the model's directory, if the engine has one."""
         if engine.directory is None:
             pytest.skip("the engine has no directory to take a tokenizer from; override `decode`")
@@ -99,7 +99,7 @@ class EngineTrial:
 
     def request(
         self,
-        numbers: int | Ordered[int] = 4,
+        numbers: int | abc.Sequence[int] = 4,
         prefix: Sequence | int = 0,
         *,
         most: int | None = None,
@@ -146,12 +146,12 @@ class EngineTrial:
 
     # -- comparing -------------------------------------------------------------------------------
 
-    def same(self, found: Ordered[Sample], wanted: Ordered[Sample]) -> None:
+    def same(self, found: abc.Sequence[Sample], wanted: abc.Sequence[Sample]) -> None:
         """The same samples, up to the flips that are allowed."""
         assert len(found) == len(wanted)
         self.agree([_what(sample) for sample in found], [_what(sample) for sample in wanted])
 
-    def agree(self, found: Ordered[object], wanted: Ordered[object]) -> None:
+    def agree(self, found: abc.Sequence[object], wanted: abc.Sequence[object]) -> None:
         """The same, one by one, up to the flips that are allowed."""
         pairs = [(a, b) for a, b in zip(found, wanted, strict=True) if a != b]
         assert len(pairs) <= math.ceil(self.flips * len(wanted)), (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import replace
 
 import pytest
@@ -23,9 +23,9 @@ class AttemptLaws(EngineTrial):
     def test_attempts_are_told_before_they_begin_or_not_at_all(self, engine: Engine) -> None:
         """Each sample belongs to an attempt by then, and one that ended is not called free."""
         begun: list[int] = []
-        free: list[Ordered[int]] = []
+        free: list[abc.Sequence[int]] = []
 
-        async def begin(numbers: Ordered[int]) -> Attempt:
+        async def begin(numbers: abc.Sequence[int]) -> Attempt:
             begun.extend(numbers)
             return Attempt(lambda state: free.append(numbers) if state == "free" else None)
 
@@ -39,7 +39,7 @@ class AttemptLaws(EngineTrial):
         if not getattr(engine, "tells_attempts", False):
             return
 
-        async def begin(numbers: Ordered[int]) -> Attempt:
+        async def begin(numbers: abc.Sequence[int]) -> Attempt:
             raise BudgetExhausted("calls", 0, len(numbers), 0)
 
         before = engine.stats.samples

@@ -6,8 +6,8 @@ import asyncio
 import dataclasses
 import random
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Awaitable, Callable
-from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeVar
@@ -43,7 +43,7 @@ class CountingJournal(MemoryJournal):
         super().__init__()
         self.recorded = 0
 
-    async def record(self, rows: Ordered[Row]) -> None:
+    async def record(self, rows: abc.Sequence[Row]) -> None:
         self.recorded += sum(row.status != "refused" for row in rows)
         await super().record(rows)
 
@@ -58,7 +58,7 @@ class UnsteadyJournal(MemoryJournal):
         super().__init__()
         self._moods = random.Random(f"mood {seed}")
 
-    async def record(self, rows: Ordered[Row]) -> None:
+    async def record(self, rows: abc.Sequence[Row]) -> None:
         for _ in range(self._moods.randrange(12)):
             await asyncio.sleep(0)
         await super().record(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import Literal
 
 from metagen.errors import InputError
@@ -12,7 +12,7 @@ Aggregation = Literal["last", "min", "mean", "product"]
 AGGREGATIONS: tuple[Aggregation, ...] = ("last", "min", "mean", "product")
 
 
-def aggregate(steps: Ordered[float], how: Aggregation) -> float:
+def aggregate(steps: abc.Sequence[float], how: Aggregation) -> float:
     """One value from the values of the steps; 0 for no steps at all.
 
     Raises InputError for an unknown aggregation.

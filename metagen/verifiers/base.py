@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ class Verifier(Part, ABC):
 
     name: str = "verifier"
     #: Verifiers that it is made of; they score, record and charge themselves.
-    members: Ordered[Verifier] = ()
+    members: abc.Sequence[Verifier] = ()
 
     @property
     def relative(self) -> bool:
@@ -46,7 +46,7 @@ class Verifier(Part, ABC):
 
     @abstractmethod
     @promises(one_each("sequences"))
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         """One score per sequence, in order.
 
         When a limit binds, the sequences that were not reached get the verdict `unscored`; where none was reached,
@@ -70,7 +70,7 @@ class PrimitiveVerifier(Verifier):
         """Names what is recorded: the fingerprint, less what is done to a recorded score afterwards."""
         return self.fingerprint
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         if not sequences:
             return []
         if not self.sees_thoughts:
@@ -81,10 +81,10 @@ class PrimitiveVerifier(Verifier):
         unique = list(distinct.values())
         request = Request("score", self.records, items)
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             return await self.evaluate([unique[i] for i in positions], scope, ended)
 
-        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+        def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
             return self.worst([unique[i] for i in positions], scope)
 
         rows = await scope.call(
@@ -95,7 +95,7 @@ class PrimitiveVerifier(Verifier):
 
     @abstractmethod
     @promises(one_each("sequences"))
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         """One outcome per sequence; its payload is made by `score_payload`.
 
         ended: where to put outcomes by place in `sequences` as they end before the others, which records them at once.
@@ -103,10 +103,10 @@ class PrimitiveVerifier(Verifier):
         """
 
     @abstractmethod
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+    def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         """Logical worst case of scoring these sequences."""
 
-    def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
+    def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:
         """Note in the logical prefix cache what has been scored."""
 
 
@@ -156,7 +156,7 @@ class AnswerRule(Part, ABC):
 
     @abstractmethod
     @promises(one_each("sequences"))
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         """One answer per sequence, in order."""
 
     @abstractmethod

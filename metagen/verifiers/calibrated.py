@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
 import numpy as np
@@ -45,7 +45,7 @@ class Calibrated(Verifier):
     def fingerprint(self) -> str:
         return digest("calibrated", self.verifier.fingerprint, repr(self.calibration), str(self.steps)).hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         return [self._mapped(score) for score in await self.verifier.score(sequences, scope=scope)]
 
     def _mapped(self, score: Score) -> Score:
@@ -57,5 +57,5 @@ class Calibrated(Verifier):
             steps = tuple(self._map(steps))
         return replace(score, value=value, raw=score.value if score.raw is None else score.raw, steps=steps)
 
-    def _map(self, values: Ordered[float]) -> list[float]:
+    def _map(self, values: abc.Sequence[float]) -> list[float]:
         return [float(v) for v in self.calibration(np.asarray(values, dtype=np.float64))]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import abc
 from collections.abc import Iterator
-from collections.abc import Sequence as Ordered
 from typing import Final
 
 from metagen.errors import InputError
@@ -180,7 +180,7 @@ class ChoiceRule(AnswerRule):
         pattern = self._pattern.pattern if self._pattern else ""
         return digest("choice rule", self._letters, pattern).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         known: dict[tuple[str, bool], Answer] = {}
         found = []
         for sequence in sequences:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import Literal, get_args
 
 from metagen.batch import Stage
@@ -32,11 +32,11 @@ class Ensemble(Verifier):
 
     def __init__(
         self,
-        members: Ordered[Verifier],
+        members: abc.Sequence[Verifier],
         combine: Combine = "mean",
         *,
         penalty: float = 1.0,
-        weights: Ordered[float] | None = None,
+        weights: abc.Sequence[float] | None = None,
         name: str = "ensemble",
     ) -> None:
         if not members or (combine in ("uncertainty", "lower-bound") and len(members) < 2):
@@ -65,7 +65,7 @@ class Ensemble(Verifier):
         how = (self.combine, repr(self.penalty), repr(self.weights))
         return digest("ensemble", *how, *(member.fingerprint for member in self.members)).hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         if not sequences:
             return []
         generates = not all(isinstance(member, PrimitiveVerifier) for member in self.members)
@@ -90,7 +90,7 @@ class Ensemble(Verifier):
         verdict = next((score.verdict for score in scores if score.verdict is not None), None)
         return Score(_unit(raw), raw=raw, steps=steps, feedback=feedback, verdict=verdict, oracle=self.oracle)
 
-    def _one(self, values: Ordered[float]) -> float:
+    def _one(self, values: abc.Sequence[float]) -> float:
         if self.combine == "worst":
             return min(values)
         mean = math.fsum(w * v for w, v in zip(self.weights, values, strict=True))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Awaitable, Callable
-from collections.abc import Sequence as Ordered
 
 from metagen.border import answered, called, is_async, ours
 from metagen.call import Ended, Outcome
@@ -49,7 +49,7 @@ class FunctionVerifier(PrimitiveVerifier):
     def fingerprint(self) -> str:
         return digest("function verifier", self.name).hex()
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         if ours(self._function) and not is_async(self._function):
             return [_outcome(self._function(s)) for s in sequences]  # type: ignore[arg-type]
 
@@ -60,7 +60,7 @@ class FunctionVerifier(PrimitiveVerifier):
 
         return await scope.gather(*(one(i, sequence) for i, sequence in enumerate(sequences)))
 
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+    def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         return Usage(calls=len(sequences))
 
 
@@ -83,7 +83,7 @@ class FunctionRule(AnswerRule):
     def fingerprint(self) -> str:
         return digest("function rule", self._name).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._answer(s.text) for s in sequences]
 
     async def key(self, answer: str) -> str | None:

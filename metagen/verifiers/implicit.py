@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from itertools import accumulate
 
 from metagen.call import Ended, Outcome
@@ -120,7 +120,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
         """The steps of a completion, delimiters kept, as `steps_of` cuts them."""
         return steps_of(text, self.delimiter)
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         found = await super().score(sequences, scope=scope)
         return [
             s if s.steps is None else dataclasses.replace(s, value=aggregate(s.steps, self.aggregation))
@@ -157,7 +157,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         traces = [self._trace(s) for s in sequences]
         async with self._memory.claim([n for t in traces for n in t.names]) as (known, missing):
             shares = shared_out([t.names for t in traces], missing)
@@ -210,7 +210,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
 
     # -- accounting ------------------------------------------------------------------------------
 
-    def _priced(self, trace: Traced, known: Ordered[int]) -> Usage:
+    def _priced(self, trace: Traced, known: abc.Sequence[int]) -> Usage:
         """Logical usage: both models read all that they do not know."""
         usages = []
         for (engine, price), k in zip(self._models, known, strict=True):
@@ -223,25 +223,25 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
             usages.append(dataclasses.replace(usage, money=price.of(usage) if price else None))
         return Usage.sum(usages)
 
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+    def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         caches = [scope.prefixes(engine.fingerprint) for engine, _ in self._models]
         asked = [t for s in sequences if (t := self._trace(s)).given is None]
         bounds = [self._priced(t, [cache.known(t.ids) for cache in caches]) for t in asked]
         return dataclasses.replace(Usage.sum(bounds), calls=len(sequences))
 
-    def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
+    def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:
         for engine, _ in self._models:
             cache = scope.prefixes(engine.fingerprint)
             for sequence in sequences:
                 cache.add(self._trace(sequence).ids)
 
 
-def _request(trace: Traced, places: Ordered[int]) -> EvaluateRequest:
+def _request(trace: Traced, places: abc.Sequence[int]) -> EvaluateRequest:
     """The log-probabilities of those tokens after the prompt, each read at the token before it."""
     first = trace.starts[0]
     return EvaluateRequest(trace.ids[: first + places[-1] + 1], tuple(first + i - 1 for i in places))
 
 
-def _agree(a: Ordered[int], b: Ordered[int]) -> int:
+def _agree(a: abc.Sequence[int], b: abc.Sequence[int]) -> int:
     """How many ids two texts have in common at their start."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
@@ -112,7 +112,7 @@ class Layout(Part, ABC):
         return [step for step in text.split(self.delimiter) if step.strip()]
 
     @abstractmethod
-    def lay(self, encoder: Encoder, prompt: Prompt, steps: Ordered[str]) -> Laid | None:
+    def lay(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str]) -> Laid | None:
         """The input for at least one step; None if its marks cannot be told from the text around them."""
 
 
@@ -159,7 +159,7 @@ class TaggedSteps(Layout):
         """Delimiters are kept, as `steps_of` does; inline, they are put back between the steps."""
         return Layout.split(self, text) if self.inline else steps_of(text, self.delimiter)
 
-    def lay(self, encoder: Encoder, prompt: Prompt, steps: Ordered[str]) -> Laid | None:
+    def lay(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str]) -> Laid | None:
         tag = encoder.token(self.tag)
         if self.inline:
             return self._inline(encoder, prompt, steps, tag)
@@ -169,7 +169,7 @@ class TaggedSteps(Layout):
             positions.append(len(ids) - 1)
         return Laid(tuple(ids), tuple(positions))
 
-    def _inline(self, encoder: Encoder, prompt: Prompt, steps: Ordered[str], tag: int) -> Laid | None:
+    def _inline(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str], tag: int) -> Laid | None:
         question = Prompt(prompt.problem_id, text=question_of(prompt))
         text = self.delimiter.join(f"{step.rstrip()} {self.tag}" for step in steps)
         ids = encoder.render(question, f" {text}")
@@ -204,7 +204,7 @@ class ChatSteps(Layout):
     def chats(self) -> bool:
         return True
 
-    def lay(self, encoder: Encoder, prompt: Prompt, steps: Ordered[str]) -> Laid | None:
+    def lay(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str]) -> Laid | None:
         turns, inputs = conversation(prompt), []
         said = [f"{turns[-1].content} {steps[0].strip()}", *(step.strip() for step in steps[1:])]
         turns = turns[:-1]
@@ -255,7 +255,7 @@ class SeparatorSteps(Layout):
     def reserved(self) -> tuple[str, ...]:
         return () if self.separator == self.delimiter else (self.separator,)
 
-    def lay(self, encoder: Encoder, prompt: Prompt, steps: Ordered[str]) -> Laid | None:
+    def lay(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str]) -> Laid | None:
         separator, positions = encoder.encode(self.separator), []
         ids = list(self._opened(encoder, prompt, steps[0]))
         for i, step in enumerate(steps):
@@ -301,14 +301,17 @@ class WholeSolution(Layout):
     def split(self, text: str) -> list[str]:
         return whole(text)
 
-    def lay(self, encoder: Encoder, prompt: Prompt, steps: Ordered[str]) -> Laid | None:
+    def lay(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str]) -> Laid | None:
         asked = Prompt(prompt.problem_id, messages=conversation(prompt)) if self.chat else prompt
         ids = (*encoder.render(asked, "".join(steps)), *encoder.encode(self.closing))
         return Laid(ids, (len(ids) - 1,))
 
 
 def _expect(
-    layout: Layout, filled: Ordered[str] = (), texts: Ordered[str] = (), switches: Ordered[str] = ()
+    layout: Layout,
+    filled: abc.Sequence[str] = (),
+    texts: abc.Sequence[str] = (),
+    switches: abc.Sequence[str] = (),
 ) -> None:
     """The values of these fields are texts with something in them, texts, and true or false; else InputError."""
     for name in (*filled, *texts, *switches):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 from fractions import Fraction
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ class LiteralRule(AnswerRule):
         pattern = self._pattern.pattern if self._pattern else ""
         return digest("literal rule", pattern, str(self._arguments)).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._answer(sequence) for sequence in sequences]
 
     async def key(self, answer: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage, flops_2n, prefill_flops
@@ -33,7 +33,7 @@ class ConstraintMass(Verifier):
     def fingerprint(self) -> str:
         return digest("constraint mass").hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         return [Score(math.exp(log_w), raw=log_w) for log_w in map(_kept, sequences)]
 
 
@@ -83,17 +83,17 @@ class GrammarMass(PrimitiveVerifier):
     def fingerprint(self) -> str:
         return self._fingerprint
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         # Unlike other scores this one is of the tokens: another spelling of a text is another draw.
         contents = [digest(s.digest, repr(self._ids(s)[0])) for s in sequences]
         distinct = dict(zip(contents, sequences, strict=True))
         unique = list(distinct.values())
         request = Request("score", self.records, tuple(map(Item, distinct)))
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             return await self.evaluate([unique[i] for i in positions], scope, ended)
 
-        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+        def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
             return self.worst([unique[i] for i in positions], scope)
 
         def remember(rows: list[Row]) -> None:
@@ -103,7 +103,7 @@ class GrammarMass(PrimitiveVerifier):
         scores = {row.content: score_of(row) for row in rows}
         return [scores.get(content, UNSCORED) for content in contents]
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         asked = [self._requests(sequence) for sequence in sequences]
         flat = [request for each in asked for request in each]
         answers = iter(await evaluated(self.generator.engine, flat) if flat else [])
@@ -129,7 +129,7 @@ class GrammarMass(PrimitiveVerifier):
         engine = self.generator.engine
         return engine.render(sequence) or (), len(engine.render(Sequence(sequence.prompt)) or ())
 
-    def _outcome(self, sequence: Sequence, answers: Ordered[Evaluated], scope: Scope) -> Outcome:
+    def _outcome(self, sequence: Sequence, answers: abc.Sequence[Evaluated], scope: Scope) -> Outcome:
         each = [[_log_sum(values) for values in answer.values] for answer in answers]
         pairs = [
             pair
@@ -149,12 +149,12 @@ class GrammarMass(PrimitiveVerifier):
             dataclasses.replace(Usage.sum(read) if read else Usage(), calls=1),
         )
 
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+    def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.generator.engine.fingerprint)
         rendered = [self._ids(sequence)[0] for sequence in sequences]
         return Usage.sum([self._priced(len(ids), cache.known(ids)) for ids in rendered])
 
-    def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
+    def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.generator.engine.fingerprint)
         for sequence in sequences:
             cache.note(self._ids(sequence)[0])
@@ -174,6 +174,6 @@ class GrammarMass(PrimitiveVerifier):
         return dataclasses.replace(usage, money=price.of(usage) if price else None)
 
 
-def _log_sum(values: Ordered[float]) -> float:
+def _log_sum(values: abc.Sequence[float]) -> float:
     best = max(values)
     return best if best == -math.inf else best + math.log(math.fsum(math.exp(v - best) for v in values))

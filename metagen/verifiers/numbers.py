@@ -8,7 +8,7 @@ costs no more than a short one. Answers of any other kind are for `metagen.verif
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence as Ordered
+from collections import abc
 from fractions import Fraction
 from typing import Final
 
@@ -81,7 +81,7 @@ class NumberRule(AnswerRule):
     def fingerprint(self) -> str:
         return digest("number rule", self._pattern.pattern, str(self._prose)).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._answer(sequence) for sequence in sequences]
 
     async def key(self, answer: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 
 def sigmoid(x: float) -> float:
@@ -17,7 +17,7 @@ def logit(p: float, edge: float) -> float:
     return math.log(p) - math.log1p(-p)
 
 
-def log_odds(row: Ordered[float], right: int) -> float:
+def log_odds(row: abc.Sequence[float], right: int) -> float:
     """The log-odds of `right`, from logits or log-probabilities of labels; one number is taken as it is.
 
     So the sigmoid of the result is the softmax at `right`.

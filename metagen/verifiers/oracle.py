@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import abc
 from collections.abc import Awaitable, Callable
-from collections.abc import Sequence as Ordered
 from typing import ClassVar
 
 from metagen.scope import Scope
@@ -29,7 +29,7 @@ class OracleVerifier(Verifier):
     def fingerprint(self) -> str:
         return digest("oracle").hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         # Equal samples of a recorded pool are one object.
         each = {id(sequence): sequence for sequence in sequences}
         scores = {key: _score(await self._grade(sequence)) for key, sequence in each.items()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import abc
 from collections.abc import AsyncIterator, Iterable, Mapping, Set
-from collections.abc import Sequence as Ordered
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from itertools import islice
@@ -22,7 +22,7 @@ def names_of(ids: tuple[int, ...], positions: Iterable[int]) -> tuple[bytes, ...
     return tuple(names)
 
 
-def shared_out(wanted: Iterable[Ordered[bytes]], missing: Set[bytes]) -> list[list[int]]:
+def shared_out(wanted: Iterable[abc.Sequence[bytes]], missing: Set[bytes]) -> list[list[int]]:
     """For each list of names, the places of those that are missing and that no list before it has."""
     left = set(missing)
     shares = []
@@ -47,7 +47,9 @@ class ReadOnce:
         self._inflight: dict[bytes, asyncio.Future[None]] = {}
 
     @asynccontextmanager
-    async def claim(self, names: Ordered[bytes]) -> AsyncIterator[tuple[Mapping[bytes, float], Set[bytes]]]:
+    async def claim(
+        self, names: abc.Sequence[bytes]
+    ) -> AsyncIterator[tuple[Mapping[bytes, float], Set[bytes]]]:
         """The values that are known, and the names that this caller is to read and `keep`.
 
         Waits for those that others on this event loop are reading; if they fail, it falls to this caller. All are
@@ -74,7 +76,7 @@ class ReadOnce:
             for name in list(islice(self._values, max(0, len(self._values) - self._limit))):
                 del self._values[name]
 
-    def _known(self, names: Ordered[bytes]) -> dict[bytes, float]:
+    def _known(self, names: abc.Sequence[bytes]) -> dict[bytes, float]:
         """What is remembered; it moves to the end of what will be forgotten."""
         known = {}
         with self._lock:

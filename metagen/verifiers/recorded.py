@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import ClassVar
 
 from metagen.errors import DataError
@@ -24,7 +24,7 @@ class RecordedVerifier(Verifier):
     def fingerprint(self) -> str:
         return digest("recorded", self.name).hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         for sequence in sequences:
             if self.name not in sequence.scores:
                 known = ", ".join(sorted(sequence.scores)) or "none"

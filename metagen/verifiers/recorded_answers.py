@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 from metagen.errors import InputError
 from metagen.generators.replay import ANSWER
@@ -24,7 +24,7 @@ class RecordedRule(AnswerRule):
     def fingerprint(self) -> str:
         return digest("recorded rule", self._rule.fingerprint).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         written = [carried(s, ANSWER, "{answers: FIELD}").feedback for s in sequences]
         keys = {text: await self._rule.key(text) for text in dict.fromkeys(written) if text}
         return [

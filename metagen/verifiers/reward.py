@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import ClassVar
 
@@ -182,7 +182,7 @@ class RewardModel(PrimitiveVerifier):
             return Reading(NOTHING, given=Score(None, verdict="too long"))
         return Reading(laid, names_of(laid.ids, laid.positions))
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         readings = [self._read(s) for s in sequences]
         async with self._memory.claim([n for r in readings for n in r.names]) as (known, missing):
             shares = shared_out([r.names for r in readings], missing)
@@ -198,7 +198,7 @@ class RewardModel(PrimitiveVerifier):
         paid = [next(given) if places else None for places in shares]
         return [self._outcome(r, a, odds, scope) for r, a in zip(readings, paid, strict=True)]
 
-    async def _ask(self, pairs: Ordered[tuple[Reading, list[int]]]) -> list[Evaluated]:
+    async def _ask(self, pairs: abc.Sequence[tuple[Reading, list[int]]]) -> list[Evaluated]:
         """What the engine reads of each input, at those places among its positions."""
         requests = [
             EvaluateRequest(
@@ -211,7 +211,7 @@ class RewardModel(PrimitiveVerifier):
         ]
         return await evaluated(self.engine, requests) if requests else []
 
-    def _odds(self, row: Ordered[float]) -> float:
+    def _odds(self, row: abc.Sequence[float]) -> float:
         if not 1 <= len(row) <= 2:
             raise ModelError(
                 f"{self.name}: {self.engine!r} gives {len(row)} outputs, and a reward model one or two (wrong, right); "
@@ -242,13 +242,13 @@ class RewardModel(PrimitiveVerifier):
             usage = dataclasses.replace(usage, flops=exact, flops_2n=flops_2n(shape, len(ids) - known))
         return dataclasses.replace(usage, money=self.price.of(usage) if self.price else None)
 
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+    def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.engine.fingerprint)
         asked = [r for s in sequences if (r := self._read(s)).given is None]
         bounds = [self._priced(r, cache.known(r.laid.ids)) for r in asked]
         return dataclasses.replace(Usage.sum(bounds), calls=len(sequences))
 
-    def remember(self, sequences: Ordered[Sequence], scope: Scope) -> None:
+    def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.engine.fingerprint)
         for sequence in sequences:
             cache.note(self._read(sequence).laid.ids)
@@ -309,7 +309,7 @@ class ProcessRewardModel(RewardModel):
             return Score(values[-1])
         return Score(aggregate(values, self.aggregation), steps=values)
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         found = await super().score(sequences, scope=scope)
         return [
             s if s.steps is None else dataclasses.replace(s, value=aggregate(s.steps, self.aggregation))

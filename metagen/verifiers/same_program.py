@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
@@ -24,7 +24,7 @@ class SameProgram(AnswerRule):
     def fingerprint(self) -> str:
         return digest("same program", self._program.fingerprint).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [await self._answer(self._program.read(sequence)) for sequence in sequences]
 
     async def key(self, answer: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import Final
 
 from metagen.sequence import Sequence, digest
@@ -34,7 +34,7 @@ class TextRule(AnswerRule):
         pattern = self._pattern.pattern if self._pattern else ""
         return digest("text rule 2", pattern, str(self._case), str(self._blanks)).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._answer(sequence) for sequence in sequences]
 
     async def key(self, answer: str) -> str | None:

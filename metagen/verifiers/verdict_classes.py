@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import Final, Literal, get_args
 
 from metagen.errors import InputError
@@ -44,7 +44,7 @@ class VerdictRule(AnswerRule):
     def fingerprint(self) -> str:
         return digest("verdict rule", self._score, self._wrong).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._answer(sequence) for sequence in sequences]
 
     async def key(self, answer: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import replace
 
 from metagen.sequence import Sequence, digest
@@ -19,7 +19,7 @@ class VotesOnly(AnswerRule):
     def fingerprint(self) -> str:
         return digest("votes only", self.rule.fingerprint).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [replace(answer, needed=False) for answer in await self.rule.read(sequences)]
 
     async def key(self, answer: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -23,5 +23,5 @@ class WithThought(Verifier):
     def fingerprint(self) -> str:
         return digest("with thought", self.members[0].fingerprint).hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         return await self.members[0].score([s.whole for s in sequences], scope=scope)

@@ -221,7 +221,8 @@ PARTS = '''\
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence as Ordered
+from collections import abc
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal
 
@@ -255,7 +256,7 @@ class Brevity(mg.Verifier):
     floor: Share = 0.0
     name: str = "brevity"
 
-    async def score(self, sequences: Ordered[mg.Sequence], *, scope: mg.Scope) -> list[mg.Score]:
+    async def score(self, sequences: abc.Sequence[mg.Sequence], *, scope: mg.Scope) -> list[mg.Score]:
         return [mg.Score(max(self.floor, min(1.0, self.least / max(1, len(s.text))))) for s in sequences]
 '''
 

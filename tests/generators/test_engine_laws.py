@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import abc
 from collections.abc import Callable, Iterator
-from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -51,7 +51,7 @@ class Exact(EngineLaws):
     def make(self) -> Engine:
         return self.kind(TOKENS, table, name="laws", max_context=200, delay=self.delay)
 
-    def decode(self, engine: Engine, ids: Ordered[int]) -> str:
+    def decode(self, engine: Engine, ids: abc.Sequence[int]) -> str:
         assert isinstance(engine, EnumerableEngine)
         return EnumerableEngine.decode(engine, ids)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 import pytest
 
@@ -93,11 +93,11 @@ def test_the_same_program_has_another_key_for_another_problem() -> None:
 def test_another_executor_takes_the_place_of_the_interpreter() -> None:
     asked: list[tuple[str, list[str]]] = []
 
-    async def execute(program: str, calls: Ordered[str]) -> list[str | None]:
+    async def execute(program: str, calls: abc.Sequence[str]) -> list[str | None]:
         asked.append((program, list(calls)))
         return ["same"] * len(calls)
 
-    async def grader(problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grader(problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         return [0.5] * len(sequences)
 
     task = ProgramTask("test", per_level=1, execute=execute, grader=grader)

@@ -9,8 +9,8 @@ best option for all. `metagen.strategies.adaptive.by_difficulty` acts on the tab
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,7 +63,7 @@ class Table:
         options: Mapping[str, Measured],
         *,
         budget: float,
-        edges: Ordered[float] | None = None,
+        edges: abc.Sequence[float] | None = None,
         groups: int = 5,
     ) -> Table:
         """values: [problems] or [orders, problems], of the predictor, larger for easier.

@@ -7,8 +7,8 @@ from who is faster: a run that was interrupted decides as before.
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -67,7 +67,7 @@ class Shares:
         """The equal share of the problem at this place of the task, by which its first samples are bound."""
         return _least(self.each, self.equal[place] if self.equal else None)
 
-    def decide(self, configuration: str, looks: Ordered[Look | None], most: int) -> None:
+    def decide(self, configuration: str, looks: abc.Sequence[Look | None], most: int) -> None:
         """Give the shares of a configuration out anew, once; arguments as of `by_difficulty`."""
         self._decided[configuration] = by_difficulty(
             self.equal or (), looks, self.difficulties[configuration], most
@@ -93,7 +93,7 @@ def _least(a: Budget | None, b: Budget | None) -> Budget | None:
 
 
 def by_difficulty(
-    equal: Ordered[Budget], looks: Ordered[Look | None], difficulty: Difficulty, most: int
+    equal: abc.Sequence[Budget], looks: abc.Sequence[Look | None], difficulty: Difficulty, most: int
 ) -> list[Budget]:
     """Equal shares, given out anew by marginal gain per unit of what they limit; their sum does not grow.
 

@@ -8,8 +8,8 @@ stay closed, unless `probe` is asked for.
 from __future__ import annotations
 
 import math
+from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -171,7 +171,7 @@ class _Estimator:
     """The work of one call of `estimate`."""
 
     def __init__(
-        self, setup: build.Setup, book: Book, books: Ordered[Book], hardware: Hardware | None
+        self, setup: build.Setup, book: Book, books: abc.Sequence[Book], hardware: Hardware | None
     ) -> None:
         self.setup, self.book, self.books, self.hardware = setup, book, books, hardware
         self.problems = list(setup.task.problems())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -64,7 +64,9 @@ class Judging:
     missing: what cannot be counted.
     """
 
-    def __init__(self, verifiers: Mapping[str, Verifier], book: Book, problems: Ordered[Problem]) -> None:
+    def __init__(
+        self, verifiers: Mapping[str, Verifier], book: Book, problems: abc.Sequence[Problem]
+    ) -> None:
         self.verifiers, self.book, self.problems = dict(verifiers), book, problems
         self.sums: dict[str, Sums] = {}
         self.missing: list[str] = []
@@ -111,7 +113,7 @@ class Judging:
 
     def scores(
         self, verifier: PrimitiveVerifier, problem: Problem, length: Length, tokens: float | None,
-        recorded: Ordered[Row], new: int,
+        recorded: abc.Sequence[Row], new: int,
     ) -> tuple[float, int, dict[str, float | None]]:  # fmt: skip
         """Scores to be made, those that are recorded, and what the former cost; equal candidates count once."""
         # What another generator wrote as well is scored, and counted, once.

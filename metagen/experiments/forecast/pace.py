@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
 from metagen.errors import InputError
@@ -35,7 +35,7 @@ class Pace:
         return cls(trial.samples, trial.seconds, how)
 
     @classmethod
-    def recorded(cls, books: Iterable[Book], generators: Ordered[Generator]) -> Pace | None:
+    def recorded(cls, books: Iterable[Book], generators: abc.Sequence[Generator]) -> Pace | None:
         """That of the first run which made something in its last call, with all of these generators."""
         for book in books:
             directory = RunDirectory(book.path.parent)

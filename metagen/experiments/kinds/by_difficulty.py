@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import Literal
 
 from metagen.generators.base import Generator
@@ -15,8 +15,8 @@ def by_difficulty(
     generator: Generator,
     *,
     first: int,
-    edges: Ordered[float],
-    options: Ordered[int | Generator],
+    edges: abc.Sequence[float],
+    options: abc.Sequence[int | Generator],
     answer: AnswerRule,
     verifier: Verifier | None = None,
     predictor: Literal["agreement", "mean_score"] = "agreement",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 from typing import Any
 
 from metagen import trust
@@ -73,7 +73,7 @@ def universal(
 
 def mixture(
     generator: Generator,
-    agents: Ordered[Generator],
+    agents: abc.Sequence[Generator],
     *,
     layers: Count = 1,
     words: str | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ def bradley_terry_strengths(wins: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def calibrated(
-    members: Ordered[Verifier],
+    members: abc.Sequence[Verifier],
     *,
     name: str,
     temperature: float = 1.0,

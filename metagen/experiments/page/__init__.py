@@ -10,9 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from math import isnan
@@ -84,7 +83,7 @@ def write(
     found: RunDirectory,
     state: State,
     results: Results,
-    audited: Ordered[Audited] = (),
+    audited: abc.Sequence[Audited] = (),
 ) -> None:
     """Write `report.html` into a run. found: where its tables are. audited: its recorded pools."""
     generators = list(dict.fromkeys(line.generator for line in state.lines))
@@ -124,7 +123,7 @@ def _page(
     found: RunDirectory,
     state: State,
     results: Results,
-    audited: Ordered[Audited],
+    audited: abc.Sequence[Audited],
     problems: Mapping[str, Any],
     pieces: browser.Pieces,
 ) -> str:
@@ -237,7 +236,7 @@ def _environment(directory: RunDirectory) -> dict[str, Any]:
     return known
 
 
-def parts(trees: Ordered[Span | None]) -> list[Part]:
+def parts(trees: abc.Sequence[Span | None]) -> list[Part]:
     """Leaves of all trees by who made them: generators first, in order of appearance."""
     leaves: dict[str, list[Span]] = {}
     for tree in trees:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -56,7 +55,10 @@ class Embedded:
 
 
 def embed(
-    problems: Ordered[Examined], spans: Ordered[Span | None], generators: Ordered[str], room: int
+    problems: abc.Sequence[Examined],
+    spans: abc.Sequence[Span | None],
+    generators: abc.Sequence[str],
+    room: int,
 ) -> Embedded:
     """As much of these problems as fits into `room` bytes."""
     with Pieces(generators, len(problems)) as pieces:
@@ -71,7 +73,7 @@ class Pieces:
     count: problems that there will be. kept: candidates of a pool at most; None for all.
     """
 
-    def __init__(self, generators: Ordered[str], count: int, kept: int | None = None) -> None:
+    def __init__(self, generators: abc.Sequence[str], count: int, kept: int | None = None) -> None:
         self._generators, self._kept = list(generators), kept
         #: Where the data of each problem begins, and how long they and the ranks of its candidates are.
         self._places: list[tuple[int, int, int]] = [(0, 0, 0)] * count
@@ -119,7 +121,7 @@ class Pieces:
         some = sampled(count)
         return len(self._packed(some, kept).data) * count / max(1, len(some))
 
-    def _packed(self, numbers: Ordered[int], kept: int | None) -> Embedded:
+    def _packed(self, numbers: abc.Sequence[int], kept: int | None) -> Embedded:
         packer = zlib.compressobj(9, wbits=31)
         head = _written({"generators": self._generators, "problems": []}).removesuffix("]}")
         parts = [packer.compress(head.encode())]

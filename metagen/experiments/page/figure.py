@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from math import isfinite
 
@@ -28,7 +28,7 @@ class PageFigure:
     across: str
     panels: Mapping[str, Markup]
     legend: Mapping[str, Markup]
-    rows: Ordered[tuple[str, str, str, str, str]]
+    rows: abc.Sequence[tuple[str, str, str, str, str]]
 
 
 def drawn(results: Results) -> list[PageFigure]:
@@ -81,7 +81,7 @@ def drawn(results: Results) -> list[PageFigure]:
 
 
 def _figure(
-    name: str, title: str, caption: str, lines: Mapping[str, Ordered[Line]], x: Axis | str
+    name: str, title: str, caption: str, lines: Mapping[str, abc.Sequence[Line]], x: Axis | str
 ) -> PageFigure:
     labels = list(dict.fromkeys(line.label for ours in lines.values() for line in ours))
     seen = [v for ours in lines.values() for line in ours for v in _accuracies(line)]
@@ -108,7 +108,7 @@ def _accuracies(line: Line) -> Iterable[float]:
     return (v for column in (line.y, line.low or (), line.high or ()) for v in column if isfinite(v))
 
 
-def _words(lines: Ordered[Line]) -> str:
+def _words(lines: abc.Sequence[Line]) -> str:
     """From where to where each line goes."""
     return "; ".join(
         f"{line.label} from {percent(line.y[0])} to {percent(line.y[-1])}"

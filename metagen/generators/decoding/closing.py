@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import abc
 from collections.abc import Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
@@ -48,7 +48,9 @@ class Ways:
     shortest one unless what may come next hides what may come later.
     """
 
-    def __init__(self, start: Any, ends: Ordered[int], texts: Ordered[bytes], dense: bool = False) -> None:
+    def __init__(
+        self, start: Any, ends: abc.Sequence[int], texts: abc.Sequence[bytes], dense: bool = False
+    ) -> None:
         self._start, self.ends, self._texts = start, frozenset(ends), texts
         self._end = ends[0]
         self._inner = np.ones(len(texts), np.bool_)

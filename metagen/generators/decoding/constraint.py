@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import OrderedDict, abc
 from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from threading import Lock
 from typing import Any, Self
 
@@ -67,7 +66,7 @@ class Held(ABC):
             found.append(token)
         return found
 
-    def accepts(self, tokens: Ordered[int], left: int | None = None) -> int:
+    def accepts(self, tokens: abc.Sequence[int], left: int | None = None) -> int:
         """How many of these tokens `allowed` leaves, one after another."""
         at, count = self.copy(), 0
         for token in tokens:
@@ -136,7 +135,7 @@ class Matcher(Held):
         return None if token in self._ends else token
 
 
-def masks(held: Ordered[Held], left: Ordered[int | None]) -> tuple[Mask, dict[int, EngineError]]:
+def masks(held: abc.Sequence[Held], left: abc.Sequence[int | None]) -> tuple[Mask, dict[int, EngineError]]:
     """[K, vocab] of what each allows, and the errors of those that cannot tell, by their place: these allow all."""
     rows: list[Mask] = []
     lost: dict[int, EngineError] = {}
@@ -162,11 +161,11 @@ class Constraints:
     @classmethod
     def of_tokens(
         cls,
-        tokens: Ordered[bytes],
+        tokens: abc.Sequence[bytes],
         *,
         special: Iterable[int],
         eos: Iterable[int],
-        encode: Callable[[str], Ordered[int]],
+        encode: Callable[[str], abc.Sequence[int]],
     ) -> Self:
         """tokens: the bytes of each. special: those that stand for no text. eos: those that end a completion.
 
@@ -192,7 +191,7 @@ class Constraints:
             self._texts = [b"" if silent(i) else bytes(ll.decode_bytes([i])) for i in range(self._size)]
         return self._texts
 
-    def matcher(self, grammar: Grammar, before: Ordered[int] = (), left: int | None = None) -> Matcher:
+    def matcher(self, grammar: Grammar, before: abc.Sequence[int] = (), left: int | None = None) -> Matcher:
         """Where a completion stands that begins with the tokens `before` and may have `left` more.
 
         Raises InputError for a grammar that is none, that the vocabulary cannot write, that `before` is not in, or that
@@ -262,7 +261,7 @@ class _Vocabulary:
     """What llguidance asks of a tokenizer."""
 
     def __init__(
-        self, tokens: list[bytes], special: list[int], eos: int, encode: Callable[[str], Ordered[int]]
+        self, tokens: list[bytes], special: list[int], eos: int, encode: Callable[[str], abc.Sequence[int]]
     ) -> None:
         self.tokens, self.special_token_ids, self.eos_token_id = tokens, special, eos
         self.bos_token_id = None

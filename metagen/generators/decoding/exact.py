@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,7 @@ class Adapters:
         #: Where the cut of mirostat begins.
         self.mu = 2 * params.mirostat.tau if params.mirostat else 0.0
 
-    def __call__(self, p: Floats, ids: Ordered[int], mu: float) -> tuple[Floats, Floats]:
+    def __call__(self, p: Floats, ids: abc.Sequence[int], mu: float) -> tuple[Floats, Floats]:
         """Probabilities [V] of the token behind `ids`, prompt and completion, from those that the model gives and what
         is allowed; and the cut of mirostat behind each token. InputError if no token is left.
         """
@@ -68,7 +68,7 @@ class _Torch:
         self._row = parameters.RowParams.of([params], [words])
         self._start, self._mirostat = start, params.mirostat
 
-    def __call__(self, p: Floats, ids: Ordered[int], mu: float) -> tuple[Floats, Floats]:
+    def __call__(self, p: Floats, ids: abc.Sequence[int], mu: float) -> tuple[Floats, Floats]:
         torch, row = self._library, self._row
         with np.errstate(divide="ignore"):
             logits = torch.from_numpy(np.log(p))[None]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import abc
 from collections.abc import Iterable
-from collections.abc import Sequence as Ordered
 from typing import Self
 
 import numpy as np
@@ -18,7 +18,7 @@ class Boundaries:
     texts: the bytes of each token; none where it stands for no text.
     """
 
-    def __init__(self, texts: Ordered[bytes]) -> None:
+    def __init__(self, texts: abc.Sequence[bytes]) -> None:
         self.texts = texts
         self._order = sorted((i for i, text in enumerate(texts) if text), key=lambda i: texts[i])
         self._sorted = [texts[i] for i in self._order]

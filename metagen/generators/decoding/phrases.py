@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Ordered
 
 from metagen.errors import InputError
 from metagen.generators.decoding.search import ConstrainedBeamSearch
@@ -16,7 +16,7 @@ Progress = tuple[int, ...]
 class Phrases:
     """Phrases of token ids, each followed by its own automaton (Knuth, Morris and Pratt), so that they may overlap."""
 
-    def __init__(self, phrases: Ordered[tuple[int, ...]]) -> None:
+    def __init__(self, phrases: abc.Sequence[tuple[int, ...]]) -> None:
         self._phrases = tuple(phrases)
         self._falls = [_falls(phrase) for phrase in phrases]
         #: What the end of one phrase is of the beginning of another, and which phrases each phrase holds.
@@ -71,7 +71,7 @@ class Phrases:
 
 def phrase_ids(
     spec: ConstrainedBeamSearch,
-    encode: Callable[[str], Ordered[int]],
+    encode: Callable[[str], abc.Sequence[int]],
     decode: Callable[[list[int]], str],
     size: int,
 ) -> list[tuple[int, ...]]:

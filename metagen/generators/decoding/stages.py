@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Final
@@ -132,7 +132,7 @@ def _short(value: object) -> str:
     return words if len(words) <= LETTERS else words[: LETTERS - 1] + "…"
 
 
-def checked(names: Ordered[str]) -> None:
+def checked(names: abc.Sequence[str]) -> None:
     """InputError for the name of a parameter that is no adapter."""
     if other := [name for name in names if name not in ORDER]:
         near = get_close_matches(other[0], ORDER, n=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Self
 
@@ -35,7 +35,7 @@ class Words:
     def of(
         cls,
         params: SamplingParams,
-        encode: Callable[[str], Ordered[int]],
+        encode: Callable[[str], abc.Sequence[int]],
         decode: Callable[[list[int]], str],
         size: int,
         eos: Iterable[int],
@@ -109,7 +109,7 @@ class Words:
             tuple(dict.fromkeys(ids[-1] for ids in breakers if ids and 0 <= ids[-1] < size)),
         )
 
-    def check(self, completion: Ordered[int]) -> None:
+    def check(self, completion: abc.Sequence[int]) -> None:
         """InputError for a completion that begins otherwise than it is forced to."""
         begun = tuple(completion[: len(self.forced)])
         if begun != self.forced[: len(begun)]:
@@ -120,7 +120,7 @@ class Words:
 
 
 def spelt(
-    text: str, encode: Callable[[str], Ordered[int]], decode: Callable[[list[int]], str], size: int
+    text: str, encode: Callable[[str], abc.Sequence[int]], decode: Callable[[list[int]], str], size: int
 ) -> Ids | None:
     """The ids of a text; None where they do not write it: an unknown token stands for whatever has no other."""
     ids = tuple(encode(text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -193,7 +193,7 @@ class Answer(_Read):
         return answer
 
     @property
-    def ordered(self) -> Ordered[Choice]:
+    def ordered(self) -> abc.Sequence[Choice]:
         """The choices by their number."""
         return sorted(self.choices, key=lambda choice: choice.index or 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
@@ -56,7 +56,7 @@ class Readings:
             return [Prompt(part, len(part.ids))]
         return [Prompt(part, p + 1) for p in part.positions]
 
-    def groups(self, prompts: Ordered[Prompt], most: int) -> list[list[Prompt]]:
+    def groups(self, prompts: abc.Sequence[Prompt], most: int) -> list[list[Prompt]]:
         """Those that one request may ask for, in order: the same labels, `most` at most."""
         groups = []
         for labels, alike in groupby(prompts, lambda prompt: prompt.part.labels):
@@ -64,7 +64,7 @@ class Readings:
             groups += [some[i : i + each] for i in range(0, len(some), each)]
         return groups
 
-    def body(self, group: Ordered[Prompt]) -> dict[str, Any]:
+    def body(self, group: abc.Sequence[Prompt]) -> dict[str, Any]:
         """The fields of one request."""
         labels = group[0].part.labels
         asked: dict[str, Any] = {"prompt_logprobs": 0}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections import deque
+from collections import abc, deque
 from collections.abc import Callable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -130,7 +129,7 @@ class Replica:
                 raise
             return Attempt(lambda state: tell(Begun(number, name, state=state)))
 
-        async def begin(samples: Ordered[int]) -> Attempt:
+        async def begin(samples: abc.Sequence[int]) -> Attempt:
             return await elsewhere(leave(tuple(samples)), loop)
 
         return replace(request, heard=heard, begin=begin)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections import deque
-from collections.abc import Sequence as Ordered
+from collections import abc, deque
 from types import TracebackType
 from typing import Any, Self
 
@@ -220,7 +219,7 @@ class TorchEngine(LocalEngine):
         return answer
 
     def _matchers(
-        self, request: GenerateRequest, before: Ordered[int], dropped: Ordered[int]
+        self, request: GenerateRequest, before: abc.Sequence[int], dropped: abc.Sequence[int]
     ) -> list[Held] | None:
         """Where the samples stand in the bytes of dropped tokens and in the request's grammar, if there are any."""
         grammar, held = request.params.grammar, None
@@ -231,7 +230,7 @@ class TorchEngine(LocalEngine):
             held = ForcedBytes(boundaries, b"".join(boundaries.texts[i] for i in dropped), held)
         return None if held is None else [held.copy() for _ in request.seeds]
 
-    def _matcher(self, grammar: Grammar, before: Ordered[int], left: int | None = None) -> Held:
+    def _matcher(self, grammar: Grammar, before: abc.Sequence[int], left: int | None = None) -> Held:
         return self._declared.constraints().matcher(grammar, before, left)
 
     def _boundaries(self) -> Boundaries:
@@ -241,7 +240,7 @@ class TorchEngine(LocalEngine):
                 self._across = Boundaries(constraints.texts)
             return self._across
 
-    def _search(self, request: GenerateRequest, limit: int, before: Ordered[int]) -> Search | None:
+    def _search(self, request: GenerateRequest, limit: int, before: abc.Sequence[int]) -> Search | None:
         """What chooses for the rows of the request together, if anything does."""
         if (spec := request.params.search) is None:
             return None

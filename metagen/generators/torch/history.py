@@ -6,7 +6,7 @@ not in the vocabulary count for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -34,8 +34,8 @@ class History:
     @classmethod
     def of(
         cls,
-        heads: Ordered[Ordered[int] | NDArray[np.int64]],
-        starts: Ordered[int],
+        heads: abc.Sequence[abc.Sequence[int] | NDArray[np.int64]],
+        starts: abc.Sequence[int],
         drawn: NDArray[np.int64] | None = None,
         lengths: NDArray[np.int64] | None = None,
         device: torch.device = _CPU,

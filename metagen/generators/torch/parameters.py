@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -84,7 +84,7 @@ class RowParams:
     def of(
         cls,
         rows: Iterable[SamplingParams],
-        words: Ordered[Words] | None = None,
+        words: abc.Sequence[Words] | None = None,
         device: torch.device = _CPU,
     ) -> RowParams:
         """words: of each row; None: nothing is said of certain tokens."""
@@ -97,7 +97,7 @@ class RowParams:
     def __len__(self) -> int:
         return len(self.table)
 
-    def take(self, index: Ints | Ordered[int]) -> RowParams:
+    def take(self, index: Ints | abc.Sequence[int]) -> RowParams:
         """The parameters of other rows: picked, repeated."""
         return RowParams(self.table[np.asarray(index, np.int64)], self.known, self.device)
 
@@ -245,11 +245,15 @@ class RowParams:
             ids[rows, : len(words.forced)] = words.forced
         return self.tensor(ids)
 
-    def _ids(self, pick: Callable[[Words], Ordered[Ordered[int]]], width: int) -> tuple[Tensor, Tensor]:
+    def _ids(
+        self, pick: Callable[[Words], abc.Sequence[abc.Sequence[int]]], width: int
+    ) -> tuple[Tensor, Tensor]:
         rows, found = self._spread(pick, width)
         return self.tensor(rows), self.tensor(found.astype(np.int64))
 
-    def _spread(self, pick: Callable[[Words], Ordered[Ordered[float]]], width: int) -> tuple[Ints, Floats]:
+    def _spread(
+        self, pick: Callable[[Words], abc.Sequence[abc.Sequence[float]]], width: int
+    ) -> tuple[Ints, Floats]:
         """One entry for each row and each thing picked from its words: the rows [K], the things [K, width]."""
         every, things = [np.empty(0, np.int64)], [np.empty((0, width))]
         for words, rows in self.words.items():

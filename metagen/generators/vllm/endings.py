@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +77,7 @@ class Endings:
         continuation: Continuation,
         kind: int,
         ids: list[int],
-        logprobs: Ordered[float],
+        logprobs: abc.Sequence[float],
         known: int,
     ) -> Sample | None:
         """The sample that the ids begin with; None if it goes on. It does not end within the first `known` ids."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from collections.abc import Callable, Coroutine, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import count
@@ -149,7 +149,7 @@ class Requests:
 
     # -- evaluation ------------------------------------------------------------------------------
 
-    async def evaluate(self, requests: Ordered[EvaluateRequest]) -> list[Evaluated]:
+    async def evaluate(self, requests: abc.Sequence[EvaluateRequest]) -> list[Evaluated]:
         self._stats.requests += 1
         found = [Reading(request) for request in requests]
         jobs = [job for reading in found for job in self._readers(reading)]
@@ -187,7 +187,7 @@ class Requests:
         return read
 
     def _whole(
-        self, reading: Reading, positions: Ordered[int]
+        self, reading: Reading, positions: abc.Sequence[int]
     ) -> Callable[[Going], Coroutine[Any, Any, None]]:
         async def read(going: Going) -> None:
             ids = reading.request.ids[: positions[-1] + 2]
@@ -210,7 +210,7 @@ class Requests:
 
     # -- vLLM ------------------------------------------------------------------------------------
 
-    async def _all(self, jobs: Ordered[Callable[[Going], Coroutine[Any, Any, None]]]) -> None:
+    async def _all(self, jobs: abc.Sequence[Callable[[Going], Coroutine[Any, Any, None]]]) -> None:
         """Run jobs, each as soon as there is room; when one fails, or the call is cancelled, abort the others."""
         going = Going()
         try:
@@ -239,7 +239,7 @@ class Requests:
             # Their errors are that of the call, which has one already.
             await asyncio.gather(*going.tasks, return_exceptions=True)
 
-    async def _complete(self, ids: Ordered[int], params: Any, going: Going) -> Any:
+    async def _complete(self, ids: abc.Sequence[int], params: Any, going: Going) -> Any:
         """The last word of vLLM on one request. EngineError if its engine is gone, InputError for what it refuses."""
         names, name = self._names, str(next(self._numbers))
         going.names.add(name)

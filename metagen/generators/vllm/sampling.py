@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ def asked(
     )
 
 
-def labels(names: Any, ids: Ordered[int]) -> Any:
+def labels(names: Any, ids: abc.Sequence[int]) -> Any:
     """The parameters of vLLM for the log-probabilities of tokens that may come next."""
     return names.SamplingParams(
         temperature=0.0,

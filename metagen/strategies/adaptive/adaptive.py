@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import field
 
 import numpy as np
@@ -40,7 +40,7 @@ class AdaptiveStrategy(ParallelStrategy):
     def _rule(self) -> StoppingRule:
         """What says that it is enough."""
 
-    def enough(self, candidates: Ordered[Candidate]) -> bool:
+    def enough(self, candidates: abc.Sequence[Candidate]) -> bool:
         if not candidates:
             return False
         return bool(self.stopping.stops(*ballots(candidates, self.verifier is not None))[0])
@@ -65,7 +65,7 @@ class Adaptive(AdaptiveStrategy):
         return self.batch
 
 
-def ballots(candidates: Ordered[Candidate], scored: bool) -> tuple[Ints, Floats]:
+def ballots(candidates: abc.Sequence[Candidate], scored: bool) -> tuple[Ints, Floats]:
     """One row of classes and weights, as stopping rules take them; what is not eligible has neither vote nor weight.
 
     scored: the vote is weighted by scores.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import field, replace
 from typing import Literal
 
@@ -36,8 +36,8 @@ class ByDifficulty(Strategy):
     generator: Generator = field(kw_only=False)
     first: Count = field(kw_only=False)
     aggregator: Aggregator = field(kw_only=False)
-    edges: Ordered[float]
-    options: Ordered[int | Generator]
+    edges: abc.Sequence[float]
+    options: abc.Sequence[int | Generator]
     predictor: Literal["agreement", "mean_score"] = "agreement"
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class ByDifficulty(Strategy):
         chosen = await self.aggregator.aggregate(candidates, prefix, scope)
         return replace(chosen, exhausted=True) if scope.exhausted else chosen
 
-    def group(self, candidates: Ordered[Candidate]) -> int:
+    def group(self, candidates: abc.Sequence[Candidate]) -> int:
         """Which row of the table a problem with these first samples belongs to."""
         value = PREDICTORS[self.predictor](*ballots(candidates, self.verifier is not None))[0]
         return bisect_right(self.edges, float(value))

@@ -6,7 +6,7 @@ This is the offline form, over samples that are there; `online` stops the others
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import field
 
 from metagen.errors import InputError
@@ -62,7 +62,7 @@ class ConfidentVote(ParallelStrategy):
         return Confident(self.answer, keep=self.keep, confidence=confidence)
 
 
-def threshold(confidences: Ordered[float], keep: float) -> float:
+def threshold(confidences: abc.Sequence[float], keep: float) -> float:
     """The confidence that a share `keep` of them has at least: the ⌈keep · n⌉-th largest.
 
     Raises InputError for no confidences, or a share outside (0, 1].
@@ -77,9 +77,9 @@ def threshold(confidences: Ordered[float], keep: float) -> float:
 
 
 def confident_vote(
-    classes: Ordered[str | None],
-    confidences: Ordered[float],
-    members: Ordered[str],
+    classes: abc.Sequence[str | None],
+    confidences: abc.Sequence[float],
+    members: abc.Sequence[str],
     salt: str,
     *,
     keep: float,

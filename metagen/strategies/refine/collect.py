@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+from collections import abc, deque
 from collections.abc import Iterable, Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -162,7 +161,7 @@ async def _in_order(work: _Collecting, prompts: Iterator[Prompt], file: PairFile
         raise errors.exceptions[0] from errors.exceptions[0].__cause__
 
 
-def _asked(strategy: RefinementStrategy, task: Prompt, rounds: Ordered[Round]) -> Iterator[Round]:
+def _asked(strategy: RefinementStrategy, task: Prompt, rounds: abc.Sequence[Round]) -> Iterator[Round]:
     """The rounds of a chain with the prompts of their revisions.
 
     Of a candidate that was not revised it is the one that would have been asked, where what would have been said of it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,7 +58,7 @@ class Pairing:
     utility: Utility | None = None
     most: int | None = None
 
-    async def pairs(self, rounds: Ordered[Round], scope: Scope) -> list[Pair]:
+    async def pairs(self, rounds: abc.Sequence[Round], scope: Scope) -> list[Pair]:
         """All pairs with v(bad) < v(better), grouped by the bad one, the heaviest first.
 
         rounds: of one problem, from any number of chains. What is cut or has no answer is never a better one. A
@@ -102,7 +102,7 @@ class Pairing:
         return np.asarray(shares / shares.sum())
 
 
-def _distinct(rounds: Ordered[Round]) -> list[Round]:
+def _distinct(rounds: abc.Sequence[Round]) -> list[Round]:
     """One round for each text that has a value; one with a prompt for its revision, if any has."""
     by_text: dict[str, Round] = {}
     for one in rounds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import field, replace
 
 from metagen.errors import InputError, PromptError
@@ -144,7 +144,7 @@ class RefinementStrategy(Strategy):
             return written
         return None
 
-    def question(self, task: Prompt, rounds: Ordered[Round], memory: int) -> Prompt:
+    def question(self, task: Prompt, rounds: abc.Sequence[Round], memory: int) -> Prompt:
         """What the corrector is asked after these rounds: x, y_{k−memory}, f, …, y_k, f, each put by `ask`.
 
         The attempts are the last different ones, with what was first said of each.

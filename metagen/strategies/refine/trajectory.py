@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -51,7 +51,7 @@ class Trajectory:
 
 
 def by_round(
-    trajectories: Ordered[Trajectory], rounds: int
+    trajectories: abc.Sequence[Trajectory], rounds: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Values and copies by round, each (trajectories × rounds + 1): NaN after the end.
 
@@ -91,6 +91,6 @@ def texts_by_round(trace: Trace) -> dict[str, list[str]]:
     }
 
 
-def copies_of(texts: Ordered[str]) -> int:
+def copies_of(texts: abc.Sequence[str]) -> int:
     """How many texts are equal to the one before."""
     return sum(a == b for a, b in pairwise(texts))

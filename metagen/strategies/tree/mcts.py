@@ -7,8 +7,8 @@ the mix of values and rollouts is that of Silver et al. 2016.
 from __future__ import annotations
 
 import math
+from collections import abc
 from collections.abc import Container, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -180,7 +180,7 @@ class _Values(Verifier):
     def fingerprint(self) -> str:
         return self._fingerprint
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         going = [s for s in sequences if s.finish is None]
         gone = [s for s in sequences if s.finish is not None]
         scores = dict(

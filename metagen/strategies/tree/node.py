@@ -6,8 +6,8 @@ too (`node/0.3`), so they depend on neither the order in which results arrive no
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -129,7 +129,7 @@ class Tree:
         return self._nodes[tuple(map(int, name.split(".")))]
 
     def add(
-        self, parent: Node, start: int, sequences: Ordered[Sequence], scores: Ordered[Score | None]
+        self, parent: Node, start: int, sequences: abc.Sequence[Sequence], scores: abc.Sequence[Score | None]
     ) -> list[Node]:
         """Draws start, start + 1, … of a node become its children; returns the child of each draw.
 

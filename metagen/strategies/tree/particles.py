@@ -7,9 +7,8 @@ undo what constraints do to the model: Lew et al. 2023, Sequential Monte Carlo s
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -52,7 +51,7 @@ class Level:
 
 
 #: The steps of a particle that survives whatever happens, with their scores: see `gibbs.py`.
-Reference = Ordered[tuple[Sequence, Score | None]]
+Reference = abc.Sequence[tuple[Sequence, Score | None]]
 
 
 @dataclass(eq=False)
@@ -67,7 +66,7 @@ class Cloud:
     weights: dict[Node, float] = field(default_factory=dict)
     exhausted: bool = False
 
-    def weigh(self, counts: Mapping[Node, int], log_w: Ordered[float]) -> None:
+    def weigh(self, counts: Mapping[Node, int], log_w: abc.Sequence[float]) -> None:
         """One level more: so many particles at each node, each of this log-weight."""
         many = list(counts.values())
         size = effective_size(log_w, many)
@@ -209,7 +208,7 @@ class ParticleFilter(TreeSearch):
         cloud.exhausted = await self._grown(cloud.tree, scope, partial(self._filter, cloud, reference))
         return cloud
 
-    async def _chosen_of(self, clouds: Ordered[Cloud], prefix: Sequence, scope: Scope) -> Sequence:
+    async def _chosen_of(self, clouds: abc.Sequence[Cloud], prefix: Sequence, scope: Scope) -> Sequence:
         """What the particles of all filters decide for, each filter with the same share."""
         weights = {node: weight / len(clouds) for cloud in clouds for node, weight in cloud.weights.items()}
         leaves = {node: w for node, w in weights.items() if node.complete} or weights

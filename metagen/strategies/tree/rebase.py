@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
-from collections.abc import Sequence as Ordered
+from collections import abc, defaultdict, deque
 from dataclasses import field
 from typing import Literal
 
@@ -21,11 +20,11 @@ BITS = 128
 
 
 def allocate(
-    values: Ordered[float | None],
+    values: abc.Sequence[float | None],
     width: int,
     *,
     temperature: float = 0.2,
-    copies: Ordered[int] | None = None,
+    copies: abc.Sequence[int] | None = None,
     rounding: Rounding = "ceil",
 ) -> list[int]:
     """Share `width` children among nodes, in proportion to c_i exp(R_i / T).
@@ -96,7 +95,7 @@ class Rebase(TreeSearch):
                 if not count:
                     node.prune()
 
-    def shares(self, nodes: Ordered[Node], copies: Ordered[int], width: int) -> list[int]:
+    def shares(self, nodes: abc.Sequence[Node], copies: abc.Sequence[int], width: int) -> list[int]:
         """How many of `width` children each node gets."""
         return allocate(
             [node.value for node in nodes],

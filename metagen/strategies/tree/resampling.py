@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import Literal
 
 import numpy as np
@@ -13,19 +13,19 @@ Floats = NDArray[np.float64]
 Resampling = Literal["multinomial", "systematic"]
 
 
-def normalised(log_w: Ordered[float], counts: Ordered[int]) -> list[float]:
+def normalised(log_w: abc.Sequence[float], counts: abc.Sequence[int]) -> list[float]:
     """Shares, which add up to 1, of places where `counts` particles each weigh exp(log_w)."""
     w = _scaled(log_w) * np.asarray(counts, np.float64)
     return [float(x) for x in w / w.sum()] if len(w) else []
 
 
-def effective_size(log_w: Ordered[float], counts: Ordered[int]) -> float:
+def effective_size(log_w: abc.Sequence[float], counts: abc.Sequence[int]) -> float:
     """(Σ w)² / Σ w² over all particles (Kong 1992): n if all weigh the same, 1 if one weighs all; 0 for none."""
     w, c = _scaled(log_w), np.asarray(counts, np.float64)
     return float((c * w).sum() ** 2 / (c * w * w).sum()) if len(w) else 0.0
 
 
-def log_mean(log_w: Ordered[float], counts: Ordered[int]) -> float:
+def log_mean(log_w: abc.Sequence[float], counts: abc.Sequence[int]) -> float:
     """Log of the mean weight of all particles; -inf for none."""
     if not counts:
         return -math.inf
@@ -33,7 +33,9 @@ def log_mean(log_w: Ordered[float], counts: Ordered[int]) -> float:
     return max(log_w) + math.log(float((_scaled(log_w) * c).sum() / c.sum()))
 
 
-def resample(weights: Ordered[float], draws: Ordered[float], how: Resampling = "multinomial") -> list[int]:
+def resample(
+    weights: abc.Sequence[float], draws: abc.Sequence[float], how: Resampling = "multinomial"
+) -> list[int]:
     """How often each of the weights is taken, in len(draws) draws.
 
     draws: uniform in [0, 1). `multinomial`: each picks one by the cumulative weights. `systematic`: the first of them
@@ -52,7 +54,7 @@ def resample(weights: Ordered[float], draws: Ordered[float], how: Resampling = "
     return [int(k) for k in np.bincount(picked, minlength=len(weights))]
 
 
-def _scaled(log_w: Ordered[float]) -> Floats:
+def _scaled(log_w: abc.Sequence[float]) -> Floats:
     """The weights themselves, the largest at 1."""
     values = np.asarray(log_w, np.float64)
     return np.exp(values - values.max()) if len(values) else values

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import field, replace
 from typing import Any
 
@@ -167,7 +167,7 @@ class TreeSearch(TreeStrategy):
         """Each leaf as often as it was drawn, with what the aggregator wants to know of it."""
         sequences, rule = [n.sequence for n in leaves], self.chooser.answer or self.answer
         answers = await rule.read(sequences) if rule else [None] * len(leaves)
-        scores: Ordered[Score | None] = [leaf.score for leaf in leaves]
+        scores: abc.Sequence[Score | None] = [leaf.score for leaf in leaves]
         if self._other_judge is not None:
             judging = self._other_judge.score(sequences, scope=scope.child("score"))
             scores = await scope.attempt(judging) or [None] * len(leaves)

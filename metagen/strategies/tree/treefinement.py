@@ -5,8 +5,8 @@ Aggarwal et al. 2024, AlphaVerus: bootstrapping formally verified code generatio
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -117,7 +117,7 @@ class Treefinement(TreeStrategy):
         value = node.candidate.value
         return node.candidate.eligible and value is not None and value >= self.accept
 
-    def _shared(self, tree: Programs, last: Ordered[Node]) -> Mapping[Node, int]:
+    def _shared(self, tree: Programs, last: abc.Sequence[Node]) -> Mapping[Node, int]:
         """Who is revised how often in the next round; `last`: what the last one has brought, or else had revised."""
         if self.select == "best-first":
             able = [node for node in tree.able if node.open] or tree.able
@@ -204,9 +204,9 @@ class Programs(Tree):
     def grown(
         self,
         parent: Node,
-        sequences: Ordered[Sequence],
-        scores: Ordered[Score],
-        answers: Ordered[Answer | None],
+        sequences: abc.Sequence[Sequence],
+        scores: abc.Sequence[Score],
+        answers: abc.Sequence[Answer | None],
     ) -> list[Program]:
         """A node's next draws become its children, equal ones one child; returned is what is new to the tree."""
         if parent.open:

@@ -5,7 +5,7 @@ For tilts token by token, other temperatures and adapters; best-of-n has no prob
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ class Law:
     engine: Engine
     params: SamplingParams | None = None
 
-    def logprobs(self, sequences: Ordered[Sequence]) -> Floats:
+    def logprobs(self, sequences: abc.Sequence[Sequence]) -> Floats:
         """The logarithm of the probability of each, in nats; the end counts where a sequence ended by itself."""
         found = likelihoods(self.engine, sequences, entropies=False, params=self.params)
         return np.array([
@@ -33,7 +33,7 @@ class Law:
         ])  # fmt: skip
 
 
-def log_ratios(policy: Law, base: Law, groups: Ordered[Ordered[Sequence]]) -> list[Floats]:
+def log_ratios(policy: Law, base: Law, groups: abc.Sequence[abc.Sequence[Sequence]]) -> list[Floats]:
     """The ratios log π(y) − log p(y) of the samples of each problem; a sample that p rules out is +∞.
 
     groups: samples of `policy`, by problem. Raises InputError for a problem without samples, and for a sample that the
@@ -53,6 +53,6 @@ def log_ratios(policy: Law, base: Law, groups: Ordered[Ordered[Sequence]]) -> li
     return np.split(ours - theirs, np.cumsum([len(group) for group in groups])[:-1])
 
 
-def kl_by_problem(policy: Law, base: Law, groups: Ordered[Ordered[Sequence]]) -> Floats:
+def kl_by_problem(policy: Law, base: Law, groups: abc.Sequence[abc.Sequence[Sequence]]) -> Floats:
     """The mean of `log_ratios` of each problem, [problems]: unbiased; single problems may fall below 0 by chance."""
     return np.array([ratios.mean() for ratios in log_ratios(policy, base, groups)])

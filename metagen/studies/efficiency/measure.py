@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ class Load:
 
 def measure(
     directory: RunDirectory,
-    configurations: Ordered[str],
+    configurations: abc.Sequence[str],
     accelerators: Mapping[str, Accelerator],
     shapes: Shapes,
     *,
@@ -134,7 +134,7 @@ def _calls(directory: RunDirectory, line: Line, most: int) -> Iterable[Called]:
 
 
 def _load(
-    label: str, line: Line, calls: Ordered[Called], accelerator: Accelerator, shapes: Shapes
+    label: str, line: Line, calls: abc.Sequence[Called], accelerator: Accelerator, shapes: Shapes
 ) -> tuple[Load, dict[str, Any]] | None:
     """None if anything that it takes is unknown."""
     plans: list[Schedule] = []

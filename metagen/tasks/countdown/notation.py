@@ -11,8 +11,8 @@ A solution is complete when one number is left. What is left may be written in a
 from __future__ import annotations
 
 import re
+from collections import abc
 from collections.abc import Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -25,7 +25,7 @@ _PROMPT: Final = re.compile(rf"Q:({_NUMBER}(?: {_NUMBER})*)=({_NUMBER})\nS:\n", 
 _STEP: Final = re.compile(rf"({_NUMBER})([-+*/])({_NUMBER})=({_NUMBER});({_NUMBER}(?: {_NUMBER})*)", re.ASCII)
 
 
-def prompt(numbers: Ordered[int], target: int) -> str:
+def prompt(numbers: abc.Sequence[int], target: int) -> str:
     """The text that a generator continues with steps."""
     return f"Q:{' '.join(map(str, numbers))}={target}\nS:\n"
 
@@ -100,7 +100,7 @@ def check(
     return found
 
 
-def expression(numbers: Table, played: Ordered[Move]) -> str:
+def expression(numbers: Table, played: abc.Sequence[Move]) -> str:
     """What the moves compute, as one expression; the same for any order of moves, and of summands and factors.
 
     Chains of + and − are one sum, chains of × and ÷ one product: a−(b−c) is a+c−b.

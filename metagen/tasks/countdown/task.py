@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import abc
 from collections.abc import Iterable, Iterator
-from collections.abc import Sequence as Ordered
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -55,7 +55,7 @@ class CountdownTask(LevelledTask):
         public = {"numbers": list(drawn.numbers), "target": drawn.target}
         return Problem(Prompt(name, text=drawn.prompt, public=public), str(drawn.target), drawn.level)
 
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         """1 for a solution that uses every number once and leaves the target, else 0."""
         return [float(solves(one)) for one in sequences]
 
@@ -120,7 +120,7 @@ class Game24Task(Task):
         values = {"question": said, "numbers": shown, "target": str(target)}
         return Problem(self._turns.prompt(name, self._form, values, public), str(target))
 
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         """1 for an expression of every number once that makes the target, else 0."""
         return [float(solves(whole(one), RATIONALS)) for one in sequences]
 
@@ -139,7 +139,7 @@ class ExpressionRule(AnswerRule):
     def fingerprint(self) -> str:
         return f"countdown expression {self.rules!r}"
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._read(one) for one in sequences]
 
     async def key(self, answer: str) -> str | None:
@@ -180,7 +180,7 @@ def _played(sequence: Sequence, rules: Rules) -> tuple[Table, tuple[Move, ...]] 
     return (numbers, tuple(played)) if played and left is not None and len(left) == 1 else None
 
 
-def _used(played: Ordered[Move]) -> Table:
+def _used(played: abc.Sequence[Move]) -> Table:
     """The numbers that moves begin with: all that no earlier move has made."""
     made: list[Number] = []
     given: list[Number] = []

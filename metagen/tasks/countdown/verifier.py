@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
@@ -28,10 +28,10 @@ class Played(PrimitiveVerifier):
     def fingerprint(self) -> str:
         return digest("countdown played", repr(COUNTDOWN)).hex()
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         return [Outcome(score_payload(Score(float(_right(s)))), Usage(calls=1)) for s in sequences]
 
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+    def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         return Usage(calls=len(sequences))
 
 

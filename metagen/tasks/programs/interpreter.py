@@ -12,8 +12,8 @@ import ast
 import builtins
 import operator
 import warnings
+from collections import abc
 from collections.abc import Callable, Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -102,7 +102,7 @@ class Function:
             return Output("unsupported", error="nested too deeply")
 
 
-def outputs(source: str, entry_point: str, inputs: Ordered[Ordered[Any]]) -> list[Output]:
+def outputs(source: str, entry_point: str, inputs: abc.Sequence[abc.Sequence[Any]]) -> list[Output]:
     """One output for each list of arguments in `inputs`."""
     try:
         function = Function(source)

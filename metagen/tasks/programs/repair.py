@@ -12,7 +12,7 @@ are ever told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import dataclass
 
 from metagen.tasks.programs.cases import Case, came_to
@@ -36,7 +36,7 @@ class Failure:
         return f"#{self.case} not{self.got}\n"
 
 
-def failure(cases: Ordered[Case], got: Ordered[Output]) -> Failure | None:
+def failure(cases: abc.Sequence[Case], got: abc.Sequence[Output]) -> Failure | None:
     """The first of the cases that its output fails; None if all pass."""
     for case, output in zip(cases, got, strict=True):
         if not output.equals(case.plain[1]):
@@ -44,7 +44,7 @@ def failure(cases: Ordered[Case], got: Ordered[Output]) -> Failure | None:
     return None
 
 
-def failure_of(source: str, cases: Ordered[Case]) -> Failure | None:
+def failure_of(source: str, cases: abc.Sequence[Case]) -> Failure | None:
     """The first case that a program fails, by the interpreter."""
     return failure(cases, outputs(source, ENTRY_POINT, [case.plain[0] for case in cases]))
 

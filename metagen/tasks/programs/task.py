@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import abc
 from collections.abc import Awaitable, Callable, Iterable
-from collections.abc import Sequence as Ordered
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -24,12 +24,12 @@ from metagen.verifiers.code.outputs import output_classes, public_inputs
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 
 #: Runs a program and evaluates calls such as `f([3,1])`: a key for each, equal for equal values, None for no value.
-Execute = Callable[[str, Ordered[str]], Awaitable[Ordered[str | None]]]
+Execute = Callable[[str, abc.Sequence[str]], Awaitable[abc.Sequence[str | None]]]
 #: Runs the hidden tests of a problem against programs: A(y) of each sequence, in [0, 1].
-Grader = Callable[[Problem, Ordered[Sequence]], Awaitable[list[float]]]
+Grader = Callable[[Problem, abc.Sequence[Sequence]], Awaitable[list[float]]]
 
 
-async def interpret(program: str, calls: Ordered[str]) -> list[str | None]:
+async def interpret(program: str, calls: abc.Sequence[str]) -> list[str | None]:
     """Execution by the task's own interpreter; what lies outside of its subset of Python gives no value.
 
     Raises ValueError for a call that is not of the entry point with one list.
@@ -87,7 +87,7 @@ class ProgramTask(LevelledTask):
         """The hidden tests by problem id: what a verifier that runs them in a sandbox takes."""
         return {problem.id: json.loads(problem.reference) for problem in self.problems()}
 
-    async def grade(self, problem: Problem, sequences: Ordered[Sequence]) -> list[float]:
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         """1 for a program that passes all public and all hidden tests, else 0."""
         if self._grader is not None:
             return await self._grader(problem, sequences)
@@ -100,7 +100,7 @@ class ProgramTask(LevelledTask):
         return [grades[_program(s)] for s in sequences]
 
 
-def _tests(cases: Ordered[Case]) -> dict[str, Any]:
+def _tests(cases: abc.Sequence[Case]) -> dict[str, Any]:
     tests = [f"assert {call(c.x)} == {_json(c.plain[1])}" for c in cases]
     return {"tests": tests, "setup": "", "entry_points": [ENTRY_POINT]}
 
@@ -109,7 +109,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def call(x: Ordered[int]) -> str:
+def call(x: abc.Sequence[int]) -> str:
     """The call of the entry point with a list."""
     return f"{ENTRY_POINT}({_json(list(x))})"
 
@@ -170,7 +170,7 @@ class OutputsRule(AnswerRule):
         how = "interpreter" if self._execute is interpret else name_of(self._execute)
         return digest("program outputs", PROGRAM.fingerprint, how).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         known: dict[bytes, Answer] = {}
         for s in sequences:
             if s.digest not in known:

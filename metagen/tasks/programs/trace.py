@@ -12,7 +12,7 @@ carry the lists through several operations unseen; to Python they are comments.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence as Ordered
+from collections import abc
 from typing import Final
 
 from metagen.tasks.programs.cases import Case, came_to, shown
@@ -21,7 +21,7 @@ from metagen.tasks.programs.grammar import ENTRY_POINT, Program
 _COMMENT: Final = re.compile(r"[ \t]*#[^\n]*")
 
 
-def traced(program: Program, cases: Ordered[Case]) -> str:
+def traced(program: Program, cases: abc.Sequence[Case]) -> str:
     """The source with its comments; the last line has none, for what it comes to is what was wanted."""
     *lines, last = program.operations
     values = zip(*(program.values(list(case.x)) for case in cases), strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 from dataclasses import replace
 from typing import ClassVar
 
@@ -32,10 +32,10 @@ class PublicExamples(PrimitiveVerifier):
     def fingerprint(self) -> str:
         return digest("public examples", PROGRAM.fingerprint).hex()
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         return [Outcome(score_payload(self._score(s)), Usage(calls=1)) for s in sequences]
 
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+    def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         return Usage(calls=len(sequences))
 
     def _score(self, sequence: Sequence) -> Score:

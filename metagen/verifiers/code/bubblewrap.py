@@ -13,8 +13,8 @@ import platform
 import secrets
 import shutil
 import subprocess
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -76,11 +76,11 @@ class Bubblewrap:
 
     def command(
         self,
-        inner: Ordered[str],
+        inner: abc.Sequence[str],
         limits: Limits,
         *,
-        readable: Ordered[Path],
-        hidden: Ordered[Path] = (),
+        readable: abc.Sequence[Path],
+        hidden: abc.Sequence[Path] = (),
         files: Mapping[str, Path] = MappingProxyType({}),
         filter_fd: int | None,
     ) -> list[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -88,7 +87,7 @@ class DualAgreement(Verifier):
         parts = (self._sandbox.fingerprint, self._program.fingerprint, repr(self._limits))
         return digest("tests passed", EDITION, *parts).hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         if not sequences:
             return []
         one_prompt(sequences)
@@ -177,7 +176,7 @@ def codet_at_k(scores: ArrayLike, correct: ArrayLike, k: int) -> float:
     return float(1.0 - np.prod([wrong_shares[i % len(wrong_shares)] for i in range(k)]))
 
 
-def assertions(text: str, entry_points: Ordered[str]) -> list[str]:
+def assertions(text: str, entry_points: abc.Sequence[str]) -> list[str]:
     """The assertions of one line in a model's text that call an entry point (any function, if none is named).
 
     Line by line, since a model's text stops being a program where its length ends.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import doctest
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 
 def docstring_examples(text: str) -> list[str]:
@@ -31,7 +31,7 @@ def _docstrings(text: str) -> list[str]:
     return [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds)]
 
 
-def entry_points(tests: Ordered[str]) -> tuple[str, ...]:
+def entry_points(tests: abc.Sequence[str]) -> tuple[str, ...]:
     """The names that every test calls, builtins only if nothing else is: what the candidate must define.
 
     For data sets that do not name it, such as MBPP, of whose candidates one defines a `sum` of its own.

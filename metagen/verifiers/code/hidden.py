@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from typing import ClassVar
 
 from metagen.errors import DataError
@@ -57,7 +57,7 @@ class HiddenTests(Tested):
     def data(self) -> bytes:
         return self._data
 
-    async def grade(self, sequences: Ordered[Sequence]) -> list[Score]:
+    async def grade(self, sequences: abc.Sequence[Sequence]) -> list[Score]:
         """The scores, outside of any scope."""
         return await asyncio.gather(*map(self.judged, sequences))
 

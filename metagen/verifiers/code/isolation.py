@@ -7,8 +7,8 @@ one. `NoIsolation` has to be asked for by its name.
 from __future__ import annotations
 
 import shutil
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -40,11 +40,11 @@ class Isolation(Protocol):
 
     def command(
         self,
-        inner: Ordered[str],
+        inner: abc.Sequence[str],
         limits: Limits,
         *,
-        readable: Ordered[Path],
-        hidden: Ordered[Path] = (),
+        readable: abc.Sequence[Path],
+        hidden: abc.Sequence[Path] = (),
         files: Mapping[str, Path] = MappingProxyType({}),
         filter_fd: int | None,
     ) -> list[str]:
@@ -103,11 +103,11 @@ class NoIsolation:
 
     def command(
         self,
-        inner: Ordered[str],
+        inner: abc.Sequence[str],
         limits: Limits,
         *,
-        readable: Ordered[Path],
-        hidden: Ordered[Path] = (),
+        readable: abc.Sequence[Path],
+        hidden: abc.Sequence[Path] = (),
         files: Mapping[str, Path] = MappingProxyType({}),
         filter_fd: int | None,
     ) -> list[str]:

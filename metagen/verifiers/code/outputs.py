@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
+from collections import abc
 from collections.abc import Awaitable, Callable, Mapping
-from collections.abc import Sequence as Ordered
 from typing import Any
 
 from metagen.call import Ended, Item, Outcome, Request
@@ -35,14 +35,14 @@ async def executed(
         return {}
     texts = list(programs.values())
 
-    async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+    async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
         async def one(place: int) -> Outcome:
             ended[place] = Outcome(await run(texts[positions[place]]), Usage(calls=1))
             return ended[place]
 
         return await asyncio.gather(*map(one, range(len(positions))))
 
-    def worst(positions: Ordered[int], cap: int | None) -> Usage:
+    def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
         return Usage(calls=len(positions))
 
     rows = await scope.call(Request("execute", by, tuple(map(Item, programs))), execute, worst)
@@ -71,7 +71,7 @@ class ProgramOutputs:
         return digest("program outputs", EDITION, *parts).hex()
 
     async def __call__(
-        self, sequences: Ordered[Sequence], scope: Scope
+        self, sequences: abc.Sequence[Sequence], scope: Scope
     ) -> list[tuple[str | None, ...] | None]:
         if not sequences:
             return []
@@ -89,7 +89,7 @@ class ProgramOutputs:
         rows = {name: tuple(row["outputs"]) for name, row in found.items()}
         return [rows.get(s.digest) if s.digest in programs else nothing for s in sequences]
 
-    async def _run(self, program: str, inputs: Ordered[str]) -> dict[str, Any]:
+    async def _run(self, program: str, inputs: abc.Sequence[str]) -> dict[str, Any]:
         outcome = await self._sandbox.evaluate(program, inputs, limits=self._limits)
         keys = [answer.key for answer in outcome.answers]
         return {"outputs": keys + [None] * (len(inputs) - len(keys)), "verdict": outcome.verdict}
@@ -106,7 +106,7 @@ class ProgramOutputs:
         return {"outputs": outputs, "verdict": verdict}
 
 
-def output_classes(outputs: Ordered[Ordered[str | None] | None]) -> list[str | None]:
+def output_classes(outputs: abc.Sequence[abc.Sequence[str | None] | None]) -> list[str | None]:
     """The answer class of each program, for voting: equal for programs with equal outputs on all inputs.
 
     The choice of the utility `ExecutionAgreement` in its 0-1 form is the majority of these classes (MBR-exec).
@@ -117,7 +117,7 @@ def output_classes(outputs: Ordered[Ordered[str | None] | None]) -> list[str | N
     return [digest(*map(str, row)).hex() if row and None not in row else None for row in outputs]
 
 
-def one_prompt(sequences: Ordered[Sequence]) -> Prompt:
+def one_prompt(sequences: abc.Sequence[Sequence]) -> Prompt:
     """The first prompt, which stands for all; DataError for several problems, whose programs cannot be compared."""
     problems = list(dict.fromkeys(s.prompt.problem_id for s in sequences))
     if len(problems) > 1:
@@ -143,7 +143,7 @@ def public_inputs(prompt: Prompt) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def calls(code: str, entry_points: Ordered[str]) -> list[str]:
+def calls(code: str, entry_points: abc.Sequence[str]) -> list[str]:
     """The calls of entry points (of any name, if none is given) in a piece of code; none if it does not parse."""
     if len(code) > 10_000:  # nobody's test; and a parser can be made to use much memory
         return []

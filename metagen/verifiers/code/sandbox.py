@@ -6,8 +6,8 @@ import asyncio
 import os
 import socket
 import sys
+from collections import abc
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from collections.abc import Sequence as Ordered
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,7 +144,7 @@ class Sandbox:
             return _outcome(script, verdict, (), detail)
 
     async def evaluate(
-        self, program: str, expressions: Ordered[str], *, limits: Limits | None = None
+        self, program: str, expressions: abc.Sequence[str], *, limits: Limits | None = None
     ) -> Outcome:
         """Load `program`, then evaluate expressions in its namespace, one after another.
 

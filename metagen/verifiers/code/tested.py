@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from typing import Any, ClassVar, TypeAlias
 
 from metagen.call import Ended, Outcome
@@ -50,14 +50,14 @@ class Tested(PrimitiveVerifier):
         """Names the tests that do not come with the prompt."""
         return b""
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         async def one(place: int, sequence: Sequence) -> Outcome:
             ended[place] = outcome = Outcome(score_payload(await self.judged(sequence)), Usage(calls=1))
             return outcome
 
         return await asyncio.gather(*(one(i, sequence) for i, sequence in enumerate(sequences)))
 
-    def worst(self, sequences: Ordered[Sequence], scope: Scope) -> Usage:
+    def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         return Usage(calls=len(sequences))
 
     @abstractmethod

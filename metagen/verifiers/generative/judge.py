@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import Any, Final, Self
 
@@ -101,7 +101,7 @@ class Judge(Verifier):
     def fingerprint(self) -> str:
         return digest("generative verifier", self.respondent.fingerprint).hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         question = self.respondent.question
         sequences = [s.answered for s in sequences]
         distinct = {s.digest: s for s in sequences if not self.respondent.forged(s.text)}

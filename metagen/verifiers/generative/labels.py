@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import abc
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
@@ -47,7 +47,7 @@ class LabelReader:
     with those of another: then one would count as both.
     """
 
-    def __init__(self, engine: Engine, labels: Ordered[str], asks: str, price: Price | None) -> None:
+    def __init__(self, engine: Engine, labels: abc.Sequence[str], asks: str, price: Price | None) -> None:
         if not reads_labels(engine):
             raise UnsupportedError(
                 f"{engine!r} does not tell the probabilities of given tokens, so those of labels cannot be read; "
@@ -63,7 +63,7 @@ class LabelReader:
                 )
         self.fingerprint = digest("labels", engine.fingerprint, asks, *labels).hex()
 
-    async def read(self, asked: Ordered[tuple[bytes, Sequence]], scope: Scope) -> list[Reading]:
+    async def read(self, asked: abc.Sequence[tuple[bytes, Sequence]], scope: Scope) -> list[Reading]:
         """One reading for each (name, sequence); it is recorded under the name.
 
         What a budget left out gets the verdict `unscored`; where that is all, the limit's refusal is raised.
@@ -75,10 +75,10 @@ class LabelReader:
         by_name = dict(zip(distinct, requests, strict=True))
         items = tuple(Item(name) for name in distinct)
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             return await self._evaluate([requests[i] for i in positions], scope)
 
-        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+        def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
             return self._worst([requests[i] for i in positions], scope)
 
         def remember(rows: list[Row]) -> None:
@@ -155,7 +155,7 @@ def _fed(request: EvaluateRequest) -> tuple[int, ...]:
     return request.ids[: request.positions[-1] + 1]
 
 
-def _payload(logprobs: Ordered[float]) -> dict[str, Any]:
+def _payload(logprobs: abc.Sequence[float]) -> dict[str, Any]:
     """Shares and mass of labels, as JSON."""
     top = max(logprobs)
     if top == -math.inf:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import Any, Literal, Self, get_args
 
@@ -60,7 +60,7 @@ class PairwiseJudge:
     def fingerprint(self) -> str:
         return digest("pairwise judge", self.respondent.fingerprint, self.merge).hex()
 
-    async def compare(self, pairs: Ordered[Pair], *, scope: Scope) -> list[Score]:
+    async def compare(self, pairs: abc.Sequence[Pair], *, scope: Scope) -> list[Score]:
         """P(first of the pair is better), one for each pair, in order; raw: its log-odds, where they are finite.
 
         A pair is asked once, whichever way round it comes. Verdicts are the judge's. Raises a limit's refusal
@@ -212,7 +212,7 @@ class Tournament(Verifier):
         ranked = "" if self._strengths is None else name_of(self._strengths)
         return digest("tournament", self.judge.fingerprint, str(self._meetings), ranked).hex()
 
-    async def score(self, sequences: Ordered[Sequence], *, scope: Scope) -> list[Score]:
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         sequences = [s.answered for s in sequences]
         forged = {s.digest for s in sequences if self.judge.respondent.forged(s.text)}
         distinct = {s.digest: s for s in sorted(sequences, key=lambda s: s.digest) if s.digest not in forged}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -101,7 +101,7 @@ class Question:
         low, high = min(self.labels.values()), max(self.labels.values())
         return min(1.0, max(0.0, (worth - low) / (high - low)))
 
-    def expected(self, shares: Ordered[float]) -> float:
+    def expected(self, shares: abc.Sequence[float]) -> float:
         """The mean of the labels' values under their shares."""
         return math.fsum(p * v for p, v in zip(shares, self.labels.values(), strict=True))
 

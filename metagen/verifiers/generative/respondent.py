@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import abc
 from collections.abc import Awaitable, Callable, Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -74,7 +74,7 @@ class Respondent(Part, ABC):
         """Names judge and question: equal fingerprints promise equal answers."""
 
     @abstractmethod
-    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
+    async def ask(self, asked: abc.Sequence[Asked], scope: Scope) -> list[Score]:
         """One score each, in order. value: the label's worth in [0, 1]; raw: on the question's own scale.
 
         feedback: a critique, where there are any. Verdicts: `unscored` for what a budget left out, `too long` for the
@@ -130,7 +130,7 @@ class LabelRespondent(Respondent):
         parts = (self._reader.fingerprint, self.question.fingerprint, critic)
         return digest("probability judge", *parts, str(self._critiques), str(self._normalise)).hex()
 
-    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
+    async def ask(self, asked: abc.Sequence[Asked], scope: Scope) -> list[Score]:
         critic = self._critic
         if critic is None:
             cue = self.question.cue
@@ -198,7 +198,7 @@ class WritingRespondent(Respondent):
         parts = (self._generator.fingerprint, self.question.fingerprint, str(self._samples))
         return digest("counting judge", *parts).hex()
 
-    async def ask(self, asked: Ordered[Asked], scope: Scope) -> list[Score]:
+    async def ask(self, asked: abc.Sequence[Asked], scope: Scope) -> list[Score]:
         return await _each(asked, lambda one: self._counted(one, scope), scope)
 
     def written_behind(self, prompt: Prompt) -> Prompt:
@@ -218,7 +218,7 @@ class WritingRespondent(Respondent):
 
 
 async def _each(
-    asked: Ordered[Asked], answer: Callable[[Asked], Awaitable[Score]], scope: Scope
+    asked: abc.Sequence[Asked], answer: Callable[[Asked], Awaitable[Score]], scope: Scope
 ) -> list[Score]:
     """The answers to questions of several calls each, the same one once; `unscored` what a limit left out."""
     distinct = {one.name: one for one in asked}
@@ -253,7 +253,7 @@ def _own(scope: Scope, role: str) -> Scope:
     raise AssertionError("unreachable")
 
 
-def _mean(parts: Ordered[tuple[Score, str]]) -> Score:
+def _mean(parts: abc.Sequence[tuple[Score, str]]) -> Score:
     """The mean of scores that have a value; as feedback, the words of the one nearest to it. Else the first verdict.
 
     unread: how many have no verdict that can be read.

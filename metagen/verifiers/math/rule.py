@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from collections.abc import Iterable
-from collections.abc import Sequence as Ordered
 from functools import cache
 from importlib.metadata import version
 
@@ -46,7 +46,7 @@ class MathRule(AnswerRule):
         self,
         pattern: str | None = None,
         *,
-        sources: Ordered[Source] = SOURCES,
+        sources: abc.Sequence[Source] = SOURCES,
         percent: Percent = "hundredths",
     ) -> None:
         if percent not in ("hundredths", "dropped"):
@@ -59,7 +59,7 @@ class MathRule(AnswerRule):
         pattern = self._pattern.pattern if self._pattern else ""
         return digest("math rule", EDITION, pattern, " ".join(self._sources), self._percent, _mpmath()).hex()
 
-    async def read(self, sequences: Ordered[Sequence]) -> list[Answer]:
+    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         texts = [self.find(sequence) for sequence in sequences]
         verdicts = await self._judge(text for text in texts if text is not None)
         return [
@@ -69,7 +69,7 @@ class MathRule(AnswerRule):
     async def key(self, answer: str) -> str | None:
         return (await self._judge([answer]))[answer].key
 
-    async def judge(self, answers: Ordered[str]) -> list[Answer]:
+    async def judge(self, answers: abc.Sequence[str]) -> list[Answer]:
         """One verdict per answer that stands by itself, in order."""
         verdicts = await self._judge(answers)
         return [Answer(answer, *verdicts[answer]) for answer in answers]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class AggregatingUtility(TextUtility):
 
     async def expected(
         self,
-        candidates: Ordered[Sequence],
-        references: Ordered[Sequence] | None = None,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
         weights: Weights | None = None,
         *,
         scope: Scope,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
+from collections import abc
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from importlib import import_module
 from numbers import Real
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ from metagen.verifiers.base import AnswerRule
 
 Matrix: TypeAlias = NDArray[np.float64]
 Vector: TypeAlias = NDArray[np.float64]
-Weights: TypeAlias = Ordered[float | None]
+Weights: TypeAlias = abc.Sequence[float | None]
 
 
 def _shape(matrix: Matrix, given: Mapping[str, Any]) -> str | None:
@@ -54,7 +54,11 @@ class Utility(Part, ABC):
     @abstractmethod
     @promises(_shape)
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Matrix:
         """`[i, j]` is u(candidate i, reference j), float64. Without references, the candidates are their own.
 
@@ -64,8 +68,8 @@ class Utility(Part, ABC):
 
     async def expected(
         self,
-        candidates: Ordered[Sequence],
-        references: Ordered[Sequence] | None = None,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
         weights: Weights | None = None,
         *,
         scope: Scope,
@@ -155,7 +159,11 @@ class TextUtility(Utility):
         """The matrix of distinct texts, in their natural order; references None: the candidates."""
 
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Matrix:
         if (nothing := without_pairs(candidates, references)) is not None:
             return nothing
@@ -167,25 +175,25 @@ class TextUtility(Utility):
             values = await asyncio.to_thread(self.compare, texts, others)
         return values[np.ix_(rows, columns)]
 
-    async def texts(self, sequences: Ordered[Sequence]) -> list[str]:
+    async def texts(self, sequences: abc.Sequence[Sequence]) -> list[str]:
         """What is compared."""
         return await texts_of(sequences, self._answer)
 
 
-def without_pairs(candidates: Ordered[object], references: Ordered[object] | None) -> Matrix | None:
+def without_pairs(candidates: abc.Sequence[object], references: abc.Sequence[object] | None) -> Matrix | None:
     """The matrix, if it has no entries; else None."""
     shape = len(candidates), len(candidates if references is None else references)
     return np.empty(shape) if 0 in shape else None
 
 
-async def texts_of(sequences: Ordered[Sequence], answer: AnswerRule | None) -> list[str]:
+async def texts_of(sequences: abc.Sequence[Sequence], answer: AnswerRule | None) -> list[str]:
     """The completions; with a rule, the answers that it reads in them, nothing being the empty text."""
     if answer is None:
         return [s.text for s in sequences]
     return [found.text or "" for found in await answer.read(sequences)]
 
 
-def distinct(texts: Ordered[str]) -> tuple[list[str], NDArray[np.intp]]:
+def distinct(texts: abc.Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
     """The distinct texts, sorted, and the place of each text among them."""
     kept = sorted(set(texts))
     place = {text: i for i, text in enumerate(kept)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Awaitable, Callable
-from collections.abc import Sequence as Ordered
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,7 +57,11 @@ class EmbeddingCosine(Utility):
         return digest("embedding cosine", self._embedder.fingerprint, rule).hex()
 
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Matrix:
         if (nothing := without_pairs(candidates, references)) is not None:
             return nothing
@@ -73,7 +77,7 @@ class EmbeddingCosine(Utility):
         """One row per text; NaN for those that a budget left out."""
         items = tuple(Item(digest(text)) for text in texts)
 
-        async def execute(positions: Ordered[int], cap: int | None, ended: Ended) -> list[Outcome]:
+        async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             found = np.asarray(await self._embedder.embed([texts[i] for i in positions]), dtype="<f4")
             if found.ndim != 2 or len(found) != len(positions) or not np.isfinite(found).all():
                 raise InputError(
@@ -83,7 +87,7 @@ class EmbeddingCosine(Utility):
             usages = [self._embedder.usage(texts[i]) for i in positions]
             return [Outcome({"vector": _packed(v)}, u, u) for v, u in zip(found, usages, strict=True)]
 
-        def worst(positions: Ordered[int], cap: int | None) -> Usage:
+        def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
             return Usage.sum(self._embedder.usage(texts[i]) for i in positions)
 
         rows = await scope.call(Request("embed", self._embedder.fingerprint, items), execute, worst)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Ordered
+from collections import abc
 
 import numpy as np
 
@@ -31,13 +31,17 @@ class ExactAnswer(Utility):
         return digest("exact answer", self._answer.fingerprint).hex()
 
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Matrix:
         numbers: dict[str, int] = {}
         ours = await self._classes(candidates, numbers)
         theirs = ours if references is None else await self._classes(references, numbers)
         return np.array((ours[:, None] == theirs) & (ours[:, None] >= 0), dtype=np.float64)
 
-    async def _classes(self, sequences: Ordered[Sequence], numbers: dict[str, int]) -> np.ndarray:
+    async def _classes(self, sequences: abc.Sequence[Sequence], numbers: dict[str, int]) -> np.ndarray:
         keys = [answer.key for answer in await self._answer.read(sequences)]
         return np.array([-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Awaitable, Callable, Mapping
-from collections.abc import Sequence as Ordered
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -15,10 +15,10 @@ from metagen.verifiers.utility.base import Matrix, Utility, without_pairs
 from metagen.verifiers.utility.pairs import distinct_sequences
 
 #: What a program gave for each input, in the same order for all; None where it failed or ran out of time.
-Outputs: TypeAlias = Ordered[str | None]
+Outputs: TypeAlias = abc.Sequence[str | None]
 #: Runs programs; one Outputs each, in order, None for what a budget did not reach. It answers for records and charges,
 #: by `scope.call`.
-Execute: TypeAlias = Callable[[list[Sequence], Scope], Awaitable[Ordered[Outputs | None]]]
+Execute: TypeAlias = Callable[[list[Sequence], Scope], Awaitable[abc.Sequence[Outputs | None]]]
 Agreement = Literal["share", "all"]
 _UNKNOWN = -2
 
@@ -52,7 +52,11 @@ class ExecutionAgreement(Utility):
         return digest("execution agreement", self.name, self._agreement, runs).hex()
 
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Matrix:
         if (nothing := without_pairs(candidates, references)) is not None:
             return nothing
@@ -71,7 +75,7 @@ class ExecutionAgreement(Utility):
 
     async def _run(self, programs: list[Sequence], scope: Scope) -> list[list[int]]:
         """The outputs of each program, numbered over all; a failure is −1, and −2 what has not been run."""
-        found: Ordered[Outputs | None]
+        found: abc.Sequence[Outputs | None]
         if isinstance(self._outputs, Mapping):
             found = [self._recorded(self._outputs, program) for program in programs]
         else:

@@ -6,8 +6,8 @@ of an n-gram is told from the first. So all pairs of texts are one product of sp
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Iterable, Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,7 +110,7 @@ def _numbered(keys: Ids, bound: int) -> tuple[Ids, int]:
     return rank[keys] - 1, int(rank[-1]) if bound else 0
 
 
-def ngrams(documents: Ordered[Ids], order: int) -> Iterator[Bags]:
+def ngrams(documents: abc.Sequence[Ids], order: int) -> Iterator[Bags]:
     """The bags for n = 1 … order. documents: symbols of each text, as integers ≥ 0."""
     lengths = np.array([len(d) for d in documents], dtype=np.int64)
     flat = np.concatenate([*documents, np.empty(0, np.int64)]).astype(np.int64)
@@ -134,7 +134,7 @@ def characters(text: str) -> Ids:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
 
 
-def words(texts: Iterable[Ordered[str]]) -> list[Ids]:
+def words(texts: Iterable[abc.Sequence[str]]) -> list[Ids]:
     """The words of each text, numbered over all texts."""
     numbers: dict[str, int] = {}
     return [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import abstractmethod
+from collections import abc
 from collections.abc import Awaitable, Callable
-from collections.abc import Sequence as Ordered
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,11 @@ class PairUtility(Utility):
         """u(y, y') of each pair (y, y'), in order; NaN where it is not known."""
 
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Matrix:
         ours, rows = distinct_sequences(candidates)
         theirs, columns = (ours, rows) if references is None else distinct_sequences(references)
@@ -71,7 +75,11 @@ class FunctionUtility(PairUtility):
         return digest("function utility", self.name).hex()
 
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Matrix:
         result = await super().matrix(candidates, references, scope=scope)
         ours, rows = distinct_sequences(candidates)
@@ -103,7 +111,7 @@ class FunctionUtility(PairUtility):
         return values
 
 
-def distinct_sequences(sequences: Ordered[Sequence]) -> tuple[list[Sequence], NDArray[np.intp]]:
+def distinct_sequences(sequences: abc.Sequence[Sequence]) -> tuple[list[Sequence], NDArray[np.intp]]:
     """Sequences that differ in text, or in how they ended, as they come; and the place of each among them."""
     kept: dict[tuple[str, str | None], int] = {}
     place = [kept.setdefault((s.text, s.finish), len(kept)) for s in sequences]

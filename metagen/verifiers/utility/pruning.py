@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence as Ordered
+from collections import Counter, abc
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,14 +71,18 @@ class ConfidencePruning(Utility):
         return digest("confidence pruning", self.utility.fingerprint, how).hex()
 
     async def matrix(
-        self, candidates: Ordered[Sequence], references: Ordered[Sequence] | None = None, *, scope: Scope
+        self,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
+        *,
+        scope: Scope,
     ) -> Matrix:
         return await self.utility.matrix(candidates, references, scope=scope)
 
     async def expected(
         self,
-        candidates: Ordered[Sequence],
-        references: Ordered[Sequence] | None = None,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
         weights: Weights | None = None,
         *,
         scope: Scope,
@@ -88,8 +91,8 @@ class ConfidencePruning(Utility):
 
     async def prune(
         self,
-        candidates: Ordered[Sequence],
-        references: Ordered[Sequence] | None = None,
+        candidates: abc.Sequence[Sequence],
+        references: abc.Sequence[Sequence] | None = None,
         weights: Weights | None = None,
         *,
         scope: Scope,
@@ -139,7 +142,7 @@ class ConfidencePruning(Utility):
         return stays
 
 
-def _shuffled(references: Ordered[Sequence], weights: Vector, seed: int) -> list[int]:
+def _shuffled(references: abc.Sequence[Sequence], weights: Vector, seed: int) -> list[int]:
     """The places of the references in an order that depends on what they are, not on where they stood."""
     seen: Counter[tuple[str, str | None, float]] = Counter()
     keys = []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections import abc
 from collections.abc import Iterator
-from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -53,7 +53,7 @@ class TestRayPool(EngineLaws):
     def make(self) -> Engine:
         return pool()
 
-    def decode(self, engine: Engine, ids: Ordered[int]) -> str:
+    def decode(self, engine: Engine, ids: abc.Sequence[int]) -> str:
         return EnumerableEngine(**OPTIONS).decode(ids)
 
 

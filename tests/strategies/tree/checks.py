@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import Counter
+from collections import Counter, abc
 from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Sequence as Ordered
 
 import pytest
 from scipy import stats
@@ -67,7 +66,7 @@ class Breaks(FunctionVerifier):
     when: int | None = None
     asked = 0
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         self.asked += 1
         if self.asked == self.when:
             raise EngineError("the judge is gone")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import abc
 from collections.abc import Callable, Iterator
-from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
 import pytest
@@ -76,7 +76,7 @@ class Paced(FunctionVerifier):
         super().__init__(lambda s: int.from_bytes(digest(name, s.text)[:2], "little") / 65536, name=name)
         self._pace = pace
 
-    async def evaluate(self, sequences: Ordered[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
+    async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         await self._pace.wait(sequences[0].digest[0])
         return await super().evaluate(sequences, scope, ended)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import abc
 from collections.abc import Callable, Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 
 from metagen.generators.engine import Sample
@@ -17,7 +17,7 @@ from metagen.verifiers.function import FunctionRule, FunctionVerifier
 PROMPT = Prompt("toy", text="?")
 
 
-def table(steps: Mapping[str, Ordered[str | Sample]], *, name: str = "table") -> FunctionGenerator:
+def table(steps: Mapping[str, abc.Sequence[str | Sample]], *, name: str = "table") -> FunctionGenerator:
     """Draw i after a text is entry i of its row, round and round. A step that ends in "$" ends the sequence."""
 
     def write(prefix: Sequence, seed: int, index: int) -> Sample:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence as Ordered
+from collections import abc
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.verifiers.code.test_hazards import remains
 
 
 class Nowhere(NoIsolation):
-    def command(self, inner: Ordered[str], limits: Limits, **view: Any) -> list[str]:
+    def command(self, inner: abc.Sequence[str], limits: Limits, **view: Any) -> list[str]:
         return ["/nowhere/bwrap", *inner]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from collections.abc import Awaitable, Callable
-from collections.abc import Sequence as Ordered
 from typing import Protocol, TypeVar
 
 import pytest
@@ -18,17 +18,19 @@ PROMPT = Prompt("p", text="What?")
 
 
 class Ask(Protocol):
-    def matrix(self, utility: Utility, ours: Ordered[str], theirs: Ordered[str] | None = None) -> Matrix: ...
+    def matrix(
+        self, utility: Utility, ours: abc.Sequence[str], theirs: abc.Sequence[str] | None = None
+    ) -> Matrix: ...
 
     def expected(
         self,
         utility: Utility,
-        ours: Ordered[str],
-        theirs: Ordered[str] | None = None,
+        ours: abc.Sequence[str],
+        theirs: abc.Sequence[str] | None = None,
         weights: Weights | None = None,
     ) -> Vector: ...
 
-    def sequences(self, texts: Ordered[str]) -> list[Sequence]: ...
+    def sequences(self, texts: abc.Sequence[str]) -> list[Sequence]: ...
 
     def run(self, work: Callable[[Scope], Awaitable[T]]) -> T: ...
 
@@ -40,18 +42,20 @@ class _Ask:
 
         return asyncio.run(main())
 
-    def sequences(self, texts: Ordered[str]) -> list[Sequence]:
+    def sequences(self, texts: abc.Sequence[str]) -> list[Sequence]:
         return [Sequence(PROMPT, text, finish="eos") for text in texts]
 
-    def matrix(self, utility: Utility, ours: Ordered[str], theirs: Ordered[str] | None = None) -> Matrix:
+    def matrix(
+        self, utility: Utility, ours: abc.Sequence[str], theirs: abc.Sequence[str] | None = None
+    ) -> Matrix:
         references = None if theirs is None else self.sequences(theirs)
         return self.run(lambda scope: utility.matrix(self.sequences(ours), references, scope=scope))
 
     def expected(
         self,
         utility: Utility,
-        ours: Ordered[str],
-        theirs: Ordered[str] | None = None,
+        ours: abc.Sequence[str],
+        theirs: abc.Sequence[str] | None = None,
         weights: Weights | None = None,
     ) -> Vector:
         references = None if theirs is None else self.sequences(theirs)

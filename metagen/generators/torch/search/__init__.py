@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
-from collections.abc import Sequence as Ordered
 
 from metagen.generators.decoding.phrases import phrase_ids
 from metagen.generators.decoding.search import (
@@ -29,12 +29,12 @@ __all__ = ["OVER", "Chosen", "Search", "Step", "made"]
 
 def made(
     spec: SearchSpec,
-    encode: Callable[[str], Ordered[int]],
+    encode: Callable[[str], abc.Sequence[int]],
     decode: Callable[[list[int]], str],
     vocabulary: int,
     limit: int,
     seed: int,
-    before: Ordered[int] = (),
+    before: abc.Sequence[int] = (),
 ) -> Search:
     """The search of one request.
 

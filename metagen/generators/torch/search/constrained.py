@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence as Ordered
+from collections import Counter, abc, defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +41,8 @@ class Constrained:
         self,
         spec: ConstrainedBeamSearch,
         limit: int,
-        phrases: Ordered[tuple[int, ...]],
-        before: Ordered[int] = (),
+        phrases: abc.Sequence[tuple[int, ...]],
+        before: abc.Sequence[int] = (),
     ) -> None:
         self.rows = spec.rows
         self._spec, self._limit = spec, limit
@@ -110,7 +109,7 @@ class Constrained:
         return sorted((c for c in found if c.total > -np.inf), key=lambda c: -c.total), all_there
 
 
-def share(found: Ordered[Held], width: int, tokens: int) -> list[Held]:
+def share(found: abc.Sequence[Held], width: int, tokens: int) -> list[Held]:
     """Which `width` of `found`, the best first, have a place; they come back the best first.
 
     Banks 0 … `tokens` have ⌊width / (tokens + 1)⌋ places each, the last one those that are left over. What a bank does
