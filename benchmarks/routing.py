@@ -26,10 +26,10 @@ import numpy as np
 
 from benchmarks.row import Row, seconds
 from metagen.budget import Account, Amounts, Budget, Grant, Turn
-from metagen.experiments.garbage import rarely
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.routing import Router
 from metagen.generators.torch import TorchEngine
+from metagen.runs.work.garbage import rarely
 from metagen.sequence import Sequence
 
 T = TypeVar("T")

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.row import Row
-from metagen.experiments import build, runner, schema
-from metagen.experiments.directory import RunDirectory
-from metagen.experiments.garbage import rarely
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import SQLiteJournal
+from metagen.runs.declare import schema
+from metagen.runs.directory import RunDirectory
+from metagen.runs.work import build, runner
+from metagen.runs.work.garbage import rarely
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.parallel import Sample

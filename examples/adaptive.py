@@ -16,8 +16,8 @@ from collections import abc
 import numpy as np
 
 from metagen import ArithmeticTask, Journal, MajorityVote, MemoryJournal, Problem, Strategy, TorchEngine
-from metagen.experiments.allocation.allocate import Difficulty, Plan
 from metagen.generators.primitive import EngineGenerator
+from metagen.runs.work.allocation.allocate import Difficulty, Plan
 from metagen.strategies.adaptive.adaptive import Adaptive
 from metagen.strategies.adaptive.consistency import AdaptiveConsistency, Beta
 from metagen.strategies.adaptive.filtered import ConfidentVote

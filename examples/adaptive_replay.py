@@ -32,10 +32,10 @@ from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.paired import Difference, paired_difference
 from metagen.analysis.stopping import Replayed, replay, running_vote
 from metagen.errors import DataError, InputError
-from metagen.experiments.allocation.allocate import Difficulty, Plan, accuracy_at, uniform
-from metagen.experiments.directory import RunDirectory
-from metagen.experiments.results import Pool
-from metagen.experiments.tables import read
+from metagen.runs.curves.measured import Pool
+from metagen.runs.directory import RunDirectory
+from metagen.runs.table.tables import read
+from metagen.runs.work.allocation.allocate import Difficulty, Plan, accuracy_at, uniform
 from metagen.strategies.adaptive.consistency import Beta, Dirichlet
 from metagen.strategies.adaptive.predictive import Predictive
 from metagen.strategies.adaptive.stopping import Decided, StoppingRule

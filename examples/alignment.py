@@ -28,10 +28,10 @@ from metagen.analysis.paired import paired_difference
 from metagen.analysis.verifier_quality import chosen_shares
 from metagen.generators.engine import SamplingParams
 from metagen.generators.models.recipes import Tilted
-from metagen.studies.alignment.pools import ladder, mean_of
-from metagen.studies.alignment.ratios import Law, kl_by_problem
-from metagen.studies.alignment.shown import exact_plot, exact_table, number
-from metagen.studies.words import difference, rated
+from metagen.runs.curves.ratios import Law, kl_by_problem
+from metagen.runs.questions.alignment.pools import ladder, mean_of
+from metagen.runs.questions.alignment.shown import exact_plot, exact_table, number
+from metagen.runs.questions.words import difference, rated
 from metagen.tasks.base import Problem
 
 BASE, LARGER, JUDGE = "tiny-0.5m", "tiny-2m", "tiny-prm"

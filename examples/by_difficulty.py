@@ -24,10 +24,10 @@ from matplotlib.ticker import PercentFormatter
 from metagen.analysis.figures import STYLES, save, small_multiples, style
 from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
-from metagen.experiments import unfinished
-from metagen.experiments.allocation.choose import Measured, Table
-from metagen.experiments.allocation.options import Options
-from metagen.experiments.directory import RunDirectory
+from metagen.runs.directory import RunDirectory
+from metagen.runs.work import unfinished
+from metagen.runs.work.allocation.choose import Measured, Table
+from metagen.runs.work.allocation.options import Options
 
 #: Mean costs of the picture, between the cheapest and the dearest configuration.
 DRAWN = 24

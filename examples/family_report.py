@@ -15,8 +15,8 @@ import numpy as np
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.paired import paired_difference
 from metagen.analysis.selection import over_optimisation, pooled_auc, within_problem_auc
-from metagen.experiments.directory import Line, RunDirectory
-from metagen.experiments.results import Pool
+from metagen.runs.curves.measured import Pool
+from metagen.runs.directory import Line, RunDirectory
 
 SIZES = (4, 16, 64)
 VERIFIERS = ("last", "min", "mean", "product", "orm", "weak")

@@ -31,7 +31,6 @@ from metagen.analysis.distributions import stage_bars, surprise_bars, surprise_l
 from metagen.analysis.figures import style
 from metagen.analysis.tokens import mask_bars, token_strips
 from metagen.analysis.trees import tree_diagram
-from metagen.experiments.adapters import picture
 from metagen.generators.decoding.adapters import Mirostat
 from metagen.generators.decoding.healing import Boundaries, ForcedBytes
 from metagen.generators.decoding.presets import PRESETS
@@ -63,6 +62,7 @@ from metagen.generators.torch.search import Step, made
 from metagen.generators.torch.speculation.lookup import look_up
 from metagen.generators.torch.speculation.select import balance
 from metagen.generators.torch.speculation.verify import Drafted, Rule, acceptance, verify
+from metagen.runs.page.adapters import picture
 from metagen.strategies.tree.particles import ParticleFilter
 
 #: Of the pictures.

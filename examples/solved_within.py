@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from metagen.analysis.comparison import holm
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.paired import paired_difference
-from metagen.experiments.directory import RunDirectory
-from metagen.experiments.tables import read
+from metagen.runs.directory import RunDirectory
+from metagen.runs.table.tables import read
 
 Floats = NDArray[np.float64]
 

@@ -19,8 +19,8 @@ from solved_within import solved, spent
 
 from metagen.analysis.figures import STYLES, Line, curves, save, small_multiples, style
 from metagen.analysis.intervals import SHARES, interval
-from metagen.experiments.directory import RunDirectory
-from metagen.experiments.tables import read
+from metagen.runs.directory import RunDirectory
+from metagen.runs.table.tables import read
 
 
 def study(run: Path) -> Figure:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from metagen.cli import _Policy, app
 from metagen.generators import tiny
 
-TOY = Path(__file__).parent / "experiments" / "toy"
+TOY = Path(__file__).parent / "runs" / "toy"
 YAML = """\
 name: sums
 task: {kind: "metagen_toy:ToyTask", count: 8}
@@ -489,7 +489,7 @@ def test_metagens_own_faults_keep_their_traceback(place: Path, monkeypatch: pyte
     def broken(*given: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr("metagen.experiments.runner.run", broken)
+    monkeypatch.setattr("metagen.runs.work.runner.run", broken)
     with pytest.raises(KeyError, match="ours") as caught:
         invoke("run", "sums.yaml")
     assert "Please report it" in caught.value.__notes__[0]
@@ -580,7 +580,7 @@ def test_ls_lists_runs(place: Path, finished: Path) -> None:
 def test_doctor_ends_with_0_where_the_main_job_can_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = invoke("doctor", "--json")
     assert (code, json.loads(out)["ready"]) == (0, True)
-    monkeypatch.setattr("metagen.experiments.doctor._version", lambda name: None)
+    monkeypatch.setattr("metagen.cli.doctor._version", lambda name: None)
     code, out, _ = invoke("doctor")
     assert (code, "Not ready" in out) == (1, True)
 

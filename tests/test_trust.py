@@ -13,8 +13,8 @@ import pytest
 
 from metagen import trust
 from metagen.errors import ConfigError
-from metagen.experiments import registry
-from metagen.experiments.specs.engines import VLLMSpec
+from metagen.runs.declare import registry
+from metagen.runs.declare.specs.engines import VLLMSpec
 from metagen.verifiers.rules import answer_rule
 
 ROOT = Path(__file__).parents[1]

@@ -20,8 +20,8 @@ import train_critic
 import train_generator
 import train_reward
 from card_head import head
-from metagen.experiments.directory import RunDirectory
-from metagen.experiments.results import Pool
+from metagen.runs.curves.measured import Pool
+from metagen.runs.directory import RunDirectory
 from setting import SHIPPED
 
 sys.path.append(str(Path(__file__).parents[1]))

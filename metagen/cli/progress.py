@@ -12,7 +12,7 @@ from metagen.cli import output
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from metagen.experiments.progress import Meter
+    from metagen.runs.work.progress import Meter
 
 #: Seconds between lines of progress where there is no terminal.
 PAUSE = 10.0
@@ -65,7 +65,7 @@ def _bar(meter: Meter, name: str) -> RenderableType:
 
 def _counts(meter: Meter) -> str:
     """Samples, rate, and how long it will take if the rate stays."""
-    from metagen.experiments.report import duration
+    from metagen.runs.page.report import duration
 
     if not meter.total:
         return "starting"

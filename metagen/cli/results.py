@@ -22,9 +22,9 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare two runs, or studies, problem by problem."""
-    from metagen.experiments import compare as pages
-    from metagen.experiments.directory import RunDirectory
-    from metagen.studies import compare as curves
+    from metagen.runs.directory import RunDirectory
+    from metagen.runs.questions import compare as pages
+    from metagen.runs.questions import compare_studies as curves
 
     if wrong := [p for p in pair or () if "=" not in p]:
         raise InputError(f"--pair {wrong[0]!r}: expected A=B, such as small/majority@8=large/majority@8")
@@ -55,7 +55,7 @@ def recommend(
     trust: Trust = False,
 ) -> None:
     """Say what to run under a budget: the configuration, what to expect of it, its experiment."""
-    from metagen.studies import recommend as recommendations
+    from metagen.runs.questions import recommend as recommendations
 
     found = recommendations.at(directory, recommendations.parsed(budget))
     output.show(recommendations.render(found), found.data(), as_json)
@@ -76,8 +76,8 @@ def quality(
     trust: Trust = False,
 ) -> None:
     """How good the verifiers of a run are: AUC, regret, calibration, first errors."""
-    from metagen.experiments import quality as reports
-    from metagen.experiments.directory import RunDirectory
+    from metagen.runs.directory import RunDirectory
+    from metagen.runs.questions import quality as reports
 
     output.write(reports.publish(RunDirectory.find(directory), verifier or (), calibrate=calibrate))
 
@@ -89,8 +89,8 @@ def show(
     everything: Annotated[bool, typer.Option("--all", help="All candidates, not the first few.")] = False,
 ) -> None:
     """Look at one problem: candidates, steps, scores, the vote."""
-    from metagen.experiments import show as view
-    from metagen.experiments.directory import RunDirectory
+    from metagen.runs.directory import RunDirectory
+    from metagen.runs.page import show as view
 
     output.write(view.show(RunDirectory.find(directory), problem, generator=generator, everything=everything))
 
@@ -100,7 +100,7 @@ def list_runs(
     as_json: Json = False,
 ) -> None:
     """List runs: their state, what they did, and the best that they found."""
-    from metagen.experiments import listing
+    from metagen.runs.page import listing
 
     found = listing.runs(directory)
     output.show(listing.render(found, directory), listing.data(found), as_json)

@@ -15,9 +15,9 @@ from metagen.cli.progress import watched
 from metagen.errors import InputError
 
 if TYPE_CHECKING:
-    from metagen.experiments.directory import RunDirectory
-    from metagen.experiments.specs import Experiment
-    from metagen.studies.spec import Study
+    from metagen.runs.declare.specs import Experiment
+    from metagen.runs.declare.study import Study
+    from metagen.runs.directory import RunDirectory
 
 
 class Unknowns(StrEnum):
@@ -59,7 +59,7 @@ def run(
     trust: Trust = False,
 ) -> None:
     """Run an experiment and report it."""
-    from metagen.experiments import schema
+    from metagen.runs.declare import schema
 
     if not dry and (hardware or probe or as_json):
         raise InputError(
@@ -94,8 +94,8 @@ def study(
     trust: Trust = False,
 ) -> None:
     """Run a study, or go on with it: what is recorded is not paid for again; report it."""
-    from metagen.experiments.directory import RUNS
-    from metagen.studies import schema
+    from metagen.runs.declare import study_schema as schema
+    from metagen.runs.directory import RUNS
 
     found = schema.load(file, sets=sets or (), limit=limit)
     root = out or RUNS / found.experiment.name
@@ -107,9 +107,9 @@ def study(
 
 def resume(directory: Run, trust: Trust = False) -> None:
     """Go on with a run or study; what is recorded is not paid for again."""
-    from metagen.experiments import schema
-    from metagen.studies import schema as studies
-    from metagen.studies.directory import StudyDirectory, find
+    from metagen.runs.declare import schema
+    from metagen.runs.declare import study_schema as studies
+    from metagen.runs.study_directory import StudyDirectory, find
 
     found = find(directory)
     if isinstance(found, StudyDirectory):
@@ -120,11 +120,11 @@ def resume(directory: Run, trust: Trust = False) -> None:
 
 def report(directory: Run, trust: Trust = False) -> None:
     """Show the results of a run or study; make its tables, figures and page (report.html) anew."""
-    from metagen.studies.directory import StudyDirectory, find
+    from metagen.runs.study_directory import StudyDirectory, find
 
     found = find(directory)
     if isinstance(found, StudyDirectory):
-        from metagen.studies import report as pages
+        from metagen.runs.page import study_report as pages
 
         result, sections = pages.again(found)
         output.write(pages.render(result, sections, found))
@@ -253,7 +253,7 @@ def grade(
     trust: Trust = False,
 ) -> None:
     """Grade samples that somebody recorded: accuracy, pass@k and votes, with intervals."""
-    from metagen.experiments import grade as grading
+    from metagen.runs.declare import grade as grading
 
     named = grading.Fields(id, samples, question, reference)
     read = ({"answer": answer} if answer else {}) | ({"pattern": pattern} if pattern else {})
@@ -282,9 +282,9 @@ def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 def _run(experiment: Experiment, out: Path | None) -> None:
     """Run in `out`, or in a new directory; report; exit with a code if problems failed."""
-    from metagen.experiments import build, runner
-    from metagen.experiments.directory import RunDirectory
-    from metagen.experiments.progress import Meter
+    from metagen.runs.directory import RunDirectory
+    from metagen.runs.work import build, runner
+    from metagen.runs.work.progress import Meter
 
     meter, directory = Meter(), None
     # Held until the report is written: a run that began before would take its tables away.
@@ -313,10 +313,10 @@ def _interrupted(hint: str | None) -> None:
 
 def _study(found: Study, root: Path, as_json: bool) -> None:
     """Run a study in `root`; report; exit with a code if problems failed."""
-    from metagen.experiments.progress import Meter
-    from metagen.studies import report as pages
-    from metagen.studies import run as studies
-    from metagen.studies.directory import StudyDirectory
+    from metagen.runs import study as studies
+    from metagen.runs.page import study_report as pages
+    from metagen.runs.study_directory import StudyDirectory
+    from metagen.runs.work.progress import Meter
 
     meter, directory = Meter(), StudyDirectory(root)
     try:
@@ -339,8 +339,8 @@ def _study(found: Study, root: Path, as_json: bool) -> None:
 
 
 def _forecast(found: Study, root: Path, as_json: bool) -> None:
-    from metagen.studies import forecast
-    from metagen.studies import run as studies
+    from metagen.runs import study as studies
+    from metagen.runs.work.forecast import study as forecast
 
     every = dict(studies.estimates(found, root))
     output.show(forecast.render(every), forecast.data(every), as_json)
@@ -349,15 +349,15 @@ def _forecast(found: Study, root: Path, as_json: bool) -> None:
 def _estimate(
     experiment: Experiment, out: Path | None, hardware: str | None, probe: int | None, as_json: bool
 ) -> None:
-    from metagen.experiments.forecast import estimate as estimates
+    from metagen.runs.work.forecast import estimate as estimates
 
     found = estimates.estimate(experiment, out, hardware=hardware, probe=probe)
     output.show(estimates.render(found), found.to_dict(), as_json)
 
 
 def _report(directory: RunDirectory) -> None:
-    from metagen.experiments import report as pages
-    from metagen.experiments.garbage import rarely
+    from metagen.runs.page import report as pages
+    from metagen.runs.work.garbage import rarely
 
     with rarely():
         found = pages.publish(directory)

@@ -33,7 +33,7 @@ def new(
     ] = None,
 ) -> None:
     """Write an experiment file with a comment on everything in it."""
-    from metagen.experiments import new as templates
+    from metagen.runs.declare import new as templates
 
     for path in templates.write(file, task.value, model=model or templates.MODEL, data=data):
         typer.echo(f"wrote {path}")
@@ -49,7 +49,7 @@ def schema(
     """Give the JSON schema of experiment files, by which editors complete and check them."""
     import json
 
-    from metagen.studies.editor import json_schema
+    from metagen.runs.declare.editor import json_schema
 
     text = json.dumps(json_schema(), indent=1, ensure_ascii=False)
     if out is None:
@@ -73,7 +73,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Say what is installed, what is missing and how to get it, and what this machine can do."""
-    from metagen.experiments import doctor as examiner
+    from metagen.cli import doctor as examiner
 
     found = examiner.examine(attempt=attempt, servers=server or ())
     output.show(examiner.render(found), found.to_dict(), as_json)
@@ -110,7 +110,7 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show the next-token distribution of a model, before and after each sampling adapter."""
-    from metagen.experiments import adapters as views
+    from metagen.runs.page import adapters as views
 
     if out is not None:
         views.check_file(out)

@@ -46,9 +46,9 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from metagen.cli import app
-from metagen.experiments.source import read
-from metagen.experiments.specs import SECTIONS
-from metagen.studies.schema import load
+from metagen.runs.declare.source import read
+from metagen.runs.declare.specs import SECTIONS
+from metagen.runs.declare.study_schema import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -302,7 +302,7 @@ KINDS: dict[str, Callable[[Running, Block], None]] = {
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # Tests run side by side: engines that share a process with others keep to one thread.
-    monkeypatch.setattr("metagen.experiments.build.usable_cores", lambda: 1)
+    monkeypatch.setattr("metagen.runs.work.build.usable_cores", lambda: 1)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     run([block for block in BLOCKS if block.page == page and not block.needs], tmp_path)
 

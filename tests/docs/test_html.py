@@ -10,11 +10,12 @@ import pytest
 
 import metagen as mg
 from metagen import html
-from metagen.experiments import build, runner, schema
-from metagen.experiments.directory import RunDirectory
-from metagen.experiments.results import derive
+from metagen.runs.curves.measured import derive
+from metagen.runs.declare import schema
+from metagen.runs.directory import RunDirectory
+from metagen.runs.work import build, runner
 
-TOY = Path(__file__).parents[1] / "experiments" / "toy"
+TOY = Path(__file__).parents[1] / "runs" / "toy"
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;\ud800\u202e\x00</pre></div>"
 TAGS = {"div", "b", "pre", "table", "thead", "tbody", "tr", "th", "td", "span", "details", "summary"} | {
     *("ul", "li", "br")

@@ -58,7 +58,7 @@ def test_the_name_is_our_own_wherever_it_stands() -> None:
     ]
     assert own and all(re.fullmatch(rf"{PROJECT['name']}\[[a-z]+\]", one) for one in own)
     assert PROJECT["scripts"] == {NAME: "metagen.cli:app"}
-    assert PROJECT["name"] in (ROOT / "metagen/experiments/doctor.py").read_text(encoding="utf-8")
+    assert PROJECT["name"] in (ROOT / "metagen/cli/doctor.py").read_text(encoding="utf-8")
     assert "-e '.[torch]'" in install("torch")
 
 

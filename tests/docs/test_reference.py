@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import metagen
-from metagen.experiments import registry, specs
+from metagen.runs.declare import registry, specs
 
 DOCS = Path(__file__).parents[2] / "docs"
 PACKAGES = sorted(p.parent.name for p in Path(metagen.__file__).parent.glob("*/__init__.py"))

@@ -105,7 +105,7 @@ def test_on_a_run(
 @pytest.fixture
 def experiment_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
     """A run of the toy experiment of the tests of experiments."""
-    toy = Path(__file__).parents[1] / "experiments" / "toy"
+    toy = Path(__file__).parents[1] / "runs" / "toy"
     monkeypatch.syspath_prepend(str(toy))
     path = tmp_path / "sums.yaml"
     path.write_text(

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from metagen.cli import app
-from metagen.experiments.allocation.choose import Measured
-from metagen.experiments.allocation.options import Options
-from metagen.experiments.directory import Line
+from metagen.runs.directory import Line
+from metagen.runs.work.allocation.choose import Measured
+from metagen.runs.work.allocation.options import Options
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "by_difficulty.py"
 
@@ -78,7 +78,7 @@ def test_the_large_model_is_kept_for_hard_problems(study: ModuleType) -> None:
 def test_it_reads_two_runs(
     study: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "experiments" / "toy"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "runs" / "toy"))
     text = (
         "name: sums\nseed: 3\n"
         'task: {kind: "metagen_toy:ToyTask", count: 24, seed: SEED}\n'

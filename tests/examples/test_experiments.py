@@ -21,7 +21,7 @@ ELSEWHERE = {"openai": "tests/generators/openai", "vllm": "tests/generators/vllm
 def test_an_example_runs(file: Path, tmp_path: Path) -> None:
     experiment = yaml.safe_load(file.read_text("utf-8"))
     if "study" in experiment:
-        pytest.skip(f"{file.name} is run by tests/studies")
+        pytest.skip(f"{file.name} is run by tests/runs")
     kinds = {engine["kind"] for engine in experiment.get("engines", {}).values()}
     for kind in kinds & ELSEWHERE.keys():
         pytest.skip(f"{file.name} is run by {ELSEWHERE[kind]}")

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from metagen.errors import ConfigError, InputError, NumericsError, UnsupportedError
-from metagen.experiments import schema
-from metagen.experiments.specs.engines import VLLMSpec
 from metagen.generators.continuation import Continuation
 from metagen.generators.declared import VLLMDeclared
 from metagen.generators.decoding.grammar import Grammar
@@ -25,6 +23,8 @@ from metagen.generators.vllm import model, options, refusals, sampling
 from metagen.generators.vllm.counters import counter
 from metagen.generators.vllm.endings import Asked, Endings
 from metagen.generators.vllm.library import kept, library
+from metagen.runs.declare import schema
+from metagen.runs.declare.specs.engines import VLLMSpec
 from metagen.sequence import Sequence, Step, Until
 
 KNOWN = (

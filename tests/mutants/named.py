@@ -46,17 +46,17 @@ NAMED = (
     ),
     Named(
         "a resample without a crossing lies on the side of the end that is unsure",
-        "metagen/studies/findings/crossings.py",
+        "metagen/runs/questions/crossings.py",
         "* rising < 0 else 0.0",
         "* rising > 0 else 0.0",
-        "tests/studies/findings/test_frontier.py::test_a_crossing_that_a_resample_lacks_lies_on_the_side_of_the_unsure_end",
+        "tests/runs/questions/test_frontier.py::test_a_crossing_that_a_resample_lacks_lies_on_the_side_of_the_unsure_end",
     ),
     Named(
         "of equal costs the best comes first",
-        "metagen/studies/findings/frontier.py",
+        "metagen/runs/questions/frontier.py",
         "np.lexsort((-accuracy, costs)",
         "np.lexsort((accuracy, costs)",
-        "tests/studies/findings/test_frontier.py::test_of_equal_costs_the_best_alone_is_on_the_frontier_and_in_its_resamples",
+        "tests/runs/questions/test_frontier.py::test_of_equal_costs_the_best_alone_is_on_the_frontier_and_in_its_resamples",
     ),
     Named(
         "who rests in one round plays in the next",

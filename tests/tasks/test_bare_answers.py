@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from metagen.experiments import registry
+from metagen.runs.declare import registry
 from metagen.sequence import Sequence
 from metagen.tasks.base import Task
 

@@ -28,7 +28,7 @@ class ByDifficulty(Strategy):
     edges: ascending values of the predictor; options: one for each group between them, hardest first, len(edges) + 1.
     An option is the number of samples in all (at least `first`, which are part of them), or a generator: a larger
     model, a tree search, any strategy. It falls back on the first samples if what it returns did not end by itself.
-    `metagen.experiments.allocation.choose` learns edges and options on held-out problems.
+    `metagen.runs.work.allocation.choose` learns edges and options on held-out problems.
 
     Raises InputError for a table that does not fit, UnsupportedError for a generator whose draws are joint.
     """

@@ -16,14 +16,14 @@ from metagen.budget import Budget
 from metagen.cli import app
 from metagen.cost import Price
 from metagen.errors import BudgetExhausted, ConfigError, UnsupportedError
-from metagen.experiments.registry import make
-from metagen.experiments.schema import dump, load
-from metagen.experiments.specs.engines import OpenAISpec
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch import TorchEngine
+from metagen.runs.declare.registry import make
+from metagen.runs.declare.schema import dump, load
+from metagen.runs.declare.specs.engines import OpenAISpec
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from tests.generators.openai.model_server import serves

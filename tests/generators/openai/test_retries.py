@@ -10,8 +10,6 @@ import pytest
 from tenacity import AsyncRetrying, RetryCallState
 
 from metagen.errors import InputError
-from metagen.experiments.specs.engines import PatienceSpec
-from metagen.experiments.specs.executor import ExecutorSpec
 from metagen.generators.openai.retries import (
     FIRST_WAIT,
     LONGEST_PAUSE,
@@ -23,6 +21,8 @@ from metagen.generators.openai.retries import (
     pause_of,
 )
 from metagen.generators.ray.fleet import Policy
+from metagen.runs.declare.specs.engines import PatienceSpec
+from metagen.runs.declare.specs.executor import ExecutorSpec
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from metagen.errors import ConfigError
-from metagen.experiments import schema
 from metagen.journal import SQLiteJournal
+from metagen.runs.declare import schema
 
 #: One cluster, in one process.
 pytestmark = pytest.mark.xdist_group("ray")

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from metagen.experiments.directory import RunDirectory
 from metagen.journal import SQLiteJournal
+from metagen.runs.directory import RunDirectory
 from tests.generators.ray.test_runs import FILE, _rows, command, finished, results
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
@@ -151,7 +151,7 @@ def test_an_interrupted_run_has_what_its_drivers_had_recorded(cluster: Any, tmp_
         write(tmp_path, "{kind: ray, concurrency: 4, replicas: 2, shards: 2}", problems=60),
     )
     program = (
-        "import metagen.experiments.shards.run as run; run.EVERY = 3600.0; from metagen.cli import app; app()"
+        "import metagen.runs.work.shards.run as run; run.EVERY = 3600.0; from metagen.cli import app; app()"
     )
     head = subprocess.Popen(
         [sys.executable, "-c", program, *command(file, run)[3:]],

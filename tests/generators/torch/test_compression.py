@@ -10,9 +10,6 @@ import torch
 import metagen as mg
 from metagen.cost import Hardware, ModelShape, roofline_seconds
 from metagen.errors import InputError, ModelError, UnsupportedError
-from metagen.experiments import build
-from metagen.experiments.offline import closed
-from metagen.experiments.schema import load
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import EvaluateRequest
 from metagen.generators.models.describe import fingerprint_of
@@ -20,6 +17,9 @@ from metagen.generators.models.recipes import Ensemble, Table
 from metagen.generators.quantization import GROUP, QUANTIZATIONS, number_format
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.compression import FEW, Int8, Linear, linear
+from metagen.runs.declare.schema import load
+from metagen.runs.work import build
+from metagen.runs.work.offline import closed
 
 MODEL = "tiny-0.5m"
 KINDS = ("int8", "int4")

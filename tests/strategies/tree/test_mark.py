@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from metagen.errors import ConfigError, InputError
-from metagen.experiments import build, schema
 from metagen.generators.engine import Sample
 from metagen.generators.torch import TorchEngine
 from metagen.journal import MemoryJournal
+from metagen.runs.declare import schema
+from metagen.runs.work import build
 from metagen.sequence import Prompt, Sequence, Step
 from metagen.strategies.tree.rebase import Rebase
 from metagen.strategies.tree.search import TreeSearch

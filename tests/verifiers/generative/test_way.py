@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from metagen.errors import InputError
-from metagen.experiments.build import opened
-from metagen.experiments.schema import load
 from metagen.generators import tiny
 from metagen.generators.torch import TorchEngine
+from metagen.runs.declare.schema import load
+from metagen.runs.work.build import opened
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.testing import run

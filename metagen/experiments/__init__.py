@@ -1,1 +1,0 @@
-"""Experiments: many problems, many configurations, one durable run."""

@@ -1,0 +1,176 @@
+"""From the directories of finished runs to the arrays of a study. Engines stay closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metagen.errors import InputError
+from metagen.generators.pool import PoolFile
+from metagen.runs.curves import divergence, tune
+from metagen.runs.curves.reading import Names, Run
+from metagen.runs.curves.study import Note, StudyResult, Votes
+from metagen.runs.declare import baselines, plan
+from metagen.runs.declare.specs import ReplaySpec
+from metagen.runs.declare.study import Study
+from metagen.runs.directory import RunDirectory
+from metagen.runs.questions.temperature import APART
+from metagen.runs.study_directory import STUDY, Role, StudyDirectory
+
+if TYPE_CHECKING:
+    from metagen.runs.curves.curve_costs import Accelerator
+    from metagen.runs.declare.study import SizeSpec
+
+
+def of_run(
+    directory: RunDirectory,
+    *,
+    names: Names | None = None,
+    accelerators: Iterable[Accelerator] = (),
+    sizes: Mapping[str, SizeSpec] | None = None,
+) -> StudyResult:
+    """Curves and votes of a finished run, `metagen grade`'s included.
+
+    names: how configurations that are variants are called in a study; others have their own names. accelerators: give
+    modelled costs. sizes: by model, the 2N rule of what has no counts. Raises InputError for a run that is not
+    finished, DataError for a score that is infinite.
+    """
+    return Run(directory, names, accelerators, sizes).result()
+
+
+def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
+    """The test of a finished study, with its independent pools, what was tuned, and what the other roles took.
+
+    Raises InputError where a role has not been run to its end.
+    """
+    chosen = tune.read(directory, study)
+    frozen = tune.frozen(study, chosen)
+    if left := [cell for cell in frozen if cell not in chosen]:
+        raise InputError(
+            f"{str(directory.frozen)!r} has no setting of {'/'.join(left[0])} that was chosen from what {STUDY} says; "
+            "run the study again: what is recorded costs nothing"
+        )
+    spec, accelerators = study.spec, processors(study)
+    halves = study.experiment.seed if spec.limit is not None and spec.limit.halves else None
+    tested = plan.test(study, frozen)
+    run = Run(directory.role("test"), tested.names, accelerators, spec.sizes, halves=halves)
+    result = run.result()
+    votes, notes = list(result.votes), list(result.notes)
+    if (part := plan.limit(study, frozen)) is not None:
+        independent = Run(directory.role("limit"), part.names)
+        votes += _aligned(independent, result)
+        notes += independent.notes
+    facts = {**result.facts, **_facts(directory, study), "efficiency": _efficiency(run, result)}
+    whole = replace(
+        result, name=study.experiment.name, votes=tuple(votes), notes=tuple(dict.fromkeys(notes)), facts=facts,
+        tuned=tuple(chosen[cell] for cell in study.experiment.grid.cells if cell in chosen),
+        budgets=dict(spec.budgets),
+    )  # fmt: skip
+    whole = replace(whole, notes=(*whole.notes, *baselines.notes(study.experiment, spec)))
+    return _recorded(whole, study)
+
+
+def of_role(directory: StudyDirectory, study: Study, part: plan.Part) -> StudyResult:
+    """The curves of a role by itself, such as `splitting`, whose problems or samples are not those of the test."""
+    result = of_run(
+        directory.role(part.role), names=part.names, accelerators=processors(study), sizes=study.spec.sizes
+    )
+    notes = (*result.notes, *_unscored(part))
+    return _recorded(replace(result, notes=notes, facts={**result.facts, **_facts(directory, study)}), study)
+
+
+def _unscored(part: plan.Part) -> Iterator[Note]:
+    """Recorded samples that a role leaves out because nobody verified them."""
+    for model in part.experiment.grid.generators:
+        spec = part.experiment.generators[model]
+        if not isinstance(spec, ReplaySpec) or spec.scored is None:
+            continue
+        pool = PoolFile(Path(spec.path), spec.fields, spec.where)
+        there = [[sample.scores[spec.scored] is not None for sample in pool[problem]] for problem in pool]
+        taken, every = sum(map(sum, there)), sum(map(len, there))
+        if taken < every:
+            none = sum(not any(row) for row in there)
+            without = f", of {none:,} of {len(there):,} problems none" if none else ""
+            yield Note(
+                model,
+                f"{taken:,} of {every:,} samples are taken, those that {spec.scored} has scored{without}",
+            )
+
+
+def _recorded(result: StudyResult, study: Study) -> StudyResult:
+    """With what recorded critiques take, where samples were recorded: such scores cost a run nothing."""
+    from metagen.runs.curves.recorded import critiqued
+
+    generators = study.experiment.generators
+    replayed = any(isinstance(generators[model], ReplaySpec) for model in study.experiment.grid.generators)
+    return critiqued(result) if replayed else result
+
+
+def processors(study: Study) -> tuple[Accelerator, ...]:
+    """The accelerators that a study models."""
+    from metagen.runs.curves.curve_costs import Accelerator
+
+    return tuple(
+        Accelerator(name, spec.named(name), spec.batch) for name, spec in study.spec.accelerators.items()
+    )
+
+
+def _aligned(run: Run, result: StudyResult) -> tuple[Votes, ...]:
+    """The pools of a role on the same problems."""
+    if run.problems.ids != result.problems:
+        raise InputError(
+            f"the run {str(run.directory.root)!r} has other problems than the test; run the study again to complete it"
+        )
+    return tuple(run.votes("limit"))
+
+
+def _efficiency(run: Run, result: StudyResult) -> dict[str, Any]:
+    """What hardware makes of the configurations on the frontier; nothing for a study without accelerators."""
+    from metagen.runs.curves.efficiency.measure import measure
+    from metagen.runs.questions.frontier import main_cost, pareto
+
+    if not run.accelerators or (cost := main_cost(result)) is None:
+        return {}
+    labels = run.labels
+    try:
+        best = {cell.curve.configuration(cell.point) for cell in pareto(result, cost)}
+    except InputError:
+        # Curves without a problem in common: findings say so.
+        return {}
+    chosen = [name for name, label in labels.items() if label in best]
+    return measure(run.directory, chosen, run.accelerators, run.shapes, labels=labels)
+
+
+def _facts(directory: StudyDirectory, study: Study) -> dict[str, Any]:
+    """What the roles took, and what findings need to know of the file."""
+    roles: tuple[Role, ...] = tuple(part.role for part in plan.parts(study, tune.frozen(study, {})))
+    found: dict[str, Any] = {"roles": {}}
+    for role in ("development", *roles):
+        run = directory.role(role)
+        if not (run.root / "state.json").exists():
+            continue
+        state = run.state()
+        found["roles"][role] = {
+            "problems": state.problems, "samples": state.samples, "seconds": state.seconds, "seed": state.seed,
+            "failures": len(state.failures), "mendable": all(failure.mendable for failure in state.failures),
+        }  # fmt: skip
+    spec = study.spec
+    if rewards := divergence.recorded(directory.role("test")).get("rewards"):
+        found["rewards"] = rewards
+    if spec.development is not None:
+        found["development"] = spec.development.model_dump(mode="json", exclude_none=True)
+    if spec.splitting is not None:
+        critiques = {str(k): verifier for k, verifier in sorted(spec.splitting.critiques.items())}
+        found["splitting"] = {"critiques": critiques, "aggregate": spec.splitting.aggregate}
+        if spec.splitting.cost_of_critique is not None:
+            found["critique_cost"] = spec.splitting.cost_of_critique
+    if spec.temperature is not None:
+        found["temperature"] = plan.variants(study)
+        found[APART] = plan.warmed_apart(study)
+        if ratios := divergence.recorded(directory.role("temperature")).get("ratios"):
+            found["ratios"] = ratios
+    if spec.alignment is not None:
+        found["proxy"] = divergence.proxy(study)
+    return found

@@ -1,0 +1,241 @@
+"""What each problem costs under a configuration, and what hardware would make of it: costs of a curve, as arrays.
+
+Tokens, FLOPs and money are accounted, seconds were measured. Modelled are `roofline:NAME` and `latency:NAME`: the least
+seconds of work, and of waiting with as many machines as there are calls, on the accelerator NAME. They need the table
+`calls` of a run (`runner.run(…, calls=True)`) and the shapes of its models; the pools of any run suffice where nothing
+is verified.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from metagen.analysis.estimators import pass_at_k, subset_share
+from metagen.cost import Beside, ModelShape
+from metagen.errors import InputError
+from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, columns_of, numbers
+from metagen.runs.curves.efficiency.critical import longest
+from metagen.runs.declare import schema
+from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.table.tables import read
+from metagen.runs.work import build, calls, offline
+from metagen.runs.work.calls import GENERATION
+from metagen.runs.work.makers import Makers
+
+__all__ = ["Accelerator", "direct", "plain", "pooled", "shaped", "shapes"]
+
+Floats = NDArray[np.float64]
+#: Columns of a usage that costs are made of.
+SPENT = ("prefilled", "generated", "flops", "flops_2n", "money", "seconds")
+
+
+def shapes(directory: RunDirectory) -> dict[str, ModelShape | None]:
+    """The shapes of the models behind a run's calls, by the names that its tables bear; engines stay closed.
+
+    Raises what the experiment does whose parts lie on this machine no more.
+    """
+    noted = Makers.recorded(directory)
+    experiment = offline.closed(schema.load(directory.experiment), fingerprints=True, noted=noted.engines)
+    with build.opened(experiment) as setup:
+        return calls.shapes(setup, Makers.of(setup).after(noted))
+
+
+def plain(shape: ModelShape) -> dict[str, Any]:
+    """A shape as JSON."""
+    return asdict(shape)
+
+
+def shaped(data: Mapping[str, Any]) -> ModelShape:
+    """Inverse of `plain`."""
+    beside = tuple(Beside(**{**one, "shape": shaped(one["shape"])}) for one in data.get("beside", ()))
+    return ModelShape(**{**data, "beside": beside})
+
+
+def pooled(
+    directory: RunDirectory,
+    generator: str,
+    verifier: str | None,
+    ns: abc.Sequence[int],
+    accelerators: Mapping[str, Accelerator],
+    shapes: Shapes,
+) -> tuple[dict[str, Floats], Floats]:
+    """Expected costs of n candidates of a pool, [len(ns), problems] each; the verifier's part of the exact FLOPs.
+
+    NaN where unknown, and where a problem's pool has no n candidates. Work: of each call by the probability that
+    a random n-subset needs it. Waiting: the expected longest of the n, each from its prompt to its score.
+    """
+    count = _problems(directory)
+    table = read(directory.table("costs"), generator=generator)
+    parts = [GENERATION] if verifier is None else [GENERATION, verifier]
+    spent = {part: _expected(directory, table, part, ns, count) for part in parts}
+    total = {name: np.sum([spent[part][name] for part in parts], axis=0) for name in SPENT}
+    known = ~np.isnan(total["seconds"])
+    costs = {"samples": np.where(known, np.asarray(ns, dtype=np.float64)[:, None], np.nan), **_columns(total)}
+    judged = spent[verifier]["flops"] if verifier is not None else np.where(known, 0.0, np.nan)
+    if not accelerators:
+        return costs, judged
+    called = Called.of(directory, generator, parts)
+    if called is None and verifier is None:
+        called = Called.drawn(directory, generator)
+    for name, accelerator in accelerators.items():
+        modelled = np.full((2, len(ns), count), np.nan)
+        if called is not None:
+            each = _Times(called, accelerator, shapes)
+            for column, rows, times in each:
+                modelled[:, :, column] = _Pool(rows, *times).costs(ns)
+        costs[f"roofline:{name}"], costs[f"latency:{name}"] = modelled
+    return costs, judged
+
+
+def direct(
+    directory: RunDirectory,
+    configuration: str,
+    accelerators: Mapping[str, Accelerator],
+    shapes: Shapes,
+) -> tuple[dict[str, Floats], Floats]:
+    """Costs of a configuration that ran by itself, [problems] each; the verifiers' part of the exact FLOPs.
+
+    NaN where unknown, and where it returned nothing. physical: tokens that were really computed for its calls, unknown
+    where an attempt was lost; those that several configurations share count for each. Waiting: the longest path of its
+    calls. Raises InputError for a configuration that the run has not.
+    """
+    line, count = _line(directory, configuration), _problems(directory)
+    table = read(directory.table("outcomes"), configuration=configuration)
+    columns = columns_of(directory, table["place"])
+
+    def spread(values: Floats) -> Floats:
+        found = np.full(count, np.nan)
+        found[columns] = values
+        return found
+
+    spent = {name: spread(numbers(table[name])) for name in (*SPENT, "verifier_flops")}
+    costs = {"samples": spread(np.full(len(table), float(line.n or 1))), **_columns(spent)}
+    called = Called.of(directory, configuration)
+    if called is not None:
+        costs["physical"] = np.full(count, np.nan)
+        for column, rows in called.problems():
+            real = rows.physical.sum()
+            # Nothing computed at all: who answers does not count it.
+            costs["physical"][column] = (
+                real if real or not (rows.context.sum() + rows.generated.sum()) else np.nan
+            )
+        if "lost" in table.column_names:  # runs of earlier versions do not tell
+            costs["physical"][spread(numbers(table["lost"])) > 0] = np.nan
+    for name, accelerator in accelerators.items():
+        work, wait = np.full(count, np.nan), np.full(count, np.nan)
+        for column, rows, (shared, _, alone) in () if called is None else _Times(called, accelerator, shapes):
+            work[column], wait[column] = shared.sum(), longest(rows.graph, alone).seconds
+        costs[f"roofline:{name}"], costs[f"latency:{name}"] = work, wait
+    done = ~np.isnan(costs["samples"])
+    return {k: np.where(done, v, np.nan) for k, v in costs.items()}, spent["verifier_flops"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """The calls of each problem, with their seconds in a batch, what of these is paid for once, and those alone."""
+
+    called: Called
+    accelerator: Accelerator
+    shapes: Shapes
+
+    def __iter__(self) -> Any:
+        made = [
+            of(self.accelerator, self.shapes)
+            for of in (self.called.shared, self.called.heads, self.called.alone)
+        ]
+        first = 0
+        for column, rows in self.called.problems():
+            last = first + len(rows)
+            yield column, rows, tuple(times[first:last] for times in made)
+            first = last
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """The calls of one problem's pool. shared, heads, alone: seconds of each call, see `Called`."""
+
+    rows: Called
+    shared: Floats
+    heads: Floats
+    alone: Floats
+
+    def costs(self, ns: abc.Sequence[int]) -> Floats:
+        """Work and waiting, [2, len(ns)]; NaN where n is more than there are."""
+        generates = self.rows.part == GENERATION
+        size = len({int(s) for s in self.rows.sample[generates]})
+        # Calls that no sample can be told to need belong to all alike.
+        need = np.array(
+            [
+                1 if assumed else max(1, len(s))
+                for s, assumed in zip(self.rows.samples, self.rows.assumed, strict=True)
+            ]
+        )
+        waiting = np.sort(self._waiting(size))
+        found = np.full((2, len(ns)), np.nan)
+        for i, n in enumerate(ns):
+            if n <= size:
+                found[0, i] = self.heads.sum() + pass_at_k(size, need, n) @ (self.shared - self.heads)
+                found[1, i] = np.diff(subset_share(size, n)) @ waiting
+        return found
+
+    def _waiting(self, size: int) -> Floats:
+        """Seconds from the prompt to the score, of each sample: its calls, and the longest of those that judge it.
+
+        Of calls that no sample can be told to need each waits for the longest of a kind.
+        """
+        rows = self.rows
+        order = {s: i for i, s in enumerate(sorted({int(s) for s in rows.sample[rows.part == GENERATION]}))}
+        drawn, judged, beyond = np.zeros(size), np.zeros(size), dict[str, float]()
+        for i, seconds in enumerate(self.alone.tolist()):
+            if rows.part[i] == GENERATION:
+                drawn[order[int(rows.sample[i])]] += seconds
+            elif rows.assumed[i] or not rows.samples[i]:
+                beyond[rows.kind[i]] = float(np.maximum(beyond.get(rows.kind[i], 0.0), seconds))
+            else:
+                those = [order[s] for s in rows.samples[i]]
+                judged[those] = np.maximum(judged[those], seconds)
+        return np.asarray(drawn + judged + sum(beyond.values()))
+
+
+def _expected(
+    directory: RunDirectory, table: pa.Table, part: str, ns: abc.Sequence[int], count: int
+) -> dict[str, Floats]:
+    """What a part of a pool is expected to spend, [len(ns), problems]."""
+    rows = table.filter(pc.field("part") == part)
+    sizes, columns = np.asarray(rows["n"].to_numpy()), columns_of(directory, rows["place"])
+    found = {name: np.full((len(ns), count), np.nan) for name in SPENT}
+    for name, array in found.items():
+        values = numbers(rows[name])
+        for i, n in enumerate(ns):
+            array[i, columns[sizes == n]] = values[sizes == n]
+    return found
+
+
+def _columns(total: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The accounted and measured costs of a curve, from usage."""
+    return {
+        "generated": total["generated"],
+        "tokens": total["prefilled"] + total["generated"],
+        **{name: total[name] for name in ("flops", "flops_2n", "money", "seconds")},
+    }
+
+
+def _line(directory: RunDirectory, configuration: str) -> Line:
+    lines = {line.name: line for line in directory.state().lines if not line.pooled}
+    if configuration not in lines:
+        raise InputError(
+            f"{str(directory.root)!r}: {configuration!r} did not run by itself; those that did: {', '.join(lines)}"
+        )
+    return lines[configuration]
+
+
+def _problems(directory: RunDirectory) -> int:
+    return len(read(directory.table("problems"), ["place"]))

@@ -1,0 +1,243 @@
+"""From the tables of a run to what its configurations achieve and cost, each with its interval.
+
+Pools answer for every n by averages over random subsets, never by the first n; configurations that ran
+by themselves answer for what they returned. Intervals are 95%, over problems.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from math import inf, nan
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from metagen import html
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.ties import first_best
+from metagen.runs.directory import Line, RunDirectory, writing
+from metagen.runs.table.costs import USAGE
+from metagen.runs.table.pools import Pool, Solved, Stored, cost_columns, plus
+from metagen.runs.table.tables import read
+
+__all__ = ["FEW", "LevelMeasured", "Measured", "Pool", "Results", "derive", "most_accurate"]
+
+Floats = NDArray[np.float64]
+POOLED, DIRECT = "average over subsets", "direct"
+#: Problems below which there is no interval: so few say hardly anything of others.
+FEW = 8
+#: Configurations that a notebook shows.
+SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A configuration's accuracy over `problems`, and what it costs a problem on average.
+
+    low, high: of the accuracy; NaN for fewer than `FEW` problems. stderr: its standard error, clustered by problem, as
+    logs of other harnesses print it; NaN for one problem.
+
+    flops, flops_2n, tokens: all of it, generation and verification; verifier_flops: of these, the verifiers'.
+    prefilled, generated: of the generator. error: Monte-Carlo error of the accuracy, from drawing subsets.
+    seconds: of the calls, waiting for the engine included. None: unknown.
+    """
+
+    configuration: str
+    generator: str
+    strategy: str
+    verifier: str | None
+    n: int | None
+    accuracy: float
+    low: float
+    high: float
+    error: float
+    stderr: float
+    problems: int
+    prefilled: float | None
+    generated: float | None
+    tokens: float | None
+    flops: float | None
+    flops_2n: float | None
+    verifier_flops: float | None
+    money: float | None
+    seconds: float | None
+    oracle: bool
+    how: str
+
+    @property
+    def label(self) -> str:
+        """The name as people see it: what knows the answers says so."""
+        return f"{self.configuration} (oracle)" if self.oracle else self.configuration
+
+
+def most_accurate(measured: Iterable[Measured]) -> Measured | None:
+    """The most accurate configuration that does not know the answers; of those that tie (`analysis.ties`) the cheapest.
+
+    Of equal accuracy and cost, the first.
+    """
+
+    def cost(m: Measured) -> tuple[float, float, int, float]:
+        return (
+            inf if m.flops is None else m.flops,
+            inf if m.tokens is None else m.tokens,
+            m.n or 1,
+            -m.accuracy,
+        )
+
+    ours = sorted((m for m in measured if not m.oracle), key=cost)
+    return ours[first_best([m.accuracy for m in ours], [m.error for m in ours])] if ours else None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelMeasured:
+    """A configuration's accuracy at one level; low and high are NaN for fewer than `FEW` problems."""
+
+    configuration: str
+    generator: str
+    strategy: str
+    n: int | None
+    level: int
+    accuracy: float
+    low: float
+    high: float
+    stderr: float
+    problems: int
+    oracle: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Results:
+    """What a run found, in the order of its configurations."""
+
+    configurations: tuple[Measured, ...]
+    levels: tuple[LevelMeasured, ...]
+
+    def __repr__(self) -> str:
+        return f"Results({len(self.configurations)} configurations, {len(self.levels)} by level)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: accuracy with its interval and the cost of a problem, configuration by configuration."""
+        rows = [
+            (
+                html.text(m.label),
+                f"{100 * m.accuracy:.1f}%",
+                f"{100 * m.low:.0f}–{100 * m.high:.0f}" if m.low <= m.high else "–",
+                html.bar(m.accuracy),
+                html.amount(m.tokens),
+                html.amount(m.flops),
+            )
+            for m in self.configurations[:SHOWN]
+        ]
+        if more := len(self.configurations) - len(rows):
+            rows.append((f"… {more} more: configurations.csv", "", "", "", "", ""))
+        return html.table(("configuration", "solved", "95% interval", "", "tokens", "FLOPs"), rows)
+
+    def write(self, root: Path) -> None:
+        """`configurations` and `levels`, as Parquet and as CSV, each whole or not at all."""
+        for name, rows in (("configurations", self.configurations), ("levels", self.levels)):
+            if not rows:
+                continue
+            table = pa.Table.from_pylist([asdict(row) for row in rows])
+            for suffix, save in ((".parquet", pq.write_table), (".csv", pyarrow.csv.write_csv)):
+                path, new = root / f"{name}{suffix}", root / f"{name}{suffix}.new"
+                try:
+                    with writing(root, path.name):
+                        save(table, new)
+                        new.replace(path)
+                finally:
+                    new.unlink(missing_ok=True)
+
+
+def derive(directory: RunDirectory, lines: Iterable[Line]) -> Results:
+    """Measure configurations from the tables of a run. Those without a single finished problem are left out."""
+    lines = list(lines)
+    pooled: dict[str, Solved] = {}
+    for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
+        ours = [line for line in lines if line.pooled and line.generator == generator]
+        with Stored(directory, generator) as stored:
+            pooled |= stored.solved(ours)
+    every = [(line, pooled.get(line.name) if line.pooled else _outcomes(directory, line)) for line in lines]
+    found = [(line, solved) for line, solved in every if solved is not None]
+    wholes = _bounds([solved.accuracy for _, solved in found])
+    measured = [
+        _measured(line, solved, *bounds) for (line, solved), bounds in zip(found, wholes, strict=True)
+    ]
+    parts = [(line, level, values) for line, solved in found for level, values in solved.by_level()]
+    levels = [
+        LevelMeasured(
+            line.name, line.generator, line.strategy, line.n, level, *bounds, len(values), line.oracle
+        )
+        for (line, level, values), bounds in zip(
+            parts, _bounds([values for *_, values in parts]), strict=True
+        )
+    ]
+    return Results(tuple(measured), tuple(levels))
+
+
+def _measured(
+    line: Line, solved: Solved, accuracy: float, low: float, high: float, stderr: float
+) -> Measured:
+    return Measured(
+        configuration=line.name,
+        generator=line.generator,
+        strategy=line.strategy,
+        verifier=line.verifier,
+        n=line.n,
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        stderr=stderr,
+        error=float(np.sqrt((solved.error**2).sum()) / len(solved.error)),
+        problems=len(solved.accuracy),
+        oracle=line.oracle,
+        how=POOLED if line.pooled else DIRECT,
+        **solved.cost,
+    )
+
+
+def _bounds(rows: abc.Sequence[Floats]) -> list[tuple[float, float, float, float]]:
+    """Mean, low, high and standard error of each row; rows of equal length at once, which takes far less time.
+
+    Rows of fewer than `FEW` problems have no bounds.
+    """
+    bounds: dict[int, tuple[float, float, float, float]] = {}
+    for length in {len(row) for row in rows}:
+        at = [i for i, row in enumerate(rows) if len(row) == length]
+        found = interval(np.stack([rows[i] for i in at]), support=SHARES)
+        ends = (np.full(len(at), nan),) * 2 if length < FEW else (found.low, found.high)
+        columns = [part.tolist() for part in (found.estimate, *ends, found.error)]
+        bounds.update(zip(at, zip(*columns, strict=True), strict=True))
+    return [bounds[i] for i in range(len(rows))]
+
+
+# ------------------------------------------------------------------------------------------------ direct
+
+
+def _outcomes(directory: RunDirectory, line: Line) -> Solved | None:
+    """What a configuration that ran by itself returned."""
+    table = read(directory.table("outcomes"), configuration=line.name).sort_by("place")
+    if not len(table):
+        return None
+    correct = np.asarray(table["correct"].to_numpy(), dtype=np.float64)
+    total = _means(table)
+    judged, scored = _mean(table["verifier_flops"]), _mean(table["verifier_prefilled"])
+    made = {**total, "prefilled": plus(total["prefilled"], None if scored is None else -scored)}
+    levels = np.asarray(pc.fill_null(table["level"], -1).to_numpy(), dtype=np.int64)
+    rows = np.arange(len(correct))
+    return Solved(correct, np.zeros(len(correct)), levels, cost_columns(made, total, judged), rows)
+
+
+def _means(table: pa.Table) -> dict[str, float | None]:
+    return {name: _mean(table[name]) for name in USAGE}
+
+
+def _mean(column: pa.ChunkedArray) -> float | None:
+    """None if anything in it is unknown."""
+    return None if column.null_count or not len(column) else float(pc.mean(column).as_py())

@@ -1,0 +1,298 @@
+"""What the parts of an experiment must be to each other; none of it can be seen in one field."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path as Directory
+from typing import Annotated, Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from metagen.errors import ConfigError, ModelError
+from metagen.generators import tiny
+from metagen.runs.declare import registry
+from metagen.runs.declare.registry import Section
+from metagen.runs.declare.source import Fault, Path, Source, assigned, dotted, nearest
+from metagen.runs.declare.specs import (
+    AllocationSpec,
+    ConstraintMassSpec,
+    Context,
+    Definition,
+    EngineGeneratorSpec,
+    LocalSpec,
+    OpenAISpec,
+    OptionSpec,
+    OrmSpec,
+    PartSpec,
+    PluginSpec,
+    PrmSpec,
+    RecordedSpec,
+    ReplaySpec,
+    model_of,
+)
+from metagen.verifiers.published import layout_of
+
+
+class Combinations:
+    """The definitions that are sound by themselves, and the faults between them."""
+
+    def __init__(self, source: Source, context: Context) -> None:
+        self.source, self.context = source, context
+        self.engines = self._sound("engines")
+        self.generators = self._sound("generators")
+        self.verifiers = self._sound("verifiers")
+        self.strategies = self._sound("strategies")
+
+    def faults(self) -> Iterator[Fault]:
+        yield from self._plugins()
+        yield from self._reward_models()
+        yield from self._contexts()
+        yield from self._circles()
+        yield from self._numbers()
+        yield from self._allocated()
+        for generator, strategy in self._cells():
+            yield from self._pair(generator, strategy)
+
+    # -- what there is -------------------------------------------------------------------------------
+
+    def _sound(self, section: Section) -> dict[str, PartSpec]:
+        """The definitions of a section that nothing is wrong with."""
+        adapter = TypeAdapter(Annotated[PartSpec, Definition(section)])
+        sound = {}
+        for name in self.context.names[section]:
+            try:
+                value = json.dumps(self.source.data[section][name])
+                sound[name] = adapter.validate_json(value, context=self.context)
+            except ValidationError:
+                continue
+        return sound
+
+    def _chosen(self, section: Section) -> list[str]:
+        """The sound definitions that the grid runs."""
+        grid = self.source.data.get("grid")
+        names = grid.get(section) if isinstance(grid, dict) else None
+        sound = self.generators if section == "generators" else self.strategies
+        return [name for name in sound if isinstance(names, list) and name in names]
+
+    def _cells(self) -> Iterator[tuple[str, str]]:
+        """Generators, each with the strategies that the grid runs on it."""
+        grid = self.source.data.get("grid")
+        pairs = grid.get("pairs") if isinstance(grid, dict) else None
+        for cell in product(self._chosen("generators"), self._chosen("strategies")):
+            if not isinstance(pairs, list) or list(cell) in pairs:
+                yield cell
+
+    def _fault(self, path: Path, expected: str, *, value: object = None) -> Fault:
+        field = dotted(path) if value is None else assigned(path, value)
+        return Fault(self.source.place(path), field, expected)
+
+    # -- the checks ----------------------------------------------------------------------------------
+
+    def _plugins(self) -> Iterator[Fault]:
+        """Parts of other packages can be imported, and take the options that they are given."""
+        data = self.source.data
+        found: list[tuple[Path, Any]] = [(("task",), data.get("task"))]
+        for section in ("engines", "generators", "verifiers", "strategies"):
+            found += [((section, name), data[section][name]) for name in self.context.names[section]]
+        for path, part in found:
+            kind = part.get("kind") if isinstance(part, dict) else None
+            told = model_of(cast(Section, path[0]), kind)
+            if isinstance(kind, str) and told is not None and issubclass(told, PluginSpec):
+                yield from self._plugin(path, kind, part)
+
+    def _plugin(self, path: Path, kind: str, part: Mapping[str, Any]) -> Iterator[Fault]:
+        section = cast(Section, path[0])
+        try:
+            takes = registry.parameters(section, kind)
+        except ConfigError as error:
+            yield self._fault((*path, "kind"), str(error), value=kind)
+            return
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes.values()):
+            return
+        for name in part:
+            if name != "kind" and name not in takes:
+                known = ", ".join(takes) or "nothing"
+                yield self._fault(
+                    (*path, name), f"{kind} takes no such option; it takes {known}{nearest(name, list(takes))}",
+                    value=part[name],
+                )  # fmt: skip
+        for name, parameter in takes.items():
+            needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+            if needed and name not in part and name not in registry.PROVIDED[section]:
+                yield self._fault((*path, name), f"missing; {kind} needs it")
+
+    def _reward_models(self) -> Iterator[Fault]:
+        """A reward model's tags are known, and it is of the kind that it is used as."""
+        for name, verifier in self.verifiers.items():
+            if not isinstance(verifier, PrmSpec | OrmSpec) or (verifier.tags or verifier.layout) is not None:
+                continue
+            engine = self.engines.get(verifier.engine)
+            if engine is None:
+                continue
+            if not isinstance(engine, LocalSpec) or not isinstance(engine.model, str):
+                reason = "missing; this engine names none, expected {tag: …, positive: …, negative: …}, or a layout"
+                yield self._fault(("verifiers", name, "tags"), reason)
+                continue
+            try:
+                layout_of(tiny.resolve(engine.model), verifier.kind)
+            except ModelError as error:
+                reason = f"{engine.model!r} is no reward model: {error}, in this verifier's definition"
+                yield self._fault(("verifiers", name, "engine"), reason, value=verifier.engine)
+
+    def _contexts(self) -> Iterator[Fault]:
+        """A local model's context has room for a prompt beside the longest sample."""
+        for name, generator in self.generators.items():
+            if not isinstance(generator, EngineGeneratorSpec):
+                continue
+            engine = self.engines.get(generator.engine)
+            if not isinstance(engine, LocalSpec) or not isinstance(engine.model, str):
+                continue
+            known = [_context(tiny.resolve(engine.model)), getattr(engine, "max_context", None)]
+            context = min((size for size in known if isinstance(size, int)), default=None)
+            if context is not None and generator.max_tokens >= context:
+                reason = (
+                    f"the context of {engine.model!r} has {context:,} tokens, prompt included; expected fewer"
+                )
+                yield self._fault(("generators", name, "max_tokens"), reason, value=generator.max_tokens)
+
+    def _circles(self) -> Iterator[Fault]:
+        """No verifier is made of itself, and no strategy stands over itself."""
+        sections: tuple[tuple[Section, dict[str, PartSpec]], ...] = (
+            ("verifiers", self.verifiers), ("strategies", self.strategies),
+        )  # fmt: skip
+        for section, parts in sections:
+            for name, spec in parts.items():
+                seen, waiting = set[str](), list(spec.named(section))
+                while waiting:
+                    member = waiting.pop()
+                    if member not in seen:
+                        seen.add(member)
+                        waiting += parts[member].named(section) if member in parts else ()
+                if name in seen:
+                    field = next(f for f, of in spec.uses.items() if of == section and getattr(spec, f))
+                    reason = f"{name!r} is made of itself, by way of {', '.join(sorted(seen))}; leave one out"
+                    yield self._fault((section, name, field), reason)
+
+    def _numbers(self) -> Iterator[Fault]:
+        """Strategies over n samples have their n."""
+        for name in self._chosen("strategies"):
+            ways = [
+                w for w in getattr(self.strategies[name], "then", None) or () if isinstance(w, OptionSpec)
+            ]
+            given = {w.strategy for w in ways if w.n is not None} - {w.strategy for w in ways if w.n is None}
+            over = getattr(self.strategies[name], "over", None)
+            for below in self.strategies[name].named("strategies"):
+                if below not in self.strategies or (below in given and below != over):
+                    continue
+                if isinstance(own := getattr(self.strategies[below], "n", None), tuple):
+                    reason = f"{name!r} runs it with one n; expected one integer, or n of the option"
+                    yield self._fault(("strategies", below, "n"), reason, value=list(own))
+                elif self._takes(below, "n") and own is None:
+                    how = "stands over it" if below == over else "goes on with it"
+                    reason = f"missing; {name!r} {how}, and the n of the grid are its own"
+                    yield self._fault(("strategies", below, "n"), reason)
+        grid = self.source.data.get("grid")
+        if isinstance(grid, dict) and grid.get("n"):
+            return
+        over_n = [
+            name for name in self._chosen("strategies") if self._takes(name, "n") and not self._own_n(name)
+        ]
+        if over_n:
+            yield self._fault(
+                ("grid", "n"),
+                f"missing; {', '.join(over_n)} need a list of integers ≥ 1, such as n: [1, 4, 16]",
+            )
+
+    def _allocated(self) -> Iterator[Fault]:
+        """Shares by difficulty are for plain votes over at least the first samples."""
+        section, grid = self.source.data.get("allocation"), self.source.data.get("grid")
+        try:
+            allocation = AllocationSpec.model_validate_json(json.dumps(section), context=self.context)
+        except ValidationError:
+            return
+        of_grid = (grid.get("n") if isinstance(grid, dict) else None) or ()
+        for place, name in enumerate(allocation.strategies):
+            spec = self.strategies.get(name)
+            if spec is None:
+                continue
+            if not registry.says(spec.kind, "votes") or getattr(spec, "over", None) is not None:
+                votes = " or ".join(registry.saying("votes"))
+                reason = f"expected a strategy of kind {votes}, over no other: their curves can be learned"
+                yield self._fault(("allocation", "strategies", place), reason, value=name)
+                continue
+            own = getattr(spec, "n", None)
+            sizes = of_grid if own is None else [own] if isinstance(own, int) else own
+            if few := [n for n in sizes if isinstance(n, int) and n < allocation.first]:
+                reason = f"{name!r} draws {few[0]} at most; expected that or fewer first samples"
+                yield self._fault(("allocation", "first"), reason, value=allocation.first)
+
+    def _own_n(self, strategy: str) -> bool:
+        return getattr(self.strategies[strategy], "n", None) is not None
+
+    def _takes(self, strategy: str, parameter: str) -> bool:
+        try:
+            return parameter in registry.parameters("strategies", self.strategies[strategy].kind)
+        except ConfigError:
+            return False
+
+    def _pair(self, generator: str, strategy: str) -> Iterator[Fault]:
+        """A strategy of the grid can run on a generator of the grid."""
+        g, s = self.generators[generator], self.strategies[strategy]
+        path: Path = ("strategies", strategy)
+        if isinstance(g, ReplaySpec) and s.kind == "greedy":
+            reason = f"generator {generator!r} replays samples and cannot decode greedily; leave it out of the grid"
+            yield self._fault((*path, "kind"), reason, value=s.kind)
+        if self._takes(strategy, "n") and not self._independent(g):
+            yield self._fault(
+                (*path, "kind"),
+                f"pools independent draws, and generator {generator!r} ({g.kind}) draws jointly; "
+                "leave one out of the grid",
+                value=s.kind,
+            )
+        engine, task = self.engines.get(getattr(g, "engine", None) or ""), self.source.data.get("task")
+        plain = isinstance(task, dict) and task.get("form") == "text"
+        if plain and isinstance(engine, OpenAISpec) and engine.api == "chat":
+            reason = (
+                f"generator {generator!r} asks a server's chat API, which knows turns only; expected chat or auto, "
+                "or api: completions in its engine"
+            )
+            yield self._fault(("task", "form"), reason, value="text")
+        verifier = self.verifiers.get(getattr(s, "verifier", None) or "")
+        if isinstance(verifier, RecordedSpec):
+            recorded = isinstance(g, ReplaySpec) and f"scores.{verifier.score}" in g.fields
+            if not recorded:
+                yield self._fault(
+                    (*path, "verifier"),
+                    f"needs the recorded score {verifier.score!r}, which generator {generator!r} has not; "
+                    f"map it there, fields: {{scores.{verifier.score}: …}}, or leave one out of the grid",
+                    value=getattr(s, "verifier", None),
+                )
+        if isinstance(verifier, ConstraintMassSpec) and isinstance(g, EngineGeneratorSpec) and not g.log_mass:
+            yield self._fault(
+                (*path, "verifier"),
+                f"weighs by what masks left, which generator {generator!r} does not keep; set log_mass: true there, or "
+                "leave one out of the grid",
+                value=getattr(s, "verifier", None),
+            )
+
+    def _independent(self, spec: PartSpec) -> bool:
+        if isinstance(spec, EngineGeneratorSpec) and spec.search is not None:
+            return False
+        if not registry.external("generators", spec.kind):
+            return True
+        try:
+            return bool(getattr(registry.find("generators", spec.kind), "independent", True))
+        except ConfigError:
+            return True
+
+
+def _context(directory: Directory) -> int | None:
+    """A model's context by its config.json; None where that is torn, which its engine will say."""
+    try:
+        own = json.loads((directory / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return own.get("max_position_embeddings") if isinstance(own, dict) else None

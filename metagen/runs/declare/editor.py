@@ -1,0 +1,29 @@
+"""What an experiment file may hold, as a JSON schema: editors complete and check files by it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic.json_schema import models_json_schema
+
+from metagen.runs.declare.specs import Experiment
+from metagen.runs.declare.study import StudySpec
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """Of an experiment, with the section of a study; as people write it: with short forms, and what may be left out."""
+    (ways, whole) = models_json_schema(
+        [(Experiment, "validation"), (StudySpec, "validation")], ref_template="#/$defs/{model}"
+    )
+    found: dict[str, Any] = whole["$defs"]
+    experiment = found.pop("Experiment")
+    experiment["properties"]["study"] = ways[(StudySpec, "validation")]
+    # Without names, or with `all`, a grid has all that are defined.
+    experiment["required"] = [name for name in experiment["required"] if name != "grid"]
+    grid = found["GridSpec"]
+    grid.pop("required", None)
+    for side in ("generators", "strategies"):
+        grid["properties"][side] = {"anyOf": [{"const": "all"}, grid["properties"][side]]}
+    return {"$schema": DIALECT, "title": "An experiment of metagen", **experiment, "$defs": found}

@@ -1,0 +1,124 @@
+"""From pydantic's errors to faults in a user's words."""
+
+from __future__ import annotations
+
+import inspect
+from difflib import get_close_matches
+from types import UnionType
+from typing import Any, Final, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from metagen.runs.declare.registry import Section
+from metagen.runs.declare.source import Fault, Path, Source, assigned, dotted, nearest
+from metagen.runs.declare.specs import SECTIONS, BudgetSpec, Definition, Expects, Experiment, model_of
+from metagen.runs.declare.specs.definition import UNKNOWN
+
+#: What pydantic's own types expect, where no field says it better.
+_SHAPES: Final = {
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+
+
+def fault(source: Source, error: ErrorDetails, whole: type = Experiment, at: Path = ()) -> Fault:
+    """One error of `Experiment`, or of another model that stands at a path of the source, with its place there."""
+    owner, path = _located(error["loc"], whole, source, at)
+    value, missing = error["input"], error["type"] == "missing"
+    if error["type"] == UNKNOWN and isinstance(value, dict):
+        path, missing, value = (*path, "kind"), "kind" not in value, value.get("kind")
+    alike = _misspelt(error, missing)
+    expected = ("missing; " if missing else "") + _expected(error, owner, path, value) + alike
+    path = (*at, *path)
+    field = dotted(path) if missing else assigned(path, value)
+    return Fault(source.place(path), field, expected)
+
+
+def _misspelt(error: ErrorDetails, missing: bool) -> str:
+    """Where `kind` is missing: the field that may be meant for it."""
+    fields = error["input"] if missing and error["type"] == UNKNOWN else {}
+    close = get_close_matches("kind", map(str, fields), n=1, cutoff=0.5)
+    return f"; is {close[0]!r} meant for it?" if close else ""
+
+
+def _located(loc: tuple[int | str, ...], whole: type, source: Source, at: Path) -> tuple[type | None, Path]:
+    """The model that the field belongs to, and its path as the file has it."""
+    path: Path = loc[:-1] if loc[-1:] == ("[key]",) else loc
+    depth = 1 if path[:1] == ("task",) else 2 if path[:1] and path[0] in SECTIONS else 0
+    owner: type | None = whole
+    if depth and len(path) > depth:
+        section = cast(Section, path[0])
+        owner = model_of(section, Definition(section).kind(_at(source.data, (*at, *path[:depth]))))
+    nested: Section | None = None
+    for end, key in enumerate(path[depth:-1], depth + 1):
+        field = _fields(owner).get(str(key))
+        nested = _section_in(field) or nested
+        owner = _model_of(field) or owner
+        if nested and (kind := Definition(nested).kind(_at(source.data, (*at, *path[:end])))):
+            owner, nested = model_of(nested, kind), None
+    return owner, path
+
+
+def _section_in(annotation: Any) -> Section | None:
+    """The section of the definitions in an annotation such as `dict[str, Annotated[PartSpec, Definition(…)]]`."""
+    inner = get_args(annotation)
+    own = next((one.section for one in inner if isinstance(one, Definition)), None)
+    return own or next((found for one in inner if (found := _section_in(one))), None)
+
+
+def _at(data: Any, path: Path) -> Any:
+    """What stands at a path; None where nothing does."""
+    for key in path:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _fields(owner: type | None) -> dict[str, Any]:
+    """The annotations of a model's fields, by name."""
+    if owner is None:
+        return {}
+    if issubclass(owner, BaseModel):
+        return {name: info.annotation for name, info in owner.model_fields.items()}
+    return inspect.get_annotations(owner, eval_str=True)
+
+
+def _model_of(annotation: Any) -> type | None:
+    """The model in an annotation such as `Model | None`, or `tuple[Model, ...]`."""
+    if get_origin(annotation) in (Union, UnionType, tuple):
+        return next((found for part in get_args(annotation) if (found := _model_of(part))), None)
+    known = isinstance(annotation, type) and issubclass(annotation, BaseModel | BudgetSpec)
+    return annotation if known else None
+
+
+def _expected(error: ErrorDetails, owner: type | None, path: Path, value: Any) -> str:
+    known = list(_fields(owner))
+    match error["type"]:
+        case "missing":
+            return f"expected {_required(owner, path)}"
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            return f"no such field; expected one of {', '.join(known)}{nearest(path[-1], known)}"
+        case "unknown_kind":
+            kinds = error["ctx"]["kinds"]
+            shape = "" if path[-1] == "kind" else "a mapping with kind: "
+            return f"expected {shape}one of {', '.join(kinds)}{nearest(value, kinds)}"
+        case "literal_error":
+            words = str(error["ctx"]["expected"]).replace(" or ", ", ").split(", ")
+            words = [word.strip("'") for word in words]
+            return f"expected one of {', '.join(words)}{nearest(value, words)}"
+        case "expected":
+            return error["msg"]
+        case "value_error":
+            return str(error["ctx"]["error"])
+    return f"expected {_SHAPES[error['type']]}" if error["type"] in _SHAPES else error["msg"]
+
+
+def _required(owner: type | None, path: Path) -> str:
+    """What a missing field should have been."""
+    if owner is not None and issubclass(owner, BaseModel) and path[-1] in owner.model_fields:
+        notes = owner.model_fields[str(path[-1])].metadata
+        return next((note.what for note in notes if isinstance(note, Expects)), "a mapping")
+    return "a value"

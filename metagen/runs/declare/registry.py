@@ -1,0 +1,243 @@
+"""Where the names in an experiment file meet classes.
+
+A kind is a name below, the name of an entry point in the group `metagen.engines`, `metagen.generators`,
+`metagen.verifiers`, `metagen.strategies` or `metagen.tasks`, or `package.module:Class`. Nothing is
+imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, Literal
+
+from metagen import trust
+from metagen.border import blamed, fits, ours, place, shown, spelt
+from metagen.errors import ConfigError, PluginError
+
+Section = Literal["engines", "generators", "verifiers", "strategies", "steps", "task"]
+
+KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
+    "engines": {
+        "torch": "metagen.generators.torch:TorchEngine",
+        "vllm": "metagen.generators.vllm:VLLMEngine",
+        "openai": "metagen.generators.openai:OpenAIEngine",
+    },
+    "generators": {
+        "engine": "metagen.generators.primitive:EngineGenerator",
+        "replay": "metagen.generators.replay:ReplayGenerator.from_jsonl",
+    },
+    "verifiers": {
+        "prm": "metagen.verifiers.reward:ProcessRewardModel",
+        "implicit": "metagen.verifiers.implicit:ImplicitProcessRewardModel",
+        "orm": "metagen.verifiers.reward:OutcomeRewardModel",
+        "oracle": "metagen.verifiers.oracle:OracleVerifier",
+        "recorded": "metagen.verifiers.recorded:RecordedVerifier",
+        "constraint_mass": "metagen.verifiers.mass:ConstraintMass",
+        "examples": "metagen.tasks.programs.verifier:PublicExamples",
+        "dual_agreement": "metagen.verifiers.code.codet:DualAgreement",
+        "public_tests": "metagen.verifiers.code.public:PublicTests",
+        "judge": "metagen.verifiers.generative.judge:Judge",
+        "tournament": "metagen.runs.declare.kinds.fitted:tournament",
+        "with_thought": "metagen.verifiers.with_thought:WithThought",
+        "ensemble": "metagen.verifiers.ensemble:Ensemble",
+        "calibrated": "metagen.runs.declare.kinds.fitted:calibrated",
+    },
+    "strategies": {
+        "sample": "metagen.strategies.parallel:Sample",
+        "greedy": "metagen.runs.work.build:greedy",
+        "majority": "metagen.strategies.parallel:MajorityVote",
+        "best_of_n": "metagen.strategies.parallel:BestOfN",
+        "weighted": "metagen.strategies.parallel:WeightedVote",
+        "soft_best_of_n": "metagen.strategies.parallel:SoftBestOfN",
+        "borda": "metagen.strategies.parallel:BordaVote",
+        "rejection": "metagen.strategies.rejection:RejectionSampling",
+        "mbr": "metagen.runs.declare.kinds.composed:mbr",
+        "universal": "metagen.runs.declare.kinds.composed:universal",
+        "knockout": "metagen.runs.declare.kinds.composed:knockout",
+        "mixture": "metagen.runs.declare.kinds.composed:mixture",
+        "refinement": "metagen.runs.declare.kinds.composed:refinement",
+        "self_refine": "metagen.strategies.refine.self_refine:SelfRefine",
+        "direct": "metagen.strategies.chain.chain_of_thought:direct",
+        "chain_of_thought": "metagen.strategies.chain.chain_of_thought:chain_of_thought",
+        "least_to_most": "metagen.strategies.chain.least_to_most:LeastToMost",
+        "system_two_attention": "metagen.strategies.chain.system_two_attention:system_two_attention",
+        "budget_forcing": "metagen.strategies.sequential.budget_forcing:budget_forcing",
+        "length_control": "metagen.strategies.sequential.length_control:LengthControl",
+        "rebase": "metagen.strategies.tree.rebase:Rebase",
+        "async_rebase": "metagen.strategies.tree.rebase:AsyncRebase",
+        "beam": "metagen.strategies.tree.beam:BeamSearch",
+        "dvts": "metagen.strategies.tree.dvts:DVTS",
+        "best_first": "metagen.strategies.tree.best_first:BestFirst",
+        "depth_first": "metagen.strategies.tree.depth_first:DepthFirst",
+        "mcts": "metagen.strategies.tree.mcts:MCTS",
+        "particles": "metagen.strategies.tree.particles:ParticleFilter",
+        "gibbs": "metagen.strategies.tree.gibbs:ParticleGibbs",
+        "blockwise": "metagen.strategies.tree.blockwise:Blockwise",
+        "lookahead": "metagen.runs.declare.kinds.searches:lookahead",
+        "treefinement": "metagen.runs.declare.kinds.composed:treefinement",
+        "adaptive_consistency": "metagen.strategies.adaptive.consistency:AdaptiveConsistency",
+        "esc": "metagen.strategies.adaptive.window:EarlyStopping",
+        "until_sure": "metagen.strategies.adaptive.sure:WeightedUntilSure",
+        "confident": "metagen.strategies.adaptive.filtered:ConfidentVote",
+        "deepconf": "metagen.runs.declare.kinds.composed:deepconf",
+        "by_difficulty": "metagen.runs.declare.kinds.by_difficulty:by_difficulty",
+        "reflexion": "metagen.strategies.refine.reflexion:Reflexion",
+        "ranked": "metagen.strategies.parallel:RankedVote",
+        "pessimistic_best_of_n": "metagen.strategies.parallel:PessimisticBestOfN",
+        "self_ask": "metagen.strategies.chain.self_ask:self_ask",
+        "search_predict": "metagen.strategies.chain.search_predict:search_predict",
+        "draft_sketch_fill": "metagen.strategies.chain.draft_sketch_fill:DraftSketchFill",
+        "program_of_thought": "metagen.strategies.chain.program_of_thought:program_of_thought",
+        "tool_use": "metagen.strategies.chain.tool_use:ToolUse",
+        "interleaved": "metagen.strategies.chain.interleaved:Interleaved",
+        "typed": "metagen.strategies.chain.typed:Typed",
+        "chain": "metagen.strategies.chain.chain:Chain",
+    },
+    "steps": {
+        "ask": "metagen.strategies.chain.ask:Ask",
+        "continue": "metagen.strategies.chain.go_on:Continue",
+        "use": "metagen.strategies.chain.use:use",
+        "verify": "metagen.strategies.chain.verify:Verify",
+    },
+    "task": {
+        "arithmetic": "metagen.tasks.arithmetic.task:ArithmeticTask",
+        "programs": "metagen.tasks.programs.task:ProgramTask",
+        "countdown": "metagen.tasks.countdown.task:CountdownTask",
+        "game24": "metagen.tasks.countdown.task:Game24Task",
+        "jsonl": "metagen.tasks.jsonl:JsonlTask",
+        "table": "metagen.tasks.tables:TableTask",
+        "gsm8k": "metagen.tasks.gsm8k:GSM8KTask",
+        "math": "metagen.tasks.math_dataset:MathTask",
+        "aime": "metagen.tasks.aime:AIMETask",
+        "humaneval": "metagen.tasks.humaneval:HumanEvalTask",
+        "mbpp": "metagen.tasks.mbpp:MBPPTask",
+        "cruxeval": "metagen.tasks.cruxeval:CRUXEvalTask",
+        "recorded": "metagen.tasks.recorded:RecordedTask",
+        "livecodebench": "metagen.tasks.livecodebench:LiveCodeBenchTask",
+        "apps": "metagen.tasks.apps:APPSTask",
+        "code_contests": "metagen.tasks.code_contests:CodeContestsTask",
+    },
+}
+
+#: Kinds that files of older versions name by where they were.
+MOVED: Final[Mapping[str, str]] = {
+    "metagen.experiments.pooled:PooledTask": "metagen.runs.declare.pooled:PooledTask",
+}
+
+#: What a kind of another package makes.
+PARTS: Final[Mapping[Section, str]] = {
+    "engines": "metagen.generators.engine:Engine",
+    "generators": "metagen.generators.base:Generator",
+    "verifiers": "metagen.verifiers.base:Verifier",
+    "strategies": "metagen.strategies.base:Strategy",
+    "steps": "metagen.strategies.chain.step:ChainStep",
+    "task": "metagen.tasks.base:Task",
+}
+
+#: Parameters that are filled in, where a class has them; everything else is an option of the file.
+PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
+    "engines": frozenset(),
+    "generators": frozenset({"engine"}),
+    "verifiers": frozenset(
+        {
+            "engine",
+            "reference",
+            "tags",
+            "name",
+            "grade",
+            "members",
+            "sandbox",
+            "program",
+            "generator",
+            "verifier",
+        }
+    ),
+    "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark", "sandbox"}),
+    "steps": frozenset({"generator"}),
+    "task": frozenset(),
+}
+
+
+@cache
+def plugins(section: Section) -> Mapping[str, EntryPoint]:
+    """Kinds that installed packages bring."""
+    group = "metagen.tasks" if section == "task" else f"metagen.{section}"
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def kinds(section: Section) -> list[str]:
+    """The kinds that have names."""
+    return [*KINDS[section], *(name for name in plugins(section) if name not in KINDS[section])]
+
+
+def external(section: Section, kind: str) -> bool:
+    """Whether a kind names something outside of metagen."""
+    return kind not in KINDS[section] and (":" in kind or kind in plugins(section))
+
+
+def find(section: Section, kind: str) -> Any:
+    """The class (or the function that makes one). ConfigError if it cannot be imported."""
+    if kind in KINDS[section]:
+        target = KINDS[section][kind]
+    else:
+        target = plugins(section)[kind].value if kind in plugins(section) else MOVED.get(kind, kind)
+    try:
+        found = trust.load(target, typed=kind in KINDS[section] or kind in plugins(section))
+    except ConfigError:
+        raise
+    except Exception as error:  # a package may raise anything while it is imported
+        what = (
+            f"{'' if isinstance(error, ImportError | AttributeError) else f'{type(error).__name__}: '}{error}"
+        )
+        raise ConfigError(
+            f"cannot import {target!r} ({what}); expected package.module:Class, installed beside metagen"
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"{target!r} is {found!r}; expected a class, or a function that makes one")
+    return found
+
+
+@cache
+def says(kind: str, trait: str) -> bool:
+    """Whether what makes a kind of strategies says this of itself (see `Strategy`); a base class that does is not
+    enough. False for a kind that cannot be imported here, as of somebody else's run.
+    """
+    try:
+        return bool(vars(find("strategies", kind)).get(trait, False))
+    except ConfigError:
+        return False
+
+
+def saying(trait: str) -> tuple[str, ...]:
+    """Metagen's kinds of strategies that say this of themselves."""
+    return tuple(kind for kind in KINDS["strategies"] if says(kind, trait))
+
+
+def parameters(section: Section, kind: str) -> Mapping[str, inspect.Parameter]:
+    """What the class takes, by name."""
+    return inspect.signature(find(section, kind)).parameters
+
+
+def make(section: Section, kind: str, options: Mapping[str, Any], available: Mapping[str, Any]) -> Any:
+    """An instance from its options and those of the `available` parts that it has parameters for.
+
+    What decodes or scores with an engine that bills pays that engine's price.
+    """
+    takes = parameters(section, kind)
+    parts = {name: part for name, part in available.items() if name in takes}
+    if "price" in takes and getattr(available.get("engine"), "bills", False):
+        parts["price"] = available["engine"].price
+    found = find(section, kind)
+    if ours(found):
+        return found(**{**parts, **options})
+    with blamed(kind, found):
+        made = found(**{**parts, **options})
+    module, _, name = PARTS[section].partition(":")
+    wanted = getattr(import_module(module), name)
+    if not fits(made, wanted, strict=True):
+        raise PluginError(f"{kind} ({place(found)}) made {shown(made)}; expected {spelt(wanted)}")
+    return made

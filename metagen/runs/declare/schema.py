@@ -1,0 +1,114 @@
+"""Experiment files: read, checked as a whole before anything runs, and written.
+
+Every fault is found at once: `load` raises one ConfigError that lists them all, each as
+
+    file:line: field.path = value: what was expected; did you mean 'x'?
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from metagen.errors import ConfigError, InputError
+from metagen.runs.declare.combinations import Combinations
+from metagen.runs.declare.explain import fault
+from metagen.runs.declare.source import Fault, Source, read, write
+from metagen.runs.declare.specs import SECTIONS, Context, Experiment
+
+__all__ = ["Experiment", "checked", "dump", "examined", "load", "located", "named", "refused", "sourced"]
+
+
+def load(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Experiment:
+    """Read and check an experiment file.
+
+    sets: overrides such as `grid.n=[1, 4]`, the value in YAML. limit: only the first problems of the task.
+    Relative paths in the file begin at its directory. Raises ConfigError that lists all faults.
+    """
+    return checked(sourced(path, sets=sets, limit=limit), Path(path).parent)
+
+
+def sourced(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Source:
+    """A file with its overrides, as `load` reads it, not checked yet."""
+    source = read(path)
+    for assignment in sets:
+        source.assign(assignment, named=SECTIONS)
+    if limit is not None:
+        source.assign(f"task.limit={limit}", option="--limit")
+    return source
+
+
+@contextmanager
+def located(source: Source) -> Iterator[None]:
+    """What is raised inside about a part of the experiment names its place in the file."""
+    try:
+        yield
+    except InputError as error:
+        if error.path:
+            error.args = (f"{source.place(error.path)}: {error.args[0]}",)
+        raise
+
+
+def dump(experiment: Experiment) -> str:
+    """YAML that loads back, from any directory, as an equal experiment; defaults are written out."""
+    return write(experiment.model_dump(mode="json", exclude_none=True))
+
+
+def checked(source: Source, base: Path) -> Experiment:
+    """The experiment that a source describes; relative paths begin at `base`. ConfigError with all faults.
+
+    A grid without names of generators or strategies, or with `all`, has all that are defined, or all of its pairs.
+    """
+    experiment, faults = examined(source, base)
+    if experiment is None or faults:
+        raise refused(source, faults)
+    return experiment
+
+
+def examined(source: Source, base: Path) -> tuple[Experiment | None, list[Fault]]:
+    """`checked` for a source of which more is to be examined: what can be read of it, and all faults."""
+    faults = list(source.faults)
+    if "study" in source.data:
+        del source.data["study"]
+        reason = "belongs to a study; run it with: metagen study FILE, or leave this section out"
+        faults.append(Fault(source.place(("study",)), "study", reason))
+    context = named(source, base)
+    grid = source.data.setdefault("grid", {})
+    if isinstance(grid, dict):
+        for at, section in enumerate(("generators", "strategies")):
+            if grid.get(section, "all") == "all":
+                grid[section] = _paired(grid.get("pairs"), at) or list(context.names[section])
+    experiment = None
+    try:
+        # YAML has the types of JSON, so it is validated as JSON: strictly, but lists become tuples.
+        experiment = Experiment.model_validate_json(json.dumps(source.data), context=context)
+    except ValidationError as errors:
+        faults += (fault(source, error) for error in errors.errors(include_url=False))
+    return experiment, [*faults, *Combinations(source, context).faults()]
+
+
+def named(source: Source, base: Path) -> Context:
+    """The names that a source defines, for what refers to them."""
+    sections = {name: source.data.get(name) for name in SECTIONS}
+    return Context({s: tuple(d) if isinstance(d, dict) else () for s, d in sections.items()}, base)
+
+
+def refused(source: Source, faults: Iterable[Fault], what: str = "experiment") -> ConfigError:
+    """The error that lists all faults."""
+    lines = sorted(dict.fromkeys(faults), key=lambda one: one.place)
+    count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
+    return ConfigError("\n".join([f"{source.name} is not a valid {what}, {count}:", *map(str, lines)]))
+
+
+def _paired(pairs: object, at: int) -> list[object]:
+    """Names of one side of a grid's pairs."""
+    found = (
+        [pair[at] for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+        if isinstance(pairs, list)
+        else []
+    )
+    return [name for i, name in enumerate(found) if name not in found[:i]]

@@ -1,0 +1,58 @@
+"""An experiment as a value: one pydantic model for each kind of part."""
+
+from metagen.runs.declare.specs.definition import Definition, model_of
+from metagen.runs.declare.specs.engines import LocalSpec, OpenAISpec, TorchSpec, VLLMSpec
+from metagen.runs.declare.specs.executor import ExecutorSpec, PoolSpec
+from metagen.runs.declare.specs.experiment import SECTIONS, AllocationSpec, BudgetSpec, Experiment, GridSpec
+from metagen.runs.declare.specs.fields import Context
+from metagen.runs.declare.specs.generators import EngineGeneratorSpec, PluginGeneratorSpec, ReplaySpec
+from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, Spec
+from metagen.runs.declare.specs.strategies import ByDifficultySpec, OptionSpec
+from metagen.runs.declare.specs.tasks import ArithmeticSpec, JsonlSpec
+from metagen.runs.declare.specs.verifiers import (
+    CalibratedSpec,
+    ConstraintMassSpec,
+    EnsembleSpec,
+    OrmSpec,
+    PluginVerifierSpec,
+    PrmSpec,
+    RecordedSpec,
+    WithThoughtSpec,
+)
+from metagen.values import Expects
+
+__all__ = [
+    "SECTIONS",
+    "AllocationSpec",
+    "ArithmeticSpec",
+    "BudgetSpec",
+    "ByDifficultySpec",
+    "CalibratedSpec",
+    "ConstraintMassSpec",
+    "Context",
+    "Definition",
+    "EngineGeneratorSpec",
+    "EnsembleSpec",
+    "ExecutorSpec",
+    "Expects",
+    "Experiment",
+    "GridSpec",
+    "JsonlSpec",
+    "LocalSpec",
+    "OpenAISpec",
+    "OptionSpec",
+    "OrmSpec",
+    "PartSpec",
+    "PluginGeneratorSpec",
+    "PluginSpec",
+    "PluginVerifierSpec",
+    "PoolSpec",
+    "PrmSpec",
+    "RecordedSpec",
+    "ReplaySpec",
+    "Spec",
+    "TorchSpec",
+    "VLLMSpec",
+    "WithThoughtSpec",
+    "model_of",
+]

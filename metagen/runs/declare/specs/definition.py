@@ -1,0 +1,380 @@
+"""The model of each kind's definitions, which nothing imports before it is asked for.
+
+Those of most strategies are derived from what makes them: a parameter of a class or a function is a field of the file
+under the same name, with the same default. What is a part there is named here, or defined in its place; what is a
+function is named by package.module:function; what the experiment itself provides is left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, Union, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from metagen import trust
+from metagen.border import hints
+from metagen.errors import ConfigError
+from metagen.generators.base import Generator
+from metagen.generators.engine import Engine
+from metagen.runs.declare import registry
+from metagen.runs.declare.registry import PROVIDED, Section
+from metagen.runs.declare.specs import engines, generators, tasks, verifiers
+from metagen.runs.declare.specs.fields import EngineName, GeneratorName, StrategyName, VerifierName
+from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, naming
+from metagen.runs.declare.specs.strategies import ByDifficultySpec, Ladder, PluginStrategySpec, StepSpec
+from metagen.sequence import Step
+from metagen.strategies.chain.step import ChainStep
+from metagen.strategies.tree.split import Split
+from metagen.values import Expects, Integer, Number, Switch, Text
+from metagen.verifiers.base import Verifier
+
+#: Kinds whose fields are written down; those of others are derived from what makes them.
+WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
+    "engines": {"torch": engines.TorchSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
+    "generators": {"engine": generators.EngineGeneratorSpec, "replay": generators.ReplaySpec},
+    "verifiers": {
+        "prm": verifiers.PrmSpec,
+        "implicit": verifiers.ImplicitSpec,
+        "orm": verifiers.OrmSpec,
+        "oracle": verifiers.OracleSpec,
+        "recorded": verifiers.RecordedSpec,
+        "constraint_mass": verifiers.ConstraintMassSpec,
+        "examples": verifiers.ExamplesSpec,
+        "dual_agreement": verifiers.DualAgreementSpec,
+        "public_tests": verifiers.PublicTestsSpec,
+        "judge": verifiers.JudgeSpec,
+        "tournament": verifiers.TournamentSpec,
+        "ensemble": verifiers.EnsembleSpec,
+        "with_thought": verifiers.WithThoughtSpec,
+        "calibrated": verifiers.CalibratedSpec,
+    },
+    "strategies": {"by_difficulty": ByDifficultySpec},
+    "steps": {},
+    "task": {
+        "arithmetic": tasks.ArithmeticSpec,
+        "programs": tasks.ProgramsSpec,
+        "countdown": tasks.CountdownSpec,
+        "game24": tasks.Game24Spec,
+        "jsonl": tasks.JsonlSpec,
+        "table": tasks.TableSpec,
+        "recorded": tasks.RecordedTaskSpec,
+        "gsm8k": tasks.SolutionsSpec,
+        "math": tasks.SolutionsSpec,
+        "aime": tasks.SolutionsSpec,
+        "humaneval": tasks.PublicSpec,
+        "mbpp": tasks.MBPPSpec,
+        "cruxeval": tasks.CRUXEvalSpec,
+        "livecodebench": tasks.LiveCodeBenchSpec,
+        "apps": tasks.APPSSpec,
+        "code_contests": tasks.CodeContestsSpec,
+    },
+}
+#: Of kinds that other packages bring.
+PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
+    "engines": PluginSpec,
+    "generators": generators.PluginGeneratorSpec,
+    "verifiers": verifiers.PluginVerifierSpec,
+    "strategies": PluginStrategySpec,
+    "steps": PluginSpec,
+    "task": PluginSpec,
+}
+#: The type of the error for a kind that there is not, or that is missing.
+UNKNOWN: Final = "unknown_kind"
+#: The kind of a definition that names none.
+DEFAULTS: Final[Mapping[Section, str]] = {"generators": "engine"}
+
+
+def model_of(section: Section, kind: object) -> type[PartSpec] | None:
+    """The model of a kind's definitions; None if there is no such kind."""
+    if not isinstance(kind, str):
+        return None
+    if registry.external(section, kind):
+        return _brought(section, kind) or PLUGINS[section]
+    if kind in WRITTEN[section]:
+        return WRITTEN[section][kind]
+    return derived(section, kind) if kind in registry.KINDS[section] else None
+
+
+def _brought(section: Section, kind: str) -> type[PartSpec] | None:
+    """The model of a kind of another package, if its fields can be told from its class."""
+    try:
+        return derived(section, kind)
+    except (ConfigError, Unspeakable):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Says of a field's type that it holds the definition of a part of this section."""
+
+    section: Section
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """For editors: the definitions of all kinds that have names, and of any other package's class."""
+        kinds = [model_of(self.section, kind) for kind in registry.KINDS[self.section]]
+        models = [handler(one.__pydantic_core_schema__) for one in dict.fromkeys(kinds) if one is not None]
+        brought = [{"pattern": ":"}, {"enum": sorted(registry.plugins(self.section))}]
+        other = handler(PLUGINS[self.section].__pydantic_core_schema__)
+        return {"anyOf": [*models, {"allOf": [other, {"properties": {"kind": {"anyOf": brought}}}]}]}
+
+    def _read(self, value: Any, info: ValidationInfo) -> PartSpec:
+        if isinstance(value, PartSpec):
+            return value
+        kind = self.kind(value)
+        if (model := model_of(self.section, kind)) is None:
+            raise PydanticCustomError(UNKNOWN, "no such kind", {"kinds": registry.kinds(self.section)})
+        # As JSON: strictly, but lists become tuples.
+        return model.model_validate_json(json.dumps({"kind": kind, **value}), context=info.context)
+
+    def kind(self, value: Any) -> str | None:
+        """What a definition says its kind is."""
+        if not isinstance(value, Mapping):
+            return None
+        kind = value.get("kind", DEFAULTS.get(self.section))
+        return kind if isinstance(kind, str) else None
+
+
+# -- derived ------------------------------------------------------------------------------------------
+
+#: A function of another module.
+Imported = Annotated[str, Expects("a function, as package.module:function")]
+PLAIN: Final[Mapping[Any, Any]] = {str: Text, int: Integer, float: Number, bool: Switch, NoneType: None}
+#: What is named in a file, with the section where it is defined.
+NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
+    Engine: (EngineName, "engines"),
+    Generator: (GeneratorName, "generators"),
+    Verifier: (VerifierName, "verifiers"),
+}
+#: What parameters without an annotation are, by their names.
+ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
+#: What is defined in its place, with its section.
+NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps"}
+
+
+class Unspeakable(Exception):
+    """What makes a part takes something that no file can say, or does not say what it takes."""
+
+
+class DerivedSpec(PartSpec):
+    """A definition whose fields are those of what it makes."""
+
+    #: Parameters that have another name in a file.
+    renamed: ClassVar[Mapping[str, str]] = {}
+    #: Fields that hold functions.
+    imported: ClassVar[frozenset[str]] = frozenset()
+    #: Fields without a value in a file whose parameter has one.
+    unsaid: ClassVar[frozenset[str]] = frozenset()
+    #: Of what it defines; for definitions within others.
+    section: ClassVar[Section] = "strategies"
+    #: What their values cannot be to each other: see `Strategy.conflict`.
+    conflict: ClassVar[Callable[[Mapping[str, Any]], str | None] | None] = None
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        check = type(self).conflict
+        if check is not None and (
+            odd := check({name: getattr(self, name) for name in type(self).model_fields})
+        ):
+            raise ValueError(odd)
+        return self
+
+    def options(self) -> dict[str, Any]:
+        given = super().options()
+        found = {}
+        for name, value in given.items():
+            if name == "over" or (value is None and name in self.unsaid):
+                continue
+            found[self.renamed.get(name, name)] = _imported(value) if name in self.imported else value
+        return found
+
+    def named(self, section: Section) -> tuple[str, ...]:
+        own = (getattr(self, name) for name in type(self).model_fields)
+        below = [one for value in own for one in nested(value)]
+        return (*super().named(section), *(name for one in below for name in one.named(section)))
+
+
+def nested(value: Any) -> Iterator[PartSpec]:
+    """The definitions that stand within a field."""
+    if isinstance(value, PartSpec):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from nested(one)
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from nested(one)
+
+
+def _imported(value: Any) -> Any:
+    """What names of functions stand for."""
+    if isinstance(value, tuple):
+        return [_imported(one) for one in value]
+    return trust.load(value) if isinstance(value, str) else value
+
+
+class DerivedStrategySpec(DerivedSpec):
+    """over: another strategy, which takes the place of the generator. It runs on the generator of the grid."""
+
+    over: StrategyName | None = None
+
+
+def derived(section: Section, kind: str) -> type[PartSpec]:
+    """The model of a kind's definitions. Raises ConfigError for what cannot be imported, and Unspeakable."""
+    return _derived(section, kind, registry.find(section, kind))
+
+
+@cache
+def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
+    wanted, fields = taken(target), dict[str, Any]()
+    uses: dict[str, Section] = {}
+    renamed: dict[str, str] = {}
+    imported, unsaid = set[str](), set[str]()
+    base = DerivedStrategySpec if section == "strategies" else DerivedSpec
+    if section == "strategies":
+        uses["over"] = "strategies"
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name == "n" and section == "strategies":
+            fields[name] = (Ladder | None, None)
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Unspeakable(f"{kind}: {target!r} takes whatever it is given as {name}")
+        if name.startswith("_") or hasattr(base, name):
+            raise Unspeakable(f"{kind}: {name} means something else in a definition")
+        hint = wanted.get(name, Any)
+        provided = name in _given(section)
+        if provided and (not registry.external(section, kind) or NAMED.keys() & _members(hint)):
+            continue
+        if Step in get_args(hint):
+            # A search cuts steps in any case; what may do without them does so by default.
+            renamed["step"] = name
+            searches = Split in get_args(hint)
+            fields["step"] = (StepSpec, StepSpec()) if searches else (StepSpec | None, None)
+            continue
+        if hint is Any and name in ROLES:
+            hint = ROLES[name]
+        field = spelling(hint)
+        if field is None and registry.external(section, kind):
+            field = spelling(Any)  # its class may make of it what it needs
+        if field is None:
+            if parameter.default is parameter.empty:
+                raise Unspeakable(f"{kind}: no file can say {name}: {hint!r}, which {target!r} needs")
+            continue
+        for part, (_, where) in NAMED.items():
+            if part in _members(hint):
+                uses[name] = where
+        if Callable in _members(hint):
+            imported.add(name)
+        default = parameter.default
+        several = any(get_origin(one) is tuple for one in (field, *get_args(field)))
+        if several and default is parameter.empty:
+            field = Annotated[field, Field(min_length=1)]
+        if provided or (name in PROVIDED[section] and section == "steps"):
+            # What is provided may be said all the same.
+            default = None
+            field = field | None
+            unsaid.add(name)
+        if default is not parameter.empty and not _sayable(default):
+            field, default = field | None, None
+            unsaid.add(name)
+        fields[name] = (field, ... if default is parameter.empty else default)
+    name = f"{kind.title().replace('_', '')}Spec"
+    fields["kind"] = (Literal[kind], ...)
+    made = create_model(name, __base__=base, __doc__=inspect.getdoc(target), **fields)
+    made.uses, made.renamed = naming(**uses), renamed
+    made.section = section
+    made.conflict = getattr(target, "conflict", None)
+    made.imported, made.unsaid = frozenset(imported), frozenset(unsaid)
+    return made
+
+
+def taken(target: Any) -> Mapping[str, Any]:
+    """The annotations of what a class or a function takes."""
+    return hints(_init(target) if isinstance(target, type) else target)
+
+
+def _given(section: Section) -> frozenset[str]:
+    """Parameters that the experiment fills in by itself."""
+    own: Mapping[Section, frozenset[str]] = {
+        "strategies": frozenset({"verifier", "n"}),
+        "steps": frozenset({"generator"}),
+        "generators": frozenset({"engine"}),
+        "verifiers": frozenset({"engine", "generator", "verifier"}),
+    }
+    return PROVIDED[section] - own.get(section, frozenset())
+
+
+def spelling(hint: Any) -> Any:
+    """How a file says what a parameter takes, as a type for pydantic; None if it cannot."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return Annotated[Any, Expects("a value")]
+    if isinstance(hint, type | NoneType) and hint in PLAIN:
+        return PLAIN[hint]
+    if origin is Annotated or origin is Literal:
+        return hint
+    if origin in (Union, UnionType):
+        said = [
+            one for one in map(spelling, (one for one in inner if one is not NoneType)) if one is not None
+        ]
+        if not said:
+            return None
+        return Union[(*dict.fromkeys(said), *([None] if NoneType in inner else []))]
+    if origin in (Mapping, dict) and (each := spelling(inner[1])) is not None:
+        return dict.__class_getitem__((Text, each))
+    if origin is type:
+        return Imported
+    if origin is tuple and Ellipsis not in inner:
+        return None
+    if origin in (tuple, list, Sequence, Iterable) and (each := spelling(inner[0])) is not None:
+        return tuple.__class_getitem__((each, ...))
+    if origin is Callable or hint is Callable:
+        return Imported
+    for part, (name, _) in NAMED.items():
+        if isinstance(hint, type) and part in hint.__mro__:
+            return name
+    for part, section in NESTED.items():
+        if isinstance(hint, type) and part in hint.__mro__:
+            return Annotated[PartSpec, Definition(section)]
+    return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
+
+
+def _init(cls: type) -> Any:
+    return next(vars(one)["__init__"] for one in cls.__mro__ if "__init__" in vars(one))
+
+
+def _members(hint: Any) -> set[Any]:
+    """The types that stand in an annotation, however deep; of functions, that there is one."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Callable, type) or hint is Callable:
+        return {Callable}
+    if origin in (Annotated, Literal):
+        return set()
+    return {one for each in inner for one in _members(each)} if inner else {hint}
+
+
+def _sayable(value: Any) -> bool:
+    """Whether a file can say a default."""
+    if isinstance(value, tuple):
+        return all(map(_sayable, value))
+    return value is None or isinstance(value, str | int | float | bool | BaseModel)

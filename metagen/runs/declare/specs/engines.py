@@ -1,0 +1,225 @@
+"""Engines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+
+from metagen import trust
+from metagen.cost import Price
+from metagen.errors import ConfigError
+from metagen.generators import tiny
+from metagen.generators.openai.body import refuse_secrets
+from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
+from metagen.generators.openai.limiter import MOST, START, Concurrency
+from metagen.generators.openai.retries import Patience
+from metagen.runs.declare.specs.drafts import DraftSpec
+from metagen.runs.declare.specs.fields import Context, FileName, ModelName
+from metagen.runs.declare.specs.models import AnyModel
+from metagen.runs.declare.specs.parts import PartSpec
+from metagen.values import Count, Expects, Quantity, Size, Switch, Text
+
+
+def _adapter(path: str, info: ValidationInfo) -> str:
+    base = info.context.base if isinstance(info.context, Context) else Path()
+    folder = (base / Path(path).expanduser()).resolve()
+    if not (folder / "adapter_config.json").is_file():
+        raise ValueError(
+            f"there is no adapter_config.json in {str(folder)!r}; expected a LoRA adapter's directory"
+        )
+    return str(folder)
+
+
+AdapterName = Annotated[str, Expects("the directory of a LoRA adapter"), AfterValidator(_adapter)]
+
+
+class LocalSpec(PartSpec):
+    """An engine that runs a model of this machine: a directory, an embedded model, or a recipe of several."""
+
+    model: AnyModel
+
+    def options(self) -> dict[str, Any]:
+        given = {name: value for name, value in super().options().items() if value is not None}
+        return given | {
+            "model": tiny.resolve(self.model) if isinstance(self.model, str) else self.model.recipe
+        }
+
+
+class TorchSpec(LocalSpec):
+    """A local model on the torch engine."""
+
+    kind: Literal["torch"]
+    device: (
+        Annotated[
+            str, Field(pattern=r"^(cpu|cuda(:\d+)?)$"), Expects("a torch device, such as cpu or cuda:0")
+        ]
+        | None
+    ) = None
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    quantization: Literal["int8", "int4", "nf4"] | None = None
+    max_batch: Count | None = None
+    kv_memory_bytes: Size | None = None
+    max_context: Size | None = None
+    threads: Count | None = None
+    draft: DraftSpec | None = None
+
+    def options(self) -> dict[str, Any]:
+        given = super().options()
+        return given if self.draft is None else given | {"draft": self.draft.draft}
+
+
+class VLLMSpec(LocalSpec):
+    """A local model on vLLM. args: vLLM's own engine arguments, which it checks when the engine is made."""
+
+    kind: Literal["vllm"]
+    model: ModelName
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    max_context: Size | None = None
+    max_pending: Count | None = None
+    lora: AdapterName | None = None
+    threads: Count | None = None
+    seeded: Switch = False
+    args: Annotated[dict[str, Any], Expects("a mapping of vLLM's engine arguments")] = Field(default={})
+
+    @field_validator("args")
+    @classmethod
+    def _names_no_code(cls, args: dict[str, Any]) -> dict[str, Any]:
+        for name, value in args.items():
+            if runs := next(_code(name, value), None):
+                trust.remote(f"vLLM's {name}: {runs!r}")
+        return args
+
+    def options(self) -> dict[str, Any]:
+        given = super().options()
+        args: dict[str, Any] = given.pop("args")
+        if twice := sorted(args.keys() & given.keys()):
+            raise ConfigError(f"engines: args.{twice[0]} is given beside {twice[0]}; keep the latter")
+        return args | given
+
+
+#: `package.module.Class`, `module:function`, or a file of code.
+_NAMES_CODE = re.compile(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+|.*\.py")
+
+
+def _code(name: str, value: object) -> Iterator[object]:
+    """What of an argument has vLLM run code of others: that of a model's directory, or what a name or a file has."""
+    if isinstance(value, Mapping):
+        for inner, one in value.items():
+            yield from _code(str(inner), one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _code(name, one)
+    elif (value is True and name == "trust_remote_code") or (
+        isinstance(value, str) and (name.endswith("_plugin") or _NAMES_CODE.fullmatch(value))
+    ):
+        yield value
+
+
+Seconds = Annotated[float, Field(gt=0), Expects("seconds > 0")]
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSpec(Price):
+    """A Price as read from outside."""
+
+    prompt: Quantity
+    generated: Quantity
+    cached: Quantity | None = None
+    currency: Text = "USD"
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrencySpec(Concurrency):
+    """A Concurrency as read from outside."""
+
+    start: Count = START
+    most: Count = MOST
+
+
+@dataclass(frozen=True, slots=True)
+class PatienceSpec(Patience):
+    """A Patience as read from outside."""
+
+    timeout: Seconds = 540.0
+    total: Seconds = 1800.0
+    attempts: Count = 8
+
+
+def _variable(name: str) -> str:
+    if not is_variable(name):
+        raise ValueError(
+            "expected the name of an environment variable, in capitals, which holds the key; keys are read from the "
+            "environment only, never from a file"
+        )
+    return name
+
+
+def _address(url: str) -> str:
+    if url == HIDDEN:
+        raise ValueError(
+            "expected an address such as http://localhost:8000/v1 alone, without a name, a password or a query, where "
+            "keys are put; put the key in an environment variable and name it by api_key_env"
+        )
+    return address(url)
+
+
+def _public(extra: dict[str, Any]) -> dict[str, Any]:
+    refuse_secrets(extra)
+    return extra
+
+
+class OpenAISpec(PartSpec):
+    """A server that speaks the OpenAI API; the fields of OpenAIEngine."""
+
+    kind: Literal["openai"]
+    model: Annotated[str, Field(min_length=1), Expects("the name that the server gives the model")]
+    base_url: Annotated[
+        str, Expects("an address such as http://localhost:8000/v1"), AfterValidator(_address)
+    ] = HOSTED
+    api: Literal["completions", "chat"] = "chat"
+    dialect: Literal["openai", "vllm", "sglang", "llamacpp"] = "openai"
+    tokenizer: ModelName | None = None
+    shape: FileName | None = None
+    price: PriceSpec | None = None
+    max_context: Size | None = None
+    api_key_env: (
+        Annotated[str, Expects("the name of an environment variable"), AfterValidator(_variable)] | None
+    ) = None
+    revision: Text | None = None
+    n_per_request: Count | None = None
+    seed_bits: Annotated[int, Field(ge=0, le=63), Expects("an integer from 0 (no seeds) to 63")] = 31
+    structured_outputs: Switch = False
+    continuation: Switch | None = None
+    length_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    stream: Switch = False
+    extra_body: Annotated[
+        dict[str, Any], Expects("a mapping of fields of requests"), AfterValidator(_public)
+    ] = Field(default={})
+    concurrency: ConcurrencySpec = ConcurrencySpec()
+    patience: PatienceSpec = PatienceSpec()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unread(cls, data: Any) -> Any:
+        """What may hold a key is taken out before anything can be said of it."""
+        if not isinstance(data, Mapping):
+            return data
+        data = dict(data)
+        for name in [name for name in data if name not in cls.model_fields]:
+            # A key under a name of its own is answered where keys are named.
+            data["api_key_env" if names_key(name) else name] = HIDDEN
+            if names_key(name):
+                del data[name]
+        url, variable, extra = (data.get(name) for name in ("base_url", "api_key_env", "extra_body"))
+        if isinstance(url, str) and any(mark in url for mark in "@?#"):
+            data["base_url"] = HIDDEN
+        if isinstance(variable, str) and not is_variable(variable):
+            data["api_key_env"] = HIDDEN
+        if isinstance(extra, Mapping):
+            data["extra_body"] = without_keys(extra)
+        return data

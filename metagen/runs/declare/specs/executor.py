@@ -1,0 +1,116 @@
+"""How an experiment is run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from metagen.runs.declare.specs.fields import EngineName
+from metagen.runs.declare.specs.parts import Spec
+from metagen.values import Amount, Count, Expects, Quantity
+
+Resources = Annotated[dict[str, Quantity], Expects("a mapping such as {GPU: 1}")]
+
+
+class PoolSpec(Spec):
+    """Replicas of an engine on a cluster, and what each of them needs; see RayPool and Placement."""
+
+    replicas: Count = 1
+    num_cpus: Quantity | None = None
+    num_gpus: Quantity | None = None
+    resources: Resources = Field(default={})
+    bundles: list[Resources] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        if self.bundles and (self.num_cpus or self.num_gpus or self.resources):
+            raise ValueError("bundles say what a replica needs; leave num_cpus, num_gpus and resources out")
+        return self
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """The fields of Placement."""
+        return {
+            "num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "resources": self.resources,
+            "bundles": tuple(self.bundles),
+        }  # fmt: skip
+
+
+class ShardsSpec(Spec):
+    """Drivers in actors of their own, each with its share of the problems and of the replicas; what each needs."""
+
+    count: Count = 1
+    num_cpus: Quantity | None = None
+    resources: Resources = Field(default={})
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "integer", "minimum": 1}, handler.resolve_ref_schema(handler(schema))]}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        """`shards: 4` is short for {count: 4}."""
+        return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class ExecutorSpec(PoolSpec):
+    """How the experiment is run; none of it changes a result.
+
+    concurrency: problems in work at a time. With `ray`, every engine runs in a pool of replicas on a cluster: one of
+    this machine, or the one at `address`. The other fields are of each pool; `pools` gives engines their own. shards:
+    drivers that work on parts of the problems; without it this process is the only one.
+    """
+
+    kind: Literal["local", "ray"] = "local"
+    concurrency: Count = 64
+    address: Annotated[str, Expects("an address such as 10.0.0.1:6379")] | None = None
+    pools: dict[EngineName, PoolSpec] = Field(default={})
+    shards: ShardsSpec | None = None
+    deadline: Annotated[float, Field(gt=0), Expects("seconds > 0")] = 600.0
+    replacements: Amount = 8
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"enum": ["local", "ray"]}, handler.resolve_ref_schema(handler(schema))]}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        """`executor: ray` is short for {kind: ray}."""
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _local(self) -> Self:
+        if self.kind == "local":
+            for name, field in type(self).model_fields.items():
+                default = field.get_default(call_default_factory=True)
+                if name not in ("kind", "concurrency") and getattr(self, name) != default:
+                    raise ValueError(f"{name} is for pools of engines; give kind: ray, or leave {name} out")
+        return self
+
+    @model_validator(mode="after")
+    def _shared_out(self) -> Self:
+        least = min([self.replicas, *(pool.replicas for pool in self.pools.values())])
+        if self.shares > least:
+            raise ValueError(
+                f"{self.shares} shards, and {least} replicas of an engine: each driver has replicas of its own; "
+                f"give at least {self.shares}, or fewer shards"
+            )
+        return self
+
+    @property
+    def shares(self) -> int:
+        """Into how many parts the problems are dealt."""
+        return self.shards.count if self.shards else 1
+
+    def pool(self, engine: str) -> PoolSpec:
+        """The pool of an engine."""
+        return self.pools.get(engine, self)

@@ -1,0 +1,147 @@
+"""The experiment as a whole: which kinds there are, and the grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from metagen.budget import Budget
+from metagen.runs.declare.specs.definition import Definition
+from metagen.runs.declare.specs.executor import ExecutorSpec
+from metagen.runs.declare.specs.fields import (
+    FolderName,
+    GeneratorName,
+    Name,
+    RunName,
+    StrategyName,
+    distinct,
+    some,
+)
+from metagen.runs.declare.specs.parts import PartSpec, Spec
+from metagen.values import Count, Expects, Integer, Quantity, Total
+
+SECTIONS: Final = ("engines", "generators", "verifiers", "strategies")
+
+
+EngineSpec = Annotated[PartSpec, Definition("engines")]
+GeneratorSpec = Annotated[PartSpec, Definition("generators")]
+VerifierSpec = Annotated[PartSpec, Definition("verifiers")]
+AnyStrategySpec = Annotated[PartSpec, Definition("strategies")]
+TaskSpec = Annotated[PartSpec, Definition("task")]
+
+Pairs = Annotated[
+    tuple[tuple[GeneratorName, StrategyName], ...],
+    Field(min_length=1),
+    Expects("a list of [generator, strategy]"),
+    AfterValidator(distinct),
+]
+
+
+class GridSpec(Spec):
+    """What is run: every generator with every strategy, at every n. Without names, all that are defined.
+
+    pairs: these generators with these strategies only.
+    """
+
+    generators: Annotated[tuple[GeneratorName, ...], AfterValidator(some), AfterValidator(distinct)]
+    strategies: Annotated[tuple[StrategyName, ...], AfterValidator(some), AfterValidator(distinct)]
+    n: Annotated[tuple[Count, ...], AfterValidator(distinct)] = ()
+    pairs: Pairs | None = None
+
+    @property
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """Generators, each with its strategies."""
+        return self.pairs or tuple(product(self.generators, self.strategies))
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        """Names beside pairs say the same: what is chosen but in no pair would not be run."""
+        if self.pairs is not None:
+            for what, chosen, used in (
+                ("generators", self.generators, {g for g, _ in self.pairs}),
+                ("strategies", self.strategies, {s for _, s in self.pairs}),
+            ):
+                if left := [name for name in chosen if name not in used] + sorted(used - set(chosen)):
+                    raise ValueError(f"{what} and pairs differ in {left[0]!r}; give pairs alone, or no pairs")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpec(Budget):
+    """A Budget as read from outside."""
+
+    generated: Total | None = None
+    prefilled: Total | None = None
+    calls: Total | None = None
+    flops: Quantity | None = None
+    money: Quantity | None = None
+    seconds: Quantity | None = None
+
+
+def _divided(total: BudgetSpec) -> BudgetSpec:
+    if total.seconds is not None:
+        raise ValueError("a deadline is not divided; give seconds under budget, for each problem")
+    if not total.divisible:
+        raise ValueError("expected at least one limit, such as {generated: 200000}")
+    return total
+
+
+class AllocationSpec(Spec):
+    """What each configuration may spend on all problems together.
+
+    Equal shares; of these strategies larger ones where more is expected to be gained, going by the `first` samples of
+    each problem and by what the problems of another run, in so many `groups`, gained from more.
+    """
+
+    total: Annotated[BudgetSpec, AfterValidator(_divided)]
+    strategies: Annotated[tuple[StrategyName, ...], AfterValidator(distinct)] = ()
+    held_out: RunName | None = None
+    first: Count = 4
+    groups: Count = 6
+
+    @model_validator(mode="after")
+    def _learned(self) -> Self:
+        if bool(self.strategies) != (self.held_out is not None):
+            raise ValueError(
+                "strategies and held_out go together: the run on other problems that these strategies' shares are "
+                "learned from; without both, all shares are equal"
+            )
+        if self.strategies and len(self.total.divisible) > 1:
+            limits = ", ".join(self.total.divisible)
+            raise ValueError(
+                f"gains are compared by what they cost in one unit, total limits {limits}; keep one"
+            )
+        return self
+
+
+class Experiment(Spec):
+    """One experiment: what is asked, of what, how, and at which cost.
+
+    budget: for each problem and configuration. allocation: for each configuration, over all problems. cache: where runs
+    share their records; each pays for all that it records itself by default.
+    """
+
+    name: Name
+    seed: Integer = 0
+    task: TaskSpec
+    engines: dict[Name, EngineSpec] = Field(default={})
+    generators: Annotated[dict[Name, GeneratorSpec], AfterValidator(some)]
+    verifiers: dict[Name, VerifierSpec] = Field(default={})
+    strategies: Annotated[dict[Name, AnyStrategySpec], AfterValidator(some)]
+    grid: GridSpec
+    budget: BudgetSpec | None = None
+    allocation: AllocationSpec | None = None
+    executor: ExecutorSpec = ExecutorSpec()
+    cache: FolderName | None = None
+
+    @model_validator(mode="after")
+    def _on_one_machine(self) -> Self:
+        if self.cache is not None and self.executor.shards is not None and self.executor.address is not None:
+            raise ValueError(
+                "cache and executor.shards with an address: drivers on other machines cannot share a file of SQLite; "
+                "leave out one of them"
+            )
+        return self

@@ -1,0 +1,141 @@
+"""Fields with a meaning: what is expected of a value, and what a name or a path refers to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+from metagen.errors import InputError
+from metagen.generators import tiny
+from metagen.generators.pool import FIELDS
+from metagen.runs.declare.source import nearest
+from metagen.runs.directory import RunDirectory
+from metagen.values import Expects, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a field is checked against: the names defined in each section, and where relative paths begin."""
+
+    names: Mapping[str, tuple[str, ...]]
+    base: File
+
+
+def _reference(section: str) -> AfterValidator:
+    def check(name: str, info: ValidationInfo) -> str:
+        if isinstance(info.context, Context):
+            known = info.context.names.get(section, ())
+            if name not in known:
+                raise ValueError(
+                    f"expected one of the {section} {', '.join(known) or '(none)'}{nearest(name, known)}"
+                )
+        return name
+
+    return AfterValidator(check)
+
+
+def local_model(name: str, info: ValidationInfo) -> str:
+    """An embedded model's name as it is; a directory as an absolute path."""
+    known = tiny.names()
+    if name in known:
+        return name
+    base = info.context.base if isinstance(info.context, Context) else File()
+    directory = base / File(name).expanduser()
+    if (directory / "config.json").is_file():
+        return str(directory.resolve())
+    what = "has no config.json" if directory.is_dir() else "is not there"
+    raise ValueError(
+        f"the directory {what}; expected one with a model, or one of {', '.join(known) or '(no embedded model)'}"
+        + nearest(name, known)
+    )
+
+
+def _file(path: str, info: ValidationInfo) -> str:
+    base = info.context.base if isinstance(info.context, Context) else File()
+    file = (base / File(path).expanduser()).resolve()
+    if not file.is_file():
+        raise ValueError(f"there is no file {str(file)!r}; expected a path, relative to the experiment file")
+    return str(file)
+
+
+def _folder(path: str, info: ValidationInfo) -> str:
+    """A directory that need not exist yet, as an absolute path."""
+    base = info.context.base if isinstance(info.context, Context) else File()
+    folder = (base / File(path).expanduser()).resolve()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{str(folder)!r} is no directory; expected one, or a path where one can be made")
+    return str(folder)
+
+
+def _run(path: str, info: ValidationInfo) -> str:
+    """A run as an absolute path: relative to the file, or as commands find it."""
+    base = info.context.base if isinstance(info.context, Context) else File()
+    beside = base / File(path).expanduser()
+    try:
+        found = beside if (beside / "experiment.yaml").is_file() else RunDirectory.find(path).root
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return str(found.resolve())
+
+
+T = TypeVar("T", tuple[Any, ...], dict[str, Any])
+
+
+def some(values: T) -> T:
+    """At least one value."""
+    if not values:
+        raise ValueError("expected at least one")
+    return values
+
+
+def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """No value twice."""
+    twice = sorted({str(v) for v in values if values.count(v) > 1})
+    if twice:
+        raise ValueError(f"{', '.join(twice)} is given more than once; name each once")
+    return values
+
+
+def pool_field(name: str) -> str:
+    """A name that a recorded pool maps to one of its fields."""
+    if name not in FIELDS and not name.startswith("scores."):
+        raise ValueError(f"expected one of {', '.join(FIELDS)}, scores.NAME{nearest(name, FIELDS)}")
+    return name
+
+
+def _regex(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise ValueError(f"not a regular expression ({error}); expected one with one group") from None
+    if groups != 1:
+        raise ValueError(f"expected a regular expression with one group, what it captures; it has {groups}")
+    return pattern
+
+
+EngineName = Annotated[str, Expects("the name of an engine"), _reference("engines")]
+VerifierName = Annotated[str, Expects("the name of a verifier"), _reference("verifiers")]
+GeneratorName = Annotated[str, Expects("the name of a generator"), _reference("generators")]
+StrategyName = Annotated[str, Expects("the name of a strategy"), _reference("strategies")]
+#: Names stand in paths and in `generator/strategy@n`.
+Name = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"), Expects("a name of letters, digits and . _ + -")
+]
+ModelName = Annotated[
+    str, Expects("a model directory, or the name of an embedded model"), AfterValidator(local_model)
+]
+FileName = Annotated[str, Expects("the path of a file"), AfterValidator(_file)]
+FolderName = Annotated[str, Expects("the path of a directory"), AfterValidator(_folder)]
+RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidator(_run)]
+Pattern = Annotated[str, Expects("a regular expression with one group"), AfterValidator(_regex)]
+RuleName = Annotated[
+    str | dict[str, Any],
+    Expects("the name of an answer rule, module:attribute, or a mapping with kind: and options"),
+]
+#: What a judge may answer, and what each is worth.
+Labels = Annotated[dict[Text, Annotated[float, Expects("a number")]], AfterValidator(some)]

@@ -1,0 +1,55 @@
+"""What all definitions of an experiment share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from metagen.runs.declare.registry import Section
+from metagen.values import Expects
+
+
+class Spec(BaseModel):
+    """What all parts of an experiment share: frozen, strict, nothing unknown, no infinities."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def naming(**fields: Section) -> Mapping[str, Section]:
+    """Fields that name parts, each with the section of these."""
+    return MappingProxyType(fields)
+
+
+class PartSpec(Spec):
+    """A definition of some kind. `options` are what its class is made with, besides other parts."""
+
+    kind: str
+    #: Fields that name parts, one or several, and the section of these; a class gets the parts under the same names.
+    uses: ClassVar[Mapping[str, Section]] = naming()
+    #: Fields that are dealt with by hand.
+    by_hand: ClassVar[frozenset[str]] = frozenset()
+
+    def options(self) -> dict[str, Any]:
+        """The other fields, as they are."""
+        left_out = {"kind", *self.uses, *self.by_hand}
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in left_out}
+
+    def named(self, section: Section) -> tuple[str, ...]:
+        """The parts of a section that it names."""
+        values = [getattr(self, field) for field, of in self.uses.items() if of == section]
+        return tuple(
+            name for value in values for name in ((value,) if isinstance(value, str) else value or ())
+        )
+
+
+class PluginSpec(PartSpec):
+    """A part that another package brings; its options are checked against its class's parameters."""
+
+    model_config = ConfigDict(extra="allow")
+    kind: Annotated[str, Expects("a kind's name, or package.module:Class")]
+
+    def options(self) -> dict[str, Any]:
+        return super().options() | (self.model_extra or {})

@@ -1,0 +1,53 @@
+"""Searches of generators."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import Field, model_serializer, model_validator
+
+from metagen.generators.decoding.search import SEARCHES, EarlyStopping, Scored, SearchSpec
+from metagen.runs.declare.specs.parts import Spec
+from metagen.values import Amount, Count, Expects, Quantity
+
+Kind: TypeAlias = Literal["beam", "diverse_beam", "constrained_beam", "stochastic_beam", "contrastive"]
+Phrase = Annotated[str | tuple[Amount, ...], Expects("a text, or a list of token ids")]
+
+
+class SearchFields(Spec):
+    """A search by its kind, and what it has of these fields; the others are as the search has them."""
+
+    kind: Annotated[Kind, Expects(f"one of {', '.join(SEARCHES)}")]
+    width: Count = 4
+    alpha: Quantity = 1.0
+    early_stopping: Annotated[EarlyStopping, Expects("one of filled, estimate, bound")] = "estimate"
+    score: Annotated[Scored, Expects("one of adapted, model")] = "adapted"
+    groups: Count | None = None
+    diversity: Quantity = 0.5
+    phrases: Annotated[tuple[Phrase, ...], Field(min_length=1), Expects("a list of phrases")] = ()
+    k: Count = 5
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        known = {f.name: f.default for f in fields(SEARCHES[self.kind])}
+        given = [name for name in self.model_fields_set if name != "kind"]
+        if foreign := sorted(set(given) - known.keys()):
+            raise ValueError(f"a {self.kind} search has no {foreign[0]}; it has {', '.join(known)}")
+        for name, default in known.items():
+            if name not in given and default is not MISSING:
+                # So that a definition says all that it stands for.
+                object.__setattr__(self, name, default)
+        self.search  # noqa: B018 - it raises what is wrong
+        return self
+
+    @model_serializer
+    def _own(self) -> dict[str, Any]:
+        """Without the fields that other kinds have."""
+        return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(SEARCHES[self.kind])}
+
+    @property
+    def search(self) -> SearchSpec:
+        """As generators take it."""
+        made = SEARCHES[self.kind]
+        return made(**{f.name: getattr(self, f.name) for f in fields(made)})

@@ -1,0 +1,238 @@
+"""Tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+
+from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName, distinct, some
+from metagen.runs.declare.specs.parts import PartSpec, Spec
+from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
+from metagen.sequence import Form
+from metagen.tasks.records import Hub
+from metagen.values import Amount, Count, Expects, Integer, Switch, Text
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.rules import answer_rule
+
+
+class ArithmeticSpec(PartSpec):
+    """The embedded task: `per_level` problems of each level."""
+
+    kind: Literal["arithmetic"]
+    split: Literal["train", "validation", "test"] = "validation"
+    levels: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=8), Expects("a level from 1 to 8")], ...],
+        AfterValidator(some),
+        AfterValidator(distinct),
+    ] = (1, 2, 3, 4, 5, 6)
+    per_level: Count = 20
+    form: Literal["steps", "direct"] = "steps"
+    seed: Integer = 0
+    limit: Count | None = None
+
+
+class ProgramsSpec(PartSpec):
+    """The embedded task of programs from examples."""
+
+    kind: Literal["programs"]
+    split: Literal["train", "validation", "test"] = "validation"
+    levels: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=4), Expects("a level from 1 to 4")], ...],
+        AfterValidator(some),
+        AfterValidator(distinct),
+    ] = (1, 2, 3, 4)
+    per_level: Count = 20
+    seed: Integer = 0
+    limit: Count | None = None
+
+
+class CountdownSpec(PartSpec):
+    """The embedded task of reaching a target from given numbers."""
+
+    kind: Literal["countdown"]
+    split: Literal["train", "validation", "test"] = "validation"
+    levels: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=4), Expects("a level from 1 to 4")], ...],
+        AfterValidator(some),
+        AfterValidator(distinct),
+    ] = (1, 2, 3, 4)
+    per_level: Count = 20
+    seed: Integer = 0
+    limit: Count | None = None
+
+
+class Game24Spec(PromptedSpec):
+    """Puzzles of the Game of 24 from a JSONL file."""
+
+    places = ("question", "numbers", "target")
+    kind: Literal["game24"]
+    form: Form | None = None
+    path: FileName
+    limit: Count | None = None
+
+
+class AnswersSpec(PartSpec):
+    """How the answers of a task are read and told apart: by a rule's name, or by its name with options."""
+
+    by_hand = frozenset({"answer", "percent", "pattern"})
+    percent: Literal["hundredths", "dropped"] = "hundredths"
+    pattern: Pattern | None = None
+    answer: RuleName = "number"
+
+    def options(self) -> dict[str, Any]:
+        given = {name: value for name, value in super().options().items() if value is not None}
+        return given | {"answer": _rule(self.answer, self.pattern, self.percent)}
+
+    @field_validator("answer")
+    @classmethod
+    def _makes_a_rule(cls, answer: RuleName, info: ValidationInfo) -> RuleName:
+        """Made once here, so that faults are found before anything runs."""
+        _rule(answer, info.data.get("pattern"), info.data.get("percent", "hundredths"))
+        return answer
+
+
+def _rule(answer: RuleName, pattern: str | None, percent: str) -> AnswerRule:
+    # What is usual is no option: only mathematics has it.
+    return answer_rule(answer, pattern=pattern, percent=None if percent == "hundredths" else percent)
+
+
+class JsonlSpec(PromptedSpec, AnswersSpec):
+    """Problems from a JSONL file, one a line; the fields are those of JsonlTask."""
+
+    open = True
+    kind: Literal["jsonl"]
+    path: FileName
+    fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
+    form: Form | None = None
+    reference: Pattern | None = None
+    delimiter: Text = "\n"
+    mark: Text | None = None
+    limit: Count | None = None
+
+
+class RecordedTaskSpec(AnswersSpec):
+    """The problems that a file of recorded samples tells of itself; graded by its verdicts, or by references."""
+
+    kind: Literal["recorded"]
+    path: FileName
+    fields: dict[Literal["id", "question", "reference", "successes", "n"], Text] = Field(default={})
+    where: dict[Text, Any] = Field(default={})
+    verdicts: Switch | None = None
+    answer: RuleName = "math"
+    limit: Count | None = None
+
+
+class HubSpec(Spec):
+    """A data set that the library `datasets` loads."""
+
+    name: Text
+    config: Text | None = None
+    split: Text = "test"
+    revision: Text | None = None
+
+
+class SourceSpec(PartSpec):
+    """A task whose problems come from a local file (`path`), or from a data set on the hub."""
+
+    by_hand = frozenset({"path", "hub", "answer", "percent", "pattern"})
+    path: FileName | None = None
+    hub: HubSpec | None = None
+    limit: Count | None = None
+
+    def options(self) -> dict[str, Any]:
+        given = {name: value for name, value in super().options().items() if value is not None}
+        source = self.path if self.hub is None else Hub(**self.hub.model_dump())
+        return given if source is None else given | {"source": source}
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.path is not None and self.hub is not None:
+            raise ValueError("there are a path and a hub; give one of them")
+        return self
+
+
+class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
+    """Problems from a Parquet, CSV or TSV file, one a row; the other fields are those of JsonlSpec."""
+
+    open = True
+    kind: Literal["table"]
+    fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
+    form: Form | None = None
+    reference: Pattern | None = None
+    delimiter: Text = "\n"
+    mark: Text | None = None
+
+    @model_validator(mode="after")
+    def _some_source(self) -> Self:
+        if self.path is None and self.hub is None:
+            raise ValueError("there is no source; give path, a file, or hub, a data set")
+        return self
+
+
+class PublicSpec(PublicPromptSpec, SourceSpec):
+    """A public data set; without a source it is fetched from where it is published."""
+
+    kind: Literal["gsm8k", "math", "aime", "humaneval"]
+
+
+class SolutionsSpec(PublicSpec):
+    """A public data set whose answers a rule reads: mathematics, unless another rule is named."""
+
+    kind: Literal["gsm8k", "math", "aime"]
+    answer: RuleName | None = None
+
+    @field_validator("answer")
+    @classmethod
+    def _makes_a_rule(cls, answer: RuleName | None) -> RuleName | None:
+        if answer is not None:
+            answer_rule(answer)
+        return answer
+
+
+class MBPPSpec(PublicPromptSpec, SourceSpec):
+    """MBPP; `shown` of its assertions are public tests."""
+
+    places = ("question", "tests")
+    kind: Literal["mbpp"]
+    shown: Amount = 3
+    challenge: Switch = False
+
+
+class CRUXEvalSpec(PublicPromptSpec, SourceSpec):
+    """CRUXEval: predict the output of a function, or an input."""
+
+    places = ("question", "code", "input", "output")
+    kind: Literal["cruxeval"]
+    mode: Literal["output", "input"] = "output"
+
+
+class ContestSpec(PromptedSpec, SourceSpec):
+    """Problems of programming contests. seconds, memory: of each test, processor time and bytes."""
+
+    places = ("question", "how", "starter")
+    form: Literal["chat", "text", "auto"] = "chat"
+
+    seconds: Annotated[float, Field(gt=0), Expects("a number of seconds > 0")] | None = None
+    memory: Count | None = None
+
+
+class LiveCodeBenchSpec(ContestSpec):
+    """LiveCodeBench; since, until: dates of contests."""
+
+    kind: Literal["livecodebench"]
+    since: Text | None = None
+    until: Text | None = None
+
+
+class APPSSpec(ContestSpec):
+    """APPS."""
+
+    kind: Literal["apps"]
+
+
+class CodeContestsSpec(ContestSpec):
+    """CodeContests, with or without the tests that were generated."""
+
+    kind: Literal["code_contests"]
+    generated: Switch = True

@@ -1,0 +1,283 @@
+"""The pictures of a section: panels as SVG for the page with their numbers as a table, whole figures as files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, isnan
+from pathlib import Path
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from metagen import html
+from metagen.analysis import figures, study_figures
+from metagen.analysis.figures import Axis, Line, Point
+from metagen.analysis.matrix import matrix_diagram
+from metagen.analysis.study_figures import Frame, Panel
+from metagen.runs.curves.study import StudyResult
+from metagen.runs.questions import frontier
+from metagen.runs.questions.names import named
+from metagen.runs.questions.section import Heat, Plot, Table, banded
+
+#: Axes of the figure of winners, by what studies are compared at.
+MAIN: Mapping[str, Axis] = {
+    "flops": "flops", "flops_2n": "flops", "tokens": "tokens", "generated": "tokens", "samples": "samples",
+}  # fmt: skip
+#: Bounds of a cell's shade, from the least to the greatest value.
+SHADES = (0.05, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A plot as the page shows it.
+
+    panels: title → SVG. legend: label → SVG. table: its numbers. choice: what tells it from its neighbours.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: Mapping[str, Markup]
+    legend: Mapping[str, Markup]
+    table: Table
+    choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """words: of a value; shade: 0 to 1, how dark."""
+
+    words: str
+    shade: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shaded:
+    """A matrix as the page shows it: a table with shaded cells."""
+
+    name: str
+    title: str
+    caption: str
+    axes: tuple[str, str]
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Plots of one quantity, of which a reader may choose by what it is plotted against; or one picture."""
+
+    pictures: tuple[Drawn | Shaded, ...]
+    choice: str = ""
+
+
+def groups(pictures: Iterable[Plot | Heat]) -> list[Group]:
+    """For the page, each where its first picture stands. What has nothing to show is left out."""
+    found: dict[object, list[Plot | Heat]] = {}
+    for i, picture in enumerate(pictures):
+        if not drawable(picture):
+            continue
+        if isinstance(picture, Heat):
+            found[i] = [picture]
+        else:
+            key = (picture.title, picture.y, picture.y_log, picture.steps)
+            # One picture for each axis.
+            found.setdefault(i if picture.x in _axes(found.get(key, ())) else key, []).append(picture)
+    return [
+        Group(
+            tuple(drawn(one) if isinstance(one, Plot) else shaded(one) for one in same),
+            "against" if len(same) > 1 else "",
+        )
+        for same in found.values()
+    ]
+
+
+def _axes(pictures: Iterable[Plot | Heat]) -> set[str]:
+    return {picture.x for picture in pictures if isinstance(picture, Plot)}
+
+
+def drawn(plot: Plot) -> Drawn:
+    """Raises InputError if there is nothing to draw."""
+    panels, left_out = _panels(plot)
+    labels = list(dict.fromkeys(label for panel in panels.values() for label in panel.labels))
+    anchor = file_name(plot.name)
+    svgs = {
+        name: Markup(  # by matplotlib, which escapes texts
+            _titled(
+                study_figures.lean(
+                    figures.inline(
+                        study_figures.panel_figure(name, panels, frame(plot)),
+                        f"{anchor}-{i}",
+                        f"{_said(plot.whole_title, name)}: {_words(panel, plot)}",
+                    )
+                ),
+                _said(plot.whole_title, name),
+            )
+        )
+        for i, (name, panel) in enumerate(panels.items())
+    }
+    swatches = {
+        label: Markup(
+            study_figures.lean(figures.inline(figures.swatch(label, labels), f"{anchor}-key-{i}", ""))
+        )
+        for i, label in enumerate(labels)
+    }
+    return Drawn(plot.name, plot.title, _caption(plot, left_out), svgs, swatches, numbers(plot), plot.x)
+
+
+def shaded(heat: Heat) -> Shaded:
+    """The greater a value, the darker its cell."""
+    values = np.asarray(heat.values, dtype=np.float64)
+    known = values[np.isfinite(values)]
+    least, most = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    span = (most - least) or 1.0
+
+    def cell(value: float) -> Cell:
+        if not isfinite(value):
+            return Cell("", 0.0)
+        low, high = SHADES
+        return Cell(heat.form.format(value), low + (high - low) * (value - least) / span)
+
+    rows = [(name, [cell(float(v)) for v in row]) for name, row in zip(heat.rows, values, strict=True)]
+    return Shaded(heat.name, heat.title, heat.caption, heat.axes, heat.columns, rows)
+
+
+def numbers(picture: Plot | Heat) -> Table:
+    """Everything that a picture shows, as a table."""
+    if isinstance(picture, Heat):
+        first = " / ".join(part for part in picture.axes[::-1] if part) or picture.title
+        rows = [(name, *(cell.words for cell in cells)) for name, cells in shaded(picture).rows]
+        numeric = frozenset(range(1, len(picture.columns) + 1))
+        return Table(picture.name, picture.caption, (first, *picture.columns), tuple(rows), numeric)
+    share = is_share(picture)
+    bounded = banded(picture.panels)
+    columns = ("panel", "line", picture.x, picture.y, *(("95% interval",) if bounded else ()))
+    rows = []
+    for name, lines in picture.panels.items():
+        for line in lines:
+            for i, x in enumerate(line.x):
+                known = line.low is not None and line.high is not None
+                bounds = (
+                    _between(line.low[i], line.high[i], share) if known and line.low and line.high else "–"
+                )
+                rows.append(
+                    (name, line.label, _place(x), _value(line.y[i], share), *((bounds,) if bounded else ()))
+                )
+        rows += [
+            (name, f"{label} (hollow)", _place(x), _value(y, share), *(("–",) if bounded else ()))
+            for label, (x, y) in picture.points.get(name, {}).items()
+        ]
+    return Table(picture.name, picture.caption, columns, tuple(rows), frozenset(range(2, len(columns))))
+
+
+def write(pictures: Iterable[Plot | Heat], folder: Path) -> list[Path]:
+    """`NAME.svg`, `.pdf` and `.png` of each; equal pictures give equal bytes."""
+    files: list[Path] = []
+    for picture in pictures:
+        if drawable(picture):
+            files += study_figures.save(whole(picture), folder / file_name(picture.name))
+    return files
+
+
+def whole(picture: Plot | Heat) -> Figure:
+    """All of a picture in one figure. Raises InputError if nothing of it has a place."""
+    if isinstance(picture, Plot):
+        panels, _ = _panels(picture)
+        return study_figures.panels_figure(panels, frame(picture), title=picture.title)
+    with study_figures.style():
+        return matrix_diagram(
+            np.where(np.isfinite(picture.values), picture.values, np.nan),
+            picture.rows,
+            picture.columns,
+            words=picture.form.format,
+            labels=picture.axes[::-1],
+            title=picture.title,
+            blanks=True,
+        )
+
+
+def best_figure(result: StudyResult) -> Figure | None:
+    """What each budget of the main cost buys, with winners named as in tables; None where no cost is known."""
+    cost = frontier.main_cost(result)
+    axis = MAIN.get(cost or "")
+    cells = frontier.cells(result, cost) if cost and axis else []
+    if not cells or axis is None:
+        return None
+    points = [
+        Point(named(cell.curve, cell.point), cell.cost, cell.accuracy, cell.low, cell.high) for cell in cells
+    ]
+    with study_figures.style():
+        return figures.best_under_budget(points, x=axis, title=f"{result.name}: the best that a budget buys")
+
+
+def drawable(picture: Plot | Heat) -> bool:
+    """Whether anything of it has a place."""
+    return bool(_panels(picture)[0]) if isinstance(picture, Plot) else bool(np.isfinite(picture.values).any())
+
+
+def frame(plot: Plot) -> Frame:
+    """What its panels share."""
+    return Frame(plot.x, plot.y, plot.x_scale, plot.y_log, plot.steps, plot.marks)
+
+
+def file_name(name: str) -> str:
+    """A name as part of a file's name, and of an anchor."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "picture"
+
+
+def is_share(plot: Plot) -> bool:
+    """Whether its values are shares, which are said in percent."""
+    values = [v for lines in plot.panels.values() for line in lines for v in line.y if isfinite(v)]
+    return study_figures.is_share(plot.y, min(values, default=0.0), max(values, default=0.0))
+
+
+def _panels(plot: Plot) -> tuple[dict[str, Panel], int]:
+    panels = {name: Panel(lines, plot.points.get(name, {})) for name, lines in plot.panels.items()}
+    return study_figures.drawable(panels, frame(plot))
+
+
+def _caption(plot: Plot, left_out: int) -> str:
+    if not left_out:
+        return plot.caption
+    points = "1 point has" if left_out == 1 else f"{left_out} points have"
+    return f"{plot.caption} {points} no place on these axes, and stand in the table only.".strip()
+
+
+def _said(title: str, panel: str) -> str:
+    return f"{title}, {panel}" if panel else title
+
+
+def _titled(svg: str, title: str) -> str:
+    """With a title of its own, which stands first in it."""
+    end = svg.index(">") + 1
+    return f"{svg[:end]}<title>{html.text(title)}</title>{svg[end:]}"
+
+
+def _words(panel: Panel, plot: Plot) -> str:
+    """From where to where each line goes."""
+    share = is_share(plot)
+
+    def said(line: Line) -> str:
+        first, last = _value(line.y[0], share), _value(line.y[-1], share)
+        return f"{line.label} {first}" if len(line.y) == 1 else f"{line.label} from {first} to {last}"
+
+    return "; ".join(map(said, panel.lines))
+
+
+def _value(value: float, share: bool) -> str:
+    if isnan(value):
+        return "–"
+    return f"{100 * value:.1f}%" if share else f"{value:.4g}"
+
+
+def _between(low: float, high: float, share: bool) -> str:
+    if isnan(low) or isnan(high):
+        return "–"
+    return f"{100 * low:.1f}–{100 * high:.1f}" if share else f"{low:.4g} to {high:.4g}"
+
+
+def _place(value: float) -> str:
+    return "∞" if value == float("inf") else f"{value:g}" if abs(value) < 1000 else html.amount(value)

@@ -1,0 +1,364 @@
+"""The report of a study: one HTML page that fetches nothing, Markdown with figures for papers, and tables as CSV.
+
+Sections come from whoever measured something; they are drawn here, all alike. What is read first is plain HTML, and the
+scripts only make it handier; a content security policy lets no others run.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+from io import StringIO
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from metagen.analysis import study_figures
+from metagen.errors import DataError
+from metagen.runs.curves.measured import FEW
+from metagen.runs.curves.study import Note, StudyResult
+from metagen.runs.directory import RunDirectory, environment, writing
+from metagen.runs.page import chosen, draw, markdown, measured
+from metagen.runs.page.browser import FILTERS, Embedded
+from metagen.runs.page.chosen import Chosen
+from metagen.runs.page.headline import headline
+from metagen.runs.page.report import duration
+from metagen.runs.page.run_page import LIMIT, SPARE
+from metagen.runs.questions import words
+from metagen.runs.questions.section import Finding, Section, Table
+from metagen.runs.study_directory import FROZEN, STUDY
+
+HTML, MARKDOWN = "report.html", "report.md"
+FINDINGS, CURVES = "findings.json", "curves.csv"
+#: The figures and tables that a report is made of, a path on each line.
+WRITTEN = "files.txt"
+#: The figure of what each budget buys.
+BEST = "best"
+#: Where sections of these names stand; one of another name follows what it was given behind.
+ORDER = (
+    "answers", "questions", "frontier", "curves", "difficulty", "equal-compute", "adaptive", "splitting", "temperature",
+    "alignment", "saturation", "efficiency", "breakdown",
+)  # fmt: skip
+#: What stands behind the chosen problems.
+LAST = ("tuned", "notes")
+#: Rows below a figure at most; longer tables are beside the page.
+ROWS = 400
+#: What a page leaves out, and says so, where it would be too large: tried in this order.
+LEFT_OUT: tuple[tuple[str, ...], ...] = (
+    (),
+    ("the tables below figures",),
+    ("the tables below figures", "the figures"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A section with what its template draws. folded: tables that a reader opens."""
+
+    anchor: str
+    section: Section
+    groups: Sequence[draw.Group]
+    tables: Sequence[Table]
+    folded: Sequence[Table]
+
+
+def publish(root: Path, result: StudyResult, sections: Iterable[Section]) -> None:
+    """Write `report.html`, `report.md`, `figures/`, `tables/`, `findings.json` and `curves.csv` into `root`.
+
+    sections: any of them, in any order; those that curves alone can give are added. `files.txt` lists the figures and
+    tables, so that those of an earlier report which are no longer part of it are removed. Raises DataError if the page
+    would be too large even without figures.
+    """
+    ordered = arrange([*sections, *measured.sections(result), _notes(result)])
+    directory = RunDirectory.at(root)
+    pictures = [picture for section in ordered for picture in section.pictures]
+    with writing(root, "the figures and tables of the report"):
+        for folder in ("figures", "tables"):
+            (root / folder).mkdir(exist_ok=True)
+        files = draw.write(pictures, root / "figures")
+        if (best := draw.best_figure(result)) is not None:
+            files += study_figures.save(best, root / "figures" / BEST)
+        for section in ordered:
+            named = [(table.name, table) for table in (*section.tables, *_answers(section))]
+            named += [(f"figure-{one.name}", draw.numbers(one)) for one in section.pictures]
+            for name, table in named:
+                file = root / "tables" / f"{draw.file_name(name)}.csv"
+                file.write_text(_csv(table), encoding="utf-8", errors="backslashreplace", newline="")
+                files.append(file)
+        _renew(root, {file.relative_to(root).as_posix() for file in files})
+    if "audit" in result.facts:
+        directory.write(
+            directory.audit.name, json.dumps(result.facts["audit"], indent=1, ensure_ascii=False) + "\n"
+        )
+    directory.write(CURVES, measured.tidy(result))
+    directory.write(FINDINGS, json.dumps(_findings(ordered), indent=1, ensure_ascii=False) + "\n")
+    said, inputs = headline(result), _files(root)
+    tables = [table for table in (_roles(result), _versions(root, result)) if table]
+    written = markdown.report(result.name, said, _facts(result), ordered, _methods(result), tables, inputs)
+    directory.write(MARKDOWN, written)
+    directory.write(HTML, _page(root, result, ordered, said, inputs))
+
+
+def _renew(root: Path, files: Set[str]) -> None:
+    """Record what a report has written; remove what an earlier one did and this one does not."""
+    record = root / WRITTEN
+    before = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
+    for name in sorted(set(before) - files):
+        if re.fullmatch(r"(figures|tables)/[\w.-]+", name):  # nothing else is a report's
+            (root / name).unlink(missing_ok=True)
+    record.write_text("".join(f"{name}\n" for name in sorted(files)), encoding="utf-8", newline="")
+
+
+def arrange(sections: Iterable[Section]) -> list[Section]:
+    """In the order of a report: of equal names the first, without what is empty, all names of pictures different."""
+    named: dict[str, Section] = {}
+    for section in sections:
+        if section.findings or section.pictures or section.tables or section.notes:
+            named.setdefault(section.name, section)
+    ranks: dict[str, float] = {}
+    before = -1.0
+    for name in named:
+        known = name in ORDER or name in LAST
+        before = float((*ORDER, *LAST).index(name)) if known else before
+        ranks[name] = before if known else min(before, len(ORDER) - 1) + 0.5
+    taken = {BEST: 1}
+    return [_distinct(named[name], taken) for name in sorted(named, key=ranks.__getitem__)]
+
+
+def _distinct(section: Section, taken: dict[str, int]) -> Section:
+    """Pictures and tables whose names make files of their own."""
+
+    def name(given: str) -> str:
+        file = draw.file_name(given)
+        taken[file] = taken.get(file, 0) + 1
+        return file if taken[file] == 1 else f"{file}-{taken[file]}"
+
+    return replace(
+        section,
+        pictures=tuple(replace(one, name=name(one.name)) for one in section.pictures),
+        tables=tuple(
+            replace(one, name=name(f"table-{one.name}").removeprefix("table-")) for one in section.tables
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ HTML
+
+
+def _page(
+    root: Path,
+    result: StudyResult,
+    sections: Sequence[Section],
+    said: Sequence[str],
+    files: Mapping[str, str],
+) -> str:
+    views = [
+        View(f"section-{draw.file_name(s.name)}", s, draw.groups(s.pictures), s.tables, _answers(s))
+        for s in sections
+    ]
+    looked = chosen.choose(RunDirectory(root / "test"))
+    own = resources.files("metagen.runs.page")
+    scripts = [_text(own, "study.js"), _text(own, "page.js")]
+    context: dict[str, Any] = {
+        "result": result,
+        "headline": said,
+        "facts": _facts(result),
+        "before": [view for view in views if view.section.name not in LAST],
+        "after": [view for view in views if view.section.name in LAST],
+        "chosen": looked,
+        "of_a_kind": chosen.OF_A_KIND,
+        "kinds": chosen.KINDS,
+        "filters": FILTERS,
+        "methods": _methods(result),
+        "roles": _roles(result),
+        "versions": _versions(root, result),
+        "files": files,
+        "most_rows": ROWS,
+        "limit": LIMIT // 1_000_000,
+        "style": Markup(_text(own, "page.css") + _text(own, "study.css")),
+        "scripts": [Markup(script) for script in scripts],
+        "hashes": [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts],
+    }
+    template = _templates().get_template("study.html.jinja")
+    room = 0
+    for left_out in LEFT_OUT:
+        context["left_out"] = left_out
+        without = template.render(context, embedded=Embedded("", None, 0))
+        room = LIMIT - SPARE - len(without.encode("utf-8", "backslashreplace"))
+        if room >= 0:
+            break
+    page = template.render(context, embedded=_embedded(looked, room))
+    if (size := len(page.encode("utf-8", "backslashreplace"))) > LIMIT:
+        raise DataError(
+            f"the page of {str(root)!r} would take {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}, even without "
+            "figures: its tables are too long; read those in tables/"
+        )
+    return page
+
+
+def _embedded(looked: Chosen | None, room: int) -> Embedded:
+    return looked.embedded(room) if looked else Embedded("", None, 0)
+
+
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("metagen.runs", "page"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _text(package: Any, name: str) -> str:
+    return str(package.joinpath(name).read_text(encoding="utf-8"))
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+def _facts(result: StudyResult) -> str:
+    count = len(result.problems)
+    models = words.listed([m.name for m in result.models])
+    points = sum(len(c.ns) for c in result.curves)
+    elsewhere = "What to expect is measured on problems that had no part in the choice."
+    if count < FEW:
+        elsewhere = (
+            f"Of fewer than {FEW} problems there are no intervals, and what to expect is the mean of the problems that "
+            "it was picked on: expect less of others."
+        )
+    return (
+        f"{count:,} problems; {models}; {points:,} configurations; seed {result.seed}. Intervals are 95%, "
+        f"over problems. {elsewhere}"
+    )
+
+
+def _methods(result: StudyResult) -> list[str]:
+    """How all of it was measured."""
+    said = [
+        "Parallel strategies share one pool of samples of each model and problem: accuracies at n are averages over "
+        "random subsets of it, exact where that can be computed, otherwise with a Monte-Carlo error that curves.csv "
+        "gives. Searches ran by themselves at every n.",
+        "Intervals are over problems, and allow for kinds of problems that these do not hold: the exact binomial bound "
+        "where all are right or all wrong. Differences are paired over the same problems and tested by the exact "
+        "randomisation test; p-values of one section are corrected together (Holm 1979), intervals are each "
+        "comparison's own, uncorrected. Where a difference is not shown, the smallest detectable one (found with "
+        "probability 0.8) stands beside.",
+        f"Accuracies tie that differ by no more than {words.TIED}: what is on a frontier or recommended must win by "
+        "more, and of ties the cheapest is named.",
+        f"{_picked(len(result.problems))} Frontiers are drawn as measured, which flatters a little.",
+        "Costs in samples, tokens, FLOPs and money are accounted: what a configuration would spend by itself, its "
+        "verifiers included. Seconds are measured where a configuration ran by itself: wall time of its calls, waiting "
+        "for the batch included, added up. Roofline seconds and latencies are modelled, and say so. Equal cost mixes "
+        "two neighbouring n by a coin, so that the mean cost is the budget.",
+    ]
+    if result.tuned:
+        said.append(f"Settings were tuned on development problems, and frozen. {measured.tuning(result)}")
+    return [*said, f"Random numbers descend from seed {result.seed}; the same files give the same report."]
+
+
+def _picked(problems: int) -> str:
+    """How the worth of what is picked is measured."""
+    if problems < FEW:
+        return (
+            "What is picked as the best on these problems has the mean that it has on them: fewer than "
+            f"{FEW} are too few for cross-fitting."
+        )
+    return (
+        "What is picked as the best on these problems is measured by cross-fitting, on problems that had no part in "
+        "the choice, wherever a recommendation is made."
+    )
+
+
+def _roles(result: StudyResult) -> Table | None:
+    """What each run of the study was for, and how large it was."""
+    roles = result.facts.get("roles")
+    if not isinstance(roles, Mapping) or not roles:
+        return None
+    rows = tuple(
+        (str(name), *(_count(one.get(key)) for key in ("problems", "samples")), _seconds(one.get("seconds")))
+        for name, one in roles.items()
+        if isinstance(one, Mapping)
+    )
+    columns = ("role", "problems", "samples", "last call took")
+    return Table("roles", "The runs of the study.", columns, rows, frozenset({1, 2, 3}))
+
+
+def _count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else "–"
+
+
+def _seconds(value: Any) -> str:
+    return duration(float(value)) if isinstance(value, int | float) else "–"
+
+
+def _versions(root: Path, result: StudyResult) -> Table:
+    """Of what measured, as far as that is recorded; else of what makes the report."""
+    recorded = RunDirectory(root / "test").environment
+    if recorded.exists():
+        known = json.loads(recorded.read_text(encoding="utf-8"))
+    else:
+        known = result.facts.get("environment") or environment()
+    machine = {name: known[name] for name in ("platform", "machine", "processor", "cores") if known.get(name)}
+    rows = tuple((str(k), str(v)) for k, v in {**known.get("versions", {}), **machine}.items())
+    return Table("versions", "Versions and machine.", ("what", "version"), rows)
+
+
+def _notes(result: StudyResult) -> Section:
+    """What could not be computed, and why."""
+    from metagen.runs.curves import checks
+
+    notes: tuple[Note, ...] = tuple(dict.fromkeys((*result.notes, *checks.notes(result))))
+    return Section("notes", "What could not be computed", notes=notes)
+
+
+def _answers(section: Section) -> tuple[Table, ...]:
+    """The numbers of a section's findings."""
+    if not section.findings:
+        return ()
+    columns = ("question", "estimate", "low", "high", "unit", "p (Holm)", "detectable", "told")
+    rows = tuple(
+        (
+            f.question, *(_number(v) for v in (f.estimate, f.low, f.high)), f.unit, _number(f.p_value),
+            _number(f.detectable), "yes" if f.shown else "no",
+        )
+        for f in section.findings
+    )  # fmt: skip
+    caption = f"{section.title}: numbers"
+    return (Table(f"findings-{section.name}", caption, columns, rows, frozenset({1, 2, 3, 5, 6})),)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if isfinite(value) else "–"
+
+
+def _findings(sections: Iterable[Section]) -> list[dict[str, Any]]:
+    """For programs; what is not known is null."""
+
+    def plain(finding: Finding) -> dict[str, Any]:
+        found = asdict(finding).items()
+        return {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in found}
+
+    return [{"section": section.name, **plain(f)} for section in sections for f in section.findings]
+
+
+def _csv(table: Table) -> str:
+    file = StringIO()
+    csv.writer(file, lineterminator="\n").writerows([table.columns, *table.rows])
+    return file.getvalue()
+
+
+def _files(root: Path) -> dict[str, str]:
+    """What reproduces the study, as far as it is there."""
+    return {
+        name: (root / name).read_text(encoding="utf-8") for name in (STUDY, FROZEN) if (root / name).is_file()
+    }

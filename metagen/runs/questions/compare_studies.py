@@ -1,0 +1,275 @@
+"""Two studies, or a study and a run: test runs configuration by configuration, and curve against curve at equal cost.
+
+At a budget a curve is interpolated in cost (`frontier.even`), so that both sides spend the same on average: the budget,
+or the most that both can. The problems are those that both have at all their points. All differences of one comparison
+are one Holm family.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite, isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metagen.errors import InputError
+from metagen.runs import study_directory as directory
+from metagen.runs.curves.measured import FEW
+from metagen.runs.curves.study import Bools, Curve, Floats, Ints, Note, StudyResult
+from metagen.runs.directory import RunDirectory, nearest
+from metagen.runs.questions import compare as runs
+from metagen.runs.questions import words
+from metagen.runs.questions.found import Found, find
+from metagen.runs.questions.frontier import even, ladder, main_cost
+from metagen.runs.table.tables import read
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from metagen.analysis.comparison import Contrast
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AtBudget:
+    """Two curves where they cost the same: b − a. spends: what both do, less than the budget beyond the end of one."""
+
+    cost: str
+    budget: float
+    spends: float
+    contrast: Contrast
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """curves: at equal cost. runs: configurations of equal names, with the numbers of problems (both, a, b)."""
+
+    a: Found
+    b: Found
+    curves: tuple[AtBudget, ...]
+    notes: tuple[Note, ...]
+    runs: tuple[list[runs.Compared], tuple[int, int, int]] | None
+
+
+def studies(a: str, b: str, pairs: Mapping[str, str] | None = None) -> Comparison | None:
+    """`compare` of what lies at two paths, if one of them is a study; None for two plain runs."""
+    if all(isinstance(directory.find(path), RunDirectory) for path in (a, b)):
+        return None
+    return compare(find(a), find(b), pairs)
+
+
+def compare(a: Found, b: Found, pairs: Mapping[str, str] | None = None) -> Comparison:
+    """pairs: names of curves (`small/majority`), or of configurations, of a with those of b; by default equal names.
+
+    Raises InputError where the two share no problem, a problem of one id is not the same, or nothing is comparable.
+    """
+    _identical(a.run, b.run)
+    names = {curve.name for curve in a.result.curves}
+    named = None if pairs is None else {x: y for x, y in pairs.items() if x in names}
+    others = None if pairs is None else {x: y for x, y in pairs.items() if x not in names}
+    found, notes = ([], []) if named == {} else curves(a.result, b.result, named)
+    measured = None
+    if others is None and not _lines(a.run) & _lines(b.run):
+        notes.append(
+            Note(
+                "test",
+                "the runs share no configuration, since their settings differ: curves are compared alone",
+            )
+        )
+    elif others is None or others:
+        measured = runs.compare(a.run, b.run, others)
+    if not found and measured is None:
+        why = "; ".join(f"{note.about}: {note.text}" for note in notes[:3])
+        raise InputError(f"nothing of {str(a.root)!r} and {str(b.root)!r} can be compared: {why}")
+    return Comparison(a, b, tuple(found), tuple(notes), measured)
+
+
+def _lines(run: RunDirectory) -> set[str]:
+    return {line.name for line in run.state().lines}
+
+
+def _identical(a: RunDirectory, b: RunDirectory) -> None:
+    """InputError for one id that is another problem."""
+    rows = [read(run.table("problems"), ["problem", "salt", "reference"]).to_pylist() for run in (a, b)]
+    one, two = ({row["problem"]: (row["salt"], row["reference"]) for row in some} for some in rows)
+    if other := [id for id in one if id in two and one[id] != two[id]]:
+        raise InputError(
+            f"problem {other[0]!r} (and {len(other) - 1} more) of {str(a.root)!r} is not that of {str(b.root)!r}: one "
+            "id, but another prompt or reference. Compare over the same data"
+        )
+
+
+# ------------------------------------------------------------------------------------------------ curves
+
+
+def curves(
+    a: StudyResult, b: StudyResult, pairs: Mapping[str, str] | None = None
+) -> tuple[list[AtBudget], list[Note]]:
+    """Curve against curve at the budgets of both, or at the costs of a's points where there are none.
+
+    Oracles are left out. Raises InputError for unknown names, and for results that share no problem.
+    """
+    from metagen.analysis.comparison import contrasts
+
+    shared = [id for id in a.problems if id in set(b.problems)]
+    if not shared:
+        raise InputError(
+            f"{a.name!r} and {b.name!r} share no problem: the first has {a.problems[0]!r}, …, the second "
+            f"{b.problems[0]!r}, …; compare over the same task, split and seed"
+        )
+    places = tuple(_places(result, shared) for result in (a, b))
+    rows: dict[str, tuple[Floats, Floats]] = {}
+    found: dict[str, tuple[str, float, float]] = {}
+    notes: list[Note] = []
+    for x, y in _pairs(a, b, pairs):
+        name = x.name if x.name == y.name else f"{x.name} → {y.name}"
+        fine = _measured(x, places[0]) & _measured(y, places[1])
+        if not fine.any():
+            notes.append(Note(name, "no problem that both have measured at all points: not compared"))
+            continue
+        at = tuple(place[fine] for place in places)
+        last = None
+        for cost, budget in _budgets(a, b, x, y, at, notes):
+            masks = (_mask(x, at[0]), _mask(y, at[1]))
+            both = even(x, y, cost, budget, *masks)
+            if both is None:
+                begins = {c.name: float(ladder(c, cost, m)[1][0]) for c, m in ((x, masks[0]), (y, masks[1]))}
+                dear = max(begins, key=begins.__getitem__)
+                why = (
+                    "is below the cheapest point of"
+                    if budget < begins[dear]
+                    else "is more than the other was measured up to, which is below the cheapest point of"
+                )
+                notes.append(Note(name, f"{cost}={budget:.4g} {why} {dear}"))
+                continue
+            # Beyond the last point of one nothing changes: one test, counted once.
+            same = (cost, both[0].spends)
+            if same != last:
+                test = f"{name} at {words.spent(both[0].spends, cost)}"
+                rows[test] = (both[0].accuracy[at[0]], both[1].accuracy[at[1]])
+                found[test] = (cost, budget, both[0].spends)
+            last = same
+    found_of = contrasts(rows, fewest=FEW) if rows else []
+    tests = {c.name: c for c in found_of}
+    few = [name for name, c in tests.items() if c.difference.problems < FEW]
+    if few:
+        notes.append(
+            Note("curves", f"{len(few)} comparisons have fewer than {FEW} problems: no interval, no test")
+        )
+    return [AtBudget(*found[name], tests[name]) for name in rows], notes
+
+
+def _places(result: StudyResult, ids: abc.Sequence[str]) -> Ints:
+    at = {id: i for i, id in enumerate(result.problems)}
+    return np.array([at[id] for id in ids], dtype=np.int64)
+
+
+def _measured(curve: Curve, places: Ints) -> Any:
+    """Which of these problems have every point that any problem has."""
+    there = np.isfinite(curve.accuracy)
+    return there[there.any(axis=1)][:, places].all(axis=0)
+
+
+def _mask(curve: Curve, places: Ints) -> Bools:
+    over = np.zeros(curve.accuracy.shape[1], dtype=bool)
+    over[places] = True
+    return over
+
+
+def _pairs(a: StudyResult, b: StudyResult, pairs: Mapping[str, str] | None) -> list[tuple[Curve, Curve]]:
+    one, two = ({c.name: c for c in result.curves if not c.oracle} for result in (a, b))
+    if pairs is None:
+        return [(one[name], two[name]) for name in one if name in two]
+    for names, known, result in ((pairs.keys(), one, a), (pairs.values(), two, b)):
+        for name in names:
+            if name not in known:
+                raise InputError(f"{result.name!r} has no curve {name!r}; {nearest(name, known, 'curves')}")
+    return [(one[x], two[y]) for x, y in pairs.items()]
+
+
+def _budgets(
+    a: StudyResult, b: StudyResult, x: Curve, y: Curve, at: tuple[Ints, ...], notes: list[Note]
+) -> list[tuple[str, float]]:
+    """Costs and budgets at which two curves are compared, of costs that both know."""
+
+    def known(cost: str) -> bool:
+        return all(
+            cost in c.costs and np.isfinite(c.costs[cost][:, p]).all() for c, p in ((x, at[0]), (y, at[1]))
+        )
+
+    given = [
+        (cost, budget)
+        for cost in dict.fromkeys([*a.budgets, *b.budgets])
+        for budget in sorted({*a.budgets.get(cost, ()), *b.budgets.get(cost, ())})
+    ]
+    if not given and (cost := main_cost(a)) is not None and known(cost):
+        return [(cost, float(c)) for c in sorted(set(x.costs[cost][:, at[0]].mean(axis=1).tolist()))]
+    lacking = dict.fromkeys(cost for cost, _ in given if not known(cost))
+    notes += [Note(x.name, f"{cost} is not known on both sides: not compared at it") for cost in lacking]
+    return [(cost, budget) for cost, budget in given if cost not in lacking]
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+def data(found: Comparison) -> dict[str, Any]:
+    """For JSON; what the problems cannot tell is null. `configurations` are as those of two runs."""
+    plain = runs.data(*found.runs, found.a.run, found.b.run) if found.runs else {}
+    return {
+        **plain,
+        "a": str(found.a.root),
+        "b": str(found.b.root),
+        "curves": [_row(one) for one in found.curves],
+        "notes": [asdict(note) for note in found.notes],
+    }
+
+
+def _row(one: AtBudget) -> dict[str, Any]:
+    contrast = one.contrast
+    return {
+        "name": contrast.name, "cost": one.cost, "budget": one.budget, "spends": one.spends,
+        "a": contrast.a, "b": contrast.b,
+        "difference": {k: v if isfinite(v) else None for k, v in asdict(contrast.difference).items()},
+        "p_holm": None if isnan(contrast.p_value) else contrast.p_value, "shown": contrast.shown,
+    }  # fmt: skip
+
+
+def render(found: Comparison) -> RenderableType:
+    """For the terminal."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    if found.runs:
+        parts.append(runs.render(*found.runs, found.a.run, found.b.run))
+    if found.curves:
+        title = Text(f"Curves at equal cost, A {found.a.root}, B {found.b.root}", "bold")
+        parts.append(Padding(Group(title, _table(found.curves)), (1, 0, 0, 1)))
+    notes = [Text(f"note: {note.about}: {note.text}", "dim") for note in found.notes]
+    return Group(*parts, Padding(Group(*notes), (0, 0, 0, 1)))
+
+
+def _table(curves: Iterable[AtBudget]) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from metagen.analysis.comparison import p_number
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in ("curves, budget", "A %", "B %", "B − A", "95%, alone", "p (Holm)", "detectable"):
+        table.add_column(name, justify="left" if name == "curves, budget" else "right")
+    for one in curves:
+        contrast, d = one.contrast, one.contrast.difference
+        style = "" if not contrast.shown else "bold green" if d.estimate > 0 else "bold red"
+        least = "" if contrast.shown else runs.least(d)
+        table.add_row(
+            contrast.name, words.share(contrast.a), words.share(contrast.b),
+            Text(runs.signed(d.estimate), style),
+            "–" if isnan(d.low) else f"{runs.signed(d.low)} … {runs.signed(d.high)}",
+            p_number(contrast.p_value), least,
+        )  # fmt: skip
+    return table

@@ -1,0 +1,46 @@
+"""What lies at a path, a study or a finished run: what was found, and the run that measured it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from metagen.runs import study_directory as directory
+from metagen.runs.curves.study import StudyResult
+from metagen.runs.declare import source
+from metagen.runs.directory import RunDirectory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """result: all that is known. run: of a study, its `test`; root: of the study, or of the run."""
+
+    root: Path
+    result: StudyResult
+    run: RunDirectory
+
+    @property
+    def study(self) -> bool:
+        return self.root != self.run.root
+
+
+def find(path: str | Path) -> Found:
+    """The study or run at `path`, or of that name below `runs`; InputError for none, and for one that is not finished.
+
+    A plain run has no accelerators and no sizes: what needs them is unknown.
+    """
+    from metagen.runs.curves import collect
+    from metagen.runs.curves.recorded import critiqued
+
+    at = directory.find(path)
+    if isinstance(at, RunDirectory):
+        result = collect.of_run(at)
+        return Found(at.root, critiqued(result) if _replayed(at) else result, at)
+    return Found(at.root, StudyResult.load(at.root), at.role("test"))
+
+
+def _replayed(run: RunDirectory) -> bool:
+    """Whether its samples were recorded elsewhere, so that its verifiers cost it nothing."""
+    generators = source.read(run.experiment).data.get("generators")
+    kinds = generators.values() if isinstance(generators, dict) else ()
+    return any(isinstance(spec, dict) and spec.get("kind") == "replay" for spec in kinds)

@@ -1,0 +1,292 @@
+"""Where voting saturates, and whether at the limit that theory gives.
+
+With infinitely many samples a vote converges to argmax_a Σ v·g for each problem (g: the share of samples with answer a,
+v: their weight). That limit is estimated from an independent pool, never from the samples whose curve it judges. The
+plug-in argmax errs where shares are close, so beside it stand: for how many problems the halves of the pool agree, and
+what a smaller pool would have given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import nan
+
+import numpy as np
+
+from metagen.analysis.comparison import Contrast
+from metagen.analysis.estimators import majority_at_k, weighted_at_k
+from metagen.analysis.figures import Line
+from metagen.analysis.intervals import SHARES, interval
+from metagen.analysis.limits import Limit, vote_limit
+from metagen.runs.curves.measured import FEW
+from metagen.runs.curves.study import Bools, Curve, Floats, Note, StudyResult
+from metagen.runs.declare import registry
+from metagen.runs.questions import exact_limit, laws
+from metagen.runs.questions.frontier import resampled, shared
+from metagen.runs.questions.pools import limit_pool, sampled
+from metagen.runs.questions.question import Question, numbers, unanswered
+from metagen.runs.questions.question import words as said
+from metagen.runs.questions.section import Finding, Plot, Section, Table, banded
+from metagen.runs.questions.words import rated, share, within
+
+#: The part of the whole rise after which a curve counts as saturated.
+PART = 0.95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Saturation:
+    """A voting curve beside its limit.
+
+    over: [problems] that both have; the arrays below are over these. measured: accuracy at the largest n. first: at the
+    smallest. enough: the n that gives `PART` of the rise between them, with its interval: 0 and inf where that lies
+    outside the curve; NaN for a curve that does not rise. growth: accuracy of the plug-in limit by size of the pool.
+    plain: the limit of the vote without weights over the same samples.
+    """
+
+    curve: Curve
+    over: Bools
+    first: Floats
+    measured: Floats
+    limit: Limit
+    enough: float
+    low: float
+    high: float
+    growth: dict[int, float]
+    plain: Limit
+
+
+def saturation(
+    result: StudyResult, curve: Curve, *, resamples: int = 1000, seed: int = 0
+) -> Saturation | None:
+    """None without an independent pool, or with one point only: such a curve says nothing about its end."""
+    pool = limit_pool(result, curve)
+    if pool is None or len(curve.ns) < 2:
+        return None
+    over = shared([curve]) & sampled(pool)
+    if not over.any():
+        return None
+    weights = None if curve.kind == "majority" else pool.scores[str(curve.verifier)][over]
+    classes, correct = pool.classes[over], pool.correct[over]
+    rows = curve.accuracy[np.isfinite(curve.accuracy[:, over]).all(axis=1)][:, over]
+    ns = curve.ns[np.isfinite(curve.accuracy[:, over]).all(axis=1)].astype(np.float64)
+    enough = reached(ns, rows.mean(axis=1))
+    low = high = nan
+    if over.sum() >= FEW and not np.isnan(enough):
+        draws = [reached(ns, rows @ w) for w in resampled(int(over.sum()), resamples, seed)]
+        # A resample that does not rise is saturated from the start.
+        low, high = np.quantile(np.nan_to_num(draws, nan=0.0), [0.025, 0.975], method="inverted_cdf")
+    most = classes.shape[1]
+    sizes = sorted({max(1, most // 4), max(1, most // 2), most})
+    rng = np.random.default_rng(seed)
+    grown = (
+        majority_at_k(classes, correct, sizes, rng)
+        if weights is None
+        else weighted_at_k(classes, weights, correct, sizes, rng)
+    )
+    limits = vote_limit(classes, correct, weights), vote_limit(classes, correct)
+    if over.sum() < FEW:
+        limits = replace(limits[0], low=nan, high=nan), replace(limits[1], low=nan, high=nan)
+    return Saturation(
+        curve, over, rows[0], rows[-1], limits[0], enough, float(low), float(high),
+        dict(zip(sizes, grown.mean.tolist(), strict=True)), limits[1],
+    )  # fmt: skip
+
+
+def reached(ns: Floats, means: Floats, part: float = PART) -> float:
+    """The first n, between points in proportion to log n, with this part of the rise; NaN if the end is no higher.
+
+    What has been reached must hold: a curve that rises past and falls back again counts from where it last passed.
+    """
+    rise = means[-1] - means[0]
+    if not rise > 1e-12:
+        return nan
+    target = means[0] + part * rise
+    below = int(np.flatnonzero(means < target - 1e-12)[-1])
+    step = (target - means[below]) / (means[below + 1] - means[below])
+    return float(np.exp(np.log(ns[below]) + step * (np.log(ns[below + 1]) - np.log(ns[below]))))
+
+
+def found(result: StudyResult, kinds: Sequence[str] | None = None) -> list[Saturation]:
+    """Of every voting curve that has an independent pool."""
+    every = (
+        saturation(result, c)
+        for c in result.curves
+        if c.kind in (kinds or registry.saying("votes")) and c.source == "pool" and not c.oracle
+    )
+    return [s for s in every if s is not None]
+
+
+def voting_saturates(result: StudyResult) -> Question:
+    """From which n on, and whether what is measured there is the limit of an independent pool."""
+    asked = "Where does voting saturate, and is it at the limit of theory?"
+    claim = "accuracy of (weighted) voting saturates, at that of argmax Σ v·g"
+    source = "Wu et al. 2024, Inference Scaling Laws, theorems 1 and 2"
+    every = found(result, ["majority"])
+    if not every:
+        return unanswered(
+            asked, "no voting curve has an independent pool of samples", claim=claim, source=source
+        )
+
+    def finding(tested: Mapping[str, Contrast]) -> Finding:
+        rising = [s for s in every if not np.isnan(s.enough)]
+        main = rising[-1] if rising else every[-1]
+        parts = {s: f"{_sentence(s, tested.get(s.curve.name))}." for s in every}
+        return Finding(
+            asked, parts[main], estimate=main.enough, low=main.low, high=main.high, unit="samples",
+            claim=claim, source=source, shown=bool(rising),
+            details=tuple(text for s, text in parts.items() if s is not main),
+        )  # fmt: skip
+
+    return Question(finding, {s.curve.name: (s.limit.accuracy, s.measured) for s in every})
+
+
+def weighted_against_limit(result: StudyResult) -> Question:
+    """Weighted voting beside its own limit, and that limit beside the one of a plain vote."""
+    asked = "Does weighting votes raise the limit of voting, and is it reached?"
+    claim = "weights raise the limit where the right answer leads in shares of v·g, and not in those of g"
+    source = "Wu et al. 2024, theorem 2"
+    every = found(result, ["weighted"])
+    if not every:
+        return unanswered(
+            asked,
+            "no weighted vote has an independent pool with its verifier's scores",
+            claim=claim,
+            source=source,
+        )
+    pairs = {s.curve.name: (s.limit.accuracy, s.measured) for s in every}
+    # The plain vote's limit is that of the same samples: a plain vote may be frozen at other settings.
+    limits = {
+        f"{s.curve.name}, limits": (
+            _whole(s, result, s.plain.accuracy),
+            _whole(s, result, s.limit.accuracy),
+        )
+        for s in every
+    }
+
+    def finding(tested: Mapping[str, Contrast]) -> Finding:
+        parts = {}
+        for s in every:
+            name = f"{s.curve.name}, limits"
+            parts[name] = (
+                f"{_sentence(s, tested.get(s.curve.name))}. Its limit against that of the plain vote over the same "
+                f"samples ({share(s.plain.estimate)}): {said(tested.get(name))}."
+            )
+        chosen = next(reversed(parts))
+        main = tested.get(chosen)
+        return Finding(
+            asked, parts[chosen], unit="points", claim=claim, source=source,
+            shown=main is not None and main.shown,
+            details=tuple(text for name, text in parts.items() if name != chosen), **numbers(main),
+        )  # fmt: skip
+
+    return Question(finding, {**pairs, **limits})
+
+
+def section(result: StudyResult, *, exact: bool = False) -> Section:
+    """Curves with their limits, from which n on they are flat, and scaling laws with their error where not fitted.
+
+    exact: also what pools make of a limit that is known, on a model that can be enumerated.
+    """
+    every = found(result)
+    panels: dict[str, list[Line]] = {}
+    points: dict[str, dict[str, tuple[float, float]]] = {}
+    for s in every:
+        rows = s.curve.accuracy[:, s.over]
+        fine = np.isfinite(rows).all(axis=1)
+        low = high = None
+        if s.over.sum() >= FEW:
+            bounds = interval(rows[fine], support=SHARES)
+            low, high = bounds.low.tolist(), bounds.high.tolist()
+        ns, means = s.curve.ns[fine].tolist(), rows[fine].mean(axis=1).tolist()
+        line = Line(s.curve.strategy, ns, means, low, high)
+        panels.setdefault(s.curve.model, []).append(line)
+        hollow = points.setdefault(s.curve.model, {})
+        hollow[f"limit of {s.curve.strategy}"] = (
+            float(s.limit.samples),
+            s.limit.estimate,
+        )
+    notes = [
+        Note(c.name, "no independent pool of samples: its limit is not known")
+        for c in result.curves
+        if registry.says(c.kind, "votes")
+        and not c.oracle
+        and c.source == "pool"
+        and limit_pool(result, c) is None
+    ]
+    for s in every:
+        count = int(shared([s.curve]).sum())
+        if (fewer := count - int(s.over.sum())) > 0:
+            text = f"its limit leaves out {fewer} of {count} problems, with fewer than {s.limit.samples} other samples"
+            notes.append(Note(s.curve.name, text))
+    pictures = []
+    if panels:
+        caption = (
+            "Accuracy of votes over n samples; hollow: the limit, from an independent pool of as many samples as its "
+            "place says."
+        )
+        if banded(panels):
+            caption += " Bands: 95%, over problems."
+        plot = Plot(
+            "saturation", "Votes and their limits", caption, "samples n", "accuracy", panels,
+            x_scale="log2", points=points,
+        )  # fmt: skip
+        pictures.append(plot)
+    fitted = laws.every(result)
+    return Section(
+        "saturation",
+        "Saturation and scaling laws",
+        "A vote converges to argmax Σ v·g as n grows. The limit is that of an independent pool of samples; it errs "
+        "where answers are close, which `halves agree` and the smaller pools show. Scaling laws are fitted without the "
+        "last two points of each curve, and judged there.",
+        pictures=(*pictures, *laws.pictures(fitted)),
+        tables=(
+            *([_table(every)] if every else []),
+            *([exact_limit.table()] if exact else []),
+            *laws.tables(fitted),
+            *laws.predicted(result),
+        ),
+        notes=(*notes, *laws.notes(fitted)),
+    )
+
+
+def _table(every: list[Saturation]) -> Table:
+    columns = (
+        "configuration",
+        "n for 95% of the rise",
+        "at the largest n",
+        "limit",
+        "halves agree",
+        "limit by pool",
+    )
+    rows = []
+    for s in every:
+        growth = ", ".join(f"{size}: {share(value)}" for size, value in s.growth.items())
+        limit = rated(s.limit.estimate, s.limit.low, s.limit.high)
+        largest = f"{int(s.curve.ns[-1])}: {share(float(s.measured.mean()))}"
+        rows.append((s.curve.name, _enough(s), largest, limit, share(s.limit.stable), growth))
+    caption = "Votes at the end of their curve, and the limit from an independent pool."
+    return Table("saturation", caption, columns, tuple(rows), frozenset({1, 2, 3, 4}))
+
+
+def _enough(s: Saturation) -> str:
+    """The n of saturation with its interval."""
+    if np.isnan(s.enough):
+        return "does not rise"
+    return f"{s.enough:.0f}" + ("" if np.isnan(s.low) else f" ({within(s.low, s.high, '{:.0f}'.format)})")
+
+
+def _sentence(s: Saturation, test: Contrast | None) -> str:
+    rise = "does not rise with n" if np.isnan(s.enough) else f"has {PART:.0%} of its rise by n = {_enough(s)}"
+    most = int(s.curve.ns[-1])
+    return (
+        f"{s.curve.name} {rise}; at n = {most} it is at {share(float(s.measured.mean()))}, its limit from "
+        f"{s.limit.samples} other samples is {rated(s.limit.estimate, s.limit.low, s.limit.high)}: {said(test)}"
+    )
+
+
+def _whole(s: Saturation, result: StudyResult, accuracy: Floats) -> Floats:
+    """An accuracy over all problems of the study, NaN where it is not known."""
+    whole = np.full(len(result.problems), nan)
+    whole[s.over] = accuracy
+    return whole

@@ -1,0 +1,209 @@
+"""Runs a study: one ordinary run for each role, in directories of their own, resumable at any moment.
+
+What is recorded is never paid for again: running a study again goes on with it, and a study with larger n, one more
+model or one more strategy pays for what is new. Settings that were chosen stay, so that the test is seen once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from metagen.errors import ConfigError, InputError, JournalMismatch, MetagenError
+from metagen.logs import logger
+from metagen.runs.curves import collect, divergence, tune
+from metagen.runs.curves.study import FILE, StudyResult
+from metagen.runs.declare import plan, registry, source
+from metagen.runs.declare import schema as experiments
+from metagen.runs.declare import study_schema as schema
+from metagen.runs.declare.plan import Part
+from metagen.runs.declare.specs import Experiment
+from metagen.runs.declare.study import Study
+from metagen.runs.directory import RunDirectory, State
+from metagen.runs.study_directory import STUDY, Role, StudyDirectory
+from metagen.runs.table.tables import read
+from metagen.runs.work import build, runner
+from metagen.runs.work.forecast.estimate import Estimate, estimate
+from metagen.runs.work.progress import Meter
+
+_LOG = logger(__name__)
+#: Roles with results of their own, beside those of the test.
+EXTRAS: tuple[Role, ...] = ("splitting", "temperature")
+
+
+def run(
+    study: Study, root: Path, meter: Meter | None = None, *, begins: Callable[[str], None] | None = None
+) -> StudyResult:
+    """Run, or go on with, a study in the directory `root`; its results are saved there, and no report is written.
+
+    meter: counts the samples of one role after the other; begins: is told the name of each. An interrupt leaves all
+    journals sound. Raises ConfigError for development problems that are test problems, InputError for a role without
+    problems and for a directory that holds a study of other data or seeds, and the first error of a role that delivered
+    nothing.
+    """
+    plan.check(study)
+    directory = StudyDirectory.at(root)
+    _same_seed(study, directory)
+    before = directory.study.read_text(encoding="utf-8") if directory.study.exists() else None
+    directory.files.write(STUDY, schema.dump(study))
+    try:
+        _every(study, directory, meter or Meter(), begins or (lambda role: None))
+    except JournalMismatch as error:
+        # What lies there stays a study that can be gone on with and reported.
+        if before is not None:
+            directory.files.write(STUDY, before)
+        raise InputError(
+            f"{str(directory.root)!r} holds a study of other data or seeds than this one, and was left as it was: give "
+            f"another directory by --out, or the old values ({error})"
+        ) from error
+    return collected(directory, study)
+
+
+def _every(study: Study, directory: StudyDirectory, meter: Meter, begins: Callable[[str], None]) -> None:
+    """Run all roles."""
+    frozen = tune.frozen(study, _chosen(study, directory, meter, begins))
+    for part in plan.parts(study, frozen):
+        _played(part, directory, meter, begins)
+        if part.role in ("test", "temperature") and study.spec.alignment is not None:
+            divergence.measure(part, study, directory.role(part.role))
+
+
+def collected(directory: StudyDirectory, study: Study) -> StudyResult:
+    """The results of a study that has been run, saved beside its runs."""
+    result = collect.of_study(directory, study)
+    for part in plan.parts(study, tune.frozen(study, tune.read(directory, study))):
+        if part.role in EXTRAS:
+            run = directory.role(part.role)
+            extra = collect.of_role(directory, study, part)
+            extra.save(run)
+            new = (note for note in extra.notes if note not in result.notes)
+            notes = (replace(note, about=f"{part.role}, {note.about}") for note in new)
+            result = replace(result, notes=(*result.notes, *notes))
+    result.save(directory.files)
+    return result
+
+
+def extras(directory: StudyDirectory, study: Study | None = None) -> dict[str, StudyResult]:
+    """The results of the roles that have their own, by role; of a study's, those that its file still has."""
+    found: dict[str, StudyResult] = {}
+    for role in EXTRAS:
+        wanted = study is None or getattr(study.spec, role) is not None
+        if wanted and (directory.role(role).root / FILE).exists():
+            found[role] = StudyResult.load(directory.role(role).root)
+    return found
+
+
+def estimates(study: Study, root: Path | None = None) -> Iterator[tuple[Role, Estimate]]:
+    """What each role would take; what is not tuned yet is taken to be run as written."""
+    plan.check(study)
+    directory = StudyDirectory(root) if root is not None else None
+    chosen = tune.read(directory, study) if directory is not None else {}
+    for part in (*_developing(study, chosen), *plan.parts(study, tune.frozen(study, chosen))):
+        out = None if directory is None else directory.role(part.role).root
+        yield part.role, estimate(part.experiment, out)
+
+
+def _same_seed(study: Study, directory: StudyDirectory) -> None:
+    """InputError where a study with another seed lies, before anything of it is changed."""
+    if not directory.study.exists():
+        return
+    seed = source.read(directory.study).data.get("seed", 0)
+    if seed != study.experiment.seed:
+        raise InputError(
+            f"{str(directory.root)!r} holds a study with seed {seed}, and this one's is {study.experiment.seed}; give "
+            "another directory by --out"
+        )
+
+
+def _chosen(
+    study: Study, directory: StudyDirectory, meter: Meter, begins: Callable[[str], None]
+) -> tune.Chosen:
+    """What is frozen already, and what development chooses for the rest."""
+    chosen = tune.read(directory, study)
+    for part in _developing(study, chosen):
+        try:
+            _played(part, directory, meter, begins)
+        except JournalMismatch:
+            # Other problems than it was tuned on before: these are chosen on from now on, and the old run is kept.
+            directory.set_aside("development")
+            _played(part, directory, meter, begins)
+        result = collect.of_run(directory.role("development"), names=part.names)
+        wanted = tune.frozen(study, {})
+        curves = [curve for curve in result.curves if (curve.model, curve.strategy) in wanted]
+        chosen = {**{(one.model, one.strategy): one for one in tune.choose(curves)}, **chosen}
+        if left := [cell for cell in wanted if cell not in chosen]:
+            raise InputError(
+                f"development: {'/'.join(left[0])} finished no problem, so no setting can be chosen; look at the "
+                f"failures of {str(directory.role('development').root)!r}, or leave out its settings"
+            )
+        tune.write(directory, study, chosen)
+    return chosen
+
+
+def _developing(study: Study, chosen: tune.Chosen) -> Iterator[Part]:
+    """Development, if anything is still to be chosen."""
+    part = plan.development(study)
+    if part is not None and any(cell not in chosen for cell in tune.frozen(study, {})):
+        yield part
+
+
+def _played(part: Part, study: StudyDirectory, meter: Meter, begins: Callable[[str], None]) -> State:
+    """Run one role to its end."""
+    directory = study.role(part.role)
+    if (state := _complete(part, directory)) is not None:
+        _LOG.info("role is complete", extra={"role": part.role, "run": str(directory.root)})
+        return state
+    begins(part.role)
+    meter.done = meter.fresh = meter.problems = meter.failures = 0
+    with build.opened(part.experiment) as setup:
+        if part.only is not None and not any(
+            part.only(place, problem) for place, problem in enumerate(setup.task.problems())
+        ):
+            raise InputError(
+                f"study.development.share leaves no problem for {part.role}: there are {setup.problems} in all; give "
+                "another share, or more problems"
+            )
+        state = runner.run(setup, RunDirectory.at(directory.root), meter, only=part.only, calls=True)
+    if state.status != "complete":
+        why = f": {state.failures[0].message}" if state.failures else ""
+        error = InputError if state.failures and state.failures[0].mendable else MetagenError
+        raise error(f"the role {part.role} delivered nothing{why}")
+    return state
+
+
+def _same(directory: RunDirectory, experiment: Experiment) -> bool:
+    """Whether a run is of this experiment; what neither needs may be defined in one of them."""
+    if directory.experiment.read_text(encoding="utf-8") == experiments.dump(experiment):
+        return True
+    try:
+        before = experiments.load(directory.experiment)
+    except ConfigError:
+        return False
+    return plan.needed(before) == plan.needed(experiment)
+
+
+def _complete(part: Part, directory: RunDirectory) -> State | None:
+    """How the role ended, if it has been run as it is now, on the same problems and without failures."""
+    if not directory.experiment.exists():
+        return None
+    try:
+        state = directory.finished()
+    except InputError:
+        return None
+    if (
+        not _same(directory, part.experiment)
+        or state.status != "complete"
+        or state.failures
+        or not directory.table("calls").exists()
+    ):
+        return None
+    task = registry.make("task", part.experiment.task.kind, part.experiment.task.options(), {})
+    asked = {
+        (problem.id, problem.prompt.digest.hex())
+        for place, problem in enumerate(task.problems())
+        if part.only is None or part.only(place, problem)
+    }
+    table = read(directory.table("problems"), ["problem", "salt"])
+    known = set(zip(table["problem"].to_pylist(), table["salt"].to_pylist(), strict=True))
+    return state if asked == known else None

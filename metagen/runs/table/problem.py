@@ -1,0 +1,381 @@
+"""One problem of a run as values: what was asked, what came, how it was voted on, what each strategy chose.
+
+`metagen show` and the report's browser of problems are two renderings of these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, abc
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.table.costs import USAGE
+from metagen.runs.table.tables import read
+from metagen.strategies.aggregate import best_of, in_order, weighted_vote
+
+Record = Mapping[str, Any]
+VOTE = Line("", "", "", "majority")
+#: Parts of each table that are in memory.
+HELD: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """A candidate with all samples that came out as this very text, after this very thought, with the same verdict and
+    scores.
+
+    samples: their numbers, at least one. tokens: generated, None if unknown. scores: by verifier, None where it
+    gave none. steps: values of steps, of the verifiers that give them. eligible: it ended, with a readable answer where
+    one is needed. thought: what was thought before the text, told apart from it; None where nothing was, or where it is
+    not shown. thought_tokens: of it; None if unknown. votes: with an answer that votes.
+    """
+
+    text: str
+    samples: tuple[int, ...]
+    answer: str | None
+    correct: bool
+    eligible: bool
+    finish: str | None
+    tokens: float | None
+    scores: Mapping[str, float | None]
+    steps: Mapping[str, abc.Sequence[float]]
+    thought: str | None = None
+    thought_tokens: int | None = None
+    votes: bool = True
+
+    @property
+    def thinks(self) -> bool:
+        """Whether it has a thought of its own."""
+        return self.thought is not None or self.thought_tokens is not None
+
+    @property
+    def flaw(self) -> str | None:
+        """Why it has no vote."""
+        if self.eligible:
+            return None if self.votes else "no answer that can be read: no vote"
+        if self.thinks and self.finish == "length" and not self.text:
+            return "cut within its thought: there is no answer"
+        return "unfinished" if self.finish not in ("eos", "stop") else "no answer that can be read"
+
+    def scored_lines(self, verifier: str | None) -> list[tuple[str, float | None]]:
+        """The text line by line, with the values of its steps where there is one for each line."""
+        lines = self.text.splitlines() or [""]
+        values = self.steps.get(verifier, ()) if verifier else ()
+        return [(line, values[i] if len(values) == len(lines) else None) for i, line in enumerate(lines)]
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What an answer gathered: votes, and by verifier the sum of scores."""
+
+    key: str
+    correct: bool
+    votes: int
+    totals: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a strategy makes of the pool at its largest n: of the first n candidates, as if it ran now."""
+
+    line: Line
+    sample: int
+    answer: str | None
+    correct: bool
+
+    @property
+    def label(self) -> str:
+        size = f"@{self.line.n}" if self.line.n else ""
+        return f"{self.line.strategy}{size}{' (oracle)' if self.line.oracle else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of one generator. voted: whether the most frequent answer is right. spent: rows of `costs`.
+
+    configuration: of candidates that it drew by itself; None for a pool that several share.
+    """
+
+    generator: str
+    size: int
+    right: int
+    verifiers: tuple[str, ...]
+    distinct: tuple[Distinct, ...]
+    votes: tuple[Vote, ...]
+    voted: bool
+    choices: tuple[Choice, ...]
+    spent: tuple[Record, ...]
+    configuration: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.configuration or self.generator
+
+    @property
+    def process(self) -> str | None:
+        """The first verifier that scores steps."""
+        return next((v for v in self.verifiers if any(d.steps.get(v) for d in self.distinct)), None)
+
+    @property
+    def silent(self) -> int:
+        """Candidates without a vote."""
+        return self.size - sum(vote.votes for vote in self.votes)
+
+    @classmethod
+    def of(
+        cls, candidates: abc.Sequence[Record], lines: Iterable[Line], salt: str, spent: Iterable[Record]
+    ) -> Pool:
+        """candidates: rows of one generator's pool, at least one, in the order of samples."""
+        known = [name.removeprefix("score.") for name in candidates[0] if name.startswith("score.")]
+        verifiers = tuple(v for v in known if any(c[f"score.{v}"] is not None for c in candidates))
+        spent = [s for s in spent if s["n"] is not None]
+        most = max((s["n"] for s in spent), default=0)
+        return cls(
+            generator=candidates[0]["generator"],
+            size=len(candidates),
+            right=sum(c["correct"] for c in candidates),
+            verifiers=verifiers,
+            distinct=tuple(_distinct(candidates, verifiers)),
+            votes=tuple(_votes(candidates, verifiers)),
+            voted=candidates[choose(candidates, VOTE, salt)]["correct"],
+            choices=tuple(_choices(candidates, lines, salt)),
+            spent=tuple(s for s in spent if s["n"] == most),
+        )
+
+    @classmethod
+    def tried(cls, candidates: abc.Sequence[Record], line: Line, outcome: Record, salt: str) -> Pool:
+        """What a configuration that ran by itself drew, and what it returned of that. candidates: at least one row."""
+        same = [c["sample"] for c in candidates if c["text"] == outcome["text"]]
+        chosen = [Choice(line, sample, outcome["answer"], outcome["correct"]) for sample in same[:1]]
+        return replace(cls.of(candidates, (), salt, ()), choices=tuple(chosen), configuration=line.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A problem with all that a run knows of it. outcomes: rows of configurations that ran by themselves.
+
+    pools: of each generator the candidates that its configurations share, then those that some drew by themselves.
+    """
+
+    problem: str
+    level: int | None
+    prompt: str
+    reference: str
+    pools: tuple[Pool, ...]
+    outcomes: tuple[Record, ...]
+
+
+class Examiner:
+    """The problems of a run one by one, with little of its tables in memory.
+
+    ids, levels: of the problems in the order of the task; the others are read as they are asked for, and quickest in
+    the order in which this gives them.
+    """
+
+    def __init__(self, directory: RunDirectory, lines: abc.Sequence[Line], **equal: str) -> None:
+        self._lines = lines
+        self._tables = {
+            name: _ByPlace(directory.table(name), equal)
+            for name in ("problems", "candidates", "costs", "outcomes", "attempts")
+            # Runs of earlier versions have no attempts.
+            if name != "attempts" or directory.table(name).exists()
+        }
+        asked = read(directory.table("problems"), ["problem", "place", "level"], **equal).sort_by("place")
+        self._places: list[int] = asked["place"].to_pylist()
+        self.ids: list[str] = asked["problem"].to_pylist()
+        self.levels: list[int | None] = asked["level"].to_pylist()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for table in self._tables.values():
+            table.close()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, number: int) -> Examined:
+        """The problem of this number, from 0."""
+        place = self._places[number]
+        found = {name: table.rows(place) for name, table in self._tables.items()}
+        row = found["problems"][0]
+        return Examined(
+            row["problem"],
+            row["level"],
+            row["prompt"],
+            row["reference"],
+            tuple(_pools(found, self._lines, row["salt"])),
+            tuple(found["outcomes"]),
+        )
+
+    def each(self) -> Iterator[tuple[int, Examined]]:
+        """All problems with their numbers, as they stand in the tables."""
+        numbers = {place: number for number, place in enumerate(self._places)}
+        most = max(self._tables.values(), key=len)
+        for place in dict.fromkeys([*most.places, *self._places]):
+            if place in numbers:
+                yield numbers[place], self[numbers[place]]
+
+
+class _ByPlace:
+    """A table of a run, of which the rows of one problem are read at a time."""
+
+    def __init__(self, path: Path, equal: Mapping[str, str]) -> None:
+        self._file, self._equal = pq.ParquetFile(path), equal
+        self._columns = _needed(self._file.schema_arrow.names)
+        #: The parts of the file in which each problem has rows.
+        self._groups: dict[int, list[int]] = {}
+        for group in range(self._file.num_row_groups):
+            for place in np.unique(self._file.read_row_group(group, ["place"])["place"]).tolist():
+                self._groups.setdefault(place, []).append(group)
+        self._held: OrderedDict[int, tuple[NDArray[Any], list[list[Any]]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return int(self._file.metadata.num_rows)
+
+    @property
+    def places(self) -> Iterable[int]:
+        """Of the problems, part by part of the file."""
+        return sorted(self._groups, key=lambda place: self._groups[place][-1])
+
+    def close(self) -> None:
+        self._file.close()
+
+    def rows(self, place: int) -> list[Record]:
+        found: list[Record] = []
+        for group in self._groups.get(place, ()):
+            places, columns = self._group(group)
+            start, end = np.searchsorted(places, [place, place + 1]).tolist()
+            rows = zip(*(column[start:end] for column in columns), strict=True)
+            found += [dict(zip(self._columns, row, strict=True)) for row in rows]
+        return [row for row in found if all(row[name] == value for name, value in self._equal.items())]
+
+    def _group(self, group: int) -> tuple[NDArray[Any], list[list[Any]]]:
+        """The rows of a part of the file by column, in the order of problems."""
+        if group not in self._held:
+            table = self._file.read_row_group(group, self._columns)
+            order = np.argsort(table["place"].to_numpy(), kind="stable")
+            table = table.take(order)
+            self._held[group] = table["place"].to_numpy(), [_listed(table[name]) for name in self._columns]
+            while len(self._held) > HELD:
+                self._held.popitem(last=False)
+        self._held.move_to_end(group)
+        return self._held[group]
+
+
+def _listed(column: pa.ChunkedArray) -> list[Any]:
+    """A column as a list, in a fraction of the time that `to_pylist` takes."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if pa.types.is_string(column.type):
+        encoded = pc.dictionary_encode(column.combine_chunks())
+        values = [*encoded.dictionary.to_pylist(), None]
+        return [values[i] for i in pc.fill_null(encoded.indices, -1).to_pylist()]
+    if column.null_count or not (pa.types.is_primitive(column.type)):
+        return list(column.to_pylist())
+    return list(column.to_numpy().tolist())
+
+
+def examine(directory: RunDirectory, lines: abc.Sequence[Line], **equal: str) -> Iterator[Examined]:
+    """The problems of a run in the order of the task, or those in which columns have these values."""
+    with Examiner(directory, lines, **equal) as examiner:
+        found = dict(examiner.each())
+    return iter([found[number] for number in sorted(found)])
+
+
+def _needed(names: list[str]) -> list[str]:
+    """The columns of a table that are looked at: candidates are many, and have many."""
+    if "sample" not in names:
+        return names
+    left_out = {"level", "logprob", "position", *USAGE} - {"generated"}
+    return [n for n in names if n not in left_out and not n.startswith(("verdict.", "unread."))]
+
+
+def _pools(found: Mapping[str, list[Record]], lines: abc.Sequence[Line], salt: str) -> Iterator[Pool]:
+    """found: the rows of one problem, by table."""
+    outcomes = {o["configuration"]: o for o in found["outcomes"]}
+    for generator in dict.fromkeys(line.generator for line in lines):
+        ours = [line for line in lines if line.generator == generator]
+        if candidates := _samples(found["candidates"], generator=generator):
+            spent = [s for s in found["costs"] if s["generator"] == generator]
+            yield Pool.of(candidates, [line for line in ours if line.pooled], salt, spent)
+        for line in ours:
+            candidates = _samples(found.get("attempts", ()), configuration=line.name)
+            if candidates and line.name in outcomes:
+                yield Pool.tried(candidates, line, outcomes[line.name], salt)
+
+
+def _samples(rows: Iterable[Record], **equal: str) -> list[Record]:
+    """The rows with these values, by number of the sample."""
+    found = [row for row in rows if all(row[name] == value for name, value in equal.items())]
+    return sorted(found, key=lambda row: int(row["sample"]))
+
+
+def choose(candidates: abc.Sequence[Record], line: Line, salt: str) -> int:
+    """The index of the candidate that a pooled configuration picks, by the strategies' own rules."""
+    if line.kind == "sample":
+        return 0
+    able = [i for i, c in enumerate(candidates) if c["eligible"]] or list(range(len(candidates)))
+    keys, texts = [candidates[i]["key"] for i in able], [candidates[i]["text"] for i in able]
+    weights = [candidates[i][f"score.{line.verifier}"] if line.verifier else 1.0 for i in able]
+    if line.kind == "best_of_n":
+        raw = [candidates[i].get(f"raw.{line.verifier}") for i in able]
+        return able[best_of(in_order(weights, raw), texts, salt).index]
+    return able[weighted_vote(keys, weights, texts, salt).index]
+
+
+def _distinct(candidates: abc.Sequence[Record], verifiers: Iterable[str]) -> Iterator[Distinct]:
+    """By text, verdict and scores, in order of first appearance."""
+    verifiers = tuple(verifiers)
+    found: dict[tuple[Any, ...], list[Record]] = {}
+    for c in candidates:
+        # Runs of earlier versions tell no thoughts.
+        same_as = (c["text"], c.get("thought"), c["correct"], *(c[f"score.{v}"] for v in verifiers))
+        found.setdefault(same_as, []).append(c)
+    for same in found.values():
+        c = same[0]
+        yield Distinct(
+            text=c["text"],
+            samples=tuple(s["sample"] for s in same),
+            answer=c["answer"],
+            correct=c["correct"],
+            eligible=c["eligible"],
+            finish=c["finish"],
+            tokens=c["generated"],
+            scores={v: c[f"score.{v}"] for v in verifiers},
+            steps={v: c[f"steps.{v}"] for v in verifiers if c[f"steps.{v}"]},
+            thought=c.get("thought"),
+            thought_tokens=c.get("thought_tokens"),
+            votes=c["key"] is not None,
+        )
+
+
+def _votes(candidates: abc.Sequence[Record], verifiers: Iterable[str]) -> Iterator[Vote]:
+    """Answers by votes."""
+    verifiers = tuple(verifiers)
+    able = [c for c in candidates if c["eligible"] and c["key"] is not None]
+    for key, votes in Counter(c["key"] for c in able).most_common():
+        ours = [c for c in able if c["key"] == key]
+        totals = {v: sum(c[f"score.{v}"] or 0.0 for c in ours) for v in verifiers}
+        yield Vote(str(key), ours[0]["correct"], votes, totals)
+
+
+def _choices(candidates: abc.Sequence[Record], lines: Iterable[Line], salt: str) -> Iterator[Choice]:
+    largest = {line.strategy: line for line in sorted(lines, key=lambda line: line.n or 1)}
+    for line in largest.values():
+        pool = candidates[: line.n or 1]
+        best = pool[choose(pool, line, salt)]
+        yield Choice(line, best["sample"], best["answer"], best["correct"])

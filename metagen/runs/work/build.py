@@ -1,0 +1,455 @@
+"""From an experiment to live objects: engines opened, generators, verifiers and strategies made."""
+
+from __future__ import annotations
+
+import os
+from collections import abc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Self
+
+from metagen.budget import DIMENSIONS, Budget
+from metagen.errors import DataError, InputError, UnsupportedError
+from metagen.generators.base import Generator
+from metagen.generators.engine import Engine
+from metagen.generators.primitive import Primitive
+from metagen.generators.replay import ReplayGenerator
+from metagen.runs.declare import registry
+from metagen.runs.declare.kinds.searches import until
+from metagen.runs.declare.parts import made_of, of_cells
+from metagen.runs.declare.specs import (
+    ByDifficultySpec,
+    ExecutorSpec,
+    Experiment,
+    OptionSpec,
+    OrmSpec,
+    PartSpec,
+    PrmSpec,
+)
+from metagen.runs.declare.specs.definition import DerivedSpec
+from metagen.runs.declare.specs.strategies import StepSpec
+from metagen.runs.work import offline
+from metagen.runs.work.allocation.allocate import Difficulty
+from metagen.runs.work.allocation.held_out import learned
+from metagen.runs.work.allocation.shares import Shares
+from metagen.runs.work.allocation.tabulate import tabulated
+from metagen.runs.work.asked import Asked
+from metagen.runs.work.survey import survey
+from metagen.scope import Scope
+from metagen.sequence import Sequence
+from metagen.strategies.base import Strategy
+from metagen.strategies.parallel import Sample
+from metagen.tasks.base import Problem, Task
+from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.oracle import Grade
+
+#: With an oracle it is pass@n, an upper bound by definition.
+COVERAGE = "best_of_n"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One cell of the grid. name: such as `mid/weighted@32`, or `mid/single` for a strategy without n.
+
+    generator, strategy, verifier: names in the experiment. kind: of the strategy.
+    """
+
+    name: str
+    generator: str
+    strategy: str
+    kind: str
+    n: int | None = None
+    verifier: str | None = None
+
+
+def configurations(experiment: Experiment) -> tuple[Configuration, ...]:
+    """The grid, cell by cell: generators, of each the strategies, of each every n. Opens nothing."""
+    cells = []
+    for generator, strategy in experiment.grid.cells:
+        spec = experiment.strategies[strategy]
+        for n in sizes(spec, experiment.grid.n):
+            name = f"{generator}/{strategy}" + (f"@{n}" if n is not None else "")
+            verifier = getattr(spec, "verifier", None)
+            cells.append(Configuration(name, generator, strategy, spec.kind, n, verifier))
+    return tuple(cells)
+
+
+def sizes(spec: PartSpec, grid: abc.Sequence[int]) -> abc.Sequence[int | None]:
+    """The n that a strategy is run with: its own, or else those of the grid; None for a strategy without n."""
+    if (own := getattr(spec, "n", None)) is not None:
+        return [own] if isinstance(own, int) else own
+    return grid if "n" in registry.parameters("strategies", spec.kind) else [None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """An experiment ready to run, while its engines are open.
+
+    experiment: with tables written out that are learned from another run. engines, generators, verifiers: those that a
+    configuration uses, by name. problems: how many the task holds.
+    asked: those that are being worked on, which verifiers that know the reference look up. difficulties: by the name of
+    a configuration whose shares of the total go by them, what was learned on held-out problems.
+    """
+
+    experiment: Experiment
+    task: Task
+    engines: Mapping[str, Engine]
+    generators: Mapping[str, Generator]
+    verifiers: Mapping[str, Verifier]
+    configurations: tuple[Configuration, ...]
+    problems: int
+    asked: Asked
+    difficulties: Mapping[str, Difficulty]
+
+    @property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """By generator, what readers of figures should know of it: what a recorded pool lacks, and how it is read."""
+        return tuple(
+            (name, text) for name, made in self.generators.items() for text in getattr(made, "notes", ())
+        )
+
+    @property
+    def journaled(self) -> bool:
+        """Whether the journal holds all samples: none of them is read where it was recorded."""
+        return not any(getattr(made, "recorded", False) for made in self.generators.values())
+
+    def strategy(self, configuration: Configuration) -> Strategy:
+        """A configuration's strategy, with its generator, n, other parts and the task's answer rule filled in."""
+        return self._strategy(
+            configuration.strategy, self.generators[configuration.generator], configuration.n
+        )
+
+    def _strategy(self, name: str, generator: Generator, n: int | None) -> Strategy:
+        spec = self.experiment.strategies[name]
+        over = getattr(spec, "over", None)
+        below = generator if over is None else self._strategy(over, generator, self._own_n(over))
+        parts: dict[str, Any] = {
+            "generator": below, "answer": self.task.answer, "delimiter": self.task.delimiter,
+            "mark": self.task.mark,
+        }  # fmt: skip
+        if n is not None:
+            parts["n"] = n
+        if isinstance(spec, ByDifficultySpec):
+            parts["options"] = [self._option(one, generator) for one in spec.then or ()]
+        made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
+        for field, section in spec.uses.items():
+            named = getattr(spec, field)
+            if section in made and named is not None:
+                some = isinstance(named, tuple)
+                parts[field] = [made[section][one] for one in named] if some else made[section][named]
+        options = {name: value for name, value in spec.options().items() if name != "n"}
+        options = {name: self._made(value, below) for name, value in options.items()}
+        options = self._fitted(spec.kind, options, n)
+        if "sandbox" in registry.parameters("strategies", spec.kind):
+            parts["sandbox"] = _shared_sandbox()
+        strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
+        return strategy
+
+    def _made(self, value: Any, generator: Generator) -> Any:
+        """A value of a field, with what is defined within it made."""
+        if isinstance(value, DerivedSpec):
+            made: Mapping[str, Mapping[str, Any]] = {
+                "verifiers": self.verifiers,
+                "generators": self.generators,
+            }
+            own = {
+                field: made[section][named]
+                for field, section in value.uses.items()
+                if section in made and (named := getattr(value, field)) is not None
+            }
+            options = {name: self._made(one, generator) for name, one in value.options().items()}
+            return registry.make(value.section, value.kind, options, {"generator": generator, **own})
+        if isinstance(value, Mapping):
+            return {name: self._made(one, generator) for name, one in value.items()}
+        return value
+
+    def _fitted(self, kind: str, options: dict[str, Any], n: int | None) -> dict[str, Any]:
+        """The options at this n, with the task's steps where the file says nothing else of them."""
+        narrows = getattr(registry.find("strategies", kind), "narrows", ())
+        fitted = {name: min(value, n) if n and name in narrows else value for name, value in options.items()}
+        return {
+            name: until(value, self.task.delimiter, self.task.mark) if isinstance(value, StepSpec) else value
+            for name, value in fitted.items()
+        }
+
+    def _option(self, option: int | OptionSpec, generator: Generator) -> int | Generator:
+        if isinstance(option, int):
+            return option
+        below = generator if option.generator is None else self.generators[option.generator]
+        if option.strategy is None:
+            return below
+        return self._strategy(option.strategy, below, option.n or self._own_n(option.strategy))
+
+    def _own_n(self, name: str) -> int | None:
+        own = getattr(self.experiment.strategies[name], "n", None)
+        if own is None or isinstance(own, int):
+            return own
+        raise InputError(f"strategies.{name}.n = {list(own)}: another strategy runs it; expected one integer")
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Names of what the grid needs: engines and generators in the order of the file, verifiers after their parts."""
+
+    engines: tuple[str, ...]
+    generators: tuple[str, ...]
+    verifiers: tuple[str, ...]
+    #: Of the verifiers, those that strategies name.
+    judging: frozenset[str]
+
+    @classmethod
+    def of(cls, experiment: Experiment, cells: Iterable[Configuration]) -> Self:
+        """Whatever a cell names, and whatever that is made of."""
+        needed = made_of(experiment, *of_cells((cell.generator, cell.strategy) for cell in cells))
+        return cls(
+            tuple(name for name in experiment.engines if ("engines", name) in needed),
+            tuple(name for name in experiment.generators if ("generators", name) in needed),
+            tuple(name for section, name in needed if section == "verifiers"),
+            frozenset(
+                verifier
+                for (section, _), spec in needed.items()
+                if section == "strategies"
+                for verifier in spec.named("verifiers")
+            ),
+        )
+
+
+@contextmanager
+def about(*path: str) -> Iterator[None]:
+    """What is raised inside is about this part of the experiment, and says so."""
+    try:
+        yield
+    except InputError as error:
+        if error.path:
+            raise
+        error.args = (f"{'.'.join(path)}: {error.args[0]}", *error.args[1:])
+        error.path = path
+        raise
+
+
+def _task(experiment: Experiment) -> Task:
+    with about("task"):
+        task: Task = registry.make("task", experiment.task.kind, experiment.task.options(), {})
+    return task
+
+
+def tabled(experiment: Experiment) -> Experiment:
+    """The experiment as `opened` has it, with the tables that are to be learned written out."""
+    return tabulated(experiment, _task(experiment))
+
+
+@contextmanager
+def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setup]:
+    """Everything that the grid needs, for as long as the context lasts.
+
+    The data are read and checked first, then the engines open, one after the other; on the way out, and
+    after an error, all that are open are closed. cores: of this machine, which the engines divide among them; by
+    default those that this process may use. With shards the engines stay closed: drivers open theirs.
+
+    Raises InputError for data, models and combinations that do not fit, for a budget that a generator cannot keep, for
+    held-out problems that are not, and for shards where a total is dealt out by difficulty.
+    """
+    task = _task(experiment)
+    experiment = tabulated(experiment, task)
+    sharded = experiment.executor.shards is not None
+    here = offline.closed(experiment, fingerprints=False) if sharded else experiment
+    cells = configurations(experiment)
+    found, asked = survey(task), Asked(task)
+    difficulties = learned(experiment, cells, task)
+    if sharded and difficulties:
+        raise InputError(
+            "executor.shards: shares by difficulty begin with the first samples of all problems, which no driver of "
+            "some of them has; leave out shards, or allocation.strategies"
+        )
+    with ExitStack() as stack:
+        needed = Needed.of(experiment, cells)
+        engines = _engines(here, needed, cores or usable_cores(), stack)
+        generators = {name: _generator(experiment, name, engines) for name in needed.generators}
+        limits = Shares(experiment, found.problems).largest
+        _enough(generators, cells, task, alone=limits is not None)
+        _bounded(generators, limits, found.first)
+        verifiers = _verifiers(here, needed, engines, generators, task, _grade(task, asked))
+        setup = Setup(
+            experiment, task, engines, generators, verifiers, cells, found.problems, asked, difficulties
+        )
+        for cell in cells:
+            with about("strategies", cell.strategy):
+                setup.strategy(cell)
+        yield setup
+
+
+def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStack) -> dict[str, Engine]:
+    """The engines that are needed, opened. Those of this machine divide its cores among them."""
+    executor = experiment.executor
+    count = sum(executor.pool(name).replicas for name in needed.engines)
+    # On other machines an engine takes what it finds.
+    parts = {} if executor.address else {"threads": max(1, cores // max(1, count))}
+    engines = {}
+    for name in needed.engines:
+        spec = experiment.engines[name]
+        with about("engines", name):
+            engine: Engine = (
+                _pool(executor, name, spec, parts)
+                if executor.kind == "ray"
+                else registry.make("engines", spec.kind, spec.options(), parts)
+            )
+            engines[name] = stack.enter_context(engine)
+    return engines
+
+
+def _pool(executor: ExecutorSpec, name: str, spec: PartSpec, parts: Mapping[str, Any]) -> Engine:
+    """The engine as a pool of replicas."""
+    from metagen.generators.ray import Placement, Policy, RayPool
+
+    takes, pool = registry.parameters("engines", spec.kind), executor.pool(name)
+    options = {part: value for part, value in parts.items() if part in takes} | spec.options()
+    return RayPool(
+        registry.find("engines", spec.kind),
+        options,
+        replicas=pool.replicas,
+        address=executor.address,
+        placement=Placement(**pool.needs),
+        policy=Policy(deadline=executor.deadline, replacements=executor.replacements),
+    )
+
+
+def usable_cores() -> int:
+    """Those that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _generator(experiment: Experiment, name: str, engines: Mapping[str, Engine]) -> Generator:
+    spec = experiment.generators[name]
+    engine = getattr(spec, "engine", None)
+    parts = {} if engine is None else {"engine": engines[engine]}
+    with about("generators", name):
+        generator: Generator = registry.make("generators", spec.kind, spec.options(), parts)
+    return generator
+
+
+def _verifiers(
+    experiment: Experiment,
+    needed: Needed,
+    engines: Mapping[str, Engine],
+    generators: Mapping[str, Generator],
+    task: Task,
+    grade: Grade,
+) -> dict[str, Verifier]:
+    """Those that strategies name, in the order of the file."""
+    made: dict[str, Verifier] = {}
+    parts: dict[str, Any] = {"grade": grade, "program": getattr(task, "program", None)}
+    for name in needed.verifiers:
+        if "sandbox" in registry.parameters("verifiers", experiment.verifiers[name].kind):
+            parts.setdefault("sandbox", _sandbox())
+        made[name] = _verifier(experiment, name, engines, generators, parts, made)
+    return {name: made[name] for name in experiment.verifiers if name in needed.judging}
+
+
+def _verifier(
+    experiment: Experiment,
+    name: str,
+    engines: Mapping[str, Engine],
+    generators: Mapping[str, Generator],
+    given: Mapping[str, Any],
+    made: Mapping[str, Verifier],
+) -> Verifier:
+    spec = experiment.verifiers[name]
+    parts = {**given, "name": name, "members": [made[member] for member in spec.named("verifiers")]}
+    there: Mapping[str, Mapping[str, Any]] = {"engines": engines, "generators": generators, "verifiers": made}
+    for field, section in spec.uses.items():
+        if section in there and isinstance(named := getattr(spec, field), str):
+            parts[field] = there[section][named]
+    if isinstance(spec, PrmSpec | OrmSpec):
+        # None: as the model's config.json names them.
+        parts["tags"] = spec.tags.tags if spec.tags else None
+    with about("verifiers", name):
+        verifier: Verifier = registry.make("verifiers", spec.kind, spec.options(), parts)
+    return verifier
+
+
+def _sandbox() -> Any:
+    """One for all verifiers of a run. Raises IsolationError, with the remedy, where there can be none."""
+    from metagen.verifiers.code.sandbox import Sandbox
+
+    return Sandbox()
+
+
+@cache
+def _shared_sandbox() -> Any:
+    """That of strategies that run programs."""
+    return _sandbox()
+
+
+def cautions(setup: Setup) -> list[str]:
+    """What a reader of the results should know before they are made: strategies that an oracle steers."""
+    knowing = {c.strategy for c in setup.configurations if c.kind != COVERAGE and setup.strategy(c).oracle}
+    return [
+        f"strategies.{name}: a verifier that knows the answers steers it; its results are upper bounds, marked "
+        "(oracle), and never recommended"
+        for name in setup.experiment.strategies
+        if name in knowing
+    ]
+
+
+def _enough(
+    generators: Mapping[str, Generator], cells: tuple[Configuration, ...], task: Task, *, alone: bool
+) -> None:
+    """Recorded pools hold as many samples as configurations ask for.
+
+    What only samples and aggregates needs them of some problem, since it is measured at n over the problems that have
+    n; what runs by itself needs them of every problem. alone: everything does.
+    """
+    for name, generator in generators.items():
+        if not isinstance(generator, ReplayGenerator):
+            continue
+        ours = [cell for cell in cells if cell.generator == name]
+        sizes = {problem.id: generator.size(problem.id) for problem in task.problems()}
+        # What no configuration names by itself, a strategy asks for one sample.
+        strict = [cell.n or 1 for cell in ours if alone or not registry.says(cell.kind, "poolable")]
+        if not strict:
+            # Problems of which no sample is left (without a score, without a verdict) are left out.
+            left = {problem: size for problem, size in sizes.items() if problem not in generator.emptied}
+            sizes = left or sizes
+        least, most = (pick(sizes, key=sizes.__getitem__) for pick in (min, max))
+        for problem, n in (
+            (least, max([1, *strict])),
+            (most, max((cell.n or 1 for cell in ours), default=1)),
+        ):
+            if sizes[problem] < n:
+                raise DataError(
+                    f"generator {name!r} holds {sizes[problem]} samples of problem {problem!r}, "
+                    f"the grid asks for {n}; ask for at most that many, or give a larger pool"
+                )
+
+
+def _bounded(generators: Mapping[str, Generator], budget: Budget | None, problem: Problem) -> None:
+    """Every generator knows its worst case in what the budget limits, going by the first problem."""
+    limits = {d: getattr(budget, d) for d in DIMENSIONS if getattr(budget, d, None) is not None}
+    for name, generator in generators.items():
+        if not limits or not isinstance(generator, Primitive):
+            continue
+        prefix = Sequence.of(problem.prompt)
+        worst = generator.worst(prefix, 1, generator.most(prefix, None), Scope.root(problem.id))
+        for dimension, limit in limits.items():
+            if getattr(worst, dimension) is None:
+                raise UnsupportedError(
+                    f"budget.{dimension} = {limit:g} cannot be kept: generators.{name} does not know the most "
+                    f"that a sample of problem {problem.id!r} takes; give it a count of tokens (a recorded pool: "
+                    "fields: {generated: …}), a price or a model shape, or limit something else, such as calls"
+                )
+
+
+def _grade(task: Task, asked: Asked) -> Grade:
+    async def grade(sequence: Sequence) -> float:
+        (value,) = await task.grade(asked[sequence.prompt.problem_id], [sequence])
+        return value
+
+    return grade
+
+
+def greedy(generator: Generator, *, answer: AnswerRule | None = None) -> Strategy:
+    """The most likely token at every place: one sample at temperature 0."""
+    return Sample(generator.replace(temperature=0.0), answer=answer)

@@ -1,0 +1,515 @@
+"""What a run will take, before anything is spent: tokens, FLOPs, time and money, part by part.
+
+Known: problems, prompts as the engine's tokenizer counts them, samples (the largest n of a pool), and what the
+journal holds already. Assumed, and said so: how long completions are. FLOPs are those of `metagen.cost`. Engines
+stay closed, unless `probe` is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import abc
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from metagen.budget import DIMENSIONS, Budget
+from metagen.cost import (
+    FREE,
+    Hardware,
+    ModelShape,
+    Price,
+    Usage,
+    decode_flops,
+    flops_2n,
+    prefill_flops,
+    roofline_seconds,
+)
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.generators.primitive import EngineGenerator, Primitive, letters
+from metagen.generators.replay import ReplayGenerator
+from metagen.html import amount
+from metagen.runs.declare import registry
+from metagen.runs.declare.specs import Experiment
+from metagen.runs.directory import RunDirectory
+from metagen.runs.work import build
+from metagen.runs.work.allocation.shares import Shares
+from metagen.runs.work.forecast.books import Book, earlier
+from metagen.runs.work.forecast.judging import FIGURES, Judging, Length, Sums
+from metagen.runs.work.forecast.pace import Pace
+from metagen.runs.work.forecast.probe import PROBE, probed
+from metagen.runs.work.offline import closed
+from metagen.scope import Scope
+from metagen.sequence import Sequence
+from metagen.strategies.parallel import ParallelStrategy
+from metagen.tasks.base import Problem
+from metagen.verifiers.base import Verifier
+
+#: Rows that an engine is taken to decode at once.
+BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one generator or verifier is expected to spend; None is unknown.
+
+    calls: samples or scores that are to be made. recorded: those that the journal answers. seconds: the least
+    time on the hardware that was named. how: where the figures come from.
+    """
+
+    name: str
+    role: Literal["generation", "verification"]
+    calls: int
+    recorded: int = 0
+    prefilled: float | None = 0.0
+    generated: float | None = 0.0
+    flops: float | None = 0.0
+    flops_2n: float | None = 0.0
+    seconds: float | None = None
+    money: float | None = None
+    how: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run will take.
+
+    bounds: the lengths of completions are the most that is allowed, so figures are upper bounds. missing: what could
+    not be estimated, so that totals leave it out. notes: what holds for all parts. seconds: expected, at the pace of
+    a probe or of an earlier run; hardware: of the least time. probed: a part was run, to measure by.
+    """
+
+    name: str
+    problems: int
+    parts: tuple[Part, ...]
+    bounds: bool = False
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float | None = None
+    hardware: str | None = None
+    probed: bool = False
+
+    @property
+    def total(self) -> Part:
+        """The sum; unknown where a part is."""
+        names = [f.name for f in fields(Part) if f.name not in ("name", "role", "how")]
+        sums = {name: _sum(getattr(part, name) for part in self.parts) for name in names}
+        return Part("total", "generation", **sums)  # type: ignore[arg-type]  # sums by name
+
+    def to_dict(self) -> dict[str, Any]:
+        total = {
+            name: value for name, value in asdict(self.total).items() if name not in ("name", "role", "how")
+        }
+        return {
+            "name": self.name, "problems": self.problems, "upper_bounds": self.bounds,
+            "expected_seconds": self.seconds, "hardware": self.hardware, "total": total,
+            "parts": [asdict(part) for part in self.parts], "missing": list(self.missing), "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def estimate(
+    experiment: Experiment, out: Path | None = None, *, hardware: str | None = None, probe: int | None = None
+) -> Estimate:
+    """What `metagen run` would spend in the directory `out`, or in a new one.
+
+    hardware: a name of `metagen.cost.HARDWARE`; gives the least time. probe: run so many problems now, in a
+    directory that is thrown away; gives lengths and time, as earlier runs of the same name do. Raises InputError for
+    what would keep the run from beginning.
+    """
+    machine = None if hardware is None else Hardware.named(hardware)
+    with probed(experiment, probe) as trial:
+        journals = [RunDirectory(out).journal] if out else []
+        journals += [trial.journal] if trial else []
+        journals += [] if trial else earlier(experiment.name)
+        books = [Book.read(path) for path in dict.fromkeys(journals) if path.is_file()]
+        known = books[0] if out and books and books[0].path == RunDirectory(out).journal else Book(Path())
+        if out and known.rows:
+            _same_seed(RunDirectory(out), experiment)
+        # Tables are learned from what parts really are, before stand-ins take their place.
+        whole = build.tabled(experiment)
+        with build.opened(closed(whole, fingerprints=bool(books))) as setup:
+            estimator = _Estimator(setup, known, books, machine)
+            found = estimator.all()
+        pace = Pace.probed(trial) if trial else Pace.recorded(books, estimator.still_to_ask())
+        return _timed(replace(found, probed=trial is not None), pace)
+
+
+def _same_seed(directory: RunDirectory, experiment: Experiment) -> None:
+    try:
+        seed = directory.state().seed
+    except InputError:
+        return
+    if seed != experiment.seed:
+        raise InputError(
+            f"{str(directory.root)!r} was written with seed {seed}, this experiment has {experiment.seed}: "
+            f"go on with --set seed={seed}, or give another directory"
+        )
+
+
+# ------------------------------------------------------------------------------------------------- estimating
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What configurations ask of one generator: its largest n, and who scores the samples."""
+
+    name: str
+    generator: Generator
+    n: int
+    verifiers: tuple[str, ...]
+
+
+class _Estimator:
+    """The work of one call of `estimate`."""
+
+    def __init__(
+        self, setup: build.Setup, book: Book, books: abc.Sequence[Book], hardware: Hardware | None
+    ) -> None:
+        self.setup, self.book, self.books, self.hardware = setup, book, books, hardware
+        self.problems = list(setup.task.problems())
+        self.budget = Shares(setup.experiment, setup.problems).largest
+        self.missing: list[str] = []
+        self.bound = False
+        self.made: dict[str, Sums] = {}
+        self.judging = Judging(setup.verifiers, book, self.problems)
+        self.times: dict[str, float | None] = {}
+
+    def all(self) -> Estimate:
+        asks = list(self._asks())
+        for ask in asks:
+            self._ask(ask)
+        parts = [self._part(ask.name, "generation", self.made[ask.name], ask.generator) for ask in asks]
+        parts += [
+            self._part(name, "verification", sums, self.judging.verifiers[name])
+            for name, sums in self.judging.sums.items()
+        ]
+        notes = build.cautions(self.setup)
+        if self.hardware:
+            notes.append(
+                f"seconds: the least that {self.hardware.name} can take (roofline), one part after the other"
+            )
+        if self.budget:
+            notes.append("cut to the budget of a problem; configurations share what they have in common")
+        return Estimate(
+            self.setup.experiment.name, len(self.problems), tuple(parts), self.bound,
+            tuple(dict.fromkeys([*self.missing, *self.judging.missing])), tuple(notes),
+            hardware=self.hardware.name if self.hardware else None,
+        )  # fmt: skip
+
+    def still_to_ask(self) -> list[Generator]:
+        """The generators of which samples are to be made, after `all`."""
+        return [ask.generator for ask in self._asks() if self.made[ask.name].calls]
+
+    def _asks(self) -> Iterator[Ask]:
+        """The pools that the run will draw: configurations of one generator share samples and scores."""
+        found: dict[str, Ask] = {}
+        for c in self.setup.configurations:
+            generator, name = self.setup.generators[c.generator], c.generator
+            if c.kind == "greedy":
+                generator, name = generator.replace(temperature=0.0), f"{name}, greedy"
+            elif (unknown := self._unknown(c)) is not None:
+                self.missing.append(f"{c.name}: {unknown}")
+                if not c.n or self._stands_over(c):
+                    continue
+            # A generator that is greedy already makes the same samples.
+            known = found.get(generator.fingerprint) or Ask(name, generator, 0, ())
+            judges = dict.fromkeys((*known.verifiers, *([c.verifier] if c.verifier else [])))
+            found[generator.fingerprint] = Ask(known.name, generator, max(known.n, c.n or 1), tuple(judges))
+        yield from found.values()
+
+    def _stands_over(self, c: build.Configuration) -> bool:
+        return getattr(self.setup.experiment.strategies[c.strategy], "over", None) is not None
+
+    def _unknown(self, c: build.Configuration) -> str | None:
+        """What is not known of a configuration's work, beside its n samples and their scores; None if all is."""
+        if self._stands_over(c):
+            return "what stands over another strategy asks for as much as that one does, many times"
+        if not (registry.says(c.kind, "chooses") or registry.says(c.kind, "poolable")):
+            return f"a strategy of kind {c.kind!r} decides by itself what it asks for"
+        strategy = self.setup.strategy(c)
+        if isinstance(strategy, ParallelStrategy) and strategy.chooser.spends:
+            return "its n samples are counted, what a model is asked in order to choose among them is not"
+        return (
+            "at most n samples are counted; it ends with the first accepted"
+            if c.kind == "rejection"
+            else None
+        )
+
+    def _ask(self, ask: Ask) -> None:
+        """Samples and scores of one generator, problem by problem."""
+        length = self._length(ask)
+        replayed = isinstance(ask.generator, ReplayGenerator)
+        made = self.made[ask.name] = Sums(how=[length.how])
+        self.bound = self.bound or (length.bound and not replayed)
+        judges = self.judging.of(ask.verifiers)
+        sizes: list[int] = []
+        for problem in self.problems:
+            recorded = self.book.samples(ask.generator, problem.id, ask.n)
+            new, tokens = ask.n - len(recorded), length.tokens(problem)
+            prompt = self._prompt(ask.generator, problem)
+            rows = 0 if replayed or not new else (length.bound and _rows(ask.generator)) or new
+            figures = _generation(_shape(ask.generator), prompt, tokens, rows)
+            scores = [
+                (name, self.judging.scores(verifier, problem, length, tokens, recorded, new))
+                for name, verifier in judges
+            ]
+            share = self._share(figures, [one for _, one in scores], new)
+            made.add(share, calls=new, **figures)
+            made.recorded += len(recorded)
+            for name, (calls, before, one) in scores:
+                self.judging.sums[name].add(share, calls=calls, **one)
+                self.judging.sums[name].recorded += before
+            sizes.append(prompt or 0)
+        if replayed:
+            made.how = ["a recorded pool: nothing is computed"]
+        elif sizes and any(sizes):
+            size = fmean(sizes)
+            made.how.insert(0, f"prompts: {size:,.1f} tokens on average, {self._counted(ask.generator)}")
+        asked = {problem.prompt for problem in self.problems}
+        if isinstance(ask.generator, EngineGenerator) and not replayed:
+            made.how += dict.fromkeys(said for prompt in asked if (said := ask.generator.sends(prompt)))
+        self.times[ask.name] = self._decoding(ask, made, fmean(sizes) if sizes else 0.0)
+
+    # -- lengths -----------------------------------------------------------------------------------
+
+    def _length(self, ask: Ask) -> Length:
+        """Of recorded samples of this very generator, else the most that is allowed."""
+        for book in self.books:
+            rows = [row for row in book.all_of(ask.generator) if row.usage.generated is not None]
+            if rows:
+                mean = fmean(row.usage.generated or 0 for row in rows)
+                texts = tuple(str((row.payload or {}).get("text", "")) for row in rows)
+                folder = book.path.parent
+                where = "in the probe" if folder.name.startswith(PROBE) else f"in {folder}"
+                how = f"completions: {mean:,.1f} tokens, the mean of {len(rows):,} samples recorded {where}"
+                return Length(partial(_same, mean), how, False, texts, book, ask.generator.fingerprint)
+        return self._longest(ask.generator)
+
+    def _longest(self, generator: Generator) -> Length:
+        if isinstance(generator, EngineGenerator):
+            most, context = generator.params.max_tokens, generator.engine.max_context
+
+            def tokens(problem: Problem) -> float:
+                room = most if context is None else context - (self._prompt(generator, problem) or 0)
+                return max(1, min(most, room))
+
+            how = f"completions: {most:,} tokens, the most that max_tokens allows (most are shorter)"
+            if (search := generator.params.search) is not None:
+                how += f", in each of {search.rows} rows of a {search.kind} search, which finds all samples at once"
+            return Length(tokens, how)
+
+        def worst(problem: Problem) -> float | None:
+            if not isinstance(generator, Primitive):
+                return None
+            prefix = Sequence.of(problem.prompt)
+            return generator.worst(prefix, 1, generator.most(prefix, None), Scope.root(problem.id)).generated
+
+        return Length(worst, "completions: the most that the generator declares")
+
+    def _prompt(self, generator: Generator, problem: Problem) -> int | None:
+        """Tokens of a problem's prompt; without a tokenizer its bytes, which bound them."""
+        prefix = Sequence.of(problem.prompt)
+        if isinstance(generator, EngineGenerator):
+            ids = generator.engine.render(prefix)
+            return len(letters(prefix)) if ids is None else len(ids)
+        if isinstance(generator, Primitive):
+            return generator.worst(prefix, 1, generator.most(prefix, None), Scope.root(problem.id)).prefilled
+        return None
+
+    def _counted(self, generator: Generator) -> str:
+        if not isinstance(generator, EngineGenerator):
+            return "as the generator counts"
+        if generator.tokenizer_fingerprint is None:
+            return "at most: their bytes, since the tokenizer is not here"
+        directory = generator.engine.directory
+        return f"by the tokenizer of {directory.name if directory else generator.engine}"
+
+    # -- figures -----------------------------------------------------------------------------------
+
+    def _share(
+        self,
+        made: Mapping[str, float | None],
+        judged: Iterable[tuple[float, int, dict[str, float | None]]],
+        new: int,
+    ) -> float:
+        """The part of a problem's work that its budget affords, at most 1."""
+        if not self.budget:
+            return 1.0
+        whole: dict[str, float | None] = {"calls": float(new), **made}
+        for calls, _, one in judged:
+            whole = {name: _plus(value, one.get(name, calls)) for name, value in whole.items()}
+        return min([1.0, *_shares(self.budget, whole)])
+
+    def _part(
+        self, name: str, role: Literal["generation", "verification"], sums: Sums, maker: Generator | Verifier
+    ) -> Part:
+        usage = Usage(prefilled=_whole(sums.prefilled), generated=_whole(sums.generated))
+        price = _price(maker)
+        money = price.of(usage) if price else None
+        seconds = self.times.get(name) if role == "generation" else self._scoring(sums, maker)
+        return Part(
+            name, role, round(sums.calls), sums.recorded, sums.prefilled, sums.generated, sums.flops,
+            sums.flops_2n, seconds, money, tuple(sums.how),
+        )  # fmt: skip
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def _decoding(self, ask: Ask, made: Sums, prompt: float) -> float | None:
+        """The least seconds for all samples, in batches that are as large as engine and concurrency allow."""
+        shape = _shape(ask.generator)
+        if self.hardware is None or shape is None or made.generated is None:
+            return None
+        if not made.calls:
+            return 0.0
+        batch = self._batch(made.calls, ask.n)
+        each = max(1, round(made.generated / made.calls))
+        size, prompts = max(1, round(prompt)), made.calls / ask.n
+        reading = prompts * roofline_seconds(shape, self.hardware, size, 0, size)
+        writing = roofline_seconds(shape, self.hardware, 0, each, size, batch)
+        return reading + made.calls / batch * writing
+
+    def _scoring(self, sums: Sums, maker: Any) -> float | None:
+        shape = _shape(maker)
+        if self.hardware is None or shape is None or sums.prefilled is None:
+            return None
+        if not sums.calls:
+            return 0.0
+        each, batch = max(1, round(sums.prefilled / sums.calls)), self._batch(sums.calls, 1)
+        return sums.calls / batch * roofline_seconds(shape, self.hardware, each, 0, each, batch)
+
+    def _batch(self, calls: float, n: int) -> int:
+        together = min(self.setup.experiment.executor.concurrency, len(self.problems)) * n
+        return max(1, min(BATCH, together, round(calls)))
+
+
+def _generation(
+    shape: ModelShape | None, prompt: int | None, tokens: float | None, rows: int
+) -> dict[str, float | None]:
+    """Figures of so many rows of tokens behind a prompt, which is read once."""
+    if not rows:
+        return dict.fromkeys(FIGURES, 0.0)
+    generated = None if tokens is None else rows * tokens
+    if shape is None or prompt is None or tokens is None or generated is None:
+        return {"prefilled": prompt, "generated": generated, "flops": None, "flops_2n": None}
+    flops = prefill_flops(shape, prompt) + rows * decode_flops(shape, round(tokens), prompt)
+    return {
+        "prefilled": prompt, "generated": generated, "flops": flops,
+        "flops_2n": flops_2n(shape, 1) * (prompt + generated),
+    }  # fmt: skip
+
+
+def _rows(generator: Generator) -> int:
+    """Rows that decode for all samples of a problem together; 0 where each sample has its own."""
+    search = generator.params.search if isinstance(generator, EngineGenerator) else None
+    return 0 if search is None else search.rows
+
+
+def _shape(maker: Any) -> ModelShape | None:
+    shape = getattr(getattr(maker, "engine", None), "shape", None)
+    return shape if isinstance(shape, ModelShape) else None
+
+
+def _same(tokens: float, problem: Problem) -> float:
+    return tokens
+
+
+def _price(maker: Any) -> Price | None:
+    """What a generator or verifier, or its engine, asks for tokens; None where nothing says so."""
+    for owner in (maker, getattr(maker, "engine", None)):
+        price = getattr(owner, "price", None)
+        if isinstance(price, Price) and price != FREE:
+            return price
+    return None
+
+
+def _shares(budget: Budget, whole: Mapping[str, float | None]) -> Iterator[float]:
+    for dimension in DIMENSIONS:
+        limit, spent = getattr(budget, dimension, None), whole.get(dimension)
+        if limit is not None and spent:
+            yield limit / spent
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    values = list(values)
+    return None if None in values else sum(v for v in values if v is not None)
+
+
+def _plus(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else math.ceil(value)
+
+
+def _timed(found: Estimate, pace: Pace | None) -> Estimate:
+    """With the seconds that its samples take at this pace."""
+    calls = sum(part.calls for part in found.parts if part.role == "generation")
+    if pace is None or not calls:
+        return found
+    return replace(found, seconds=pace.of(calls), notes=(*found.notes, pace.how))
+
+
+# ---------------------------------------------------------------------------------------------------- showing
+
+
+def render(found: Estimate) -> RenderableType:
+    """A table of the parts, and how their figures were made."""
+    total = found.total
+    most = "at most " if found.bounds else "about "
+    columns = {"prefilled": "prefilled", "generated": "generated", "FLOPs": "flops"}
+    columns |= {"least s": "seconds"} if any(part.seconds for part in found.parts) else {}
+    columns |= {"money": "money"} if any(part.money is not None for part in found.parts) else {}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_footer=True)
+    table.add_column("", "total")
+    columns = {"calls": "calls", "recorded": "recorded"} | columns
+    for title, name in columns.items():
+        table.add_column(title, amount(getattr(total, name)), justify="right")
+    for part in found.parts:
+        table.add_row(part.name, *(amount(getattr(part, name)) for name in columns.values()))
+    head = Text.assemble((found.name, "bold"), f"  {found.problems:,} problems: {most}{_sentence(total)}")
+    head.append(_times(found))
+    lines = [f"{part.name}: {'; '.join(part.how)}" for part in found.parts if part.how]
+    lines += [f"not counted: {what}" for what in found.missing] + list(found.notes)
+    if total.calls and total.seconds is None and found.seconds is None:
+        lines.append(
+            "time: --probe 2 measures the pace of this machine, --hardware h200 tells the least on such a one"
+        )
+    how = Text("\n".join(["How this was estimated", *lines]))
+    how.stylize("bold", 0, 22)
+    told = "Only the probe was run" if found.probed else "Nothing was run"
+    return Group(head, table, how, Text(f"{told}; the experiment is, without --dry-run.", "dim"))
+
+
+def _sentence(total: Part) -> str:
+    """The whole in words."""
+    if not total.calls:
+        return "nothing is left to do, all is in the journal"
+    words = [f"{amount(total.calls)} calls", f"{amount(total.generated)} tokens generated"]
+    words += [f"{amount(total.prefilled)} prefilled", f"{amount(total.flops)} FLOPs"]
+    words += [f"a price of {total.money:,.2f}"] if total.money is not None else []
+    return ", ".join(words)
+
+
+def _times(found: Estimate) -> str:
+    """Time in clauses of its own: a least time is no upper bound, and a pace is neither."""
+    words = ""
+    if found.total.calls and found.hardware and found.total.seconds is not None:
+        words += f"; at least {amount(found.total.seconds)} s on {found.hardware}"
+    if found.seconds is not None:
+        # Only here, since what makes reports takes a while to import.
+        from metagen.runs.page.report import duration
+
+        where = "of the probe" if found.probed else "of an earlier run"
+        time = f"about {duration(found.seconds)}" if found.seconds >= 1 else "less than 1 s"
+        words += f"; {time} at the pace {where}"
+    return words

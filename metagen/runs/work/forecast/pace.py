@@ -1,0 +1,58 @@
+"""How fast samples were made before: in a probe, or in an earlier run over the same generators."""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from metagen.errors import InputError
+from metagen.generators.base import Generator
+from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.work.forecast.books import Book
+from metagen.runs.work.forecast.probe import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """So many samples, with all that was done to them, took so many seconds. how: where and when."""
+
+    samples: int
+    seconds: float
+    how: str
+
+    def of(self, samples: int) -> float:
+        """Seconds that so many samples take."""
+        return samples * self.seconds / self.samples
+
+    @classmethod
+    def probed(cls, trial: Trial) -> Pace:
+        """That of a probe, which fills the engines' batches less than a run does."""
+        how = (
+            f"seconds: at the pace of a probe of {trial.problems:,} problems, {trial.samples:,} samples in "
+            f"{trial.seconds:.1f} s; many problems at once are usually faster"
+        )
+        return cls(trial.samples, trial.seconds, how)
+
+    @classmethod
+    def recorded(cls, books: Iterable[Book], generators: abc.Sequence[Generator]) -> Pace | None:
+        """That of the first run which made something in its last call, with all of these generators."""
+        for book in books:
+            directory = RunDirectory(book.path.parent)
+            try:
+                state = directory.state()
+            except InputError:
+                continue
+            told = state.recorded and state.seconds and all(map(_counted, state.lines))
+            if told and all(book.all_of(generator) for generator in generators):
+                how = (
+                    f"seconds: at the pace of the last call in {directory.root}, {state.recorded:,} samples in "
+                    f"{state.seconds:.1f} s, on the machine that it ran on"
+                )
+                return cls(state.recorded, state.seconds, how)
+        return None
+
+
+def _counted(line: Line) -> bool:
+    """Whether a run counts a configuration's samples, and not its solutions."""
+    return line.pooled or line.kind in ("sample", "greedy")

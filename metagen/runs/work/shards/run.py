@@ -1,0 +1,250 @@
+"""Runs an experiment in shards into one run directory, like any other run: resumable at any moment.
+
+Each driver is an actor with a part of the problems, its own replicas of the engines and a journal on the disk of its
+machine. What it records is copied into the run's journal as it comes, and its tables when it has ended; then nothing
+tells the run from one of a single driver. A total budget is dealt out by problem before the work, so that drivers need
+not agree on what is left of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import shutil
+from collections.abc import Awaitable, Container
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from metagen.errors import EngineError
+from metagen.generators.ray.cluster import connected
+from metagen.generators.ray.messages import Fault
+from metagen.generators.ray.placement import Placement
+from metagen.journal import Columns, SQLiteJournal
+from metagen.logs import logger
+from metagen.runs.declare.schema import dump
+from metagen.runs.directory import RunDirectory, State, Status, environment
+from metagen.runs.table.tables import NAMES, joined
+from metagen.runs.work import runner
+from metagen.runs.work.build import Setup
+from metagen.runs.work.makers import Makers
+from metagen.runs.work.progress import Meter
+from metagen.runs.work.shards.driver import Driver, News, unlocked
+from metagen.runs.work.shards.part import Part
+from metagen.runs.work.survey import data
+from metagen.runs.work.together import together
+from metagen.strategies.base import wait
+
+_LOG = logger(__name__)
+#: Seconds between two looks at a driver; and for the last one, when the run is interrupted.
+EVERY, LAST = 0.5, 3.0
+#: Records, and bytes of a table, that are fetched at a time.
+RECORDS, PIECE = 5_000, 16 << 20
+
+
+def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> State:
+    """Run, or go on with, an experiment in shards; returns how it ended. As `runner.run` otherwise, which calls it.
+
+    A driver that is lost is replaced, as many of them as `executor.replacements`, and goes on from what is recorded.
+    """
+    experiment = setup.experiment
+    directory.claim()
+    with runner.opened(directory, experiment.seed) as journal:
+        runner.bind(journal, setup.task)
+        directory.write("experiment.yaml", dump(experiment))
+        head = Head(setup, directory, journal, meter or Meter())
+        head.note(Makers())
+        directory.save(dataclasses.replace(head.state("running"), seconds=0.0))
+        directory.discard()
+        status: Status = "failed"
+        try:
+            with connected(experiment.executor.address) as ray:
+                wait(head.all(ray))
+            status = "complete" if head.delivered else "failed"
+        except KeyboardInterrupt:
+            status = "interrupted"
+            raise
+        finally:
+            directory.save(head.state(status))
+    return head.state(status)
+
+
+class Head:
+    """Starts drivers, follows them, and puts together what they made."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        directory: RunDirectory,
+        journal: SQLiteJournal,
+        meter: Meter,
+    ) -> None:
+        self.experiment, self.task = setup.experiment, setup.task
+        self.directory, self.journal, self.meter = directory, journal, meter
+        self.problems, self._journaled = setup.problems, setup.journaled
+        count = min(self.experiment.executor.shares, setup.problems)
+        self.parts = [Part(index, count) for index in range(count)]
+        self._ended: dict[Part, State] = {}
+        self._tables: dict[Part, dict[str, Path]] = {}
+        self._last: dict[Part, News] = {}
+        #: Which parts have told what their disks hold.
+        self._heard = {part: asyncio.Event() for part in self.parts}
+        #: What was made by drivers that were lost.
+        self._before = dict.fromkeys(self.parts, 0)
+        self._lost = 0
+        self._data = data(setup.task)
+
+    @property
+    def delivered(self) -> int:
+        return sum(state.samples for state in self._ended.values())
+
+    def state(self, status: Status) -> State:
+        ended, meter = list(self._ended.values()), self.meter
+        return State(
+            self.experiment.name, status, self.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
+            self.experiment.seed, ended[0].lines if ended else (), tuple(f for s in ended for f in s.failures),
+            ended[0].notes if ended else (), self._journaled,
+            sum(s.cached for s in ended),
+        )  # fmt: skip
+
+    def note(self, makers: Makers) -> None:
+        """Who answers, beside what earlier calls noted."""
+        facts = {**environment(), **makers.after(Makers.recorded(self.directory)).to_dict()}
+        self.directory.write("environment.json", json.dumps(facts, indent=1) + "\n")
+
+    async def all(self, ray: Any) -> None:
+        """All parts side by side; the tables appear when all have ended."""
+        await gather(self.directory, self.journal, self.experiment.seed, {str(part) for part in self.parts})
+        try:
+            await together(self._part(ray, part) for part in self.parts)
+            joined(self.directory.root, [self._tables[part] for part in self.parts])
+            await asyncio.to_thread(shutil.rmtree, self.directory.shards, ignore_errors=True)
+        finally:
+            for path in (self.directory.root).glob("*.parquet.part"):
+                path.unlink(missing_ok=True)
+
+    async def _part(self, ray: Any, part: Part) -> None:
+        """One part to its end, by as many drivers as that takes."""
+        while True:
+            driver = self._driver(ray, part)
+            try:
+                await self._drive(driver, part)
+            except ray.exceptions.RayActorError as error:
+                self._lost += 1
+                self._before[part] += self._last[part].fresh if part in self._last else 0
+                _LOG.warning(
+                    "driver lost", extra={"part": str(part), "reason": str(error), "lost": self._lost}
+                )
+                if self._lost > self.experiment.executor.replacements:
+                    raise EngineError(
+                        f"{self._lost} drivers were lost, the last of part {part} ({error}); "
+                        f"{self.directory.resume_hint}"
+                    ) from None
+            else:
+                return
+            finally:
+                with suppress(Exception):
+                    ray.kill(driver)
+
+    def _driver(self, ray: Any, part: Part) -> Any:
+        shards = self.experiment.executor.shards
+        assert shards is not None
+        place = Placement(num_cpus=shards.num_cpus, resources=shards.resources)
+        actor = ray.remote(Driver).options(**place.options(None))
+        return actor.remote(self.experiment, str(self.directory.shards.resolve()), part, self._data)
+
+    async def _drive(self, driver: Any, part: Part) -> None:
+        there = await _told(driver.counts.remote())
+        mark = await self._follow(driver, part, 0, replace=False)
+        # Where problems were dealt otherwise before, another part has what this one needs.
+        self._heard[part].set()
+        for heard in self._heard.values():
+            await heard.wait()
+        await self._feed(driver, part, there)
+        ended = asyncio.ensure_future(driver.run.remote())
+        try:
+            while not ended.done():
+                await asyncio.wait({ended}, timeout=EVERY)
+                mark = await self._follow(driver, part, mark)
+        except asyncio.CancelledError:
+            # Where the run goes on, nobody may see this driver's disk.
+            with suppress(Exception):
+                await asyncio.wait_for(self._follow(driver, part, mark), LAST)
+            raise
+        finally:
+            ended.cancel()
+        found = await _told(ended)
+        # What was recorded while the last look was under way.
+        await self._follow(driver, part, mark)
+        self._tables[part] = {name: await self._table(driver, part, name) for name in NAMES}
+        await _told(driver.discard.remote())
+        self._ended[part] = found
+
+    async def _follow(self, driver: Any, part: Part, mark: int, *, replace: bool = True) -> int:
+        """Copy what a driver has recorded since a mark; the mark behind it."""
+        while True:
+            news: News = await _told(driver.news.remote(mark, RECORDS))
+            await self.journal.copy(news.records, replace=replace)
+            mark = news.mark
+            if news.makers is not None:
+                if part not in self._last:
+                    self.note(news.makers)
+                self._last[part] = dataclasses.replace(news, records=[])
+                self._count()
+            if len(news.records) < RECORDS:
+                return mark
+
+    def _count(self) -> None:
+        """The sums over the parts; a driver that takes another's place counts from the beginning."""
+        meter, seen = self.meter, self._last.values()
+        if not meter.total:
+            meter.begin(0, self.problems)
+        meter.total = sum(news.total for news in seen)
+        done = sum(news.done for news in seen)
+        fresh = sum(news.fresh for news in seen) + sum(self._before.values())
+        meter.advance(max(0, done - meter.done), max(0, fresh - meter.fresh))
+        meter.problems, meter.failures = sum(n.problems for n in seen), sum(n.failures for n in seen)
+
+    async def _feed(self, driver: Any, part: Part, there: dict[str, int]) -> None:
+        """Give a driver what the run has of its problems, and it has not."""
+        here, waiting = self.journal.counts(), list[Columns]()
+        for place, problem in enumerate(self.task.problems()):
+            if part(place, problem) and here.get(problem.id, 0) != there.get(problem.id, 0):
+                waiting += self.journal.stored(problem.id)
+            if len(waiting) >= RECORDS:
+                await _told(driver.take.remote(waiting))
+                waiting = []
+        if waiting:
+            await _told(driver.take.remote(waiting))
+
+    async def _table(self, driver: Any, part: Part, name: str) -> Path:
+        """A table of a part, fetched."""
+        path = self.directory.root / f"{name}.{part}.parquet.part"
+        with path.open("wb") as file:
+            while piece := await _told(driver.table.remote(name, file.tell(), PIECE)):
+                file.write(piece)
+        return path
+
+
+async def gather(
+    directory: RunDirectory, journal: SQLiteJournal, seed: int, but: Container[str] = ()
+) -> None:
+    """Copy what lies here of parts of earlier calls into the run's journal, and remove it. but: parts that go on."""
+    for path in sorted(directory.shards.glob("*/journal.sqlite")):
+        if path.parent.name in but:
+            continue
+        with await unlocked(RunDirectory(path.parent), seed) as other:
+            mark, records = other.since(0, RECORDS)
+            while records:
+                await journal.copy(records, replace=False)
+                mark, records = other.since(mark, RECORDS)
+        shutil.rmtree(path.parent)
+
+
+async def _told(answer: Awaitable[Any]) -> Any:
+    """What a driver says, or the error that it met."""
+    found = await answer
+    if isinstance(found, Fault):
+        raise found.error()
+    return found

@@ -1,0 +1,68 @@
+"""A run that has not come to its end: its tables, made from what the journal holds so far.
+
+The experiment is run again over its journal, with its engines closed, in a directory that is thrown away.
+What is not recorded fails instead of being made, so that parts which are not whole are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from metagen.errors import InputError
+from metagen.journal import SQLiteJournal
+from metagen.runs.declare import schema
+from metagen.runs.directory import RunDirectory, State, nearest
+from metagen.runs.work import build, offline
+from metagen.runs.work.attempts import Recorded
+from metagen.runs.work.makers import Makers
+from metagen.runs.work.progress import Meter
+from metagen.runs.work.work import Work
+from metagen.strategies.base import wait
+
+
+@contextlib.contextmanager
+def tables(directory: RunDirectory, problem: str | None = None) -> Iterator[tuple[RunDirectory, State]]:
+    """Where the tables of a run are, and how far it came; for a run without an end, made for as long as this lasts.
+
+    problem: of such a run, only the one of this id. Raises InputError for a run, or a problem, of which no part is
+    whole yet, and for a problem that the run does not have.
+    """
+    state = directory.state()
+    if state.status not in ("running", "interrupted") and directory.table("candidates").exists():
+        yield directory, state
+        return
+    with tempfile.TemporaryDirectory(prefix="metagen-") as folder:
+        found = RunDirectory(Path(folder))
+        work = _replay(directory, found, problem)
+        if not work.delivered:
+            what = (
+                "has not finished any part of its work, so there is nothing to report"
+                if problem is None
+                else f"has nothing on problem {problem!r} yet: no part of the work on it is finished"
+            )
+            raise InputError(f"the run {str(directory.root)!r} {what}; {directory.resume_hint}")
+        # Failures are those that the run itself noted, not that of parts which are still to come.
+        yield found, replace(work.state(state.status), seconds=state.seconds, failures=state.failures)
+
+
+def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) -> Work:
+    noted = Makers.recorded(directory).engines
+    experiment = offline.closed(schema.load(directory.experiment), fingerprints=True, noted=noted)
+    with build.opened(experiment) as setup, SQLiteJournal(directory.journal, read_only=True) as journal:
+        if problem is not None and all(one.id != problem for one in setup.task.problems()):
+            raise unknown(directory, problem, [one.id for one in setup.task.problems()])
+        only = None if problem is None else lambda place, one: one.id == problem
+        work = Work(setup, into, Recorded(journal), Meter(), only=only)
+        wait(work.all())
+    return work
+
+
+def unknown(directory: RunDirectory, problem: str, known: list[str]) -> InputError:
+    """The error for a problem that a run does not have."""
+    return InputError(
+        f"the run {str(directory.root)!r} has no problem {problem!r}; {nearest(problem, known, 'problems')}"
+    )

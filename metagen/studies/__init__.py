@@ -1,1 +1,0 @@
-"""Studies: questions asked of experiments; frontiers, comparisons, recommendations."""

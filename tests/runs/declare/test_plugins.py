@@ -1,0 +1,172 @@
+"""Kinds that installed distributions bring by entry points: real `.dist-info` directories, found by another process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metagen.runs.directory import RunDirectory
+
+ROOT = Path(__file__).parents[3]
+TOY = Path(__file__).parents[1] / "toy"
+CODE = """\
+import metagen as mg
+from metagen.generators.torch import TorchEngine
+from metagen.verifiers.function import FunctionVerifier
+from metagen_toy import ToyTask, generator
+
+
+class Shortest(mg.Strategy):
+    \"\"\"Draws n times and keeps the shortest.\"\"\"
+
+    def __init__(self, generator: mg.Generator, n: int, longest: bool = False) -> None:
+        self.generator, self.n, self.longest = generator, n, longest
+
+    @property
+    def fingerprint(self) -> str:
+        return f"shortest {self.n} {self.longest} {self.generator.fingerprint}"
+
+    async def run(self, prefix, until, scope):
+        draws = await self.generator.generate(prefix, n=self.n, scope=scope.child("sample"))
+        return (max if self.longest else min)(draws, key=lambda draw: len(draw.text))
+
+
+class Own(TorchEngine):
+    \"\"\"An engine of its own name.\"\"\"
+
+
+NUMBER = 7
+
+
+def brevity(*, name: str = "brevity") -> FunctionVerifier:
+    return FunctionVerifier(lambda sequence: mg.Score(1 / (1 + len(sequence.text))), name=name)
+"""
+POINTS = """\
+[metagen.strategies]
+shortest = metagen_short:Shortest
+absent = metagen_short:Nothing
+nowhere = metagen_missing.part:Thing
+
+raises = metagen_raises:Shortest
+unparsable = metagen_unparsable:Shortest
+no_class = metagen_short:NUMBER
+
+[metagen.engines]
+own = metagen_short:Own
+
+[metagen.verifiers]
+brevity = metagen_short:brevity
+
+[metagen.generators]
+sums = metagen_short:generator
+
+[metagen.tasks]
+sums = metagen_short:ToyTask
+"""
+YAML = """\
+name: plugged
+seed: 3
+task: {kind: sums, count: 4}
+generators:
+  small: {kind: sums, skill: 0.5}
+verifiers:
+  brief: {kind: brevity}
+strategies:
+  short: {kind: shortest}
+  long: {kind: shortest, longest: true}
+  best: {kind: best_of_n, verifier: brief}
+grid: {n: [1, 4]}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with the experiment, beside a `site` in which the distribution `metagen-short` is installed."""
+    site = tmp_path / "site"
+    info = site / "metagen_short-1.2.dist-info"
+    info.mkdir(parents=True)
+    (site / "metagen_short.py").write_text(CODE)
+    (site / "metagen_raises.py").write_text("raise RuntimeError('no licence found')\n")
+    (site / "metagen_unparsable.py").write_text("class Shortest(:\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: metagen-short\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(POINTS)
+    (info / "INSTALLER").write_text("by-hand\n")
+    (tmp_path / "plugged.yaml").write_text(YAML)
+    return tmp_path
+
+
+def metagen(place: Path, *arguments: str, installed: bool = True) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, which finds the distribution on its path, if it is `installed`."""
+    site = [str(place / "site")] if installed else []
+    path = os.pathsep.join([*site, str(TOY), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-m", "metagen.cli", *arguments],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def faults(place: Path, old: str, new: str, *, installed: bool = True) -> str:
+    """What is said of the experiment with one thing changed, which must not run."""
+    path = place / "plugged.yaml"
+    assert YAML.count(old) == 1
+    path.write_text(YAML.replace(old, new))
+    done = metagen(place, "run", "plugged.yaml", installed=installed)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (place / "runs").exists(), "nothing runs"
+    return " ".join(done.stderr.split())
+
+
+def test_every_kind_of_part_comes_from_a_distribution(place: Path) -> None:
+    done = metagen(place, "run", "plugged.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = RunDirectory(place / "runs" / "plugged").finished().lines
+    assert {line.strategy for line in lines} == {"short", "long", "best"}
+    assert "metagen_toy" not in (place / "plugged.yaml").read_text()
+
+
+def test_an_engine_comes_from_a_distribution(place: Path) -> None:
+    own = (
+        "engines:\n  own: {kind: own, model: tiny-0.1m}\ngenerators:\n  tiny: {engine: own, max_tokens: 8}\n"
+    )
+    (place / "plugged.yaml").write_text(YAML.replace("generators:\n", own))
+    done = metagen(place, "run", "plugged.yaml", "--limit", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_doctor_names_the_distribution(place: Path) -> None:
+    said = " ".join(metagen(place, "doctor").stdout.split())
+    assert "shortest ok strategies: metagen_short:Shortest, of metagen-short 1.2" in said
+    assert "nowhere fault strategies: metagen_missing.part:Thing" in said
+
+
+def test_without_the_distribution_the_kind_is_unknown(place: Path) -> None:
+    said = faults(place, "kind: best_of_n", "kind: majority", installed=False)
+    assert "plugged.yaml:3: task.kind = 'sums': expected one of arithmetic, " in said
+    assert "plugged.yaml:9: strategies.short.kind = 'shortest': expected one of sample, greedy" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("{kind: shortest}", "{kind: absent}", "cannot import 'metagen_short:Nothing'"),
+        ("{kind: shortest}", "{kind: nowhere}", "cannot import 'metagen_missing.part:Thing'"),
+        pytest.param("{kind: shortest}", "{kind: raises}", "cannot import 'metagen_raises:Shortest'"),
+        pytest.param("{kind: shortest}", "{kind: unparsable}", "cannot import 'metagen_unparsable:Shortest'"),
+        pytest.param("{kind: shortest}", "{kind: no_class}", "'metagen_short:NUMBER'"),
+        ("{kind: shortest}", "{kind: shortst}", "did you mean 'shortest'?"),
+        ("longest: true", "longer: true", "did you mean 'longest'?"),
+    ],
+)
+def test_what_is_wrong_with_a_plug_in_is_said(place: Path, old: str, new: str, expected: str) -> None:
+    said = faults(place, old, new)
+    assert expected in said
+    assert "plugged.yaml:" in said

@@ -1,0 +1,350 @@
+"""Running a study: roles as ordinary runs, settings frozen once, and nothing paid for twice."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metagen.errors import ConfigError, InputError
+from metagen.runs import study as studies
+from metagen.runs.curves import collect, tune
+from metagen.runs.curves.study import Curve, Source, StudyResult, Tuned
+from metagen.runs.declare import plan
+from metagen.runs.declare import study_schema as schema
+from metagen.runs.page import study_report as report
+from metagen.runs.questions import difficulty
+from metagen.runs.study_directory import StudyDirectory, find
+from metagen.runs.table.tables import read
+from metagen.sequence import Prompt
+from metagen.tasks.base import Problem
+
+Write = Callable[..., Path]
+Calls = Callable[[], list[str]]
+
+
+def play(file: Path, root: Path, *sets: str) -> StudyResult:
+    return studies.run(schema.load(file, sets=sets), root)
+
+
+def test_a_study_is_ordinary_runs_and_their_curves(study_file: Write, tmp_path: Path) -> None:
+    result = play(study_file(), tmp_path / "study")
+    directory = find(tmp_path / "study")
+    assert isinstance(directory, StudyDirectory)
+    for role, problems in (
+        ("development", 4),
+        ("test", 6),
+        ("limit", 6),
+        ("splitting", 6),
+        ("temperature", 3),
+    ):
+        state = directory.role(role).finished()
+        assert state.status == "complete" and state.problems == problems and not state.failures
+        assert result.facts["roles"][role]["samples"] == state.samples
+    assert {c.name for c in result.curves} == {
+        f"{m}/{s}"
+        for m in ("small", "large")
+        for s in ("single", "majority", "best", "weighted", "pass", "soft")
+    }
+    assert result.curve("large", "soft").ns.tolist() == [2, 4] and result.curve("large", "pass").oracle
+    assert result.budgets == {"samples": (2.0, 8.0)}
+    limits = [v for v in result.votes if v.role == "limit"]
+    assert all((v.sizes == 16).all() for v in limits) and {v.model for v in limits} == {"small", "large"}
+    again = StudyResult.load(directory.root)
+    assert [c.name for c in again.curves] == [c.name for c in result.curves]
+
+
+def test_curves_and_votes_are_of_the_frozen_generator(study_file: Write, tmp_path: Path) -> None:
+    """A better generator is a setting of the majority vote: its curve is that generator's, the single sample's not."""
+    result = play(study_file(), tmp_path / "study")
+    tuned = {(t.model, t.strategy): t for t in result.tuned}
+    assert tuned["small", "majority"].chosen == "generator.skill=0.9"
+    assert tuned["small", "majority"].problems == 4
+    assert tuned["small", "majority"].settings.keys() == {"as written", "generator.skill=0.9"}
+    majority, single = result.curve("small", "majority"), result.curve("small", "single")
+    assert (majority.generator, majority.setting) == ("small.skill-0.9", "generator.skill=0.9")
+    assert (single.generator, single.setting) == ("small", "")
+    assert majority.accuracy[0].mean() > single.accuracy[0].mean()
+    pools = {(v.role, v.generator): v for v in result.votes if v.model == "small"}
+    np.testing.assert_allclose(majority.accuracy[0], pools["test", "small.skill-0.9"].correct.mean(axis=1))
+    assert ("limit", "small.skill-0.9") in pools
+    assert next(v for v in result.votes if v.model == "small").generator == "small"
+
+
+def test_running_again_makes_nothing_and_an_extension_only_what_is_new(
+    study_file: Write, tmp_path: Path, calls: Calls
+) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root)
+    first = calls()
+    made = (root / "frozen.yaml").read_text()
+    play(file, root)
+    assert calls() == first
+    # Larger n: for every generator of the test the samples behind those that it has.
+    result = play(file, root, "grid.n=[1, 2, 8, 12]")
+    new = calls()[len(first) :]
+    generators = len({v.generator for v in result.votes if v.role == "test"})
+    assert all(int(line.split()[2]) >= 8 for line in new) and len(new) == generators * 6 * 4
+    assert result.curve("small", "weighted").ns.tolist() == [1, 2, 8, 12]
+    assert (root / "frozen.yaml").read_text() == made
+
+
+def test_one_more_model_pays_for_itself_alone(study_file: Write, tmp_path: Path, calls: Calls) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root, "grid.generators=[small]")
+    first = calls()
+    assert not any(line.startswith("large") for line in first)
+    result = play(file, root)
+    assert all(line.startswith("large") for line in calls()[len(first) :])
+    assert {m.name for m in result.models} == {"small", "large"}
+
+
+def test_one_more_strategy_leaves_the_other_roles_as_they_are(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root)
+    began: list[str] = []
+    study = schema.load(file, sets=["strategies.second={kind: sample}"])
+    assert "large/second" in {c.name for c in studies.run(study, root, begins=began.append).curves}
+    assert began == ["test"]
+
+
+def test_settings_once_frozen_are_read(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root)
+    study, directory = schema.load(file), StudyDirectory(root)
+    chosen = tune.read(directory, study)
+    swapped = {
+        cell: type(t)(
+            t.model, t.strategy, t.settings, min(t.settings, key=t.settings.__getitem__), t.problems, t.flops
+        )
+        for cell, t in chosen.items()
+    }
+    tune.write(directory, study, swapped)
+    result = play(file, root)
+    assert {c.setting for c in result.curves if c.strategy == "majority"} == {"as written"}
+    # Other problems of development: chosen anew.
+    result = play(file, root, "study.development.task.seed=72")
+    assert (root / "development-2").is_dir()
+    assert result.curve("small", "majority").setting == "generator.skill=0.9"
+
+
+@pytest.mark.parametrize(
+    ("change", "anew"),
+    [
+        ("strategies.best.verifier=weak", {"small/best", "large/best"}),
+        ("verifiers.judge.quality=0.9", {"small/best", "large/best", "small/soft", "large/soft"}),
+        ("verifiers.weak.quality=0.9", {"small/best", "large/best"}),
+        ("generators.small.skill=0.4", {"small/majority", "small/best", "small/soft"}),
+        ("strategies.soft.beta=0.3", {"small/soft", "large/soft"}),
+        ("budget={calls: 6}", {f"{m}/{s}" for m in ("small", "large") for s in ("majority", "best", "soft")}),
+        ("strategies.soft.n=[2, 4, 8]", set()),
+        ("grid.n=[1, 2, 8, 12]", set()),
+        ("verifiers.more={kind: oracle}", set()),
+    ],
+)
+def test_settings_hold_for_what_they_were_chosen_from(
+    change: str, anew: set[str], study_file: Write, tmp_path: Path
+) -> None:
+    before, directory = schema.load(study_file()), StudyDirectory(tmp_path)
+    cells = tune.frozen(before, {})
+    tune.write(
+        directory, before, {cell: Tuned(*cell, {"as written": 0.5}, "as written", 4, None) for cell in cells}
+    )
+    assert tune.read(directory, before).keys() == cells.keys()
+    after = schema.load(study_file(), sets=[change])
+    assert {"/".join(cell) for cell in cells if cell not in tune.read(directory, after)} == anew
+
+
+def test_settings_of_another_digest_are_chosen_anew_and_nothing_is_paid_for(
+    study_file: Write, tmp_path: Path, calls: Calls
+) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root)
+    first, made = calls(), (root / "frozen.yaml").read_text()
+    (root / "frozen.yaml").write_text(re.sub(r"digest: \S+", "digest: before", made))
+    with pytest.raises(InputError, match=r"no setting of small/\w+ that was chosen .* run the study again"):
+        report.again(StudyDirectory(root))
+    play(file, root)
+    assert calls() == first and (root / "frozen.yaml").read_text() == made
+
+
+def test_settings_of_a_model_that_is_left_out_are_kept(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(), tmp_path / "study"
+    play(file, root)
+    kept = tune.read(StudyDirectory(root), schema.load(file))["large", "soft"]
+    play(file, root, "grid.generators=[small]", "strategies.best.verifier=weak")
+    assert tune.read(StudyDirectory(root), schema.load(file))["large", "soft"] == kept
+
+
+def test_halves_of_a_pool_are_independent_and_together_the_pool(study_file: Write, tmp_path: Path) -> None:
+    root = tmp_path / "study"
+    result = play(study_file(study="study: {limit: {halves: true}}"), root)
+    whole = {v.model: v for v in collect.of_run(StudyDirectory(root).role("test")).votes}
+    for model, pool in whole.items():
+        first, rest = (
+            next(v for v in result.votes if (v.model, v.role) == (model, r)) for r in ("test", "limit")
+        )
+        assert (first.sizes == 4).all() and (rest.sizes == 4).all()
+        for name in ("tokens", "classes"):
+            both = np.concatenate([getattr(first, name), getattr(rest, name)], axis=1)
+            np.testing.assert_array_equal(np.sort(both, axis=1), np.sort(getattr(pool, name), axis=1))
+        curve = result.curve(model, "majority")
+        assert curve.ns.tolist() == [1, 2]
+        np.testing.assert_allclose(curve.accuracy[0], first.correct.mean(axis=1))
+        assert set(first.scores) == {"judge", "oracle"}
+    assert any("larger n are left out" in note.text for note in result.notes)
+    assert {c.source for c in result.curves} == {"pool", "run"}
+    assert {c.source for c in difficulty.comparable(result, "samples")} == {"pool"}
+
+
+def _curve(setting: str, rows: list[list[float]], source: Source = "pool") -> Curve:
+    accuracy = np.array(rows)
+    flops = np.ones_like(accuracy) * np.arange(1, len(rows) + 1)[:, None]
+    return Curve(
+        "m", "s", "weighted", np.arange(1, len(rows) + 1), accuracy, np.zeros_like(accuracy), {"flops": flops},
+        np.zeros_like(accuracy), source=source, setting=setting,
+    )  # fmt: skip
+
+
+def test_the_best_setting_is_chosen_over_n_on_problems_that_all_answered() -> None:
+    nan = float("nan")
+    (tuned,) = tune.choose([
+        _curve("as written", [[0.0, 1.0, 1.0], [0.5, 1.0, 1.0]]),
+        _curve("a", [[0.5, 0.5, 0.0], [1.0, 1.0, 0.0]]),
+        _curve("b", [[1.0, 1.0, nan], [1.0, 0.5, nan]]),
+    ])  # fmt: skip
+    assert tuned.chosen == "b" and tuned.problems == 2
+    assert tuned.settings == {"as written": 0.625, "a": 0.75, "b": 0.875}
+    # A pool pays for its largest n, runs by themselves for each n.
+    assert tuned.flops == 3 * 3 * 2
+    (tuned,) = tune.choose([_curve("a", [[1.0, 0.0]] * 2, "run"), _curve("b", [[0.0, 1.0]] * 2, "run")])
+    assert tuned.chosen == "a" and tuned.flops == 2 * 2 * (1 + 2)
+    with pytest.raises(InputError, match="no problem was answered under every setting of m/s"):
+        tune.choose([_curve("a", [[1.0, nan]]), _curve("b", [[nan, 1.0]])])
+
+
+def test_a_share_divides_the_problems(study_file: Write, tmp_path: Path) -> None:
+    sets = ["study.development.task=null", "study.development.share=0.4"]
+    result = play(study_file(count=12), tmp_path / "study", *sets)
+    directory = StudyDirectory(tmp_path / "study")
+    held, seen, limited = (
+        set(read(directory.role(role).table("problems"))["problem"].to_pylist())
+        for role in ("development", "test", "limit")
+    )
+    assert held and seen == limited and not held & seen and len(held | seen) == 12
+    assert set(result.problems) == seen
+
+
+def test_an_interrupted_study_goes_on(study_file: Write, tmp_path: Path, calls: Calls) -> None:
+    file, whole, root = study_file(), tmp_path / "whole", tmp_path / "study"
+    play(file, whole)
+    wanted = sorted(calls())
+
+    def stop(role: str) -> None:
+        if role == "limit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        studies.run(schema.load(file), root, begins=stop)
+    with pytest.raises(InputError, match="not begun"):
+        report.again(StudyDirectory(root))
+    began: list[str] = []
+    studies.run(schema.load(file), root, begins=began.append)
+    assert began == ["limit", "splitting", "temperature"]
+    assert sorted(calls()) == sorted(wanted * 2)
+
+
+def test_another_seed_is_refused_and_changes_nothing(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(study=""), tmp_path / "study"
+    play(file, root)
+    before = (root / "study.yaml").read_text()
+    with pytest.raises(InputError, match="holds a study with seed 3, and this one's is 4"):
+        play(file, root, "seed=4")
+    assert (root / "study.yaml").read_text() == before
+
+
+def test_other_seeds_of_a_role_are_refused_and_the_study_stays_one(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(study="study: {limit: {n: 16, seed: 1}}"), tmp_path / "study"
+    first = play(file, root)
+    before = (root / "study.yaml").read_text()
+    with pytest.raises(
+        InputError, match="other data or seeds than this one, and was left as it was: give another"
+    ):
+        play(file, root, "study.limit.seed=2")
+    assert (root / "study.yaml").read_text() == before
+    assert play(file, root).curves[0].accuracy.tolist() == first.curves[0].accuracy.tolist()
+
+
+def test_limits_of_a_problem_hold_in_the_test_and_pools_of_limits_have_none(
+    study_file: Write, tmp_path: Path
+) -> None:
+    budget = "budget: {calls: 6}\nstudy: {limit: {n: 16, seed: 1}}"
+    result = play(study_file(study=budget), tmp_path / "study")
+    assert {c.source for c in result.curves} == {"run"}
+    assert result.curve("small", "single").ns.tolist() == [1]
+    assert all(v.role == "limit" and (v.sizes == 16).all() for v in result.votes) and result.votes
+
+
+def test_problems_of_both_are_refused(study_file: Write, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="6 problems of development are test problems"):
+        play(study_file(), tmp_path / "study", "study.development.task={label: dev}")
+    with pytest.raises(ConfigError, match=r"study.temperature.task: 3 problems of temperature are test prob"):
+        play(study_file(), tmp_path / "study", "study.temperature.task={label: warm, count: 3}")
+
+
+def test_a_prompt_that_is_there_twice_is_on_one_side_of_a_share() -> None:
+    held = plan.developing(0.4)
+    drawn = [
+        {held(place, Problem(Prompt(f"{name}-{place}", text=f"{place}+1=?"), "")) for name in ("a", "b")}
+        for place in range(400)
+    ]
+    assert all(len(sides) == 1 for sides in drawn)
+    # 400 draws: ± 4 standard errors.
+    assert abs(sum(True in sides for sides in drawn) / 400 - 0.4) < 4 * (0.4 * 0.6 / 400) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("sets", "apart"),
+    [
+        ((), True),
+        (("study.temperature.task=null",), True),
+        (("study.temperature.task=null", "study.development=null"), False),
+        (
+            ("study.temperature.task=null", "study.development.task=null", "study.development.share=0.5"),
+            False,
+        ),
+    ],
+)
+def test_temperatures_may_be_tried_on_the_problems_of_the_test(
+    sets: tuple[str, ...], apart: bool, study_file: Write
+) -> None:
+    study = schema.load(study_file(), sets=sets)
+    part = plan.temperature(study)
+    assert part is not None
+    assert plan.warmed_apart(study) == apart == (part.experiment.task != study.experiment.task)
+
+
+def test_splitting_and_temperature_have_results_of_their_own(study_file: Write, tmp_path: Path) -> None:
+    play(study_file(), tmp_path / "study")
+    study = schema.load(study_file())
+    found = studies.extras(StudyDirectory(tmp_path / "study"), study)
+    fewer = schema.load(study_file(), sets=["study.splitting=null"])
+    assert list(studies.extras(StudyDirectory(tmp_path / "study"), fewer)) == ["temperature"]
+    split, warm = found["splitting"], found["temperature"]
+    assert {(c.strategy, c.verifier) for c in split.curves} == {
+        ("split-majority", None), ("split-1", "weak"), ("split-2", "judge"),
+    }  # fmt: skip
+    assert split.facts["splitting"] == {"critiques": {"1": "weak", "2": "judge"}, "aggregate": "weighted"}
+    assert [m.temperature for m in warm.models] == [0.5, 1.0] and len(warm.problems) == 3
+    assert warm.facts["temperature_apart"] is True
+    assert warm.facts["temperature"]["small.temperature-0.5"] == {
+        "model": "small",
+        "setting": {"temperature": 0.5},
+    }
+
+
+def test_what_each_role_would_take(study_file: Write, tmp_path: Path, calls: Calls) -> None:
+    found = dict(studies.estimates(schema.load(study_file())))
+    assert list(found) == ["development", "test", "limit", "splitting", "temperature"]
+    assert found["limit"].total.calls >= 2 * 6 * 16 and not calls()

@@ -1,0 +1,99 @@
+"""`metagen study`: a file in, runs and a report out; and the flagship on a few problems."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from metagen.cli import app
+from metagen.runs import study as run
+from metagen.runs.declare import study_schema as schema
+from metagen.runs.study_directory import StudyDirectory
+
+Write = Callable[..., Path]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+#: The flagship with one problem a level and few candidates.
+SMALL = (
+    "task.per_level=1", "grid.n=[1, 2, 4]", "strategies.adaptive.n=[4]", "strategies.rebase.n=[2, 4]",
+    "strategies.dvts.n=[4]", "strategies.particles.n=[2, 4]", "strategies.blockwise.n=[2]",
+    "strategies.beam.n=[4]", "strategies.best-first.n=[1]", "strategies.mcts.n=[4]", "strategies.mbr.n=[4]",
+    "study.development.task.per_level=1", "study.development.n=4", "study.limit.n=8", "study.temperature.n=4",
+    "study.temperature.task.per_level=1", "study.splitting.n=[1, 2, 4]", "executor.concurrency=16",
+)  # fmt: skip
+
+
+def test_a_study_runs_and_reports(study_file: Write, tmp_path: Path) -> None:
+    root = tmp_path / "study"
+    bare = "study:\n  budgets: {samples: [2]}\n  limit: {n: 16, seed: 1}\n"
+    asked = ["study", str(study_file(study=bare, n="[1, 4]")), "--out", str(root), "--json"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["problems"] == 6 and {c["strategy"] for c in said["configurations"]} >= {"single", "soft"}
+    assert all(0 <= c["accuracy"] <= 1 for c in said["configurations"]) and said["findings"]
+    for name in (
+        "study.yaml",
+        "study.json",
+        "study.npz",
+        "curves.csv",
+        "findings.json",
+        "report.html",
+        "report.md",
+    ):
+        assert (root / name).stat().st_size > 0
+    for role in ("test", "limit"):
+        assert (root / role / "journal.sqlite").exists()
+    again = CliRunner().invoke(app, ["resume", str(root)])
+    assert again.exit_code == 0 and "large" in again.stdout and "report.html" in again.stdout
+
+
+def test_a_dry_run_says_what_each_role_would_take(study_file: Write, tmp_path: Path) -> None:
+    asked = ["study", str(study_file()), "--out", str(tmp_path / "study"), "--dry-run"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert all(role in result.stdout for role in ("development", "test", "limit", "splitting", "temperature"))
+    assert "Settings are not chosen yet: the other roles are counted as written" in result.stdout
+    data = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    assert data["total"]["calls"] == sum(role["total"]["calls"] for role in data["roles"].values())
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_problem_that_fails_is_told_by_the_exit_code(study_file: Write, tmp_path: Path) -> None:
+    asked = ["study", str(study_file(study="", n="[1, 2]")), "--out", str(tmp_path / "study")]
+    result = CliRunner().invoke(app, [*asked, "--set", "generators.small.fails_on=sum-2"])
+    assert result.exit_code == 2, result.output
+    assert re.search(r"test: \d+ failures?\b", result.output)
+    root = tmp_path / "study"
+    assert f"metagen report {root / 'test'}\ntry again: metagen resume {root}\n" in result.output
+    again = CliRunner().invoke(app, [*asked, "--set", "generators.small.fails_on=sum-2", "--json"])
+    said = json.loads(again.stdout)
+    assert set(said["failures"]) == {"test"}
+    counts = {(c["model"], c["problems"]) for c in said["configurations"]}
+    assert counts == {("small", 5), ("large", 6)}
+
+
+def test_the_flagship_loads_and_tunes_every_strategy_alike() -> None:
+    study = schema.load(EXAMPLES / "frontier.yaml")
+    assert study.spec.development is not None
+    assert {len(tried) for tried in study.spec.development.settings.values()} == {
+        study.spec.development.trials
+    }
+    assert all(tried[0] == {} for tried in study.spec.development.settings.values())
+    roles = dict(run.estimates(schema.load(EXAMPLES / "frontier.yaml", sets=SMALL)))
+    assert list(roles) == ["development", "test", "limit", "splitting", "temperature"]
+
+
+@pytest.mark.slow
+def test_the_flagship_runs_on_a_few_problems(tmp_path: Path) -> None:
+    study = schema.load(EXAMPLES / "frontier.yaml", sets=SMALL)
+    result = run.run(study, tmp_path / "study")
+    assert len(result.curves) == 3 * 19 and len(result.tuned) == 3 * 13
+    assert {"flops", "tokens", "roofline:h200", "latency:laptop"} <= set(result.costs)
+    assert not any(role["failures"] for role in result.facts["roles"].values())
+    assert {one["policy"] for one in result.facts["ratios"]} >= {"temperature=0.4", "top_p=0.9"}
+    assert result.facts["efficiency"]["loads"] and result.facts["blocks"]
+    found = run.extras(StudyDirectory(tmp_path / "study"), study)
+    assert {c.verifier for c in found["splitting"].curves} == {None, "critic-0", "critic-1", "critic-4"}

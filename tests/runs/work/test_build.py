@@ -1,0 +1,232 @@
+"""From an experiment to live objects, with real engines on the smallest embedded model."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from metagen.errors import DataError, InputError, UnsupportedError
+from metagen.generators import tiny
+from metagen.generators.primitive import EngineGenerator
+from metagen.runs.declare import registry
+from metagen.runs.declare.schema import load
+from metagen.runs.work.build import Configuration, configurations, opened
+from metagen.strategies.base import Strategy
+from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
+from metagen.verifiers.reward import OutcomeRewardModel, ProcessRewardModel
+
+MODEL = "tiny-0.1m"
+FILE = """\
+name: build
+task: {kind: arithmetic, levels: [1, 2], per_level: 2}
+engines:
+  mid: {kind: 'logged:Engine', model: MODEL, log: LOG}
+  spare: {kind: 'logged:Engine', model: MODEL, log: LOG}
+  reward: {kind: torch, model: reward}
+generators:
+  mid: {engine: mid, max_tokens: 40}
+  spare: {engine: spare}
+verifiers:
+  prm: {kind: prm, engine: reward, aggregation: mean}
+  orm: {kind: orm, engine: reward}
+  truth: {kind: oracle}
+strategies:
+  single: {kind: sample}
+  greedy: {kind: greedy}
+  majority: {kind: majority}
+  best: {kind: best_of_n, verifier: prm}
+  outcome: {kind: weighted, verifier: orm}
+  bound: {kind: best_of_n, verifier: truth}
+grid: {generators: [mid], n: [1, 2]}
+"""
+LOGGED = """\
+from metagen.generators.torch import TorchEngine
+
+class Engine(TorchEngine):
+    def __init__(self, model, *, log, threads=None):
+        self.log = log
+        super().__init__(model, threads=threads)
+
+    def note(self, what):
+        with open(self.log, "a") as file:
+            file.write(what + "\\n")
+
+    def __enter__(self):
+        self.note("open")
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        self.note("close")
+        return super().__exit__(*error)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An experiment with engines that note when they open and close, and a reward model of random opinion."""
+    model = tmp_path / "reward"
+    shutil.copytree(tiny.resolve(MODEL), model)
+    config = json.loads((model / "config.json").read_text())
+    config["metagen"] = {"tag": "<step>", "positive": "<+>", "negative": "<->"}
+    (model / "config.json").write_text(json.dumps(config))
+    (tmp_path / "logged.py").write_text(LOGGED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "build.yaml"
+    path.write_text(FILE.replace("MODEL", str(tiny.resolve(MODEL))).replace("LOG", str(tmp_path / "log")))
+    yield path
+    sys.modules.pop("logged", None)
+
+
+def log(file: Path) -> list[str]:
+    noted = file.parent / "log"
+    return noted.read_text().split() if noted.exists() else []
+
+
+def test_the_grid_names_its_cells(file: Path) -> None:
+    cells = configurations(load(file, sets=["grid.strategies=[single, best]", "grid.generators=all"]))
+    assert cells == (
+        Configuration("mid/single", "mid", "single", "sample"),
+        Configuration("mid/best@1", "mid", "best", "best_of_n", 1, "prm"),
+        Configuration("mid/best@2", "mid", "best", "best_of_n", 2, "prm"),
+        Configuration("spare/single", "spare", "single", "sample"),
+        Configuration("spare/best@1", "spare", "best", "best_of_n", 1, "prm"),
+        Configuration("spare/best@2", "spare", "best", "best_of_n", 2, "prm"),
+    )
+    assert log(file) == []
+
+
+def test_everything_that_the_grid_needs_is_made_and_works(file: Path) -> None:
+    with opened(load(file)) as setup:
+        assert log(file) == ["open"]
+        assert list(setup.generators) == ["mid"]
+        assert list(setup.verifiers) == ["prm", "orm", "truth"]
+        prm, orm = setup.verifiers["prm"], setup.verifiers["orm"]
+        assert isinstance(prm, ProcessRewardModel) and prm.aggregation == "mean" and prm.name == "prm"
+        assert isinstance(orm, OutcomeRewardModel) and orm.name == "orm"
+        strategies = {cell.name: setup.strategy(cell) for cell in setup.configurations}
+        assert list(strategies) == [
+            "mid/single", "mid/greedy", "mid/majority@1", "mid/majority@2", "mid/best@1", "mid/best@2",
+            "mid/outcome@1", "mid/outcome@2", "mid/bound@1", "mid/bound@2",
+        ]  # fmt: skip
+        kinds = [Sample, Sample, MajorityVote, MajorityVote, BestOfN, BestOfN, WeightedVote, WeightedVote]
+        assert [type(s) for s in strategies.values()] == [*kinds, BestOfN, BestOfN]
+        assert [name for name, s in strategies.items() if s.oracle] == ["mid/bound@1", "mid/bound@2"]
+        greedy = strategies["mid/greedy"]
+        assert isinstance(greedy, Sample) and isinstance(greedy.generator, EngineGenerator)
+        assert greedy.generator.params.temperature == 0.0 and greedy.generator.params.max_tokens == 40
+        for problem in setup.task.problems():
+            for strategy in strategies.values():
+                check(strategy, problem.prompt)
+    assert log(file) == ["open", "close"]
+
+
+def check(strategy: Strategy, prompt: object) -> None:
+    result = strategy.solve(prompt, seed=1)  # type: ignore[arg-type]
+    assert result.candidates
+    assert result.answer is not None
+
+
+def test_the_oracle_finds_the_right_sample(file: Path) -> None:
+    sets = ["grid.strategies=[single, bound]", "grid.n=[16]"]
+    with opened(load(file, sets=sets, limit=1)) as setup:
+        (problem,) = setup.task.problems()
+        bound = setup.strategy(setup.configurations[1]).solve(problem.prompt)
+        grades = {offer.key == str(problem.reference) for offer in bound.candidates}
+        assert bound.answer is not None
+        assert (bound.answer.key == problem.reference) == (True in grades)
+
+
+def test_engines_close_after_an_error(file: Path) -> None:
+    experiment = load(file, sets=["grid.generators=all"])
+    with pytest.raises(ZeroDivisionError), opened(experiment):
+        raise ZeroDivisionError
+    assert log(file) == ["open", "open", "close", "close"]
+
+
+def test_engines_close_when_a_later_one_does_not_open(file: Path) -> None:
+    experiment = load(file)
+    (file.parent / "reward" / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(InputError, match=r"model\.safetensors"), opened(experiment):
+        pytest.fail("opened")
+    assert log(file) == ["open", "close"]
+
+
+def test_engines_share_the_cores(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    make = registry.make
+
+    def noted(section: registry.Section, kind: str, options: object, parts: dict[str, object]) -> object:
+        if section == "engines":
+            given.append(parts["threads"])
+        return make(section, kind, options, parts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(registry, "make", noted)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(9), raising=False)
+    with opened(load(file)):
+        assert given == [4, 4]
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    rows = [
+        {"id": f"p{i}", "question": "?", "answer": str(i), "texts": [f"A:{i}"] * (3 - i)} for i in range(2)
+    ]
+    (tmp_path / "pool.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = tmp_path / "pool.yaml"
+    path.write_text(
+        "name: pool\ntask: {kind: jsonl, path: pool.jsonl}\ngenerators: {pool: {kind: replay, path: pool.jsonl}}\n"
+        "strategies: {majority: {kind: majority}}\ngrid: {n: [1, 2]}\n"
+    )
+    return path
+
+
+def test_a_recorded_pool_runs_without_an_engine(pool: Path) -> None:
+    with opened(load(pool)) as setup:
+        for problem in setup.task.problems():
+            result = setup.strategy(setup.configurations[-1]).solve(problem.prompt)
+            assert result.answer is not None and result.answer.key == problem.reference
+
+
+def test_a_pool_too_small_is_refused_before_anything_runs(pool: Path) -> None:
+    """n = 3 is measured on the problem that has as many; what no problem has, or runs by itself, is refused."""
+    with opened(load(pool, sets=["grid.n=[3]"])) as setup:
+        assert [cell.n for cell in setup.configurations] == [3]
+    alone = "strategies={esc: {kind: esc, window: 1}}"
+    for sets, n, size, problem in ((["grid.n=[4]"], 4, 3, "p0"), (["grid.n=[3]", alone], 3, 2, "p1")):
+        message = f"generator 'pool' holds {size} samples of problem {problem!r}, the grid asks for {n}; "
+        with pytest.raises(DataError, match=message):
+            opened(load(pool, sets=sets)).__enter__()
+
+
+@pytest.mark.parametrize("dimension", ["generated", "prefilled", "flops"])
+def test_a_budget_that_cannot_be_kept_is_refused_before_anything_runs(pool: Path, dimension: str) -> None:
+    experiment = load(pool, sets=[f"budget.{dimension}=5"])
+    words = (
+        rf"budget\.{dimension} = 5 cannot be kept: generators\.pool does not know .*'p0'.*; give it a count"
+    )
+    with pytest.raises(UnsupportedError, match=words):
+        opened(experiment).__enter__()
+
+
+def test_a_budget_that_can_be_kept_is_not(pool: Path, file: Path) -> None:
+    with opened(load(pool, sets=["budget={calls: 5, seconds: 9}"])):
+        pass
+    with opened(load(file, sets=["budget={generated: 50, prefilled: 50, flops: 1e9, money: 1}"])):
+        pass
+
+
+def test_a_faulty_data_set_is_refused_before_an_engine_opens(file: Path) -> None:
+    (file.parent / "data.jsonl").write_text("")
+    experiment = load(file, sets=["task={kind: jsonl, path: data.jsonl}"])
+    with pytest.raises(DataError, match="holds no problems"), opened(experiment):
+        pytest.fail("opened")
+    assert log(file) == []
+
+
+def test_every_kind_meets_a_class() -> None:
+    for section, kinds in registry.KINDS.items():
+        for kind in kinds:
+            assert callable(registry.find(section, kind))
