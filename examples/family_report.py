@@ -16,7 +16,7 @@ from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.paired import paired_difference
 from metagen.analysis.selection import over_optimisation, pooled_auc, within_problem_auc
 from metagen.runs.curves.measured import Pool
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 
 SIZES = (4, 16, 64)
 VERIFIERS = ("last", "min", "mean", "product", "orm", "weak")
@@ -30,7 +30,7 @@ def main(run: str) -> None:
         print("\n".join(part(pools, lines)), end="\n\n")
 
 
-def accuracies(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]:
+def accuracies(pools: dict[str, Pool], lines: tuple[Cell, ...]) -> Iterator[str]:
     """Accuracy in % with 95% intervals."""
     yield from header("generator", "strategy", "1", *map(str, SIZES))
     for name, pool in pools.items():
@@ -39,13 +39,13 @@ def accuracies(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]
             yield row(name, strategy, *cells)
 
 
-def cell(pool: Pool, lines: tuple[Line, ...], generator: str, strategy: str, n: int) -> str:
+def cell(pool: Pool, lines: tuple[Cell, ...], generator: str, strategy: str, n: int) -> str:
     values = accuracy(pool, lines, generator, strategy, n)
     found = interval(values, support=SHARES)
     return f"{100 * values.mean():.1f} [{100 * float(found.low):.1f}, {100 * float(found.high):.1f}]"
 
 
-def by_level(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]:
+def by_level(pools: dict[str, Pool], lines: tuple[Cell, ...]) -> Iterator[str]:
     """Accuracy in % by level."""
     levels = sorted(set(next(iter(pools.values())).levels.tolist()))
     yield from header("generator", "strategy", "n", *(f"level {level}" for level in levels))
@@ -63,7 +63,7 @@ def by_level(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]:
             )
 
 
-def differences(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]:
+def differences(pools: dict[str, Pool], lines: tuple[Cell, ...]) -> Iterator[str]:
     """Paired differences in points."""
     yield from header("generator", "difference", "n", "points", "p", "smallest that could be seen")
     pairs = [(f"weighted.{v}", "majority") for v in ("min", "orm")]
@@ -82,7 +82,7 @@ def differences(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str
                 yield row(name, f"{a} − {b}", str(n), points, f"{d.p_value:.3f}", f"{100 * d.detectable:.1f}")
 
 
-def over_optimised(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]:
+def over_optimised(pools: dict[str, Pool], lines: tuple[Cell, ...]) -> Iterator[str]:
     """Best-of-n at its peak against the largest n."""
     yield from header(
         "generator", "verifier", "peak n", "accuracy there, %", "change to n = 64 in points", "falls"
@@ -104,7 +104,7 @@ def over_optimised(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[
             )
 
 
-def aucs(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]:
+def aucs(pools: dict[str, Pool], lines: tuple[Cell, ...]) -> Iterator[str]:
     """AUC within problems, pooled AUC, and within problems where single samples are right 20 to 80% of the time."""
     yield from header("generator", "verifier", "within problems", "within, levels at 20–80%", "pooled")
     for name, pool in pools.items():
@@ -121,7 +121,7 @@ def aucs(pools: dict[str, Pool], lines: tuple[Line, ...]) -> Iterator[str]:
             )
 
 
-def accuracy(pool: Pool, lines: tuple[Line, ...], generator: str, strategy: str, n: int) -> np.ndarray:
+def accuracy(pool: Pool, lines: tuple[Cell, ...], generator: str, strategy: str, n: int) -> np.ndarray:
     """Expected accuracy by problem, over random subsets of n."""
     line = next(x for x in lines if (x.generator, x.strategy) == (generator, strategy))
     return pool.accuracy(line.kind, n, line.verifier)[0]

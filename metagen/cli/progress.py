@@ -65,7 +65,7 @@ def _bar(meter: Meter, name: str) -> RenderableType:
 
 def _counts(meter: Meter) -> str:
     """Samples, rate, and how long it will take if the rate stays."""
-    from metagen.runs.page.report import duration
+    from metagen.runs.words import duration
 
     if not meter.total:
         return "starting"

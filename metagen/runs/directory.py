@@ -52,13 +52,12 @@ Status = Literal["running", "interrupted", "failed", "complete"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One configuration as the tables know it.
+class Cell:
+    """One configuration: a cell of the grid. name: such as `mid/weighted@32`, or `mid/single` without an n.
 
-    strategy: its name in the experiment; kind: sample, greedy, majority, best_of_n, weighted, or another's.
-    n: candidates, if it has a number.
-    pooled: measured by averages over subsets of one pool, not by a run of its own.
-    oracle: a verifier that knows the reference takes part.
+    generator, strategy, verifier: names in the experiment. kind: of the strategy. n: candidates, if it has a number.
+    oracle: a verifier that knows the reference takes part. pooled: measured by averages over subsets of one pool, not
+    by a run of its own. Both are known once the parts are made.
     """
 
     name: str
@@ -105,7 +104,7 @@ class State:
     recorded: int = 0
     seconds: float = 0.0
     seed: int = 0
-    lines: tuple[Line, ...] = ()
+    lines: tuple[Cell, ...] = ()
     failures: tuple[Failure, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
     journaled: bool = True
@@ -113,10 +112,16 @@ class State:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> State:
-        lines = tuple(Line(**line) for line in data.get("lines", ()))
+        lines = tuple(Cell(**line) for line in data.get("lines", ()))
         failures = tuple(Failure(**failure) for failure in data.get("failures", ()))
         notes = tuple((name, text) for name, text in data.get("notes", ()))
         return cls(**{**data, "lines": lines, "failures": failures, "notes": notes})
+
+    @property
+    def noted(self) -> list[str]:
+        """The notes on samples; with the generator's name, where there are several."""
+        several = len({line.generator for line in self.lines}) > 1
+        return [f"{name}: {text}" if several else text[:1].upper() + text[1:] for name, text in self.notes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,10 +315,7 @@ class RunDirectory:
         return f"go on with: metagen resume {self.root}"
 
     def _repr_html_(self) -> str:
-        """For notebooks: how far the run came and, when it is finished, what it found."""
-        # What derives results stands above this module.
-        from metagen.runs.curves.measured import derive
-
+        """For notebooks: how far the run came, and how to see what it found."""
         try:
             state = self.state()
         except InputError as error:
@@ -325,10 +327,11 @@ class RunDirectory:
         if state.failures:
             said += f", {len(state.failures):,} failures"
         try:
-            results = derive(self, self.finished().lines)._repr_html_()
+            self.finished()
+            hint = f"metagen report {self.root}"
         except InputError:
-            results = f"<br>{html.text(self.resume_hint)}"
-        return f"<div>{said}{results}</div>"
+            hint = self.resume_hint
+        return f"<div>{said}<br>{html.text(hint)}</div>"
 
 
 def _holder(path: Path) -> dict[str, Any]:

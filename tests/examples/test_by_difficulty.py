@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from metagen.cli import app
-from metagen.runs.directory import Line
+from metagen.runs.directory import Cell
 from metagen.runs.work.allocation.choose import Measured
 from metagen.runs.work.allocation.options import Options
 
@@ -46,8 +46,8 @@ def options(seed: int, problems: int = 400) -> Options:
         "large/single": Measured(right(np.where(easy, 0.98, 0.8)), np.full(problems, 11.0)),
     }
     small, large = (
-        Line("small/majority@4", "small", "majority", "majority", 4),
-        Line("large/single", "large", "single", "sample"),
+        Cell("small/majority@4", "small", "majority", "majority", 4),
+        Cell("large/single", "large", "single", "sample"),
     )
     lines = {line.name: line for line in (small, large)}
     return Options(values, measured, {"4 samples": 4, **lines})

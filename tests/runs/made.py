@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from metagen.analysis.estimators import best_of_k, majority_at_k, pass_at_k, weighted_at_k
-from metagen.runs.curves.study import Curve, Floats, Model, Note, StudyResult, Tuned, Votes
+from metagen.runs.curves.study import Curve, Floats, Model, StudyResult, Tuned, Votes
+from metagen.runs.note import Note
 
 SIZES = {"small": 1e5, "large": 1e6}
 TOKENS = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from metagen.analysis.figures import Line
-from metagen.runs.curves.study import Note
+from metagen.runs.note import Note
 from metagen.runs.questions.section import Finding, Heat, Plot, Section, Table
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1">|$x$*'

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.tables import read_calls
 
 _BLOCK = re.compile(r"(?:^|/)block/(\d+)(?:/|$)")
 
 
-def expected_blocks(directory: RunDirectory, lines: Iterable[Line]) -> dict[str, float]:
+def expected_blocks(directory: RunDirectory, lines: Iterable[Cell]) -> dict[str, float]:
     """The mean over problems of the blocks of each configuration of kind `blockwise`, by its name.
 
     From the table `calls`; empty for a run that has none.

@@ -12,8 +12,9 @@ import numpy as np
 
 from metagen.errors import DataError
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Bools, Curve, Note, StudyResult, Votes
+from metagen.runs.curves.study import Bools, Curve, StudyResult, Votes
 from metagen.runs.directory import RunDirectory
+from metagen.runs.note import Note
 from metagen.runs.table.tables import read
 
 #: Names that a note spells out.

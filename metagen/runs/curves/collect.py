@@ -11,12 +11,13 @@ from metagen.errors import InputError
 from metagen.generators.pool import PoolFile
 from metagen.runs.curves import divergence, tune
 from metagen.runs.curves.reading import Names, Run
-from metagen.runs.curves.study import Note, StudyResult, Votes
+from metagen.runs.curves.study import StudyResult, Votes
 from metagen.runs.declare import baselines, plan
+from metagen.runs.declare.plan import APART
 from metagen.runs.declare.specs import ReplaySpec
 from metagen.runs.declare.study import Study
 from metagen.runs.directory import RunDirectory
-from metagen.runs.questions.temperature import APART
+from metagen.runs.note import Note
 from metagen.runs.study_directory import STUDY, Role, StudyDirectory
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _aligned(run: Run, result: StudyResult) -> tuple[Votes, ...]:
 def _efficiency(run: Run, result: StudyResult) -> dict[str, Any]:
     """What hardware makes of the configurations on the frontier; nothing for a study without accelerators."""
     from metagen.runs.curves.efficiency.measure import measure
-    from metagen.runs.questions.frontier import main_cost, pareto
+    from metagen.runs.curves.frontier import main_cost, pareto
 
     if not run.accelerators or (cost := main_cost(result)) is None:
         return {}

@@ -24,7 +24,7 @@ from metagen.errors import InputError
 from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, columns_of, numbers
 from metagen.runs.curves.efficiency.critical import longest
 from metagen.runs.declare import schema
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.tables import read
 from metagen.runs.work import build, calls, offline
 from metagen.runs.work.calls import GENERATION
@@ -228,7 +228,7 @@ def _columns(total: Mapping[str, Floats]) -> dict[str, Floats]:
     }
 
 
-def _line(directory: RunDirectory, configuration: str) -> Line:
+def _line(directory: RunDirectory, configuration: str) -> Cell:
     lines = {line.name: line for line in directory.state().lines if not line.pooled}
     if configuration not in lines:
         raise InputError(

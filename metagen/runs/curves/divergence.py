@@ -24,18 +24,19 @@ from metagen.runs.curves.study import Floats
 from metagen.runs.declare import plan
 from metagen.runs.declare import schema as experiments
 from metagen.runs.declare import study_schema as schema
+from metagen.runs.declare.cells import configurations
 from metagen.runs.declare.plan import Part, variants
 from metagen.runs.declare.settings import words
 from metagen.runs.declare.source import Source
 from metagen.runs.declare.specs import EngineGeneratorSpec, Experiment
 from metagen.runs.declare.study import Study
-from metagen.runs.directory import RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table import costs
 from metagen.runs.table.tables import read
 from metagen.runs.work import build
 from metagen.runs.work.allocation.shares import Shares
 from metagen.runs.work.attempts import Recorded
-from metagen.runs.work.build import Configuration, Setup
+from metagen.runs.work.build import Setup
 from metagen.runs.work.together import together
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -59,7 +60,7 @@ def measure(part: Part, study: Study, directory: RunDirectory) -> None:
     made_of = digest(directory.experiment.read_text(encoding="utf-8")).hex()
     if before.get("made_of") == made_of and before.get("proxy") == by:
         return
-    blockwise = [cell for cell in build.configurations(part.experiment) if cell.kind == "blockwise"]
+    blockwise = [cell for cell in configurations(part.experiment) if cell.kind == "blockwise"]
     tested = part.role == "test"
     # With shards the engines are in other processes.
     if tested and (by is None or not blockwise or part.experiment.executor.shards is not None):
@@ -238,7 +239,7 @@ def _rewards(
 
 
 async def _again(
-    setup: Setup, journal: Recorded, cell: Configuration, shares: Shares, place: int, problem: Problem
+    setup: Setup, journal: Recorded, cell: Cell, shares: Shares, place: int, problem: Problem
 ) -> Sequence:
     """What a configuration returned, from its records."""
     budget = shares.of(cell.name, place)

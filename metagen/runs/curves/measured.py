@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from metagen import html
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.ties import first_best
-from metagen.runs.directory import Line, RunDirectory, writing
+from metagen.runs.directory import Cell, RunDirectory, writing
 from metagen.runs.table.costs import USAGE
 from metagen.runs.table.pools import Pool, Solved, Stored, cost_columns, plus
 from metagen.runs.table.tables import read
@@ -122,6 +122,12 @@ class Results:
     def __repr__(self) -> str:
         return f"Results({len(self.configurations)} configurations, {len(self.levels)} by level)"
 
+    @property
+    def few(self) -> bool:
+        """Whether an accuracy of the run, or of a level, is of too few problems for an interval."""
+        sizes = [m.problems for m in self.configurations] + [level.problems for level in self.levels]
+        return any(size < FEW for size in sizes)
+
     def _repr_html_(self) -> str:
         """For notebooks: accuracy with its interval and the cost of a problem, configuration by configuration."""
         rows = [
@@ -155,7 +161,7 @@ class Results:
                     new.unlink(missing_ok=True)
 
 
-def derive(directory: RunDirectory, lines: Iterable[Line]) -> Results:
+def derive(directory: RunDirectory, lines: Iterable[Cell]) -> Results:
     """Measure configurations from the tables of a run. Those without a single finished problem are left out."""
     lines = list(lines)
     pooled: dict[str, Solved] = {}
@@ -182,7 +188,7 @@ def derive(directory: RunDirectory, lines: Iterable[Line]) -> Results:
 
 
 def _measured(
-    line: Line, solved: Solved, accuracy: float, low: float, high: float, stderr: float
+    line: Cell, solved: Solved, accuracy: float, low: float, high: float, stderr: float
 ) -> Measured:
     return Measured(
         configuration=line.name,
@@ -220,7 +226,7 @@ def _bounds(rows: abc.Sequence[Floats]) -> list[tuple[float, float, float, float
 # ------------------------------------------------------------------------------------------------ direct
 
 
-def _outcomes(directory: RunDirectory, line: Line) -> Solved | None:
+def _outcomes(directory: RunDirectory, line: Cell) -> Solved | None:
     """What a configuration that ran by itself returned."""
     table = read(directory.table("outcomes"), configuration=line.name).sort_by("place")
     if not len(table):

@@ -24,9 +24,10 @@ from metagen.runs.curves import curve_costs as costs
 from metagen.runs.curves.blocks import expected_blocks
 from metagen.runs.curves.drawn import adapted
 from metagen.runs.curves.recorded import HALVES, halves
-from metagen.runs.curves.study import Curve, Floats, Ints, Model, Note, StudyResult, Votes
+from metagen.runs.curves.study import Curve, Floats, Ints, Model, StudyResult, Votes
 from metagen.runs.declare import source
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
+from metagen.runs.note import Note
 from metagen.runs.table import audit
 from metagen.runs.table.pools import Pool
 from metagen.runs.table.tables import read
@@ -157,7 +158,7 @@ class Run:
             if found is not None:
                 yield found
 
-    def _pooled(self, lines: abc.Sequence[Line]) -> Curve | None:
+    def _pooled(self, lines: abc.Sequence[Cell]) -> Curve | None:
         """Averages over subsets of the generator's pool; nothing for a verifier that scored nothing."""
         line = lines[0]
         made = self._sampled(line.generator)
@@ -188,7 +189,7 @@ class Run:
         )
         return self._curve(line, ns, accuracy, error, *spent)
 
-    def _direct(self, lines: abc.Sequence[Line]) -> Curve | None:
+    def _direct(self, lines: abc.Sequence[Cell]) -> Curve | None:
         """What configurations that ran by themselves returned; those without a finished problem are left out."""
         rows, kept = [], []
         for line in lines:
@@ -213,7 +214,7 @@ class Run:
 
     def _curve(
         self,
-        line: Line,
+        line: Cell,
         ns: abc.Sequence[int],
         accuracy: Floats,
         error: Floats,
@@ -302,7 +303,7 @@ class Run:
             self._pools[generator] = (whole, whole) if self.halves is None else whole.halves(self.halves)
         return self._pools[generator][rest]
 
-    def _scored(self, line: Line, pool: Pool) -> bool:
+    def _scored(self, line: Cell, pool: Pool) -> bool:
         """Whether a verifier has scored anything; what it left out is noted."""
         there = np.arange(pool.classes.shape[1]) < pool.sizes[:, None]
         missing = int((np.isnan(pool.scores[line.verifier or ""]) & there).sum())
@@ -316,7 +317,7 @@ class Run:
 
     # -- what else is known ------------------------------------------------------------------------
 
-    def _named(self, line: Line) -> tuple[str, str, str]:
+    def _named(self, line: Cell) -> tuple[str, str, str]:
         return self.names.get(f"{line.generator}/{line.strategy}", (line.generator, line.strategy, ""))
 
     def _model(self, generator: str) -> str:
@@ -333,7 +334,7 @@ class Run:
             found[line.name] = f"{model}/{strategy}" + (f"@{n}" if n else "")
         return found
 
-    def _note(self, line: Line, text: str) -> None:
+    def _note(self, line: Cell, text: str) -> None:
         model, strategy, _ = self._named(line)
         self.notes.append(Note(f"{model}/{strategy}", text))
 

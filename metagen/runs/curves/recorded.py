@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import InputError
-from metagen.runs.curves.study import Curve, Ints, Note, StudyResult
+from metagen.runs.curves.study import Curve, Ints, StudyResult
+from metagen.runs.note import Note
 from metagen.runs.table.pools import Pool
 
 #: The fact that critiques are in the costs.

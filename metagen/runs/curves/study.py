@@ -16,16 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import InputError
+from metagen.runs.declare.study import COSTS
 from metagen.runs.directory import RunDirectory, writing
+from metagen.runs.note import Note
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-#: samples: candidates or leaves. generated: tokens written. tokens: those and the prefilled, verifiers' included.
-#: flops (exact), flops_2n, money: all of it. seconds: of calls, as measured; not of pools. `roofline:NAME` and
-#: `latency:NAME`: modelled seconds of work, and of waiting with unlimited replicas, on the accelerator NAME.
-COSTS = ("samples", "generated", "tokens", "flops", "flops_2n", "money", "seconds")
-MODELLED = ("roofline", "latency")
 Source = Literal["pool", "run"]
 FILE, ARRAYS = "study.json", "study.npz"
 
@@ -111,14 +108,6 @@ class Tuned:
     chosen: str
     problems: int
     flops: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What could not be computed, or should be known. about: a configuration, a cost, a section of the report."""
-
-    about: str
-    text: str
 
 
 @dataclass(frozen=True, eq=False)

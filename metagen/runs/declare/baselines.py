@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from metagen.runs.curves.study import Note
 from metagen.runs.declare.specs import EngineGeneratorSpec, Experiment, ReplaySpec
 from metagen.runs.declare.study import GENERATOR, Setting, StudySpec
+from metagen.runs.note import Note
 
 #: By kind of strategy, what a baseline is called.
 NAMES: Final = {"greedy": "greedy", "sample": "single"}

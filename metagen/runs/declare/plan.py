@@ -15,13 +15,13 @@ from metagen.errors import ConfigError
 from metagen.runs.declare import baselines, registry
 from metagen.runs.declare import parts as definitions
 from metagen.runs.declare import schema as experiments
+from metagen.runs.declare.cells import sizes
 from metagen.runs.declare.settings import laid, split, variant, words
 from metagen.runs.declare.source import Source
 from metagen.runs.declare.specs import SECTIONS, Experiment, ReplaySpec, Spec
 from metagen.runs.declare.specs.verifiers import RecordedSpec
 from metagen.runs.declare.study import Setting, Study
 from metagen.runs.study_directory import Role
-from metagen.runs.work import build
 from metagen.tasks.base import Problem
 
 __all__ = [
@@ -40,6 +40,8 @@ __all__ = [
 
 #: Model and strategy → the setting that it is run with; what has nothing to tune is missing.
 Frozen = Mapping[tuple[str, str], Setting]
+#: The fact whether the pools of the role `temperature` are of other problems than the test.
+APART = "temperature_apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +337,7 @@ def _tested_only(study: Study) -> Callable[[int, Problem], bool] | None:
 
 def _sizes(study: Study, strategy: str) -> list[int]:
     """The n of a strategy; none for one without n."""
-    found = build.sizes(study.experiment.strategies[strategy], study.experiment.grid.n)
+    found = sizes(study.experiment.strategies[strategy], study.experiment.grid.n)
     return [n for n in found if n is not None]
 
 

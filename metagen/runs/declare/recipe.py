@@ -7,8 +7,8 @@ from typing import Any
 
 from metagen.errors import InputError
 from metagen.runs.declare import parts, source
+from metagen.runs.declare.cells import configurations
 from metagen.runs.declare.specs import SECTIONS, Experiment
-from metagen.runs.work import build
 
 
 def recipe(
@@ -47,7 +47,7 @@ def recipe(
     data["grid"] = {"generators": [made[0]], "strategies": [made[1]]}
     if n and "n" in whole["strategies"][made[1]]:
         data["strategies"][made[1]]["n"] = n
-    elif n and any(cell.strategy == made[1] and cell.n for cell in build.configurations(experiment)):
+    elif n and any(cell.strategy == made[1] and cell.n for cell in configurations(experiment)):
         data["grid"]["n"] = [n]
     if set(data.get("allocation", {}).get("strategies", ())) - {made[1]}:
         raise InputError(

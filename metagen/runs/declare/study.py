@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from metagen.cost import HARDWARE, Hardware
-from metagen.runs.curves.study import COSTS, MODELLED
 from metagen.runs.declare.source import Path as Place
 from metagen.runs.declare.source import nearest
 from metagen.runs.declare.specs import Expects, Experiment, Spec
@@ -24,6 +23,11 @@ from metagen.runs.declare.specs.fields import (
 )
 from metagen.values import Count, Integer, Positive, Quantity, Switch
 
+#: samples: candidates or leaves. generated: tokens written. tokens: those and the prefilled, verifiers' included.
+#: flops (exact), flops_2n, money: all of it. seconds: of calls, as measured; not of pools. `roofline:NAME` and
+#: `latency:NAME`: modelled seconds of work, and of waiting with unlimited replicas, on the accelerator NAME.
+COSTS: Final = ("samples", "generated", "tokens", "flops", "flops_2n", "money", "seconds")
+MODELLED: Final = ("roofline", "latency")
 #: What a setting changes: a field of the strategy, or `generator.FIELD`; {} is as the file has it.
 Setting = dict[str, Any]
 GENERATOR: Final = "generator."

@@ -15,13 +15,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from metagen.runs.declare import baselines, registry, settings
 from metagen.runs.declare import schema as experiments
+from metagen.runs.declare.cells import sizes
 from metagen.runs.declare.explain import fault
 from metagen.runs.declare.source import Fault, Source, assigned, dotted, nearest, write
 from metagen.runs.declare.source import Path as Place
 from metagen.runs.declare.specs import Context, Definition, Experiment, PartSpec, ReplaySpec
 from metagen.runs.declare.specs.verifiers import OracleSpec
 from metagen.runs.declare.study import Study, StudySpec
-from metagen.runs.work import build
 
 __all__ = ["Study", "dump", "load"]
 
@@ -255,7 +255,7 @@ class _Checks:
         """The largest n of a vote; 0 without any."""
         used = {strategy for _, strategy in self.experiment.grid.cells}
         votes = [self.experiment.strategies[name] for name in used]
-        ladders = [build.sizes(v, self.experiment.grid.n) for v in votes if registry.says(v.kind, "votes")]
+        ladders = [sizes(v, self.experiment.grid.n) for v in votes if registry.says(v.kind, "votes")]
         return max((n for ladder in ladders for n in ladder if n is not None), default=0)
 
     def _alignment(self) -> Iterator[Fault]:

@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from metagen.runs.directory import Aside
-from metagen.runs.page.spans import Span
 from metagen.runs.table.problem import Distinct, Examined, Pool
+from metagen.runs.work.spans import Span
 
 #: Filters of the browser: name → what a reader sees, and what it means.
 FILTERS: Mapping[str, tuple[str, str]] = {

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from metagen.journal import SQLiteJournal
 from metagen.runs.declare import registry
-from metagen.runs.directory import Line, RunDirectory
-from metagen.runs.page import browser, spans
+from metagen.runs.directory import Cell, RunDirectory
+from metagen.runs.page import browser
 from metagen.runs.page.browser import Embedded
 from metagen.runs.questions.section import Table
 from metagen.runs.table.problem import Examined, examine
+from metagen.runs.work import spans
 from metagen.runs.work.makers import Makers
 
 #: Kinds: name → what a reader sees, and what it means.
@@ -102,7 +103,7 @@ def choose(directory: RunDirectory) -> Chosen | None:
     )
 
 
-def kinds(problem: Examined, lines: Sequence[Line]) -> list[str]:
+def kinds(problem: Examined, lines: Sequence[Cell]) -> list[str]:
     """All that it is."""
     shared = [pool for pool in problem.pools if pool.configuration is None]
     by_name = {line.name: line for line in lines}

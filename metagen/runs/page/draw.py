@@ -17,8 +17,8 @@ from metagen.analysis import figures, study_figures
 from metagen.analysis.figures import Axis, Line, Point
 from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import Frame, Panel
+from metagen.runs.curves import frontier
 from metagen.runs.curves.study import StudyResult
-from metagen.runs.questions import frontier
 from metagen.runs.questions.names import named
 from metagen.runs.questions.section import Heat, Plot, Table, banded
 

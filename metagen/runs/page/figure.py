@@ -12,7 +12,9 @@ from markupsafe import Markup
 from metagen.analysis import figures
 from metagen.analysis.figures import Axis, Line
 from metagen.runs.curves.measured import Results
-from metagen.runs.page.report import amount, between, level_panels, panels, percent
+from metagen.runs.page.panels import level_panels, panels
+from metagen.runs.words import between, percent
+from metagen.runs.words import cost_amount as amount
 
 #: Curves that are told apart easily; beyond them looks mix anew.
 LEVEL = "level of difficulty"

@@ -9,10 +9,11 @@ import numpy as np
 
 from metagen.analysis.comparison import Picked
 from metagen.errors import InputError
-from metagen.runs.curves import checks
+from metagen.runs import words
+from metagen.runs.curves import checks, frontier
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.page.measured import Row, rows
-from metagen.runs.questions import equal_compute, frontier, words
+from metagen.runs.questions import equal_compute
 from metagen.runs.questions.names import frozen
 from metagen.runs.questions.recommend import Recommendation, recommend
 

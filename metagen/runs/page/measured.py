@@ -17,11 +17,12 @@ import numpy as np
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.html import amount
+from metagen.runs import words
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import COSTS, Curve, Floats, StudyResult
+from metagen.runs.curves.study import Curve, Floats, StudyResult
 from metagen.runs.declare.settings import AS_WRITTEN
+from metagen.runs.declare.study import COSTS
 from metagen.runs.declare.study_schema import PLAIN
-from metagen.runs.questions import words
 from metagen.runs.questions.section import Plot, Section, Table, banded
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import groupby
-from math import ceil, floor, isnan, log10
+from math import ceil, floor, log10
 from pathlib import Path
 from textwrap import indent
-from typing import Literal
 
 from matplotlib.figure import Figure
 from rich import box
@@ -18,17 +16,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from metagen import html
 from metagen.analysis import figures
 from metagen.analysis.figures import Point
 from metagen.analysis.ties import first_best
-from metagen.runs.curves.measured import FEW, LevelMeasured, Measured, Results, derive, most_accurate
+from metagen.runs.curves.measured import FEW, Measured, Results, derive, most_accurate
 from metagen.runs.directory import RunDirectory, State, writing
+from metagen.runs.page import run_page as page
+from metagen.runs.page.panels import Cost, accuracies_by_size, level_panels, panels
 from metagen.runs.table import audit, unjudged
 from metagen.runs.table.audit import Audited
 from metagen.runs.table.tables import read
+from metagen.runs.words import between, cost_amount, duration, percent, plus_minus
+from metagen.runs.work import unfinished
 
-Cost = Literal["generated", "flops"]
 COSTS: dict[Cost, str] = {"generated": "tokens generated", "flops": "FLOPs"}
 #: Rows of a table of budgets.
 BUDGETS = 6
@@ -40,10 +40,6 @@ def publish(directory: RunDirectory) -> RenderableType:
     Of a run without an end only the page is written, with what is recorded so far. In a directory that cannot be
     written nothing is, and this says so. Other processes wait for the files of a run that has ended (`held`).
     """
-    # The page is made with the words and panels of this module.
-    from metagen.runs.page import run_page as page
-    from metagen.runs.work import unfinished
-
     if not directory.writable:
         with unfinished.tables(directory) as (found, state):
             results, audited = derive(found, state.lines), audit.of_run(found, state.lines)
@@ -158,31 +154,6 @@ def accuracies(measured: abc.Sequence[Measured]) -> Table:
     return table
 
 
-def accuracies_by_size(
-    measured: Iterable[Measured],
-) -> list[tuple[str, float, list[tuple[str, dict[int, Measured]]]]]:
-    """Each generator with its highest accuracy, oracles aside, and its strategies by n; without an n stands at 1."""
-    found = []
-    for generator, group in groupby(measured, key=lambda m: m.generator):
-        ours = list(group)
-        top = max((m.accuracy for m in ours if not m.oracle), default=-1.0)
-        found.append((generator, top, [(s, {m.n or 1: m for m in cells}) for s, cells in _by_strategy(ours)]))
-    return found
-
-
-def _by_strategy(measured: Iterable[Measured]) -> Iterator[tuple[str, list[Measured]]]:
-    """By label of the strategy, in order of first appearance."""
-    found: dict[str, list[Measured]] = {}
-    for m in measured:
-        found.setdefault(strategy_label(m), []).append(m)
-    yield from found.items()
-
-
-def strategy_label(m: Measured | LevelMeasured) -> str:
-    """The strategy's name; what knows the answers says so."""
-    return f"{m.strategy} (oracle)" if m.oracle else m.strategy
-
-
 def _cell(m: Measured | None, top: float) -> Text:
     """Accuracy over its interval; the best of a generator stands out."""
     if m is None:
@@ -191,11 +162,6 @@ def _cell(m: Measured | None, top: float) -> Text:
     text = Text(percent(m.accuracy, sign=""), style, justify="right")
     text.append(plus_minus(m.stderr), "not bold not italic dim default")
     return text.append("\n").append(between(m.low, m.high), "not bold not italic dim default")
-
-
-def plus_minus(stderr: float) -> str:
-    """The clustered standard error behind an accuracy in percent: ` ±3.5`; nothing where it is unknown."""
-    return "" if isnan(stderr) else f" ±{100 * stderr:.1f}"
 
 
 # ---------------------------------------------------------------------------------------------- budgets
@@ -218,8 +184,8 @@ def best_table(measured: Iterable[Measured], cost: Cost) -> Table | None:
         style = "dim" if best.label == last else ""
         last = best.label
         table.add_row(
-            amount(budget, cost), best.label, percent(best.accuracy), between(best.low, best.high),
-            amount(best.cost, cost), style=style,
+            cost_amount(budget, cost), best.label, percent(best.accuracy), between(best.low, best.high),
+            cost_amount(best.cost, cost), style=style,
         )  # fmt: skip
     return table
 
@@ -302,78 +268,11 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
     return made
 
 
-def panels(
-    measured: Iterable[Measured], panel: Literal["generator", "strategy"], cost: Cost | None = None
-) -> dict[str, list[figures.Line]]:
-    """A panel for each generator with its strategies as lines, or the other way round."""
-    found: dict[str, dict[str, list[Measured]]] = {}
-    for m in measured:
-        names = (m.generator, strategy_label(m))
-        outer, inner = names if panel == "generator" else names[::-1]
-        found.setdefault(outer, {}).setdefault(inner, []).append(m)
-    if panel == "generator" and cost is None:
-        return {
-            title: [_by_size(name, ms, lines) for name, ms in lines.items()] for title, lines in found.items()
-        }
-    curves = {
-        title: [_line(name, [getattr(m, cost or "n") for m in ms], ms) for name, ms in lines.items()]
-        for title, lines in found.items()
-    }
-    # A panel of single points shows little: their costs are where the curves of the others begin.
-    return {
-        title: lines for title, lines in curves.items() if max(len(line.x) for line in lines) > 1
-    } or curves
-
-
-def _by_size(
-    name: str, ours: abc.Sequence[Measured], panel: Mapping[str, abc.Sequence[Measured]]
-) -> figures.Line:
-    """Accuracy by n; what has no n is a level line across the panel, to compare with."""
-    if len(ours) == 1 and ours[0].n is None:
-        sizes = [m.n or 1 for ms in panel.values() for m in ms]
-        return _line(name, [min(sizes), max(sizes)], [ours[0], ours[0]])
-    return _line(name, [m.n or 1 for m in ours], ours)
-
-
-def level_panels(levels: Iterable[LevelMeasured]) -> dict[str, list[figures.Line]]:
-    """For each generator, each strategy at its largest n."""
-    found: dict[str, dict[str, list[LevelMeasured]]] = {}
-    for level in levels:
-        found.setdefault(level.generator, {}).setdefault(strategy_label(level), []).append(level)
-    panels: dict[str, list[figures.Line]] = {}
-    for generator, lines in found.items():
-        for name, rows in lines.items():
-            largest = max(row.n or 1 for row in rows)
-            ours = [row for row in rows if (row.n or 1) == largest]
-            panels.setdefault(generator, []).append(_line(name, [row.level for row in ours], ours))
-    return panels
-
-
-def _line(name: str, x: abc.Sequence[float], rows: abc.Sequence[Measured | LevelMeasured]) -> figures.Line:
-    order = sorted(range(len(x)), key=lambda i: x[i])
-    rows = [rows[i] for i in order]
-    low, high = [r.low for r in rows], [r.high for r in rows]
-    known = not all(map(isnan, (*low, *high)))
-    return figures.Line(
-        name,
-        [x[i] for i in order],
-        [r.accuracy for r in rows],
-        low if known else None,
-        high if known else None,
-    )
-
-
 # ------------------------------------------------------------------------------------------------ words
 
 
-def noted(state: State) -> list[str]:
-    """What generators have to say of their samples; by name, where there are several."""
-    several = len({line.generator for line in state.lines}) > 1
-    return [f"{name}: {text}" if several else text[:1].upper() + text[1:] for name, text in state.notes]
-
-
 def _notes(state: State, results: Results) -> Text:
-    measured, lines = results.configurations, [f"{text}." for text in noted(state)]
+    measured, lines = results.configurations, [f"{text}." for text in state.noted]
     if any(m.how != "direct" for m in measured):
         lines.append(
             "Each n is an average over random subsets of one pool of samples; intervals are over problems."
@@ -388,7 +287,7 @@ def _notes(state: State, results: Results) -> Text:
         f"{n}: over {few} of {all_of} problems, those that have as many samples."
         for n, few, all_of in _carried(measured)
     ]
-    if too_few(results):
+    if results.few:
         lines.append(f"Of fewer than {FEW} problems there are no intervals: too few problems.")
     if any(m.oracle for m in measured):
         lines.append("(oracle): chosen by the reference answer; an upper bound, never a method.")
@@ -407,12 +306,6 @@ def _carried(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int]]:
         yield from (
             (f"{name} = {n}", problems, most) for n, problems in sorted(sizes.items()) if problems < most
         )
-
-
-def too_few(results: Results) -> bool:
-    """Whether an accuracy of the run, or of a level, is of too few problems for an interval."""
-    sizes = [m.problems for m in results.configurations] + [level.problems for level in results.levels]
-    return any(size < FEW for size in sizes)
 
 
 def _failures(state: State) -> Iterator[RenderableType]:
@@ -463,26 +356,3 @@ def _first_problem(directory: RunDirectory) -> str:
     table = directory.table("problems")
     found = read(table, ["problem", "place"]).sort_by("place")["problem"] if table.exists() else []
     return str(found[0]) if len(found) else "PROBLEM"
-
-
-def percent(share: float, sign: str = "%") -> str:
-    """A share with one decimal."""
-    return f"{100 * share:.1f}{sign}"
-
-
-def between(low: float, high: float) -> str:
-    """Bounds in percent; a dash where they are unknown."""
-    return "–" if isnan(low) or isnan(high) else f"{100 * low:.0f}–{100 * high:.0f}"
-
-
-def amount(value: float, cost: Cost) -> str:
-    """A cost in few characters: 12,500 tokens are 12.5k, 3e9 FLOPs are 3G; tokens below a thousand are whole."""
-    return f"{value:.0f}" if cost == "generated" and value < 999.5 else html.amount(value)
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, as fits."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

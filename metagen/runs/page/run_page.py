@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections import Counter, abc
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from importlib import resources
 from math import isnan
 from typing import Any
@@ -21,28 +20,22 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from metagen.analysis.paired import paired_difference
-from metagen.cost import Usage
 from metagen.errors import DataError
 from metagen.journal import SQLiteJournal
+from metagen.runs import words
 from metagen.runs.curves.measured import FEW, Measured, Results, most_accurate
 from metagen.runs.directory import RunDirectory, State
-from metagen.runs.page import browser, figure, spans
-from metagen.runs.page.report import (
-    accuracies_by_size,
-    amount,
-    between,
-    duration,
-    noted,
-    percent,
-    plus_minus,
-    too_few,
-)
-from metagen.runs.page.spans import Span
+from metagen.runs.page import browser, figure
+from metagen.runs.page.panels import accuracies_by_size
 from metagen.runs.questions import compare
 from metagen.runs.table import audit
 from metagen.runs.table.audit import Audited
 from metagen.runs.table.problem import Examiner
+from metagen.runs.words import between, duration, percent, plus_minus
+from metagen.runs.words import cost_amount as amount
+from metagen.runs.work import spans
 from metagen.runs.work.makers import Makers
+from metagen.runs.work.spans import Span
 
 NAME = "report.html"
 #: Bytes of a page at most.
@@ -56,27 +49,6 @@ LEFT_OUT: tuple[tuple[str, ...], ...] = (
     ("the tables below figures", "the figures"),
     ("the tables below figures", "the figures", "the table of configurations"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one generator or verifier spent in the whole run, each record once.
-
-    wasted: tokens computed beyond those accounted for; None where the engine does not tell what it computed, and partly
-    where it did not for some (after an interruption, for one): then there may be more.
-    flops_share, token_shares: of the largest part, in percent; tokens as generated, prefilled and cached.
-    """
-
-    name: str
-    what: str
-    records: int
-    usage: Usage
-    wasted: int | None
-    partly: bool = False
-    physical: Usage = field(default_factory=Usage)
-    lost: int = 0
-    flops_share: float = 0.0
-    token_shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 def write(
@@ -114,7 +86,7 @@ def write(
                 "total": len(examiner),
                 "candidates": candidates,
                 "data": data,
-                "parts": parts(trees),
+                "parts": spans.parts(trees),
             }
             directory.write(NAME, _page(directory, found, state, results, audited, context, pieces))
 
@@ -135,8 +107,8 @@ def _page(
         **problems,
         "state": state,
         "directory": directory,
-        "few": FEW if too_few(results) else 0,
-        "noted": noted(state),
+        "few": FEW if results.few else 0,
+        "noted": state.noted,
         "headline": headline(found, state, results),
         "missing": state.problems - min(m.problems for m in results.configurations),
         "audited": audit.said(audited),
@@ -194,12 +166,10 @@ def headline(directory: RunDirectory, state: State, results: Results) -> list[st
     one, many = solved[single.configuration], solved[best.configuration]
     shared = [id for id in one if id in many]
     gain = paired_difference([many[id] for id in shared], [one[id] for id in shared])
-    least = (
-        "" if isnan(gain.detectable) else f" (smallest detectable difference {compare.least(gain)} points)"
-    )
+    least = "" if isnan(gain.detectable) else f" (smallest detectable difference {words.least(gain)} points)"
     sure = "" if gain.low > 0 else f", not shown to differ{least}"
     bounds = (
-        f" (95% interval {compare.signed(gain.low)} to {compare.signed(gain.high)})"
+        f" (95% interval {words.signed(gain.low)} to {words.signed(gain.high)})"
         if not isnan(gain.low)
         else ""
     )
@@ -235,49 +205,6 @@ def _environment(directory: RunDirectory) -> dict[str, Any]:
     except (OSError, json.JSONDecodeError):
         return {}
     return known
-
-
-def parts(trees: abc.Sequence[Span | None]) -> list[Part]:
-    """Leaves of all trees by who made them: generators first, in order of appearance."""
-    leaves: dict[str, list[Span]] = {}
-    for tree in trees:
-        for leaf in _leaves(tree) if tree else ():
-            leaves.setdefault(leaf.label, []).append(leaf)
-    found = []
-    for label, ours in leaves.items():
-        what, _, name = label.partition(": ")
-        told = [leaf for leaf in ours if None not in (leaf.usage.tokens, leaf.physical.tokens)]
-        used, real = (Usage.sum(getattr(leaf, of) for leaf in told) for of in ("usage", "physical"))
-        # Of each kind: what samples that begin alike have saved makes no prompt good that was read twice.
-        kinds = ((used.prefilled, real.prefilled), (used.generated, real.generated))
-        # Nothing computed at all: a generator or verifier that does not count it.
-        wasted = sum(max(0, (now or 0) - (asked or 0)) for asked, now in kinds) if real.tokens else None
-        kind = {"generate": "generation", "score": "verification"}.get(what, what)
-        spent = Usage.sum(leaf.usage for leaf in ours)
-        made, lost = (
-            sum(leaf.count for leaf in ours if (leaf.status == "lost") is gone) for gone in (False, True)
-        )
-        real = Usage.sum(leaf.physical for leaf in ours)
-        found.append(Part(name, kind, made, spent, wasted, len(told) < len(ours), real, lost))
-    found.sort(key=lambda part: part.what != "generation")
-    flops = max((part.usage.flops or 0 for part in found), default=0)
-    tokens = max((sum(_tokens(part.usage)) for part in found), default=0)
-    return [
-        replace(
-            p,
-            flops_share=100 * (p.usage.flops or 0) / (flops or 1),
-            token_shares=tuple(100 * count / (tokens or 1) for count in _tokens(p.usage)),  # type: ignore[arg-type]
-        )
-        for p in found
-    ]
-
-
-def _tokens(usage: Usage) -> tuple[int, int, int]:
-    return usage.generated or 0, usage.prefilled or 0, usage.cached or 0
-
-
-def _leaves(span: Span) -> list[Span]:
-    return [span] if span.count else [leaf for child in span.children for leaf in _leaves(child)]
 
 
 def _environment_of_templates() -> Environment:

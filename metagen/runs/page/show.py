@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from metagen.errors import InputError
-from metagen.runs.directory import Line, RunDirectory, State, nearest
-from metagen.runs.page.report import amount
+from metagen.runs.directory import Cell, RunDirectory, State, nearest
 from metagen.runs.table.problem import Distinct, Examined, Pool, Record, examine
 from metagen.runs.table.tables import read
+from metagen.runs.words import cost_amount as amount
 from metagen.runs.work import unfinished
 
 #: From the worst score to the best; readable on light and on dark ground.
@@ -158,7 +158,7 @@ def _chosen(pool: Pool) -> Table:
     return table
 
 
-def _direct(lines: abc.Sequence[Line], outcomes: abc.Sequence[Record]) -> Iterator[RenderableType]:
+def _direct(lines: abc.Sequence[Cell], outcomes: abc.Sequence[Record]) -> Iterator[RenderableType]:
     """What configurations that ran by themselves returned."""
     by_name = {o["configuration"]: o for o in outcomes}
     ours = [by_name[line.name] for line in lines if line.name in by_name]

@@ -24,18 +24,19 @@ from markupsafe import Markup
 
 from metagen.analysis import study_figures
 from metagen.errors import DataError
+from metagen.runs import words
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Note, StudyResult
+from metagen.runs.curves.study import StudyResult
 from metagen.runs.directory import RunDirectory, environment, writing
+from metagen.runs.note import Note
 from metagen.runs.page import chosen, draw, markdown, measured
 from metagen.runs.page.browser import FILTERS, Embedded
 from metagen.runs.page.chosen import Chosen
 from metagen.runs.page.headline import headline
-from metagen.runs.page.report import duration
 from metagen.runs.page.run_page import LIMIT, SPARE
-from metagen.runs.questions import words
 from metagen.runs.questions.section import Finding, Section, Table
 from metagen.runs.study_directory import FROZEN, STUDY
+from metagen.runs.words import duration
 
 HTML, MARKDOWN = "report.html", "report.md"
 FINDINGS, CURVES = "findings.json", "curves.csv"

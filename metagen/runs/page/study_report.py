@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from metagen.runs import study as run
+from metagen.runs.curves.frontier import ENOUGH
 from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.declare import study_schema as schema
 from metagen.runs.declare.study import Study
 from metagen.runs.directory import RunDirectory
-from metagen.runs.questions.frontier import ENOUGH
 from metagen.runs.questions.section import Finding, Section
 from metagen.runs.study_directory import StudyDirectory
 

@@ -17,14 +17,15 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.stopping import Replayed, replay, running_vote
+from metagen.runs.curves.frontier import SLACK, AtCost, at_cost, known, ladder, main_cost, resampled
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Bools, Curve, Floats, Ints, Note, StudyResult
+from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult
 from metagen.runs.declare import registry
-from metagen.runs.questions.frontier import SLACK, AtCost, at_cost, known, ladder, main_cost, resampled
+from metagen.runs.note import Note
 from metagen.runs.questions.pools import dense, own_pool, sampled
 from metagen.runs.questions.question import Question, numbers, unanswered, words
 from metagen.runs.questions.section import Finding, Section, Table
-from metagen.runs.questions.words import difference, rated, share, spent
+from metagen.runs.words import difference, rated, share, spent
 from metagen.runs.work.allocation.allocate import Difficulty, Plan, accuracy_at
 from metagen.strategies.adaptive.consistency import Beta
 

@@ -15,9 +15,20 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.errors import InputError
-from metagen.runs.curves.study import Bools, Curve, Note, StudyResult
+from metagen.runs.curves.frontier import (
+    SLACK,
+    AtCost,
+    even,
+    known,
+    ladder,
+    main_cost,
+    optimal_size,
+    shared,
+)
+from metagen.runs.curves.study import Bools, Curve, StudyResult
 from metagen.runs.declare import registry
 from metagen.runs.declare.study import AlignmentSpec
+from metagen.runs.note import Note
 from metagen.runs.questions import (
     adaptive,
     difficulty,
@@ -31,22 +42,12 @@ from metagen.runs.questions.adaptive import adaptive_pays
 from metagen.runs.questions.alignment import section as alignment
 from metagen.runs.questions.crossings import crossing
 from metagen.runs.questions.equal_compute import between, budgets
-from metagen.runs.questions.frontier import (
-    SLACK,
-    AtCost,
-    even,
-    known,
-    ladder,
-    main_cost,
-    optimal_size,
-    shared,
-)
 from metagen.runs.questions.question import Question, answers, numbers, unanswered, words
 from metagen.runs.questions.saturation import voting_saturates, weighted_against_limit
 from metagen.runs.questions.section import Finding, Section
 from metagen.runs.questions.splitting import verify_or_generate
 from metagen.runs.questions.unasked import LONGER, REBASE, SIZES, TREES
-from metagen.runs.questions.words import TIED, lines, listed, resampled, sentences, share, spent, within
+from metagen.runs.words import TIED, lines, listed, resampled, sentences, share, spent, within
 
 #: By name: two curves, and both at the same cost.
 Rows = dict[str, tuple[Curve, Curve, AtCost, AtCost]]

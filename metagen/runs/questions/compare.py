@@ -11,7 +11,7 @@ from collections import abc
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from math import isfinite, isinf, isnan
+from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,10 @@ from metagen.analysis.comparison import holm, p_number
 from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
 from metagen.runs.curves.measured import FEW
-from metagen.runs.directory import Line, RunDirectory, nearest
-from metagen.runs.page.report import percent
+from metagen.runs.directory import Cell, RunDirectory, nearest
 from metagen.runs.table.pools import Stored
 from metagen.runs.table.tables import read
+from metagen.runs.words import least, percent, signed
 from metagen.runs.work import unfinished
 
 #: Problems gained or lost that are named, and configurations of which they are.
@@ -146,9 +146,9 @@ def data(
     }
 
 
-def _tests(pairs: Iterable[tuple[Line, Line]]) -> list[tuple[tuple[Line, Line], tuple[str, ...]]]:
+def _tests(pairs: Iterable[tuple[Cell, Cell]]) -> list[tuple[tuple[Cell, Cell], tuple[str, ...]]]:
     """The pairs, each with the names of others that are the same test: whatever picks one of one candidate."""
-    found: dict[tuple[str, ...], list[tuple[Line, Line]]] = {}
+    found: dict[tuple[str, ...], list[tuple[Cell, Cell]]] = {}
     for x, y in pairs:
         single = all(line.pooled and (line.n or 1) == 1 for line in (x, y))
         found.setdefault((x.generator, y.generator) if single else (x.name, y.name, ""), []).append((x, y))
@@ -160,11 +160,11 @@ def _tests(pairs: Iterable[tuple[Line, Line]]) -> list[tuple[tuple[Line, Line], 
     return tests
 
 
-def _name(x: Line, y: Line) -> str:
+def _name(x: Cell, y: Cell) -> str:
     return x.name if x.name == y.name else f"{x.name} → {y.name}"
 
 
-def solved(directory: RunDirectory, lines: Iterable[Line]) -> dict[str, dict[str, float]]:
+def solved(directory: RunDirectory, lines: Iterable[Cell]) -> dict[str, dict[str, float]]:
     """Configurations, each with its accuracy on every problem that it has finished, by id."""
     lines = list(lines)
     found: dict[str, dict[str, float]] = {}
@@ -210,12 +210,12 @@ def _identities(directory: RunDirectory) -> dict[str, tuple[str, str]]:
 
 
 def _pairs(
-    one: abc.Sequence[Line],
-    two: abc.Sequence[Line],
+    one: abc.Sequence[Cell],
+    two: abc.Sequence[Cell],
     pairs: Mapping[str, str] | None,
     a: RunDirectory,
     b: RunDirectory,
-) -> list[tuple[Line, Line]]:
+) -> list[tuple[Cell, Cell]]:
     left, right = {line.name: line for line in one}, {line.name: line for line in two}
     if pairs is None:
         pairs = {name: name for name in left if name in right}
@@ -315,15 +315,3 @@ def _notes(compared: abc.Sequence[Compared]) -> Text:
         f"probability 0.8, after correction; none: they could show none of any size.{few}",
         "dim",
     )
-
-
-def least(difference: Difference) -> str:
-    """The least difference that would have been shown, in points; none, where so few problems can show none."""
-    if isnan(difference.detectable):
-        return ""
-    return "none" if isinf(difference.detectable) else percent(difference.detectable, "")
-
-
-def signed(share: float) -> str:
-    """A difference in points, with its sign; what rounds to 0 is +0.0."""
-    return f"{100 * share:+z.1f}".replace("-", "−")

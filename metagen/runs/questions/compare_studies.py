@@ -17,13 +17,14 @@ import numpy as np
 
 from metagen.errors import InputError
 from metagen.runs import study_directory as directory
+from metagen.runs import words
+from metagen.runs.curves.frontier import even, ladder, main_cost
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Bools, Curve, Floats, Ints, Note, StudyResult
+from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult
 from metagen.runs.directory import RunDirectory, nearest
+from metagen.runs.note import Note
 from metagen.runs.questions import compare as runs
-from metagen.runs.questions import words
 from metagen.runs.questions.found import Found, find
-from metagen.runs.questions.frontier import even, ladder, main_cost
 from metagen.runs.table.tables import read
 
 if TYPE_CHECKING:
@@ -265,11 +266,11 @@ def _table(curves: Iterable[AtBudget]) -> RenderableType:
     for one in curves:
         contrast, d = one.contrast, one.contrast.difference
         style = "" if not contrast.shown else "bold green" if d.estimate > 0 else "bold red"
-        least = "" if contrast.shown else runs.least(d)
+        least = "" if contrast.shown else words.least(d)
         table.add_row(
             contrast.name, words.share(contrast.a), words.share(contrast.b),
-            Text(runs.signed(d.estimate), style),
-            "–" if isnan(d.low) else f"{runs.signed(d.low)} … {runs.signed(d.high)}",
+            Text(words.signed(d.estimate), style),
+            "–" if isnan(d.low) else f"{words.signed(d.low)} … {words.signed(d.high)}",
             p_number(contrast.p_value), least,
         )  # fmt: skip
     return table

@@ -16,9 +16,9 @@ import numpy as np
 from scipy.integrate import trapezoid
 
 from metagen.analysis.ties import margin
+from metagen.runs.curves.frontier import ladder, resampled, shared
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Curve, Floats
-from metagen.runs.questions.frontier import ladder, resampled, shared
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,15 @@ from metagen.analysis.comparison import picked
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.errors import InputError
+from metagen.runs.curves.frontier import at_cost, known, ladder, main_cost, shared, wins
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.recorded import HALVES
-from metagen.runs.curves.study import Curve, Floats, Ints, Note, StudyResult, Votes
+from metagen.runs.curves.study import Curve, Floats, Ints, StudyResult, Votes
+from metagen.runs.note import Note
 from metagen.runs.questions.equal_compute import budgets, middle
-from metagen.runs.questions.frontier import at_cost, known, ladder, main_cost, shared, wins
-from metagen.runs.questions.frontier_section import BANDS
+from metagen.runs.questions.frontier import BANDS
 from metagen.runs.questions.section import Plot, Section, Table
-from metagen.runs.questions.words import axis, often, rated, share, spent
+from metagen.runs.words import axis, often, rated, share, spent
 from metagen.runs.work.allocation.allocate import quantiles
 
 #: Groups of about equal size.

@@ -12,7 +12,8 @@ import numpy as np
 from metagen.analysis.figures import Line
 from metagen.html import amount
 from metagen.runs.curves.efficiency.measure import Load
-from metagen.runs.curves.study import Note, StudyResult
+from metagen.runs.curves.study import StudyResult
+from metagen.runs.note import Note
 from metagen.runs.questions.section import Finding, Plot, Section, Table
 
 TITLE = "Efficiency beyond tokens"

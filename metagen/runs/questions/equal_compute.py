@@ -12,11 +12,12 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast, p_number
 from metagen.runs.curves.checks import remedy
-from metagen.runs.curves.study import Bools, Curve, Note, StudyResult
-from metagen.runs.questions.frontier import SLACK, AtCost, even, known, ladder, main_cost, shared
+from metagen.runs.curves.frontier import SLACK, AtCost, even, known, ladder, main_cost, shared
+from metagen.runs.curves.study import Bools, Curve, StudyResult
+from metagen.runs.note import Note
 from metagen.runs.questions.question import compared
 from metagen.runs.questions.section import Table
-from metagen.runs.questions.words import difference, listed, share, spent, unit
+from metagen.runs.words import difference, listed, share, spent, unit
 
 #: What the others are compared with: the first of these kinds that a model has.
 REFERENCES = ("majority", "weighted", "best_of_n", "sample")

@@ -14,7 +14,7 @@ from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.limits import exact_vote_limit, vote_limit
 from metagen.runs.questions.alignment.enumerable import palindromes
 from metagen.runs.questions.section import Table
-from metagen.runs.questions.words import share
+from metagen.runs.words import share
 
 #: Samples of the pool whose curve ends there, and of the independent one.
 SAMPLES, OTHERS = 64, 256

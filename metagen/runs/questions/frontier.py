@@ -1,370 +1,276 @@
-"""What is best for its cost: Pareto-optimal configurations, curves at equal cost, the best size of model.
-
-Costs are means over the same problems as accuracies. Between two points of a curve one may spend anything: a coin gives
-a problem the smaller or the larger n, so that the mean cost is the budget and the accuracy of each problem the same
-mixture of both. What is picked for being best on these problems looks better than it is: `analysis.comparison.picked`
-measures it on problems that had no part in the choice.
-"""
+"""The frontier in the report: what is best for its cost, which size of model, where curves cross, all cells as heat."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import combinations
 from math import nan
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from metagen.analysis import figures
-from metagen.analysis.intervals import SHARES, interval
-from metagen.analysis.ties import margin, tied
+from metagen.analysis.figures import Line
+from metagen.analysis.figures import frontier as best_of
 from metagen.errors import InputError
-from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Bools, Curve, Floats, Ints, Note, StudyResult
+from metagen.runs.curves.frontier import (
+    PricedCell,
+    cells,
+    known,
+    left_out,
+    main_cost,
+    membership,
+    missing,
+    optimal_size,
+    pareto,
+)
+from metagen.runs.curves.study import Curve, Floats, StudyResult
+from metagen.runs.declare.settings import AS_WRITTEN
+from metagen.runs.note import Note
+from metagen.runs.questions import equal_compute
+from metagen.runs.questions.crossings import common, crossing
+from metagen.runs.questions.names import frozen
+from metagen.runs.questions.section import Heat, Plot, Section, Table
+from metagen.runs.questions.section import banded as has_bands
+from metagen.runs.words import TIED, TIMED, axis, listed, often, rated, share, spent, unit, within
 
-#: Relative difference of costs that is rounding.
-SLACK = 1e-9
-#: A point that a smaller share of the problems has takes no part: it would take the others' problems away.
-ENOUGH = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One configuration: mean cost and accuracy over the problems that all have; bounds NaN for fewer than `FEW`.
-
-    noise: Monte-Carlo standard error of the accuracy; stderr: its standard error, clustered by problem.
-    """
-
-    curve: Curve
-    point: int
-    cost: float
-    accuracy: float
-    low: float
-    high: float
-    stderr: float
-    noise: float
-
-    @property
-    def name(self) -> str:
-        return self.curve.configuration(self.point)
-
-    @property
-    def error(self) -> float:
-        return 1.0 - self.accuracy
-
-    @property
-    def drawn(self) -> figures.Point:
-        return figures.Point(self.name, self.cost, self.accuracy, self.low, self.high, self.noise)
+#: Configurations that are on the frontier less often are not worth a row of their own.
+LEAST = 0.05
+#: More lines than these have no bands: they would hide each other.
+BANDS = 5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AtCost:
-    """A curve at a budget.
-
-    accuracy: [problems], NaN where it is not measured. spends: the mean cost; less than the budget beyond the last
-    point. between: the n of the points that are mixed; share: of problems with the second.
-    """
-
-    accuracy: Floats
-    spends: float
-    between: tuple[int, int]
-    share: float
-
-    @property
-    def mean(self) -> float:
-        return float(np.nanmean(self.accuracy))
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Which model is best at a budget. accuracy, share: by model; share of resamples in which it is the best.
-
-    model: None where the budget pays for none; of those that tie (`tied`) the one that spends least. What a model
-    cannot do for the budget is left out. alone: it pays for one only, so that nothing was compared.
-    """
-
-    budget: float
-    model: str | None
-    accuracy: Mapping[str, float]
-    share: Mapping[str, float]
-    tied: tuple[str, ...] = ()
-
-    @property
-    def alone(self) -> bool:
-        return len(self.accuracy) == 1
-
-
-def shared(curves: Iterable[Curve]) -> Bools:
-    """[problems] that all of these curves measured, at every point that any problem has.
-
-    Raises InputError for no curves, and naming both for curves that have no problem in common.
-    """
-    given = list(curves)
-    if not given:
-        raise InputError("no curves: expected at least one to compare")
-    has: Bools = np.ones(given[0].accuracy.shape[1], dtype=bool)
-    for i, curve in enumerate(given):
-        measured = np.isfinite(curve.accuracy)
-        points = measured.any(axis=1)
-        more = has & measured[points].all(axis=0) if points.any() else np.zeros_like(has)
-        if not more.any():
-            before = ", ".join(c.name for c in given[:i]) or "the study's problems"
-            raise InputError(
-                f"{curve.name} and {before} have no problem in common that both measured; "
-                "leave one of them out, or let its run finish"
-            )
-        has = more
-    return has
-
-
-def known(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Curve]:
-    """The curves that know this cost, above zero at every measured point; oracles only if asked for.
-
-    Without the points that fewer than half of the problems have (`ENOUGH`); `missing` names them.
-    """
-    return [c for c in _enough(result) if (oracle or not c.oracle) and _payable(c, cost)]
-
-
-def main_cost(result: StudyResult) -> str | None:
-    """The cost that strategies are compared at: exact FLOPs if most curves know them, else the next that they do."""
-    for cost in ("flops", "flops_2n", "tokens", "generated", "samples"):
-        curves = [c for c in result.curves if not c.oracle]
-        if curves and len(known(result, cost)) * 2 > len(curves):
-            return cost
-    return None
-
-
-def cells(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Cell]:
-    """Every configuration with its mean cost, over the problems that all curves have; nothing where cost is unknown."""
-    curves = known(result, cost, oracle=oracle)
-    if not curves:
-        return []
-    over, rated = _rated(result, oracle)
-    found = []
-    for curve in curves:
-        costs = curve.costs[cost][:, over].mean(axis=1)
-        for point, bounds in rated[curve].items():
-            found.append(Cell(curve, point, float(costs[point]), *bounds))
-    return found
-
-
-def pareto(result: StudyResult, cost: str) -> list[Cell]:
-    """The configurations that beat every cheaper one by more than a tie (`analysis.ties`), by cost; never an oracle."""
-    every = {cell.name: cell for cell in cells(result, cost)}
-    return [every[point.label] for point in figures.frontier(c.drawn for c in every.values())]
-
-
-def membership(result: StudyResult, cost: str, resamples: int = 1000, seed: int = 0) -> dict[str, float]:
-    """By configuration: the share of resamples of the problems in which it is on the frontier.
-
-    Empty for fewer than `FEW` problems, which cannot tell.
-    """
-    # Equals go by name, as in `pareto`.
-    every = sorted(cells(result, cost), key=lambda cell: cell.name)
-    if not every:
-        return {}
-    over, _ = _rated(result, False)
-    if over.sum() < FEW:
-        return {}
-    weights = resampled(int(over.sum()), resamples, seed)
-    accuracy = weights @ np.stack([c.curve.accuracy[c.point, over] for c in every]).T
-    costs = weights @ np.stack([c.curve.costs[cost][c.point, over] for c in every]).T
-    order = np.lexsort((-accuracy, costs), axis=-1)
-    ranked, noise = np.take_along_axis(accuracy, order, axis=1), np.array([c.noise for c in every])[order]
-    best, unsure = np.full(len(ranked), -np.inf), np.zeros(len(ranked))
-    on = np.empty(ranked.shape, dtype=bool)
-    for rank, place in enumerate(order.T):
-        better = ranked[:, rank] > best + margin(noise[:, rank], unsure)
-        on[np.arange(len(on)), place] = better
-        best, unsure = np.where(better, ranked[:, rank], best), np.where(better, noise[:, rank], unsure)
-    return dict(zip([c.name for c in every], on.mean(axis=0).tolist(), strict=True))
-
-
-def at_cost(curve: Curve, cost: str, budget: float, over: ArrayLike | None = None) -> AtCost | None:
-    """The curve at a budget, by interpolation in cost; None below its cheapest point.
-
-    over: [problems], over which costs are averaged; all that the curve has at every point by default. Raises
-    InputError for a cost that the curve does not know.
-    """
-    mask = shared([curve]) if over is None else np.asarray(over, dtype=bool)
-    points, costs = ladder(curve, cost, mask)
-    if budget < costs[0] * (1.0 - SLACK):
-        return None
-    low = int(np.searchsorted(costs, budget * (1.0 + SLACK), side="right")) - 1
-    high = min(low + 1, len(points) - 1)
-    gap = costs[high] - costs[low]
-    part = float(np.clip((budget - costs[low]) / gap, 0.0, 1.0)) if gap > 0.0 else 0.0
-    first, second = curve.accuracy[points[low]], curve.accuracy[points[high]]
-    mixed = np.where(mask, (1.0 - part) * first + part * second, np.nan)
-    between = (int(curve.ns[points[low]]), int(curve.ns[points[high]]))
-    return AtCost(mixed, float(costs[low] + part * gap), between, part)
-
-
-def even(
-    a: Curve, b: Curve, cost: str, budget: float, over: Bools, others: Bools | None = None
-) -> tuple[AtCost, AtCost] | None:
-    """Two curves at one mean cost: the budget, or the most that both can spend; None where one of them begins above.
-
-    over: [problems] of a, and of b unless `others` are. Raises InputError for a cost that one of them does not know.
-    """
-    sides = (a, over), (b, over if others is None else others)
-    spends = min(budget, *(float(ladder(curve, cost, mask)[1][-1]) for curve, mask in sides))
-    one, other = (at_cost(curve, cost, spends, mask) for curve, mask in sides)
-    return None if one is None or other is None else (one, other)
-
-
-def ladder(curve: Curve, cost: str, over: Bools) -> tuple[Ints, Floats]:
-    """Points of a curve by mean cost over these problems, and these costs; InputError where none is known."""
-    curve.cost(cost)
-    costs = curve.costs[cost][:, over].mean(axis=1)
-    fine = np.isfinite(costs) & np.isfinite(curve.accuracy[:, over]).all(axis=1)
-    if not over.any() or not fine.any():
-        raise InputError(
-            f"{curve.name}: its {cost} is unknown; known costs: {', '.join(_costs(curve)) or 'none'}"
-        )
-    points = np.flatnonzero(fine)
-    order = np.argsort(costs[points], kind="stable")
-    return points[order], np.asarray(costs[points][order])
-
-
-def optimal_size(
-    result: StudyResult, cost: str, budgets: Sequence[float], kind: str, resamples: int = 1000, seed: int = 0
-) -> list[Size]:
-    """The best model for each budget, all under strategies of this kind (or name); smallest budget first.
-
-    A model with several such strategies counts with its first. Nothing if no model has one whose cost is known.
-    """
-    curves: dict[str, Curve] = {}
-    for curve in known(result, cost):
-        if kind in (curve.kind, curve.strategy):
-            curves.setdefault(curve.model, curve)
-    if not curves:
-        return []
-    over = shared(curves.values())
-    found = []
-    for budget in sorted(budgets):
-        bought = {model: at_cost(curve, cost, budget, over) for model, curve in curves.items()}
-        rows = {model: at.accuracy[over] for model, at in bought.items() if at is not None}
-        if not rows:
-            found.append(Size(budget, None, {}, {}))
-            continue
-        means = {model: float(row.mean()) for model, row in rows.items()}
-        won = wins(np.stack(list(rows.values())), resamples, seed)
-        models = sorted(rows, key=lambda model: bought[model].spends)  # type: ignore[union-attr]
-        alike = tuple(models[i] for i in tied([means[model] for model in models]))
-        found.append(Size(budget, alike[0], means, dict(zip(rows, won, strict=True)), alike))
-    return found
-
-
-def wins(rows: ArrayLike, resamples: int = 1000, seed: int = 0) -> list[float]:
-    """Of rows [configurations, problems]: the share of resamples of the problems in which each is best.
-
-    Ties (`analysis.ties`) are split. Fewer than `FEW` problems cannot tell: NaN, unless there is one row only.
-    """
-    values = np.asarray(rows, dtype=np.float64)
-    if len(values) == 1:
-        return [1.0]
-    if values.shape[1] < FEW:
-        return [nan] * len(values)
-    means = resampled(values.shape[1], resamples, seed) @ values.T
-    best = means >= means.max(axis=1, keepdims=True) - margin()
-    return [float(v) for v in (best / best.sum(axis=1, keepdims=True)).mean(axis=0)]
-
-
-def resampled(problems: int, resamples: int, seed: int) -> Floats:
-    """Weights of the problems under bootstrap resamples, [resamples, problems], rows that sum to 1."""
-    rng = np.random.default_rng(seed)
-    counts = rng.multinomial(problems, np.full(problems, 1.0 / problems), size=resamples)
-    return np.asarray(counts / problems)
-
-
-def left_out(result: StudyResult, cost: str) -> list[Note]:
-    """What a comparison at this cost lacks: curves whose cost is unknown or zero."""
-    notes = []
-    fine = {c.name for c in known(result, cost)}
-    pairs = zip(result.curves, _enough(result), strict=True)
-    # A curve that is left out altogether is said once, by `missing`.
-    curves = [c for before, c in pairs if not c.oracle and (c is before or np.isfinite(c.accuracy).any())]
-    zero = [c.name for c in curves if cost in c.costs and _zero(c, cost)]
-    unknown = [c.name for c in curves if c.name not in fine and c.name not in zero]
-    if zero:
-        notes.append(Note(cost, f"zero for {', '.join(zero)}: no place on a logarithmic axis, left out"))
-    if unknown:
-        notes.append(Note(cost, f"unknown for {', '.join(unknown)}: left out of what is compared at it"))
-    return notes
-
-
-def missing(result: StudyResult) -> list[Note]:
-    """Points that too few problems have, which are left out; and how many problems all curves have, if not all."""
-    notes = []
-    for curve in result.curves:
-        if not curve.oracle and (thin := _thin(curve)).any():
-            count = np.isfinite(curve.accuracy).sum(axis=1)
-            those = [f"{curve.configuration(p)} ({count[p]})" for p in np.flatnonzero(thin).tolist()]
-            few = f"measured on fewer than half of {curve.accuracy.shape[1]} problems: {', '.join(those)}; left out"
-            notes.append(Note(curve.name, few))
-    curves = [c for c in _enough(result) if not c.oracle and np.isfinite(c.accuracy).any()]
-    every = len(result.problems)
-    if curves and (both := int(shared(curves).sum())) < every:
-        own = {curve.name: int(shared([curve]).sum()) for curve in curves}
-        least = min(own, key=own.__getitem__)
-        text = f"compared on {both} of {every} problems, those that all curves have; fewest: {least} ({own[least]})"
-        notes.append(Note("problems", text))
-    return notes
-
-
-@lru_cache(maxsize=4)
-def _enough(result: StudyResult) -> tuple[Curve, ...]:
-    """The curves, unmeasured at points that too few problems have; the same objects at every call."""
-    return tuple(
-        replace(curve, accuracy=np.where(thin[:, None], nan, curve.accuracy))
-        if (thin := _thin(curve)).any()
-        else curve
-        for curve in result.curves
+def section(result: StudyResult) -> Section:
+    """Frontiers over every cost that is known, with bands; tables at the main one."""
+    cost = main_cost(result)
+    if cost is None:
+        note = Note("frontier", "no cost is known for most curves: nothing can be compared at equal cost")
+        return Section("frontier", "Frontier", notes=(note,))
+    pictures: list[Plot] = []
+    costs = [cost, *(name for name in _costs(result) if name != cost)]
+    for name in costs:
+        pictures += [_plot(result, name), _plot(result, name, error=True)]
+    pictures = [plot for plot in (*pictures, _curves(result, cost)) if plot.panels]
+    tables = [
+        _members(result, cost),
+        *(found for name in equal_compute.costs(result) for found in _sizes(result, name)),
+    ]
+    crossed, notes = _crossings(result, cost)
+    return Section(
+        "frontier",
+        "What is best for its cost",
+        "Every configuration at the mean cost of a problem, its verifiers' included. On the frontier is what beats all "
+        f"that is cheaper on these problems by more than a tie ({TIED}); how often it is there when problems are "
+        "resampled says how sure that is. "
+        "Upper bounds that know the answers never count.",
+        pictures=tuple(pictures),
+        tables=(*tables, *crossed),
+        notes=(
+            *missing(result),
+            *equal_compute.elsewhere(result),
+            *notes,
+            *(
+                note
+                for name in dict.fromkeys((*costs, *equal_compute.costs(result)))
+                for note in left_out(result, name)
+            ),
+        ),
     )
 
 
-def _thin(curve: Curve) -> Bools:
-    """[points] that some problems have, but fewer than half."""
-    count = np.isfinite(curve.accuracy).sum(axis=1)
-    return np.asarray((count > 0) & (count < ENOUGH * curve.accuracy.shape[1]))
+def comparison(result: StudyResult) -> Section:
+    """Strategies at equal compute, and every accuracy as a heat map of model × n."""
+    tables, notes = equal_compute.tables(result)
+    if not tables and not notes:
+        notes = (Note("equal compute", "no model has two strategies of known cost to compare"),)
+    return Section(
+        "equal-compute",
+        "Strategies at equal compute",
+        "Between two points of a curve a coin decides which n a problem gets, so that both sides spend the same on "
+        "average; below its cheapest point a strategy has no row. Where one of the two was not measured up to the "
+        "budget, they are compared at the most that both can spend.",
+        pictures=tuple(heats(result)),
+        tables=tables,
+        notes=(*equal_compute.unpaid(result), *notes),
+    )
 
 
-def _payable(curve: Curve, cost: str) -> bool:
-    measured = np.isfinite(curve.accuracy)
-    if cost not in curve.costs or not measured.any():
-        return False
-    costs = curve.costs[cost][measured]
-    return bool(np.isfinite(costs).all()) and not _zero(curve, cost)
+def heats(result: StudyResult) -> list[Heat]:
+    """Accuracy by model and n, a picture for every strategy that has more than one cell."""
+    found = []
+    for strategy in dict.fromkeys(c.strategy for c in result.curves):
+        curves = [c for c in result.curves if c.strategy == strategy]
+        ns = sorted({int(n) for c in curves for n in c.ns})
+        values = np.full((len(curves), len(ns)), np.nan)
+        for row, curve in enumerate(curves):
+            for n, means in zip(curve.ns.tolist(), _means(curve), strict=True):
+                values[row, ns.index(n)] = means
+        if np.isfinite(values).sum() < 2:
+            continue
+        caption = f"Accuracy of {strategy} by model and n, over the problems that have it."
+        if curves[0].oracle:
+            caption += " It knows the answers: an upper bound."
+        found.append(
+            Heat(
+                f"heat-{_file(strategy)}", strategy, caption,
+                tuple(c.model for c in curves), tuple(str(n) if n else "–" for n in ns), values,
+                axes=("model", "n"),
+            )
+        )  # fmt: skip
+    return found
 
 
-def _zero(curve: Curve, cost: str) -> bool:
-    """Whether a point costs nothing on average."""
-    costs = [row[np.isfinite(row)] for row in curve.costs[cost]]
-    return any(len(row) > 0 and float(row.mean()) <= 0.0 for row in costs)
+def _plot(result: StudyResult, cost: str, *, error: bool = False) -> Plot:
+    """The frontier of each model as steps."""
+    every = cells(result, cost)
+    models = list(dict.fromkeys(cell.curve.model for cell in every))
+    # The frontier of all is the edge of those of the models.
+    best = {m: _best([c for c in every if c.curve.model == m]) for m in models}
+    lines = [line for label, mine in best.items() if (line := _line(label, mine, error)) is not None]
+    what = "error" if error else "accuracy"
+    caption = (
+        f"The best {what} that a mean cost buys under any strategy, by model; the frontier of all is their edge. "
+        "Having been picked here flatters what is on it."
+    )
+    if has_bands({"": lines}):
+        caption += " Bands: 95% intervals, over problems, of the configurations themselves."
+    if cost == "seconds":
+        caption += f" {TIMED}"
+    if error:
+        caption += " What makes no error here has no place on this axis."
+    panels = {"any strategy": lines} if lines else {}
+    name = f"frontier-{'error-' if error else ''}{_file(cost)}"
+    return Plot(name, f"Frontier: {what}", caption, axis(cost), what, panels, y_log=error, steps=True)
 
 
-def _costs(curve: Curve) -> list[str]:
-    return [name for name, values in curve.costs.items() if np.isfinite(values).any()]
+def _line(label: str, mine: list[PricedCell], error: bool = False) -> Line | None:
+    """Cells by cost; None if there is nothing to draw."""
+    shown = [c for c in mine if not error or c.error > 0.0]
+    if not shown:
+        return None
+    y, low, high = ([getattr(c, f) for c in shown] for f in ("accuracy", "low", "high"))
+    if error:
+        y, low, high = [1 - v for v in y], [1 - v for v in high], [1 - v for v in low]
+    costs = [c.cost for c in shown]
+    return Line(label, costs, y) if np.isnan(low).any() else Line(label, costs, y, low, high)
 
 
-@lru_cache(maxsize=4)
-def _rated(
-    result: StudyResult, oracle: bool
-) -> tuple[Bools, dict[Curve, dict[int, tuple[float, float, float, float, float]]]]:
-    """The shared problems; by curve and point, mean accuracy, bounds, standard and Monte-Carlo error."""
-    curves = [c for c in _enough(result) if (oracle or not c.oracle) and np.isfinite(c.accuracy).any()]
-    over = shared(curves)
-    places = [
-        (c, p) for c in curves for p in np.flatnonzero(np.isfinite(c.accuracy[:, over]).all(axis=1)).tolist()
-    ]
-    rows = np.stack([curve.accuracy[point, over] for curve, point in places])
-    found: dict[Curve, dict[int, tuple[float, float, float, float, float]]] = {curve: {} for curve in curves}
-    at = interval(rows, support=SHARES)
-    ends = (np.full(len(rows), nan),) * 2 if over.sum() < FEW else (at.low, at.high)
-    columns = (part.tolist() for part in (at.estimate, *ends, at.error))
-    for (curve, point), bounds in zip(places, zip(*columns, strict=True), strict=True):
-        noise = float(np.sqrt(np.square(curve.error[point, over]).sum()) / over.sum())
-        found[curve][point] = (*bounds, noise)
-    return over, found
+def _best(every: list[PricedCell]) -> list[PricedCell]:
+    named = {c.name: c for c in every}
+    return [named[p.label] for p in best_of(c.drawn for c in every)]
+
+
+def _curves(result: StudyResult, cost: str) -> Plot:
+    """Every strategy of every model."""
+    panels: dict[str, list[Line]] = {}
+    grouped: dict[Curve, list[PricedCell]] = {}
+    for cell in cells(result, cost):
+        grouped.setdefault(cell.curve, []).append(cell)
+    banded = len(dict.fromkeys(c.strategy for c in grouped)) <= BANDS
+    for curve, mine in grouped.items():
+        line = _line(curve.strategy, sorted(mine, key=lambda c: c.cost))
+        if line is not None:
+            bare = Line(line.label, line.x, line.y)
+            panels.setdefault(curve.model, []).append(line if banded else bare)
+    caption = "Accuracy of each strategy against its mean cost."
+    if has_bands(panels):
+        caption += " Bands: 95% intervals over problems."
+    return Plot(f"strategies-{_file(cost)}", "Strategies", caption, axis(cost), "accuracy", panels)
+
+
+def _members(result: StudyResult, cost: str) -> Table:
+    """The frontier, and whatever may well be on it."""
+    sure = membership(result, cost)
+    best = {cell.name for cell in pareto(result, cost)}
+    rows = [
+        (
+            cell.name, frozen(cell.curve) or AS_WRITTEN, spent(cell.cost, cost),
+            rated(cell.accuracy, cell.low, cell.high, cell.stderr), "yes" if cell.name in best else "",
+            often(sure.get(cell.name, nan)),
+        )
+        for cell in sorted(cells(result, cost), key=lambda c: c.cost)
+        if cell.name in best or sure.get(cell.name, 0.0) >= LEAST
+    ]  # fmt: skip
+    least = f"at least {LEAST:.0%} of resamples of the problems"
+    caption = (
+        f"Configurations on the frontier, and those that are on it in {least}. ±: clustered standard error."
+    )
+    columns = ("configuration", "settings", "cost", "accuracy", "on the frontier", "of resamples")
+    return Table("frontier", caption, columns, tuple(rows), frozenset({2, 3, 5}))
+
+
+def _sizes(result: StudyResult, cost: str) -> list[Table]:
+    """The best model by budget, for every strategy that several models have."""
+    rows = []
+    for strategy in dict.fromkeys(c.strategy for c in known(result, cost)):
+        if len({c.model for c in known(result, cost) if c.strategy == strategy}) < 2:
+            continue
+        for size in optimal_size(result, cost, equal_compute.budgets(result, cost), strategy):
+            if size.model is None:
+                continue
+            alone = f"{size.model}: the only one" if size.alone else ""
+            shares = alone or ", ".join(f"{m}: {often(v)}" for m, v in size.share.items())
+            means = ", ".join(f"{m}: {share(v)}" for m, v in size.accuracy.items())
+            rows.append((strategy, spent(size.budget, cost), listed(list(size.tied)), means, shares))
+    caption = (
+        f"The best size of model for a budget in {unit(cost)}; share of resamples of the problems in which each model "
+        f"is best. The only one: the budget pays for no other. Several: they tie ({TIED}), the first spends least."
+    )
+    columns = ("strategy", "budget", "best model", "accuracy", "best in")
+    return (
+        [Table(equal_compute.named("sizes", result, cost), caption, columns, tuple(rows), frozenset({1}))]
+        if rows
+        else []
+    )
+
+
+def _crossings(result: StudyResult, cost: str) -> tuple[list[Table], list[Note]]:
+    """Two models under one strategy; two strategies of one model only where they cross."""
+    rows: list[tuple[str, ...]] = []
+    notes = []
+    for a, b in combinations(known(result, cost), 2):
+        if (a.model == b.model) == (a.strategy == b.strategy) or len(a.ns) < 2 or len(b.ns) < 2:
+            continue
+        try:
+            found, where = crossing(a, b, cost), common(a, b, cost)
+        except InputError as error:
+            notes.append(Note("crossings", str(error)))
+            continue
+        if where is None or where.least == where.most:
+            continue
+        ends = f"{spent(where.least, cost)} to {spent(where.most, cost)}"
+        if found is not None:
+            sure = within(found.low, found.high, lambda x: spent(x, cost))
+            at = ", ".join(spent(x, cost) for x in found.every)
+            rows.append((f"{a.name}, {b.name}", ends, at, sure, f"then {found.after}"))
+        elif a.model != b.model:
+            rows.append(
+                (
+                    f"{a.name}, {b.name}",
+                    ends,
+                    "nowhere",
+                    "",
+                    where.leader or f"neither by more than a tie ({TIED})",
+                )
+            )
+    caption = (
+        "Where the curves of two models cross under one strategy, and where those of two strategies of one model do. "
+        "Interval: of the last crossing, 95% over problems."
+    )
+    columns = ("curves", "compared from … to", "cross at", "interval", "who leads")
+    return ([Table("crossings", caption, columns, tuple(rows))] if rows else []), notes
+
+
+def _costs(result: StudyResult) -> list[str]:
+    """Costs that most curves know."""
+    names = dict.fromkeys(name for c in result.curves for name in c.costs)
+    count = sum(not c.oracle for c in result.curves)
+    return [name for name in names if len(known(result, name)) * 2 > count]
+
+
+def _means(curve: Curve) -> list[float]:
+    """Mean of each point over the problems that have it; NaN for none."""
+    rows: list[Floats] = [row[np.isfinite(row)] for row in curve.accuracy]
+    return [float(row.mean()) if len(row) else np.nan for row in rows]
+
+
+def _file(name: str) -> str:
+    """A name as part of a file's."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)

@@ -19,13 +19,14 @@ from metagen.analysis.extrapolation import Extrapolated, coverage_beyond
 from metagen.analysis.figures import Line
 from metagen.analysis.scaling import Fit, Law, fit, predict, refits
 from metagen.errors import InputError
+from metagen.runs.curves.frontier import known, ladder, main_cost, shared
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Curve, Floats, Note, StudyResult
+from metagen.runs.curves.study import Curve, Floats, StudyResult
 from metagen.runs.declare import registry
-from metagen.runs.questions.frontier import known, ladder, main_cost, shared
+from metagen.runs.note import Note
 from metagen.runs.questions.pools import own_pool, sampled
 from metagen.runs.questions.section import Plot, Table
-from metagen.runs.questions.words import axis, listed, rated
+from metagen.runs.words import axis, listed, rated
 
 #: Times the pool at which coverage is predicted.
 MULTIPLES = (1, 4, 16)

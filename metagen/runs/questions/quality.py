@@ -22,7 +22,7 @@ from metagen.analysis.ragged import Bools, Floats
 from metagen.analysis.verifier_quality import FEW, VerifierQuality, verifier_quality
 from metagen.errors import InputError
 from metagen.runs.declare import registry, schema
-from metagen.runs.directory import Line, RunDirectory, nearest, writing
+from metagen.runs.directory import Cell, RunDirectory, nearest, writing
 from metagen.runs.table.tables import read
 from metagen.runs.work import unfinished
 from metagen.tasks.base import Task
@@ -84,7 +84,7 @@ def examine(
     run: RunDirectory,
     verifiers: abc.Sequence[str] = (),
     *,
-    lines: abc.Sequence[Line] | None = None,
+    lines: abc.Sequence[Cell] | None = None,
     calibrate: bool = False,
 ) -> Iterator[Report]:
     """Every verifier on every pool; `tables` is where the tables of `run` are, `lines` its configurations."""
@@ -107,7 +107,7 @@ def examine(
 
 
 def _check(
-    run: RunDirectory, verifiers: abc.Sequence[str], known: abc.Sequence[str], lines: abc.Sequence[Line]
+    run: RunDirectory, verifiers: abc.Sequence[str], known: abc.Sequence[str], lines: abc.Sequence[Cell]
 ) -> None:
     """InputError, with the remedy, unless there is something to report on."""
     if not known and any(line.verifier and not line.pooled for line in lines):

@@ -21,13 +21,15 @@ from metagen.analysis.intervals import DIFFERENCES, SHARES
 from metagen.analysis.ties import first_best
 from metagen.errors import ConfigError, InputError
 from metagen.html import amount
+from metagen.runs import words
 from metagen.runs.curves import checks
+from metagen.runs.curves.frontier import ENOUGH
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import COSTS, MODELLED, Bools, Curve, Floats, Note, StudyResult
+from metagen.runs.curves.study import Bools, Curve, Floats, StudyResult
 from metagen.runs.declare import recipe
+from metagen.runs.declare.study import COSTS, MODELLED
 from metagen.runs.directory import nearest
-from metagen.runs.questions import words
-from metagen.runs.questions.frontier import ENOUGH
+from metagen.runs.note import Note
 from metagen.runs.questions.names import named
 
 if TYPE_CHECKING:

@@ -19,16 +19,17 @@ from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.limits import Limit, vote_limit
+from metagen.runs.curves.frontier import resampled, shared
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Bools, Curve, Floats, Note, StudyResult
+from metagen.runs.curves.study import Bools, Curve, Floats, StudyResult
 from metagen.runs.declare import registry
+from metagen.runs.note import Note
 from metagen.runs.questions import exact_limit, laws
-from metagen.runs.questions.frontier import resampled, shared
 from metagen.runs.questions.pools import limit_pool, sampled
 from metagen.runs.questions.question import Question, numbers, unanswered
 from metagen.runs.questions.question import words as said
 from metagen.runs.questions.section import Finding, Plot, Section, Table, banded
-from metagen.runs.questions.words import rated, share, within
+from metagen.runs.words import rated, share, within
 
 #: The part of the whole rise after which a curve counts as saturated.
 PART = 0.95

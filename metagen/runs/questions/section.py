@@ -11,10 +11,11 @@ from math import nan
 from typing import Literal
 
 from metagen.analysis.figures import Line
-from metagen.runs.curves.study import Floats, Note
+from metagen.runs.curves.study import Floats
+from metagen.runs.note import Note
+from metagen.runs.words import PER_PROBLEM
 
 #: How the label of an axis of costs ends.
-PER_PROBLEM = "per problem"
 
 
 def banded(panels: Mapping[str, Sequence[Line]]) -> bool:

@@ -15,13 +15,14 @@ import numpy as np
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.figures import Line
 from metagen.analysis.ties import tied
+from metagen.runs.curves.frontier import AtCost, at_cost, ladder, shared, wins
 from metagen.runs.curves.recorded import COUNTED
-from metagen.runs.curves.study import Bools, Curve, Note, StudyResult
+from metagen.runs.curves.study import Bools, Curve, StudyResult
+from metagen.runs.note import Note
 from metagen.runs.questions.equal_compute import between
-from metagen.runs.questions.frontier import AtCost, at_cost, ladder, shared, wins
 from metagen.runs.questions.question import Pairs, Question, numbers, unanswered, words
 from metagen.runs.questions.section import Finding, Heat, Plot, Section, Table
-from metagen.runs.questions.words import TIED, axis, listed, often, resampled, share, spent
+from metagen.runs.words import TIED, axis, listed, often, resampled, share, spent
 
 #: Costs of which the first that all splits know counts.
 COSTS = ("flops", "flops_2n", "tokens", "generated")

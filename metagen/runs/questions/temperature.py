@@ -17,16 +17,15 @@ from metagen.analysis.comparison import picked
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES
+from metagen.runs.curves.frontier import resampled, shared
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Bools, Curve, Floats, Ints, Note, StudyResult, Votes
-from metagen.runs.questions.frontier import resampled, shared
+from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult, Votes
+from metagen.runs.declare.plan import APART
+from metagen.runs.note import Note
 from metagen.runs.questions.pools import dense, own_pool, sampled
 from metagen.runs.questions.section import Heat, Plot, Section, Table
 from metagen.runs.questions.section import banded as has_bands
-from metagen.runs.questions.words import rated
-
-#: The fact whether the pools are of other problems than the test.
-APART = "temperature_apart"
+from metagen.runs.words import rated
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from metagen.runs.curves.study import Note, StudyResult
+from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import registry
 from metagen.runs.declare.study import AlignmentSpec
+from metagen.runs.note import Note
 
 SIZES = "A small model with many samples, or a large one with few?"
 REBASE = "Does REBASE dominate voting at equal compute?"

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from metagen.analysis.audit import LONG, TOLD, Audit, Auditing, Samples, Scores
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.tables import blocks
 
 #: Characters of a sample that an example shows: its beginning and its end.
@@ -68,7 +68,7 @@ class Audited:
         return {**_plain(found), "lines": list(self.lines)}
 
 
-def of_run(directory: RunDirectory, lines: Iterable[Line]) -> tuple[Audited, ...]:
+def of_run(directory: RunDirectory, lines: Iterable[Cell]) -> tuple[Audited, ...]:
     """The audits of a run's recorded pools, by generator; none where samples were drawn. lines: its configurations."""
     path = directory.table("candidates")
     if not path.exists() or "position" not in pq.read_schema(path).names:  # a run of an earlier version
@@ -87,7 +87,7 @@ def of_run(directory: RunDirectory, lines: Iterable[Line]) -> tuple[Audited, ...
     return tuple(_audited(path, name, auditing[name].found) for name in sorted(auditing))
 
 
-def publish(directory: RunDirectory, lines: Iterable[Line]) -> tuple[Audited, ...]:
+def publish(directory: RunDirectory, lines: Iterable[Cell]) -> tuple[Audited, ...]:
     """`of_run`, written as `audit.json` where there is something recorded."""
     found = of_run(directory, lines)
     if found:
@@ -171,7 +171,7 @@ def _example(path: Path, at: int) -> Example:
     raise AssertionError("a row that was read is there")
 
 
-def _oracles(lines: Iterable[Line]) -> set[str]:
+def _oracles(lines: Iterable[Cell]) -> set[str]:
     """Verifiers that know the answers: their scores were not recorded."""
     found: dict[str, bool] = {}
     for line in lines:

@@ -23,7 +23,7 @@ from metagen.analysis.estimators import best_of_k, majority_at_k, weighted_at_k
 from metagen.analysis.ranks import standing
 from metagen.analysis.subset_votes import Ballots, Draws, InClosedForm
 from metagen.errors import DataError
-from metagen.runs.directory import Aside, Line, RunDirectory
+from metagen.runs.directory import Aside, Cell, RunDirectory
 from metagen.runs.table.costs import USAGE
 from metagen.runs.table.tables import blocks
 
@@ -281,13 +281,13 @@ class Stored:
             {name.removeprefix("raw."): x for name, x in scores.items() if name.startswith("raw.")},
         )
 
-    def solved(self, lines: Iterable[Line]) -> dict[str, Solved]:
+    def solved(self, lines: Iterable[Cell]) -> dict[str, Solved]:
         """By configuration, over the problems that have n samples; what no problem has is left out.
 
         Those that differ in n alone are measured at once.
         """
         found: dict[str, Solved] = {}
-        alike: dict[tuple[str, str | None], list[Line]] = {}
+        alike: dict[tuple[str, str | None], list[Cell]] = {}
         for line in lines if len(self.places) else ():
             alike.setdefault((line.kind, line.verifier), []).append(line)
         spent = _Spent(self._directory, self._generator) if alike else None

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.costs import USAGE
 from metagen.runs.table.tables import read
 from metagen.strategies.aggregate import best_of, in_order, weighted_vote
 
 Record = Mapping[str, Any]
-VOTE = Line("", "", "", "majority")
+VOTE = Cell("", "", "", "majority")
 #: Parts of each table that are in memory.
 HELD: Final = 4
 
@@ -88,7 +88,7 @@ class Vote:
 class Choice:
     """What a strategy makes of the pool at its largest n: of the first n candidates, as if it ran now."""
 
-    line: Line
+    line: Cell
     sample: int
     answer: str | None
     correct: bool
@@ -133,7 +133,7 @@ class Pool:
 
     @classmethod
     def of(
-        cls, candidates: abc.Sequence[Record], lines: Iterable[Line], salt: str, spent: Iterable[Record]
+        cls, candidates: abc.Sequence[Record], lines: Iterable[Cell], salt: str, spent: Iterable[Record]
     ) -> Pool:
         """candidates: rows of one generator's pool, at least one, in the order of samples."""
         known = [name.removeprefix("score.") for name in candidates[0] if name.startswith("score.")]
@@ -153,7 +153,7 @@ class Pool:
         )
 
     @classmethod
-    def tried(cls, candidates: abc.Sequence[Record], line: Line, outcome: Record, salt: str) -> Pool:
+    def tried(cls, candidates: abc.Sequence[Record], line: Cell, outcome: Record, salt: str) -> Pool:
         """What a configuration that ran by itself drew, and what it returned of that. candidates: at least one row."""
         same = [c["sample"] for c in candidates if c["text"] == outcome["text"]]
         chosen = [Choice(line, sample, outcome["answer"], outcome["correct"]) for sample in same[:1]]
@@ -182,7 +182,7 @@ class Examiner:
     the order in which this gives them.
     """
 
-    def __init__(self, directory: RunDirectory, lines: abc.Sequence[Line], **equal: str) -> None:
+    def __init__(self, directory: RunDirectory, lines: abc.Sequence[Cell], **equal: str) -> None:
         self._lines = lines
         self._tables = {
             name: _ByPlace(directory.table(name), equal)
@@ -289,7 +289,7 @@ def _listed(column: pa.ChunkedArray) -> list[Any]:
     return list(column.to_numpy().tolist())
 
 
-def examine(directory: RunDirectory, lines: abc.Sequence[Line], **equal: str) -> Iterator[Examined]:
+def examine(directory: RunDirectory, lines: abc.Sequence[Cell], **equal: str) -> Iterator[Examined]:
     """The problems of a run in the order of the task, or those in which columns have these values."""
     with Examiner(directory, lines, **equal) as examiner:
         found = dict(examiner.each())
@@ -304,7 +304,7 @@ def _needed(names: list[str]) -> list[str]:
     return [n for n in names if n not in left_out and not n.startswith(("verdict.", "unread."))]
 
 
-def _pools(found: Mapping[str, list[Record]], lines: abc.Sequence[Line], salt: str) -> Iterator[Pool]:
+def _pools(found: Mapping[str, list[Record]], lines: abc.Sequence[Cell], salt: str) -> Iterator[Pool]:
     """found: the rows of one problem, by table."""
     outcomes = {o["configuration"]: o for o in found["outcomes"]}
     for generator in dict.fromkeys(line.generator for line in lines):
@@ -324,7 +324,7 @@ def _samples(rows: Iterable[Record], **equal: str) -> list[Record]:
     return sorted(found, key=lambda row: int(row["sample"]))
 
 
-def choose(candidates: abc.Sequence[Record], line: Line, salt: str) -> int:
+def choose(candidates: abc.Sequence[Record], line: Cell, salt: str) -> int:
     """The index of the candidate that a pooled configuration picks, by the strategies' own rules."""
     if line.kind == "sample":
         return 0
@@ -373,7 +373,7 @@ def _votes(candidates: abc.Sequence[Record], verifiers: Iterable[str]) -> Iterat
         yield Vote(str(key), ours[0]["correct"], votes, totals)
 
 
-def _choices(candidates: abc.Sequence[Record], lines: Iterable[Line], salt: str) -> Iterator[Choice]:
+def _choices(candidates: abc.Sequence[Record], lines: Iterable[Cell], salt: str) -> Iterator[Choice]:
     largest = {line.strategy: line for line in sorted(lines, key=lambda line: line.n or 1)}
     for line in largest.values():
         pool = candidates[: line.n or 1]

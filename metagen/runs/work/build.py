@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from metagen.generators.engine import Engine
 from metagen.generators.primitive import Primitive
 from metagen.generators.replay import ReplayGenerator
 from metagen.runs.declare import registry
+from metagen.runs.declare.cells import configurations
 from metagen.runs.declare.kinds.searches import until
 from metagen.runs.declare.parts import made_of, of_cells
 from metagen.runs.declare.specs import (
@@ -30,6 +30,7 @@ from metagen.runs.declare.specs import (
 )
 from metagen.runs.declare.specs.definition import DerivedSpec
 from metagen.runs.declare.specs.strategies import StepSpec
+from metagen.runs.directory import Cell
 from metagen.runs.work import offline
 from metagen.runs.work.allocation.allocate import Difficulty
 from metagen.runs.work.allocation.held_out import learned
@@ -50,40 +51,6 @@ COVERAGE = "best_of_n"
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
-    """One cell of the grid. name: such as `mid/weighted@32`, or `mid/single` for a strategy without n.
-
-    generator, strategy, verifier: names in the experiment. kind: of the strategy.
-    """
-
-    name: str
-    generator: str
-    strategy: str
-    kind: str
-    n: int | None = None
-    verifier: str | None = None
-
-
-def configurations(experiment: Experiment) -> tuple[Configuration, ...]:
-    """The grid, cell by cell: generators, of each the strategies, of each every n. Opens nothing."""
-    cells = []
-    for generator, strategy in experiment.grid.cells:
-        spec = experiment.strategies[strategy]
-        for n in sizes(spec, experiment.grid.n):
-            name = f"{generator}/{strategy}" + (f"@{n}" if n is not None else "")
-            verifier = getattr(spec, "verifier", None)
-            cells.append(Configuration(name, generator, strategy, spec.kind, n, verifier))
-    return tuple(cells)
-
-
-def sizes(spec: PartSpec, grid: abc.Sequence[int]) -> abc.Sequence[int | None]:
-    """The n that a strategy is run with: its own, or else those of the grid; None for a strategy without n."""
-    if (own := getattr(spec, "n", None)) is not None:
-        return [own] if isinstance(own, int) else own
-    return grid if "n" in registry.parameters("strategies", spec.kind) else [None]
-
-
-@dataclass(frozen=True, slots=True)
 class Setup:
     """An experiment ready to run, while its engines are open.
 
@@ -98,7 +65,7 @@ class Setup:
     engines: Mapping[str, Engine]
     generators: Mapping[str, Generator]
     verifiers: Mapping[str, Verifier]
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[Cell, ...]
     problems: int
     asked: Asked
     difficulties: Mapping[str, Difficulty]
@@ -115,7 +82,7 @@ class Setup:
         """Whether the journal holds all samples: none of them is read where it was recorded."""
         return not any(getattr(made, "recorded", False) for made in self.generators.values())
 
-    def strategy(self, configuration: Configuration) -> Strategy:
+    def strategy(self, configuration: Cell) -> Strategy:
         """A configuration's strategy, with its generator, n, other parts and the task's answer rule filled in."""
         return self._strategy(
             configuration.strategy, self.generators[configuration.generator], configuration.n
@@ -200,7 +167,7 @@ class Needed:
     judging: frozenset[str]
 
     @classmethod
-    def of(cls, experiment: Experiment, cells: Iterable[Configuration]) -> Self:
+    def of(cls, experiment: Experiment, cells: Iterable[Cell]) -> Self:
         """Whatever a cell names, and whatever that is made of."""
         needed = made_of(experiment, *of_cells((cell.generator, cell.strategy) for cell in cells))
         return cls(
@@ -394,9 +361,7 @@ def cautions(setup: Setup) -> list[str]:
     ]
 
 
-def _enough(
-    generators: Mapping[str, Generator], cells: tuple[Configuration, ...], task: Task, *, alone: bool
-) -> None:
+def _enough(generators: Mapping[str, Generator], cells: tuple[Cell, ...], task: Task, *, alone: bool) -> None:
     """Recorded pools hold as many samples as configurations ask for.
 
     What only samples and aggregates needs them of some problem, since it is measured at n over the problems that have

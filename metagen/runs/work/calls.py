@@ -26,7 +26,8 @@ from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.judge import Judge
 
 if TYPE_CHECKING:
-    from metagen.runs.work.build import Configuration, Setup
+    from metagen.runs.directory import Cell
+    from metagen.runs.work.build import Setup
     from metagen.runs.work.makers import Makers
 
 GENERATION = "generation"
@@ -68,7 +69,7 @@ class Calls:
             self._add(found, generator, trace, lambda row, name=name: name, before)  # type: ignore[misc]
         return found
 
-    def direct(self, configuration: Configuration, trace: Trace) -> list[dict[str, Any]]:
+    def direct(self, configuration: Cell, trace: Trace) -> list[dict[str, Any]]:
         """The calls of a configuration that ran by itself."""
         verifier = configuration.verifier or "verification"
         found: list[dict[str, Any]] = []

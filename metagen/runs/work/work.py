@@ -27,7 +27,7 @@ from metagen.generators.replay import ReplayGenerator
 from metagen.journal import Journal, Row
 from metagen.logs import logger
 from metagen.runs.declare import registry
-from metagen.runs.directory import Failure, Line, RunDirectory, State, Status
+from metagen.runs.directory import Cell, Failure, RunDirectory, State, Status
 from metagen.runs.table import costs
 from metagen.runs.table.tables import ProblemRows, TableWriter
 from metagen.runs.work import attempts
@@ -43,7 +43,8 @@ from metagen.strategies.candidates import Candidate
 from metagen.tasks.base import Problem
 
 if TYPE_CHECKING:
-    from metagen.runs.work.build import Configuration, Setup
+    from metagen.runs.directory import Cell
+    from metagen.runs.work.build import Setup
     from metagen.runs.work.calls import Calls
     from metagen.trace import Trace
 
@@ -100,7 +101,7 @@ class Work:
 
     # -- what is to be done ------------------------------------------------------------------------
 
-    def _pooled(self, configuration: Configuration) -> bool:
+    def _pooled(self, configuration: Cell) -> bool:
         generator = self.setup.generators[configuration.generator]
         plain = getattr(self.experiment.strategies[configuration.strategy], "over", None) is None
         verifier = configuration.verifier
@@ -116,10 +117,10 @@ class Work:
                 wanted = {c.verifier for c in shared}
                 yield Pool(name, generator, sizes, tuple(v for v in self.setup.verifiers if v in wanted))
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[Cell]:
         for c in self.setup.configurations:
             oracle = self.setup.strategy(c).oracle
-            yield Line(c.name, c.generator, c.strategy, c.kind, c.n, c.verifier, oracle, self._pooled(c))
+            yield Cell(c.name, c.generator, c.strategy, c.kind, c.n, c.verifier, oracle, self._pooled(c))
 
     def state(self, status: Status) -> State:
         meter = self.meter
@@ -258,7 +259,7 @@ class Work:
             out.calls(self.calls.pool(out.problem, pool.name, sequences, drawn, judging_traces))
         return sum(self._is_fresh(row) for row in rows if row.path == sampling.path)
 
-    async def _direct(self, configuration: Configuration, out: ProblemRows) -> int:
+    async def _direct(self, configuration: Cell, out: ProblemRows) -> int:
         """Run the strategy by itself; returns 1 if any of it was made now."""
         strategy = self.setup.strategy(configuration)
         root = self._root(out.problem, configuration.name, self.shares.of(configuration.name, out.place))
@@ -274,7 +275,7 @@ class Work:
             out.calls(self.calls.direct(configuration, root.trace))
         return int(any(self._is_fresh(row) for row in rows))
 
-    async def _attempts(self, configuration: Configuration, out: ProblemRows, rows: Iterable[Row]) -> None:
+    async def _attempts(self, configuration: Cell, out: ProblemRows, rows: Iterable[Row]) -> None:
         """The candidates of a configuration that ran by itself, with the scores that it paid for."""
         found = attempts.drawn(out.problem, rows)
         if not found:

@@ -15,10 +15,11 @@ from metagen.analysis.comparison import contrasts, sentence
 from metagen.analysis.intervals import SHARES, interval
 from metagen.errors import DataError, InputError
 from metagen.runs.curves import checks, collect
-from metagen.runs.curves.study import Note, StudyResult
+from metagen.runs.curves.frontier import at_cost, cells, left_out, shared
+from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
-from metagen.runs.questions.frontier import at_cost, cells, left_out, shared
+from metagen.runs.note import Note
 from metagen.runs.work import build, runner
 from tests.runs.made import made
 

@@ -18,7 +18,7 @@ from metagen.runs.curves import measured as results
 from metagen.runs.curves.measured import Measured, Pool, Results, derive, most_accurate
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory, State
-from metagen.runs.page import report
+from metagen.runs.page import panels, report
 from metagen.runs.table import costs
 from metagen.runs.table.problem import choose
 from metagen.runs.table.tables import TableWriter
@@ -275,14 +275,14 @@ def test_few_problems_have_no_interval(experiment_file: Callable[..., Path], tmp
         runner.run(setup, directory)
     derived = derive(directory, directory.state().lines)
     # Levels of 9, 8 and 8.
-    assert not any(math.isnan(level.low) for level in derived.levels) and not report.too_few(derived)
+    assert not any(math.isnan(level.low) for level in derived.levels) and not derived.few
     with build.opened(schema.load(experiment_file(count=23))) as setup:
         runner.run(setup, RunDirectory.at(tmp_path / "less"))
     less = RunDirectory(tmp_path / "less")
     derived = derive(less, less.state().lines)
     assert {level.level for level in derived.levels if math.isnan(level.low)} == {3}
     assert not any(math.isnan(m.low) for m in derived.configurations)
-    (panel, *_) = report.level_panels(derived.levels).values()
+    (panel, *_) = panels.level_panels(derived.levels).values()
     assert [math.isnan(low) for low in panel[0].low or ()] == [False, False, True]
     console = Console(file=StringIO(), width=110)
     console.print(report.publish(less))

@@ -21,7 +21,7 @@ from metagen.cli import app
 from metagen.errors import DataError, InputError
 from metagen.runs.curves.study import Curve, Model, StudyResult
 from metagen.runs.declare import schema
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.page import chosen, draw, markdown, measured
 from metagen.runs.page import study_page as page
 from metagen.runs.page.headline import headline
@@ -499,10 +499,10 @@ def test_kinds_of_problems_mean_what_they_say() -> None:
              "eligible": True, "finish": "eos", "generated": 1.0, "score.v": s, "steps.v": None}
             for i, (a, s) in enumerate(zip(answers, scores, strict=True))
         ]  # fmt: skip
-        best = Line("g/best@3", "g", "best", "best_of_n", 3, "v", pooled=True)
+        best = Cell("g/best@3", "g", "best", "best_of_n", 3, "v", pooled=True)
         return Pool.of(rows, [best], "salt", ())
 
-    search = Line("g/rebase@4", "g", "rebase", "rebase", 4, "v")
+    search = Cell("g/rebase@4", "g", "rebase", "rebase", 4, "v")
     cases = (
         (pool("rrw", (0.9, 0.1, 0.2)), True, ["right"]),
         (pool("rrw", (0.1, 0.1, 0.9)), True, ["lost", "right"]),

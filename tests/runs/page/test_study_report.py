@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from metagen.runs.curves.study import Note, StudyResult
+from metagen.runs.curves.study import StudyResult
+from metagen.runs.note import Note
 from metagen.runs.page import study_report as report
 from metagen.runs.questions.section import Finding, Section
 from metagen.runs.study_directory import StudyDirectory

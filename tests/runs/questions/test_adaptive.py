@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from metagen.runs.curves.frontier import at_cost
 from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.questions import adaptive
-from metagen.runs.questions.frontier import at_cost
 from metagen.runs.questions.question import answer
 from tests.runs.made import made
 

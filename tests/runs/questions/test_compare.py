@@ -13,7 +13,7 @@ from rich.console import Console
 from metagen.errors import InputError
 from metagen.runs.curves.measured import derive
 from metagen.runs.declare import schema
-from metagen.runs.directory import Line, RunDirectory, State
+from metagen.runs.directory import Cell, RunDirectory, State
 from metagen.runs.questions import compare
 from metagen.runs.work import build, runner
 
@@ -34,7 +34,7 @@ def toy(file: Path, root: Path, *sets: str) -> RunDirectory:
 def direct(root: Path, correct: dict[str, bool], *, name: str = "g/own", prompt: str = "") -> RunDirectory:
     """A run of one configuration by itself, that solved these problems."""
     directory = RunDirectory.at(root)
-    line = Line(name, name.partition("/")[0], name.partition("/")[2], "own")
+    line = Cell(name, name.partition("/")[0], name.partition("/")[2], "own")
     directory.save(State("own", "complete", len(correct), lines=(line,)))
     ids = list(correct)
     problems = {"problem": ids, "place": range(len(ids)), "salt": [prompt + i for i in ids], "reference": ids}
@@ -99,7 +99,7 @@ def test_what_no_difference_could_show_says_so(tmp_path: Path) -> None:
     two = direct(tmp_path / "b", {f"p{i}": i < 9 for i in range(10)})
     for run in (one, two):
         rows = pq.read_table(run.table("outcomes")).to_pylist()
-        run.save(State("own", "complete", 10, lines=tuple(Line(n, "g", n[2:], "own") for n in names)))
+        run.save(State("own", "complete", 10, lines=tuple(Cell(n, "g", n[2:], "own") for n in names)))
         every = [{**row, "configuration": name} for name in names for row in rows]
         pq.write_table(pa.Table.from_pylist(every), run.table("outcomes"))
     compared, sizes = compare.compare(one, two)

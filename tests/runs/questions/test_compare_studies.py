@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from metagen.cli import app
 from metagen.errors import InputError
+from metagen.runs.curves.frontier import at_cost
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.questions.compare_studies import compare, curves
 from metagen.runs.questions.found import find
-from metagen.runs.questions.frontier import at_cost
 from metagen.runs.work import build, runner
 from tests.runs.made import made
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from metagen.errors import InputError
-from metagen.runs.curves.study import Curve, StudyResult
-from metagen.runs.questions.crossings import common, crossing
-from metagen.runs.questions.frontier import (
+from metagen.runs.curves.frontier import (
     at_cost,
     cells,
     even,
@@ -23,6 +21,8 @@ from metagen.runs.questions.frontier import (
     shared,
     wins,
 )
+from metagen.runs.curves.study import Curve, StudyResult
+from metagen.runs.questions.crossings import common, crossing
 from tests.runs.made import made
 
 RESULT = made()

@@ -16,9 +16,10 @@ from metagen.analysis.ties import TIE
 from metagen.cli import app
 from metagen.errors import InputError
 from metagen.runs.curves.measured import derive
-from metagen.runs.curves.study import Curve, Floats, Model, Note, StudyResult
+from metagen.runs.curves.study import Curve, Floats, Model, StudyResult
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
+from metagen.runs.note import Note
 from metagen.runs.questions.recommend import parsed, recommend, render
 from metagen.runs.work import build, runner
 from tests.runs.made import made

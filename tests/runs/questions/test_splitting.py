@@ -12,7 +12,7 @@ from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.questions import splitting
 from metagen.runs.questions.question import answer
 from metagen.runs.questions.section import Heat, Plot
-from metagen.runs.questions.words import resampled
+from metagen.runs.words import resampled
 from tests.runs.made import made
 
 BASE = made(60, 8)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from metagen.analysis.subset_votes import Ballots, InClosedForm, majority_work
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table import pools, tables
 from metagen.runs.table.pools import Pool, Stored
 from metagen.runs.table.tables import TableWriter
 
 NS = (1, 2, 3, 8, 16)
 LINES = [
-    Line(f"{kind}-{verifier}@{n}", "g", kind, kind, n, verifier, pooled=True)
+    Cell(f"{kind}-{verifier}@{n}", "g", kind, kind, n, verifier, pooled=True)
     for kind, verifier in (
         ("sample", None), ("majority", None), ("best_of_n", "v"), ("weighted", "v"), ("weighted", "same"),
     )

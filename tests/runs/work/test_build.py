@@ -12,8 +12,10 @@ from metagen.errors import DataError, InputError, UnsupportedError
 from metagen.generators import tiny
 from metagen.generators.primitive import EngineGenerator
 from metagen.runs.declare import registry
+from metagen.runs.declare.cells import configurations
 from metagen.runs.declare.schema import load
-from metagen.runs.work.build import Configuration, configurations, opened
+from metagen.runs.directory import Cell
+from metagen.runs.work.build import opened
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
 from metagen.verifiers.reward import OutcomeRewardModel, ProcessRewardModel
@@ -88,12 +90,12 @@ def log(file: Path) -> list[str]:
 def test_the_grid_names_its_cells(file: Path) -> None:
     cells = configurations(load(file, sets=["grid.strategies=[single, best]", "grid.generators=all"]))
     assert cells == (
-        Configuration("mid/single", "mid", "single", "sample"),
-        Configuration("mid/best@1", "mid", "best", "best_of_n", 1, "prm"),
-        Configuration("mid/best@2", "mid", "best", "best_of_n", 2, "prm"),
-        Configuration("spare/single", "spare", "single", "sample"),
-        Configuration("spare/best@1", "spare", "best", "best_of_n", 1, "prm"),
-        Configuration("spare/best@2", "spare", "best", "best_of_n", 2, "prm"),
+        Cell("mid/single", "mid", "single", "sample"),
+        Cell("mid/best@1", "mid", "best", "best_of_n", 1, "prm"),
+        Cell("mid/best@2", "mid", "best", "best_of_n", 2, "prm"),
+        Cell("spare/single", "spare", "single", "sample"),
+        Cell("spare/best@1", "spare", "best", "best_of_n", 1, "prm"),
+        Cell("spare/best@2", "spare", "best", "best_of_n", 2, "prm"),
     )
     assert log(file) == []
 

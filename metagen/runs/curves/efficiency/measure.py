@@ -14,10 +14,9 @@ from metagen.journal import SQLiteJournal
 from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes
 from metagen.runs.curves.efficiency.critical import Path, longest
 from metagen.runs.curves.efficiency.schedule import Schedule, schedule
-from metagen.runs.directory import Line, RunDirectory
-from metagen.runs.page import spans
-from metagen.runs.page.run_page import parts
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.tables import read
+from metagen.runs.work import spans
 from metagen.runs.work.calls import GENERATION
 from metagen.runs.work.makers import Makers
 
@@ -106,7 +105,7 @@ def spent(directory: RunDirectory) -> list[dict[str, Any]]:
         return []
     ids = read(directory.table("problems"), ["problem"])["problem"].to_pylist()
     with SQLiteJournal(directory.journal, read_only=True) as journal:
-        found = parts(list(spans.trees(journal, ids, Makers.recorded(directory))))
+        found = spans.parts(list(spans.trees(journal, ids, Makers.recorded(directory))))
     return [
         {
             "name": p.name, "what": p.what, "calls": p.records, "generated": p.usage.generated,
@@ -117,7 +116,7 @@ def spent(directory: RunDirectory) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _calls(directory: RunDirectory, line: Line, most: int) -> Iterable[Called]:
+def _calls(directory: RunDirectory, line: Cell, most: int) -> Iterable[Called]:
     """The calls of a configuration on some problems."""
     if line.pooled:
         wanted = [GENERATION] if line.verifier is None else [GENERATION, line.verifier]
@@ -135,7 +134,7 @@ def _calls(directory: RunDirectory, line: Line, most: int) -> Iterable[Called]:
 
 
 def _load(
-    label: str, line: Line, calls: abc.Sequence[Called], accelerator: Accelerator, shapes: Shapes
+    label: str, line: Cell, calls: abc.Sequence[Called], accelerator: Accelerator, shapes: Shapes
 ) -> tuple[Load, dict[str, Any]] | None:
     """None if anything that it takes is unknown."""
     plans: list[Schedule] = []

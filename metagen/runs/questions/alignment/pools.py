@@ -31,7 +31,8 @@ from metagen.analysis.intervals import Support, interval
 from metagen.analysis.ranks import standing
 from metagen.analysis.verifier_quality import chosen_shares
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Floats, Note, Votes
+from metagen.runs.curves.study import Floats, Votes
+from metagen.runs.note import Note
 
 #: Soft best-of-n, in units of the reward. What is drawn of N samples to choose among: N/DRAWN at most.
 BETAS, DRAWN = (1.0, 0.3, 0.1, 0.03), 4

@@ -11,14 +11,15 @@ import numpy as np
 from metagen.analysis.comparison import holm, p_number
 from metagen.analysis.intervals import SHARES
 from metagen.analysis.selection import over_optimisation
-from metagen.runs.curves.study import Note, StudyResult
+from metagen.runs.curves.study import StudyResult
+from metagen.runs.note import Note
 from metagen.runs.questions.alignment import shown
 from metagen.runs.questions.alignment.enumerable import exact
 from metagen.runs.questions.alignment.pools import BETAS, DRAWN, share
 from metagen.runs.questions.alignment.studied import Studied, studied
 from metagen.runs.questions.section import Finding, Plot, Section, Table
-from metagen.runs.questions.words import difference, listed, rated
-from metagen.runs.questions.words import share as percent
+from metagen.runs.words import difference, listed, rated
+from metagen.runs.words import share as percent
 
 if TYPE_CHECKING:
     from metagen.runs.declare.study import AlignmentSpec

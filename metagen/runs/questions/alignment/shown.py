@@ -10,13 +10,14 @@ import numpy as np
 from metagen.analysis.alignment import MARKS, kl_bound, win_rate_bound
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, Support
-from metagen.runs.curves.study import Curve, Floats, Note, StudyResult
+from metagen.runs.curves.study import Curve, Floats, StudyResult
+from metagen.runs.note import Note
 from metagen.runs.questions.alignment.enumerable import ENSEMBLE, Reached, exact, frontier
 from metagen.runs.questions.alignment.pools import Reach, mean_of, share
 from metagen.runs.questions.alignment.studied import Studied
 from metagen.runs.questions.section import Plot, Table
-from metagen.runs.questions.words import listed, rated
-from metagen.runs.questions.words import share as percent
+from metagen.runs.words import listed, rated
+from metagen.runs.words import share as percent
 
 NATS = "KL(π ‖ p) in nats"
 #: Policies of the exact picture, and the n of its table.

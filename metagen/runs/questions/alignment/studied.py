@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Note, StudyResult, Votes
+from metagen.runs.curves.study import StudyResult, Votes
+from metagen.runs.note import Note
 from metagen.runs.questions.alignment.pools import (
     DRAWN,
     Best,

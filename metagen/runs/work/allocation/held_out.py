@@ -17,10 +17,10 @@ from metagen.runs.work.allocation.allocate import Difficulty
 from metagen.tasks.base import Task
 
 if TYPE_CHECKING:
-    from metagen.runs.work.build import Configuration
+    from metagen.runs.directory import Cell
 
 
-def learned(experiment: Experiment, cells: Iterable[Configuration], task: Task) -> dict[str, Difficulty]:
+def learned(experiment: Experiment, cells: Iterable[Cell], task: Task) -> dict[str, Difficulty]:
     """By the name of a configuration whose shares go by difficulty; nothing for an experiment without such shares.
 
     Raises InputError for a held-out run that is not finished, that has a problem of this task (its curves would have
@@ -50,7 +50,7 @@ def apart(run: RunDirectory, task: Task, field: str) -> None:
         )
 
 
-def _learned(run: RunDirectory, cell: Configuration, first: int, groups: int) -> Difficulty:
+def _learned(run: RunDirectory, cell: Cell, first: int, groups: int) -> Difficulty:
     generators = read(run.table("candidates"), ["generator"])["generator"].unique().to_pylist()
     if cell.generator not in generators:
         raise _lacks(

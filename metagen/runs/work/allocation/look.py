@@ -22,7 +22,8 @@ from metagen.strategies.drawing import Drawing
 from metagen.tasks.base import Problem
 
 if TYPE_CHECKING:
-    from metagen.runs.work.build import Configuration, Setup
+    from metagen.runs.directory import Cell
+    from metagen.runs.work.build import Setup
 
 
 async def looks(
@@ -49,9 +50,7 @@ async def looks(
     return found
 
 
-async def _look(
-    setup: Setup, configuration: Configuration, problem: Problem, root: Scope, limit: str
-) -> Look | None:
+async def _look(setup: Setup, configuration: Cell, problem: Problem, root: Scope, limit: str) -> Look | None:
     """Draw, and score where the strategy does, as many samples as the configuration's difficulty looks at."""
     first, verifier = (
         setup.difficulties[configuration.name].first,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from metagen.analysis.stopping import running_vote
 from metagen.errors import InputError
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.pools import Pool, Stored
 from metagen.runs.table.tables import read
 from metagen.runs.work.allocation.choose import Measured
@@ -32,14 +32,14 @@ class Options:
 
     values: Floats
     measured: dict[str, Measured]
-    ways: dict[str, int | Line]
+    ways: dict[str, int | Cell]
 
     @classmethod
     def of(
         cls,
         run: RunDirectory,
         generator: str,
-        lines: Iterable[Line],
+        lines: Iterable[Cell],
         *,
         first: int,
         limit: str = "flops",
@@ -87,7 +87,7 @@ class Options:
         for name, done in achieved.items():
             accuracy, cost = np.array([done[p] for p in shared]).T
             measured[name] = Measured(accuracy, before + cost)
-        ways: dict[str, int | Line] = {f"{n} samples": n for n in votes}
+        ways: dict[str, int | Cell] = {f"{n} samples": n for n in votes}
         return cls(values, measured, ways | {name: found[name] for name in achieved})
 
 
@@ -108,7 +108,7 @@ def _replayed(
 
 
 def _achieved(
-    run: RunDirectory, lines: Iterable[Line], limit: str
+    run: RunDirectory, lines: Iterable[Cell], limit: str
 ) -> dict[str, dict[int, tuple[float, float]]]:
     """By configuration and place of a problem that it has finished: accuracy and cost."""
     lines = list(lines)

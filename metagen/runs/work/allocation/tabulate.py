@@ -14,7 +14,7 @@ from metagen.logs import logger
 from metagen.runs.declare.parts import Part, made_of, of_cells
 from metagen.runs.declare.schema import load
 from metagen.runs.declare.specs import ByDifficultySpec, Experiment, OptionSpec
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.work.allocation.choose import Table
 from metagen.runs.work.allocation.held_out import apart
 from metagen.runs.work.allocation.options import Options
@@ -94,7 +94,7 @@ def _tabulated(experiment: Experiment, task: Task, name: str, spec: ByDifficulty
     return spec.model_copy(update={**written, "held_out": None, "mean": None})
 
 
-def _able(line: Line, experiment: Experiment) -> bool:
+def _able(line: Cell, experiment: Experiment) -> bool:
     """Whether it can be an option: made of what is defined here, ignorant of the answers, and itself no table."""
     named = line.generator in experiment.generators and line.strategy in experiment.strategies
     if line.oracle or not named:
@@ -104,7 +104,7 @@ def _able(line: Line, experiment: Experiment) -> bool:
 
 
 def _alike(
-    experiment: Experiment, there: Experiment, generator: str, lines: Iterable[Line], verifier: str | None
+    experiment: Experiment, there: Experiment, generator: str, lines: Iterable[Cell], verifier: str | None
 ) -> None:
     """Whatever the options and the first samples are made of is defined in both alike."""
     roots: list[Part] = [("generators", generator)]

@@ -40,7 +40,7 @@ from metagen.generators.replay import ReplayGenerator
 from metagen.html import amount
 from metagen.runs.declare import registry
 from metagen.runs.declare.specs import Experiment
-from metagen.runs.directory import RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.work import build
 from metagen.runs.work.allocation.shares import Shares
 from metagen.runs.work.forecast.books import Book, earlier
@@ -226,10 +226,10 @@ class _Estimator:
             found[generator.fingerprint] = Ask(known.name, generator, max(known.n, c.n or 1), tuple(judges))
         yield from found.values()
 
-    def _stands_over(self, c: build.Configuration) -> bool:
+    def _stands_over(self, c: Cell) -> bool:
         return getattr(self.setup.experiment.strategies[c.strategy], "over", None) is not None
 
-    def _unknown(self, c: build.Configuration) -> str | None:
+    def _unknown(self, c: Cell) -> str | None:
         """What is not known of a configuration's work, beside its n samples and their scores; None if all is."""
         if self._stands_over(c):
             return "what stands over another strategy asks for as much as that one does, many times"
@@ -507,7 +507,7 @@ def _times(found: Estimate) -> str:
         words += f"; at least {amount(found.total.seconds)} s on {found.hardware}"
     if found.seconds is not None:
         # Only here, since what makes reports takes a while to import.
-        from metagen.runs.page.report import duration
+        from metagen.runs.words import duration
 
         where = "of the probe" if found.probed else "of an earlier run"
         time = f"about {duration(found.seconds)}" if found.seconds >= 1 else "less than 1 s"

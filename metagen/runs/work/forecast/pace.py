@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from metagen.errors import InputError
 from metagen.generators.base import Generator
-from metagen.runs.directory import Line, RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.work.forecast.books import Book
 from metagen.runs.work.forecast.probe import Trial
 
@@ -53,6 +53,6 @@ class Pace:
         return None
 
 
-def _counted(line: Line) -> bool:
+def _counted(line: Cell) -> bool:
     """Whether a run counts a configuration's samples, and not its solutions."""
     return line.pooled or line.kind in ("sample", "greedy")

@@ -16,10 +16,11 @@ from metagen.generators.ray.messages import Fault
 from metagen.journal import Columns, SQLiteJournal
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.directory import RunDirectory, State
-from metagen.runs.work import build, runner
+from metagen.runs.work import build
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.shards.part import Part
+from metagen.runs.work.solve import opened, solve
 from metagen.runs.work.survey import data
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ async def unlocked(directory: RunDirectory, seed: int) -> SQLiteJournal:
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            return runner.opened(directory, seed)
+            return opened(directory, seed)
         except JournalLocked:
             if time.monotonic() >= until:
                 raise
@@ -92,7 +93,7 @@ class Driver:
                     f"the driver of part {self.part} reads other problems than the process that started it; give all "
                     "machines the same files"
                 )
-            return runner.run(setup, self.directory, self.meter, only=self.part)
+            return solve(setup, self.directory, self.meter, only=self.part)
 
     @told
     async def counts(self) -> dict[str, int]:

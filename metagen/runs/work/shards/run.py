@@ -26,12 +26,12 @@ from metagen.logs import logger
 from metagen.runs.declare.schema import dump
 from metagen.runs.directory import RunDirectory, State, Status, environment
 from metagen.runs.table.tables import NAMES, joined
-from metagen.runs.work import runner
 from metagen.runs.work.build import Setup
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.shards.driver import Driver, News, unlocked
 from metagen.runs.work.shards.part import Part
+from metagen.runs.work.solve import bind, opened
 from metagen.runs.work.survey import data
 from metagen.runs.work.together import together
 from metagen.strategies.base import wait
@@ -50,8 +50,8 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
     """
     experiment = setup.experiment
     directory.claim()
-    with runner.opened(directory, experiment.seed) as journal:
-        runner.bind(journal, setup.task)
+    with opened(directory, experiment.seed) as journal:
+        bind(journal, setup.task)
         directory.write("experiment.yaml", dump(experiment))
         head = Head(setup, directory, journal, meter or Meter())
         head.note(Makers())

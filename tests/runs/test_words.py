@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from metagen.runs.questions import words
+from metagen.runs import words
 
 
 def test_costs_have_units_and_modelled_ones_say_so() -> None:

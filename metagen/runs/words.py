@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import isinf, isnan, nan
 
+from metagen.analysis.paired import Difference
 from metagen.html import amount
-from metagen.runs.page.report import plus_minus
-from metagen.runs.questions.compare import signed
-from metagen.runs.questions.section import PER_PROBLEM
 
 #: What a cost is called behind a number, and on an axis.
 UNITS = {
@@ -20,6 +18,7 @@ UNITS = {
     "money": "money",
     "seconds": "seconds",
 }
+PER_PROBLEM = "per problem"
 #: What a tie is (`analysis.ties`).
 TIED = "half a point, or two Monte-Carlo errors"
 #: What measured seconds are.
@@ -101,3 +100,43 @@ def lines(clauses: Iterable[str]) -> tuple[str, ...]:
 def sentences(clauses: Iterable[str]) -> str:
     """One behind another."""
     return " ".join(lines(clauses))
+
+
+def plus_minus(stderr: float) -> str:
+    """The clustered standard error behind an accuracy in percent: ` ±3.5`; nothing where it is unknown."""
+    return "" if isnan(stderr) else f" ±{100 * stderr:.1f}"
+
+
+def percent(share: float, sign: str = "%") -> str:
+    """A share with one decimal."""
+    return f"{100 * share:.1f}{sign}"
+
+
+def between(low: float, high: float) -> str:
+    """Bounds in percent; a dash where they are unknown."""
+    return "–" if isnan(low) or isnan(high) else f"{100 * low:.0f}–{100 * high:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, as fits."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def least(difference: Difference) -> str:
+    """The least difference that would have been shown, in points; none, where so few problems can show none."""
+    if isnan(difference.detectable):
+        return ""
+    return "none" if isinf(difference.detectable) else percent(difference.detectable, "")
+
+
+def signed(share: float) -> str:
+    """A difference in points, with its sign; what rounds to 0 is +0.0."""
+    return f"{100 * share:+z.1f}".replace("-", "−")
+
+
+def cost_amount(value: float, cost: str) -> str:
+    """A cost in few characters: 12,500 tokens are 12.5k, 3e9 FLOPs are 3G; tokens below a thousand are whole."""
+    return f"{value:.0f}" if cost == "generated" and value < 999.5 else amount(value)
