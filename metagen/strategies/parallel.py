@@ -28,8 +28,7 @@ from metagen.strategies.aggregators import (
     Weighted,
 )
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate, judged
-from metagen.strategies.drawing import Drawing
+from metagen.strategies.candidates import Candidate, Drawing, judged
 from metagen.values import Count, Positive, Quantity
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.ensemble import Ensemble

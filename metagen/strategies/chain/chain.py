@@ -15,9 +15,7 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
-from metagen.strategies.chain.go_on import Continue
-from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
-from metagen.strategies.chain.verify import Verify
+from metagen.strategies.chain.steps import PREFIX, PROMPT, ChainStep, Continue, Inputs, Output, Verify
 from metagen.verifiers.base import AnswerRule
 
 

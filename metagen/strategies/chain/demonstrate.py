@@ -8,9 +8,8 @@ from metagen.errors import InputError
 from metagen.generators.base import is_count
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.step import Inputs
+from metagen.strategies.chain.steps import Ask, Inputs
 from metagen.template import Template, escaped
 
 #: (problem, result) → whether the result is right: the caller knows the answers of the examples.

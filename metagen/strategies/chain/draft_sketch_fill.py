@@ -13,7 +13,7 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.ask import reply_to
+from metagen.strategies.chain.steps import reply_to
 from metagen.template import Template
 from metagen.values import Count, Filled, Share
 from metagen.verifiers.base import Verifier

@@ -1,4 +1,4 @@
-"""Tool calls inside of a text: the model writes a call, the tool's result is written after it, the model goes on."""
+"""Tool calls inside of a text, and self-ask: the model writes a call, the tool's result follows, the model goes on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
-from metagen.strategies.chain.use import shown
-from metagen.strategies.reopen import reopened
+from metagen.strategies.chain.steps import shown
+from metagen.strategies.reopen import also_stopping, reopened
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool
 from metagen.template import Template
 from metagen.values import Count
@@ -83,3 +83,25 @@ class Interleaved(Strategy):
             return shown(await self._tool.call(self._tool.read(given), scope))
         except ToolError as error:
             return str(error)
+
+
+FOLLOW_UP = "Follow up:"
+INTERMEDIATE = "Intermediate answer:"
+
+
+def self_ask(
+    generator: Generator, search: Tool | Function, *, most: int = 5, answer: AnswerRule | None = None
+) -> Interleaved:
+    """Puts "Intermediate answer: …" of `search(query)` after each "Follow up: …" of the model, until it answers.
+
+    generator: is told to stop before "Intermediate answer:" too. Its prompts should show the form by worked examples,
+    which models without training for it need.
+    """
+    return Interleaved(
+        also_stopping(generator, INTERMEDIATE),
+        search,
+        call=rf"{FOLLOW_UP}[ \t]*(?P<query>[^\n]+)\s*",
+        result=INTERMEDIATE + " {result}\n",
+        most=most,
+        answer=answer,
+    )

@@ -11,7 +11,7 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
-from metagen.strategies.chain.ask import reply_to
+from metagen.strategies.chain.steps import reply_to
 from metagen.template import Template
 from metagen.values import Count
 from metagen.verifiers.base import AnswerRule

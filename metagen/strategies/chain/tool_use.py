@@ -16,10 +16,8 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
-from metagen.strategies.chain.ask import reply_to
-from metagen.strategies.chain.typed import json_of
-from metagen.strategies.chain.use import shown
-from metagen.strategies.held import held
+from metagen.strategies.chain.steps import reply_to, shown
+from metagen.strategies.chain.typed import held, json_of
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool, faults
 from metagen.template import Template
 from metagen.values import Count

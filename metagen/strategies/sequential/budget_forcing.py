@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from metagen.border import checked
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.parts import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Tokens, Until
+from metagen.sequence import Prompt, Sequence, Tokens, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import concluded
-from metagen.strategies.reopen import reopened
-from metagen.strategies.sequential.length import Count, counter, written
-from metagen.strategies.sequential.thinking import Thinking, thinking_of
-from metagen.strategies.stop_text import also_stopping
+from metagen.strategies.reopen import also_stopping, reopened
+from metagen.strategies.sequential.length_control import Count, counter, written
 from metagen.values import Amount, Filled
 from metagen.verifiers.base import AnswerRule
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """Tokens of thought, the end of thought not included.
+
+    most: the thought is cut there; 0 answers directly; None, it ends by itself. least: a thought that ends
+    before is sent on, at most `waits` times. Raises InputError for what contradicts itself.
+    """
+
+    most: Amount | None = None
+    least: Amount = 0
+    waits: Amount = 1
+
+    def __post_init__(self) -> None:
+        if self.most is not None and self.least > self.most:
+            raise InputError(
+                f"Thinking: least={self.least!r}: expected tokens of thought, from 0 to most={self.most!r}"
+            )
+
+
+def thinking_of(prompt: Prompt, thinking: Thinking | Mapping[str, Thinking]) -> Thinking:
+    """The budget of one problem; InputError for a problem that a mapping does not know."""
+    if isinstance(thinking, Thinking):
+        return thinking
+    if prompt.problem_id not in thinking:
+        raise InputError(
+            f"there is no thinking budget for the problem {prompt.problem_id!r}; "
+            f"there is one for {len(thinking)} others: add it, or give one Thinking for all"
+        )
+    return thinking[prompt.problem_id]
 
 
 @part

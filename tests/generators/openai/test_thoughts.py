@@ -19,8 +19,7 @@ from metagen.generators.openai.retries import Patience
 from metagen.journal import Row
 from metagen.sequence import Message, Prompt, Score, Sequence, Thought
 from metagen.strategies.reopen import reopened
-from metagen.strategies.sequential.budget_forcing import BudgetForcing, budget_forcing
-from metagen.strategies.sequential.thinking import Thinking
+from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking, budget_forcing
 from metagen.testing import run
 from metagen.testing.generators import CountingJournal
 from tests.generators.openai.serving import KEY, Asked, Handler, Reply, Server, always, answer, in_turn, said

@@ -20,10 +20,9 @@ from metagen.sequence import Prompt, Score, Sequence, TokenIds
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample
 from metagen.strategies.reopen import reopened
-from metagen.strategies.sequential.budget_forcing import BudgetForcing, budget_forcing
+from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking, budget_forcing
 from metagen.strategies.sequential.equal_compute import at_equal_compute
 from metagen.strategies.sequential.length_control import LengthControl
-from metagen.strategies.sequential.thinking import Thinking
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
