@@ -36,7 +36,7 @@ class Candidate:
         return self.answer.key if self.answer else None
 
 
-async def judged(
+async def judge(
     sequences: abc.Sequence[Sequence],
     scope: Scope,
     *,
@@ -56,17 +56,17 @@ async def judged(
         scope.offer(sequence)
     scores: Iterable[Score | None] = [None] * len(sequences)
     if verifier is not None:
-        scores = await _scored(
+        scores = await _score(
             sequences, verifier, scoring or scope.child("score"), {} if known is None else known
         )
     candidates = [Candidate(*parts) for parts in zip(sequences, answers, scores, strict=True)]
     del scope.offers[already:]
     for one in candidates:
-        offered(one, scope)
+        offer(one, scope)
     return candidates
 
 
-async def _scored(
+async def _score(
     sequences: abc.Sequence[Sequence], verifier: Verifier, scope: Scope, known: dict[bytes, Score]
 ) -> list[Score]:
     if verifier.by_sample:
@@ -79,18 +79,18 @@ async def _scored(
     return [known.get(s.digest) or new[s.digest] for s in sequences]
 
 
-def offered(candidate: Candidate, scope: Scope) -> None:
+def offer(candidate: Candidate, scope: Scope) -> None:
     """Offer a candidate; what cannot be chosen has no value."""
     scope.offer(candidate.sequence, candidate.value if candidate.eligible else None, candidate.key)
 
 
-async def concluded(
+async def conclude(
     sequence: Sequence, scope: Scope, answer: AnswerRule | None = None, score: Score | None = None
 ) -> Sequence:
     """The sequence that a strategy ends with, offered with its answer and score in place of all before it."""
     (read,) = await answer.read([sequence]) if answer else (None,)
     scope.offers.clear()
-    offered(Candidate(sequence, read, score), scope)
+    offer(Candidate(sequence, read, score), scope)
     return sequence
 
 
@@ -136,19 +136,19 @@ class Drawing:
         ):
             wave = n if self.verifier is None else self._pace.wave(start, n)
             size = min(wave, n - start, step - start % step)
-            drawing = self._drawn(size, start)
+            drawing = self._draw(size, start)
             drawn = await (self.scope.attempt(drawing) if start else drawing)
             self.candidates += drawn or []
             if drawn is None or len(drawn) < size:
                 break
         return self.candidates
 
-    async def _drawn(self, n: int, start: int) -> list[Candidate]:
+    async def _draw(self, n: int, start: int) -> list[Candidate]:
         drawn = await self.generator.generate(self.prefix, n=n, start=start, scope=self.sampling)
-        return await self._judged(drawn)
+        return await self._judge(drawn)
 
-    async def _judged(self, drawn: list[Sequence]) -> list[Candidate]:
-        return await judged(
+    async def _judge(self, drawn: list[Sequence]) -> list[Candidate]:
+        return await judge(
             drawn,
             self.scope,
             answer=self.answer,

@@ -10,7 +10,7 @@ from metagen.generators.continuation import BROKEN
 from metagen.sequence import Sequence
 
 
-def reopened(sequence: Sequence, text: str = "") -> Sequence:
+def reopen(sequence: Sequence, text: str = "") -> Sequence:
     """The sequence as one that can be extended, with `text`, which no model has chosen, at its end.
 
     What ended it decides what survives:
@@ -48,7 +48,7 @@ def reopened(sequence: Sequence, text: str = "") -> Sequence:
     return opened.extend(text) if text else opened
 
 
-def also_stopping(generator: Generator, text: str) -> Generator:
+def stop_at(generator: Generator, text: str) -> Generator:
     """The generator, stopped before `text` and wherever it stops by itself.
 
     Raises UnsupportedError for a generator that cannot be told where to stop.

@@ -15,7 +15,7 @@ from metagen.generators.base import Generator
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.steps import Ask, ChainStep, Continue, Use
-from metagen.strategies.reopen import also_stopping
+from metagen.strategies.reopen import stop_at
 from metagen.strategies.tools import Function, Tool, ToolError
 from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
@@ -38,7 +38,7 @@ def chain_of_thought(
     well as at its own stop texts.
     """
     if thinker is None:
-        thinker = also_stopping(generator, cue)
+        thinker = stop_at(generator, cue)
         thinker = thinker if thought is None else thinker.replace(max_tokens=thought)
     return Chain(
         {"thought": Continue(thinker), "answer": Continue(generator, cue, after="thought")}, answer=answer

@@ -14,8 +14,8 @@ from metagen.generators.base import Generator
 from metagen.parts import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
-from metagen.strategies.prompts import posed
-from metagen.strategies.reopen import reopened
+from metagen.strategies.prompts import pose
+from metagen.strategies.reopen import reopen
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool
 from metagen.template import Template
 from metagen.verifiers.base import Verifier
@@ -80,7 +80,7 @@ class ChainStep(Part, ABC):
 async def reply_to(
     prefix: Sequence, *said: str, generator: Generator, scope: Scope, chat: bool = False, start: int = 0
 ) -> Sequence:
-    """What a generator replies, under `scope`, to what was said about the problem of `prefix` (`posed`).
+    """What a generator replies, under `scope`, to what was said about the problem of `prefix` (`pose`).
 
     Raises PromptError where nothing is said.
     """
@@ -90,7 +90,7 @@ async def reply_to(
             f"the step {scope.path!r} asks nothing about problem {task.problem_id!r} ({in_words(task)!r:.60}): its "
             "template, filled, is empty; give it words of its own"
         )
-    (reply,) = await generator.generate(Sequence(posed(task, *said, chat=chat)), start=start, scope=scope)
+    (reply,) = await generator.generate(Sequence(pose(task, *said, chat=chat)), start=start, scope=scope)
     return reply
 
 
@@ -115,10 +115,10 @@ class Ask(ChainStep):
         return self._template.places
 
     async def perform(self, inputs: Inputs, scope: Scope) -> Output:
-        said = self._template.fill(inputs.texts)
+        score_text = self._template.fill(inputs.texts)
         try:
             sequence = await reply_to(
-                inputs.prefix, said, generator=self.generator, scope=scope, chat=self.chat
+                inputs.prefix, score_text, generator=self.generator, scope=scope, chat=self.chat
             )
         except PromptError:
             if set(self.needs) <= {PROMPT, PREFIX}:
@@ -132,7 +132,7 @@ class Continue(ChainStep):
     r"""Continues the problem's own sequence, or that of the step `after`, with the text `cue` put at its end first.
 
     `Continue(model, "\nSo the answer is", after="thought")`. The cue may have places for steps. What had ended the
-    sequence no longer does (`reopened`). The text of the output is what is new, the cue not included. Where the step
+    sequence no longer does (`reopen`). The text of the output is what is new, the cue not included. Where the step
     `after` has failed, so does this one.
     """
 
@@ -166,7 +166,7 @@ class Continue(ChainStep):
         base = inputs.prefix if self.after is None else inputs.outputs[self.after].sequence
         if base is None:  # it has failed: that it generates, `fault` has seen to
             return Output("", failed=True)
-        opened = reopened(base, self._cue.fill(inputs.texts))
+        opened = reopen(base, self._cue.fill(inputs.texts))
         (sequence,) = await self.generator.generate(opened, scope=scope)
         return Output(sequence.text[len(opened.text) :], sequence)
 
@@ -216,7 +216,7 @@ class Use(ChainStep):
             if not self.tell:
                 raise
             return Output(str(error), failed=True)
-        return Output(shown(value), value=value)
+        return Output(to_text(value), value=value)
 
     def _arguments(self, inputs: Inputs) -> Mapping[str, Any]:
         filled = {n: v.fill(inputs.texts) if isinstance(v, Template) else v for n, v in self.given.items()}
@@ -235,7 +235,7 @@ def _read(inputs: Inputs, name: str) -> Any:
     return output.value
 
 
-def shown(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A tool's result as text: a text as it is, a list of texts line by line, and the rest as JSON."""
     if isinstance(value, str):
         return value
@@ -261,10 +261,10 @@ class Verify(ChainStep):
 
     async def perform(self, inputs: Inputs, scope: Scope) -> Output:
         (score,) = await self.verifier.score([inputs.sequence(self.of)], scope=scope)
-        return Output(said(score), value=score)
+        return Output(score_text(score), value=score)
 
 
-def said(score: Score) -> str:
+def score_text(score: Score) -> str:
     """A score in words."""
     if score.feedback:
         return score.feedback

@@ -33,7 +33,7 @@ GUIDANCE: Final = {
 }
 
 
-def held(generator: Generator, schema: Mapping[str, Any]) -> Generator:
+def hold(generator: Generator, schema: Mapping[str, Any]) -> Generator:
     """The generator, held to JSON of a schema in place of a grammar of its own; as it is, where it cannot be held.
 
     Who reads what it writes reads it as if it were free: its length may cut it, and grammars cannot say all that a
@@ -79,7 +79,7 @@ class Typed(Strategy, Generic[M]):
 
     def __post_init__(self) -> None:
         schema = self.model.model_json_schema()
-        self._held, self.schema = held(self.generator, schema), json.dumps(schema, ensure_ascii=False)
+        self._held, self.schema = hold(self.generator, schema), json.dumps(schema, ensure_ascii=False)
         self._ask = Template(self.ask).expecting(optional=(PROMPT, "schema"), name="ask")
         self._again = Template(self.again).expecting("error", name="again")
         self.accepts_prefix = PROMPT in self._ask.places  # where a partial answer is shown as well

@@ -17,7 +17,7 @@ from metagen.generators.base import Generator
 from metagen.parts import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
-from metagen.strategies.prompts import FollowUp, Form, asked
+from metagen.strategies.prompts import FollowUp, Form, ask_by
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.question import in_words
@@ -119,7 +119,7 @@ class Critique(Feedback):
     stop: str | None = STOP
 
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
-        prompt = asked(self.ask, candidate.prompt, candidate.text, words(score))
+        prompt = ask_by(self.ask, candidate.prompt, candidate.text, words(score))
         try:
             (said,) = await self.generator.generate(Sequence.of(prompt), scope=scope)
         except PromptError:  # longer than the context

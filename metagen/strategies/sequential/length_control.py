@@ -33,7 +33,7 @@ def counter(generator: Generator, count: Count | None, what: str) -> Count:
     return lambda text: len(encode(text))
 
 
-def written(before: Sequence, after: Sequence, count: Count) -> int:
+def new_tokens(before: Sequence, after: Sequence, count: Count) -> int:
     """Tokens that `after` has beyond `before`, which it extends: by their ids where both have them, else by `count`.
 
     A thought that a server has told apart is counted by what the server says, else by `count`.
@@ -87,7 +87,7 @@ class LengthControl(Strategy):
         for i in range(self.tries):
             (sample,) = await self.generator.generate(prefix, start=i, scope=drawing)
             (answer,) = await self.answer.read([sample]) if self.answer else (None,)
-            tokens = written(prefix, sample, self._count)
+            tokens = new_tokens(prefix, sample, self._count)
             off = max(self.least - tokens, tokens - self.most, 0)
             whole = sample.finish in ("eos", "stop") and (answer is None or answer.key is not None)
             rank = off if whole else off + 1e9
