@@ -37,8 +37,7 @@ from metagen.runs.directory import RunDirectory
 from metagen.runs.table.tables import read
 from metagen.runs.work.allocation.allocate import Difficulty, Plan, accuracy_at, uniform
 from metagen.strategies.adaptive.consistency import Beta, Dirichlet
-from metagen.strategies.adaptive.predictive import Predictive
-from metagen.strategies.adaptive.stopping import Decided, StoppingRule
+from metagen.strategies.adaptive.stopping import Decided, Predictive, StoppingRule
 from metagen.strategies.adaptive.window import Unanimous
 
 #: Samples of the full vote (the paper's), and random orders of each pool.

@@ -16,11 +16,10 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import metagen as mg
-from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
 from metagen.strategies.chain.function import strategy
 from metagen.strategies.chain.interleaved import Interleaved
 from metagen.strategies.chain.least_to_most import LeastToMost
-from metagen.strategies.chain.system_two_attention import system_two_attention
+from metagen.strategies.chain.patterns import chain_of_thought, direct, system_two_attention
 from metagen.strategies.tools import ToolError
 from metagen.tasks import arithmetic
 from metagen.verifiers.numbers import parse

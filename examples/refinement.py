@@ -30,8 +30,7 @@ from metagen import (
 )
 from metagen.analysis.figures import save
 from metagen.analysis.refinement import Rounds, refinement_trajectory
-from metagen.strategies.refine.critique import Critique
-from metagen.strategies.refine.feedback import Silence
+from metagen.strategies.refine.feedback import Critique, Silence
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.trajectory import Trajectory, by_round
 

@@ -27,9 +27,8 @@ import metagen as mg
 from metagen.analysis.figures import Line, curves, save
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.paired import paired_difference
-from metagen.strategies.sequential.budget_forcing import BudgetForcing
+from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking
 from metagen.strategies.sequential.equal_compute import at_equal_compute
-from metagen.strategies.sequential.thinking import Thinking
 
 SEED, LEVELS = 44, (1, 2, 3, 4)
 #: Tokens at which a thought is cut, how often one is sent on, and samples that a vote has at most.

@@ -18,8 +18,8 @@ from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
+from metagen.strategies.chain.steps import Ask
 from metagen.strategies.parallel import BestOfN, MajorityVote
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.tree.best_first import BestFirst

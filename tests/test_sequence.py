@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from metagen.errors import InputError, PromptError
 from metagen.sequence import Finish, Message, Prompt, Score, Sequence, Step, Thought, TokenIds, Tokens, digest
-from metagen.strategies.prompts import begun
-from metagen.strategies.reopen import reopened
+from metagen.strategies.prompts import begin
+from metagen.strategies.reopen import reopen
 
 parts = st.lists(st.text(max_size=3) | st.binary(max_size=3), max_size=4)
 
@@ -124,10 +124,10 @@ def test_what_masks_left_adds_up_and_is_unknown_where_a_part_is() -> None:
     hidden = start.extend("", tokens=TokenIds((1,), "t"))
     assert hidden.extend("b", log_mass=-1.0).log_mass is None, "a token without text counts, too"
     ended = one.extend("ab", log_mass=-1.0, finish="eos")
-    assert reopened(ended).log_mass is None, "the end has a part of it"
-    assert reopened(replace(ended, finish="length")).log_mass == -1.5
+    assert reopen(ended).log_mass is None, "the end has a part of it"
+    assert reopen(replace(ended, finish="length")).log_mass == -1.5
     assert (
-        begun(ended, Prompt("q", text="y")).log_mass is None
+        begin(ended, Prompt("q", text="y")).log_mass is None
         and ended.rooted(Sequence.of("y")).log_mass is None
     )
 
@@ -188,13 +188,13 @@ def test_a_thought_names_a_sequence_and_is_no_part_of_its_text() -> None:
 
 
 def test_what_goes_on_from_a_thought_extends_it() -> None:
-    begun = Sequence(Prompt("p", text="x"), thought=Thought("a", 1, "<a", ended=False))
-    more = begun.extend("4", thought=Thought("b", 2, "b>"), finish="eos")
-    assert more.thought == Thought("ab", 3, "<ab>") and more.extends(begun) and more.written == "<ab>4"
-    assert not replace(more, thought=Thought("b")).extends(begun)
-    assert begun.extend("4").thought == begun.thought
+    begin = Sequence(Prompt("p", text="x"), thought=Thought("a", 1, "<a", ended=False))
+    more = begin.extend("4", thought=Thought("b", 2, "b>"), finish="eos")
+    assert more.thought == Thought("ab", 3, "<ab>") and more.extends(begin) and more.written == "<ab>4"
+    assert not replace(more, thought=Thought("b")).extends(begin)
+    assert begin.extend("4").thought == begin.thought
     ids = TokenIds((1,), "t")
-    assert replace(begun, tokens=None).extend("4", tokens=ids).tokens is None, (
+    assert replace(begin, tokens=None).extend("4", tokens=ids).tokens is None, (
         "they would not write the thought"
     )
 

@@ -7,10 +7,9 @@ import sys
 from model import solve
 
 import metagen as mg
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.sequential.budget_forcing import BudgetForcing
-from metagen.strategies.sequential.thinking import Thinking
+from metagen.strategies.chain.steps import Ask
+from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking
 
 
 def build(generator: mg.Generator) -> mg.Strategy:

@@ -7,9 +7,9 @@ import sys
 from model import solve
 
 import metagen as mg
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.chain_of_thought import chain_of_thought
+from metagen.strategies.chain.patterns import chain_of_thought
+from metagen.strategies.chain.steps import Ask
 
 PROMPT = "{prompt}\n\nThink step by step, and end with a line that begins with 'The answer is'.\n"
 

@@ -7,7 +7,7 @@ import sys
 from model import solve
 
 import metagen as mg
-from metagen.strategies.chain.program_of_thought import program_of_thought
+from metagen.strategies.chain.patterns import program_of_thought
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.sandbox import Sandbox
 

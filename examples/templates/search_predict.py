@@ -12,8 +12,8 @@ from model import solve
 from self_ask import CORPUS
 
 import metagen as mg
+from metagen.strategies.chain.patterns import search_predict
 from metagen.strategies.chain.retriever import BM25
-from metagen.strategies.chain.search_predict import search_predict
 
 
 def build(generator: mg.Generator) -> mg.Strategy:

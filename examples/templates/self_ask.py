@@ -7,10 +7,10 @@ import sys
 from model import solve
 
 import metagen as mg
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
+from metagen.strategies.chain.interleaved import self_ask
 from metagen.strategies.chain.retriever import BM25
-from metagen.strategies.chain.self_ask import self_ask
+from metagen.strategies.chain.steps import Ask
 
 #: Put your own passages here, such as the paragraphs of a folder of texts.
 CORPUS = [

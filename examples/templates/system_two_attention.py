@@ -7,7 +7,7 @@ import sys
 from model import solve
 
 import metagen as mg
-from metagen.strategies.chain.system_two_attention import system_two_attention
+from metagen.strategies.chain.patterns import system_two_attention
 
 
 def build(generator: mg.Generator) -> mg.Strategy:

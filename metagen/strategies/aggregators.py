@@ -94,7 +94,7 @@ class Best(Aggregator):
     answer: AnswerRule | None = None
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
-        return best_of(ordered(pool), texts(pool), salt)
+        return best_of(ranks(pool), texts(pool), salt)
 
 
 @part
@@ -152,7 +152,7 @@ class Borda(Aggregator):
         # What has no answer has no vote, and takes no rank from what has one.
         voting = any(c.key is not None for c in pool)
         order = [
-            None if voting and c.key is None else rank for c, rank in zip(pool, ordered(pool), strict=True)
+            None if voting and c.key is None else rank for c, rank in zip(pool, ranks(pool), strict=True)
         ]
         weights = borda_weights(order, power=self.power)
         return weighted_vote([c.key for c in pool], weights, texts(pool), salt)
@@ -209,7 +209,7 @@ def scores(pool: abc.Sequence[Candidate], *, raw: bool) -> list[float | None]:
     return [(c.score.raw if c.score else None) if raw else c.value for c in pool]
 
 
-def ordered(pool: abc.Sequence[Candidate]) -> list[float | None]:
+def ranks(pool: abc.Sequence[Candidate]) -> list[float | None]:
     """Numbers in the order of the candidates' scores: see `in_order`."""
     return in_order([c.value for c in pool], [c.score.raw if c.score else None for c in pool])
 

@@ -1,11 +1,12 @@
-"""Candidates: sequences with what is known of them, the pool that an aggregator chooses from."""
+"""Candidates: sequences with what is known of them. They are drawn in waves, where a limit binds scores too."""
 
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import UNSCORED, Answer, AnswerRule, Verifier
@@ -35,7 +36,7 @@ class Candidate:
         return self.answer.key if self.answer else None
 
 
-async def judged(
+async def judge(
     sequences: abc.Sequence[Sequence],
     scope: Scope,
     *,
@@ -55,17 +56,17 @@ async def judged(
         scope.offer(sequence)
     scores: Iterable[Score | None] = [None] * len(sequences)
     if verifier is not None:
-        scores = await _scored(
+        scores = await _score(
             sequences, verifier, scoring or scope.child("score"), {} if known is None else known
         )
     candidates = [Candidate(*parts) for parts in zip(sequences, answers, scores, strict=True)]
     del scope.offers[already:]
     for one in candidates:
-        offered(one, scope)
+        offer(one, scope)
     return candidates
 
 
-async def _scored(
+async def _score(
     sequences: abc.Sequence[Sequence], verifier: Verifier, scope: Scope, known: dict[bytes, Score]
 ) -> list[Score]:
     if verifier.by_sample:
@@ -78,16 +79,80 @@ async def _scored(
     return [known.get(s.digest) or new[s.digest] for s in sequences]
 
 
-def offered(candidate: Candidate, scope: Scope) -> None:
+def offer(candidate: Candidate, scope: Scope) -> None:
     """Offer a candidate; what cannot be chosen has no value."""
     scope.offer(candidate.sequence, candidate.value if candidate.eligible else None, candidate.key)
 
 
-async def concluded(
+async def conclude(
     sequence: Sequence, scope: Scope, answer: AnswerRule | None = None, score: Score | None = None
 ) -> Sequence:
     """The sequence that a strategy ends with, offered with its answer and score in place of all before it."""
     (read,) = await answer.read([sequence]) if answer else (None,)
     scope.offers.clear()
-    offered(Candidate(sequence, read, score), scope)
+    offer(Candidate(sequence, read, score), scope)
     return sequence
+
+
+class Drawing:
+    """The candidates of one call, as they are drawn, read and scored. They are offered in `scope`.
+
+    sampling, scoring: the scopes in which the generator and the verifier run. Equal texts are scored, and paid for,
+    once. `candidates` are those that there are so far.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        prefix: Sequence,
+        scope: Scope,
+        sampling: Scope,
+        scoring: Scope,
+        *,
+        answer: AnswerRule | None = None,
+        verifier: Verifier | None = None,
+    ) -> None:
+        self.generator, self.prefix, self.answer, self.verifier = generator, prefix, answer, verifier
+        self.scope, self.sampling, self.scoring = scope, sampling, scoring
+        self.candidates: list[Candidate] = []
+        self._known: dict[bytes, Score] = {}
+        self._pace = sampling.pace()
+
+    async def to(
+        self,
+        n: int,
+        *,
+        step: int | None = None,
+        enough: Callable[[abc.Sequence[Candidate]], bool] | None = None,
+    ) -> list[Candidate]:
+        """All candidates, once there are n, or fewer: if a budget ends, or `enough` says so.
+
+        enough: asked after every `step` candidates, also where a limit makes the waves smaller. The refusal is raised
+        if there is not even one.
+        """
+        step = step or n
+        while (start := len(self.candidates)) < n and (
+            start % step or not start or enough is None or not enough(self.candidates)
+        ):
+            wave = n if self.verifier is None else self._pace.wave(start, n)
+            size = min(wave, n - start, step - start % step)
+            drawing = self._draw(size, start)
+            drawn = await (self.scope.attempt(drawing) if start else drawing)
+            self.candidates += drawn or []
+            if drawn is None or len(drawn) < size:
+                break
+        return self.candidates
+
+    async def _draw(self, n: int, start: int) -> list[Candidate]:
+        drawn = await self.generator.generate(self.prefix, n=n, start=start, scope=self.sampling)
+        return await self._judge(drawn)
+
+    async def _judge(self, drawn: list[Sequence]) -> list[Candidate]:
+        return await judge(
+            drawn,
+            self.scope,
+            answer=self.answer,
+            verifier=self.verifier,
+            scoring=self.scoring,
+            known=self._known,
+        )

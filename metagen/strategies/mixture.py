@@ -12,7 +12,7 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.prompts import Form, Listing, asked
+from metagen.strategies.prompts import Form, Listing, ask_by
 from metagen.verifiers.base import AnswerRule
 
 #: Write one answer from several.
@@ -53,7 +53,7 @@ class MixtureOfAgents(Strategy):
         for i, layer in enumerate(self.layers):
             below = scope.child(f"layer/{i}")
             asked_of = [(agent, below.child(str(j))) for j, agent in enumerate(layer)]
-            written = await self._written(question, asked_of, scope, own=i > 0)
+            written = await self._ask(question, asked_of, scope, own=i > 0)
             responses = [one for one in written if one is not None and one.finish in ("eos", "stop")]
             if not responses:
                 return self._best(written, prefix, scope)
@@ -61,9 +61,9 @@ class MixtureOfAgents(Strategy):
             scope.offers.clear()
             for one in responses:
                 scope.offer(one.rooted(prefix), key=await self._key(one.rooted(prefix)))
-            question = Sequence.of(asked(self.ask, prefix.prompt, [one.text for one in responses]))
+            question = Sequence.of(ask_by(self.ask, prefix.prompt, [one.text for one in responses]))
         last = [(self.aggregator, scope.child("aggregate"))]
-        (answer,) = await self._written(question, last, scope, own=True)
+        (answer,) = await self._ask(question, last, scope, own=True)
         if answer is None or answer.finish not in ("eos", "stop"):
             return self._best([answer], prefix, scope)
         final = answer.rooted(prefix)
@@ -75,7 +75,7 @@ class MixtureOfAgents(Strategy):
         cut = next((one.rooted(prefix) for one in written if one is not None), prefix)
         return scope.best_offer() or cut
 
-    async def _written(
+    async def _ask(
         self, question: Sequence, agents: abc.Sequence[tuple[Generator, Scope]], scope: Scope, *, own: bool
     ) -> list[Sequence | None]:
         """What each agent responds; None where a limit left nothing for it, or the question does not fit its context.

@@ -28,8 +28,7 @@ from metagen.strategies.aggregators import (
     Weighted,
 )
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate, judged
-from metagen.strategies.drawing import Drawing
+from metagen.strategies.candidates import Candidate, Drawing, judge
 from metagen.values import Count, Positive, Quantity
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.ensemble import Ensemble
@@ -111,7 +110,7 @@ class ParallelStrategy(Strategy):
         """The same candidates, scored against each other; as they are where the budget is spent."""
         sequences = [one.sequence for one in drawn]
         scope.offers.clear()
-        scored = judged(sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring)
+        scored = judge(sequences, scope, answer=self.answer, verifier=self.verifier, scoring=scoring)
         return await scope.attempt(scored) or drawn
 
     def enough(self, candidates: abc.Sequence[Candidate]) -> bool:

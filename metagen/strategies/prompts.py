@@ -45,11 +45,11 @@ class FollowUp:
             return replace(task, text=f"{task.text}{candidate.rstrip()}\n\n{turn}\n\n")
         *before, last = task.messages
         if last.role == "assistant":  # a turn that was begun for the model
-            begun = tuple(before)
+            begin = tuple(before)
             answer = last.content + candidate
         else:
-            begun, answer = task.messages, candidate
-        return replace(task, messages=(*begun, Message("assistant", answer), Message("user", turn)))
+            begin, answer = task.messages, candidate
+        return replace(task, messages=(*begin, Message("assistant", answer), Message("user", turn)))
 
 
 #: Asks for the whole answer again.
@@ -78,10 +78,10 @@ class Listing:
         values = {"task": in_words(task), "responses": listed, "count": str(len(candidates))}
         said = Template(self.words).fill(values)
         chat = bool(task.messages) if self.chat is None else self.chat
-        return posed(task, said if chat else f"{said.rstrip()}\n\n", chat=chat)
+        return pose(task, said if chat else f"{said.rstrip()}\n\n", chat=chat)
 
 
-def posed(task: Prompt, *said: str, chat: bool = False) -> Prompt:
+def pose(task: Prompt, *said: str, chat: bool = False) -> Prompt:
     """A prompt of what was `said` about a task, by turns, the asker first; the task's id and public data go along.
 
     chat: as messages of user and assistant; else as one text, a line after the other.
@@ -93,7 +93,7 @@ def posed(task: Prompt, *said: str, chat: bool = False) -> Prompt:
     return Prompt(task.problem_id, text="\n".join(said), public=task.public, form=meant)
 
 
-def asked(form: Form[P], task: Prompt, *given: P.args, **named: P.kwargs) -> Prompt:
+def ask_by(form: Form[P], task: Prompt, *given: P.args, **named: P.kwargs) -> Prompt:
     """What a form makes of a task and what there is on it; InputError where that is no prompt."""
     prompt = form(task, *given, **named)
     if not isinstance(prompt, Prompt):
@@ -104,7 +104,7 @@ def asked(form: Form[P], task: Prompt, *given: P.args, **named: P.kwargs) -> Pro
     return prompt
 
 
-def begun(prefix: Sequence, prompt: Prompt) -> Sequence:
+def begin(prefix: Sequence, prompt: Prompt) -> Sequence:
     """What `prefix` has committed to, under another prompt: what is asked for begins with it."""
     if not prefix.text:
         return Sequence.of(prompt)

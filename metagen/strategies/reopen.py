@@ -1,14 +1,16 @@
-"""Going on from a sequence that has ended: the one way to do so."""
+"""Where a sequence ends, and how to go on from there."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from metagen.generators.base import Generator
 from metagen.generators.continuation import BROKEN
 from metagen.sequence import Sequence
 
 
-def reopened(sequence: Sequence, text: str = "") -> Sequence:
+def reopen(sequence: Sequence, text: str = "") -> Sequence:
     """The sequence as one that can be extended, with `text`, which no model has chosen, at its end.
 
     What ended it decides what survives:
@@ -44,3 +46,13 @@ def reopened(sequence: Sequence, text: str = "") -> Sequence:
         finish=None, cut=False, exhausted=False, scores={},
     )  # fmt: skip
     return opened.extend(text) if text else opened
+
+
+def stop_at(generator: Generator, text: str) -> Generator:
+    """The generator, stopped before `text` and wherever it stops by itself.
+
+    Raises UnsupportedError for a generator that cannot be told where to stop.
+    """
+    params: Any = getattr(generator, "params", None)
+    own = params.stop if params is not None else ()
+    return generator.replace(stop=tuple(dict.fromkeys((*own, text))))

@@ -17,7 +17,7 @@ from metagen.strategies.aggregate import Selection, best_of
 from metagen.strategies.aggregators import Aggregator, texts
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.parallel import ParallelStrategy
-from metagen.strategies.prompts import Form, Listing, asked
+from metagen.strategies.prompts import Form, Listing, ask_by
 from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 
@@ -62,7 +62,7 @@ class Consistent(Aggregator):
         order = sorted(range(len(pool)), key=lambda i: digest(salt, members[i]))
         if len(set(members)) == 1:
             return Selection(order[0], {})
-        prompt = asked(self.ask, pool[0].sequence.prompt, [members[i] for i in order])
+        prompt = ask_by(self.ask, pool[0].sequence.prompt, [members[i] for i in order])
         asking = self.judge.generate(Sequence.of(prompt), n=self.votes, scope=scope.child("consistent"))
         try:
             said = await scope.attempt(asking)

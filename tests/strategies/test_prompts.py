@@ -7,7 +7,7 @@ import pytest
 from metagen.errors import InputError
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Message, Prompt, Score, Sequence
-from metagen.strategies.prompts import FollowUp, Listing, asked, posed
+from metagen.strategies.prompts import FollowUp, Listing, ask_by, pose
 from metagen.strategies.refine.feedback import Silence
 from metagen.strategies.refine.refinement import Refinement
 from metagen.tasks.programs.problems import Case
@@ -69,8 +69,8 @@ def test_a_listing_shows_task_and_candidates_in_the_form_of_the_task_or_as_it_is
 
 
 def test_what_was_said_by_turns_is_a_chat_or_lines() -> None:
-    assert posed(PROMPT, "a", "b", "c").text == "a\nb\nc"
-    turns = [(m.role, m.content) for m in posed(PROMPT, "a", "b", "c", chat=True).messages]
+    assert pose(PROMPT, "a", "b", "c").text == "a\nb\nc"
+    turns = [(m.role, m.content) for m in pose(PROMPT, "a", "b", "c", chat=True).messages]
     assert turns == [("user", "a"), ("assistant", "b"), ("user", "c")]
 
 
@@ -78,9 +78,9 @@ def test_what_is_no_prompt_names_the_form() -> None:
     def numbered(task: Prompt, number: int) -> Prompt:
         return Prompt(task.problem_id, text=f"{number}")
 
-    assert asked(numbered, PROMPT, 3).text == "3"
+    assert ask_by(numbered, PROMPT, 3).text == "3"
     with pytest.raises(InputError, match=r"test_prompts.*returned 'x' for problem 'p'; expected a Prompt"):
-        asked(lambda task: "x", PROMPT)  # type: ignore[arg-type, return-value]  # that is what is tested
+        ask_by(lambda task: "x", PROMPT)  # type: ignore[arg-type, return-value]  # that is what is tested
 
 
 def test_a_form_of_ones_own_as_a_trained_corrector_wants_it() -> None:

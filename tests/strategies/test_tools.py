@@ -10,7 +10,7 @@ import pytest
 
 from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, PluginError
-from metagen.strategies.chain.use import Use
+from metagen.strategies.chain.steps import Use
 from metagen.strategies.tools import Tool, ToolError
 from metagen.testing import CountingJournal, run
 from tests.strategies.chain.toolbox import add, call

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import abc
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from typing import Literal
+from typing import Final, Literal
+
+import numpy as np
 
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
@@ -13,12 +16,29 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.adaptive.adaptive import ballots
-from metagen.strategies.adaptive.difficulty import PREDICTORS
+from metagen.strategies.adaptive.stopping import Floats, Ints, leaders, totals
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate
-from metagen.strategies.drawing import Drawing
+from metagen.strategies.candidates import Candidate, Drawing
 from metagen.values import Count
+
+#: (classes, weights), [rows, k] each → [rows].
+Predictor = Callable[[Ints, Floats], Floats]
+
+
+def agreement(classes: Ints, weights: Floats) -> Floats:
+    """The share of the samples that give the most frequent answer; those without an answer count as dissent."""
+    first, _ = leaders(totals(classes, np.ones(classes.shape)))
+    return np.asarray(first / classes.shape[1])
+
+
+def mean_score(classes: Ints, weights: Floats) -> Floats:
+    """The verifier's mean score; a sample without one counts as 0."""
+    return np.asarray(np.nan_to_num(weights).mean(axis=1))
+
+
+#: By the name that fingerprints and files know them under.
+PREDICTORS: Final[Mapping[str, Predictor]] = {"agreement": agreement, "mean_score": mean_score}
 
 
 @part

@@ -24,7 +24,7 @@ from metagen.strategies.adaptive.filtered import threshold
 from metagen.strategies.adaptive.stopping import StoppingRule
 from metagen.strategies.aggregate import weighted_vote
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate, offered
+from metagen.strategies.candidates import Candidate, offer
 from metagen.values import Count, Fraction
 from metagen.verifiers.base import Answer, AnswerRule
 
@@ -67,24 +67,24 @@ class OnlineConfidence(Strategy):
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         drawn = await self.generator.generate(prefix, n=min(self.warmup, self.n), scope=scope.child("sample"))
-        candidates = await self._judged(drawn, prefix, scope)
+        candidates = await self._judge(drawn, prefix, scope)
         whole = [weight for c in candidates if c.eligible and (weight := _weight(c)) is not None]
         least = threshold(whole, self.keep) if whole else 0.0
         while len(candidates) < self.n and not scope.exhausted and not self._enough(candidates, least):
             numbers = range(len(candidates), min(len(candidates) + (self.batch or self.n), self.n))
             places = [scope.child(f"block/{i}") for i in numbers]
-            written = await scope.batch(places, lambda place: self._watched(prefix, least, place))
-            candidates += await self._judged(written.whole(), prefix, scope)
+            written = await scope.batch(places, lambda place: self._watch(prefix, least, place))
+            candidates += await self._judge(written.whole(), prefix, scope)
         voting = _voting(candidates, least) or [c for c in candidates if c.eligible] or candidates
         keys, values = [c.key for c in voting], [_weight(c) for c in voting]
         texts = [c.sequence.text for c in voting]
         selection = weighted_vote(keys, values, texts, prefix.prompt.digest.hex())
         return replace(voting[selection.index].sequence, exhausted=scope.exhausted or selection.blind)
 
-    async def _watched(self, prefix: Sequence, least: float, scope: Scope) -> Sequence:
+    async def _watch(self, prefix: Sequence, least: float, scope: Scope) -> Sequence:
         """One sample, to its end or to where it falls below the threshold; as far as it came, if the budget ends."""
         current, block, written = prefix, 0, 0
-        while current.finish is None and not self._fallen(current, prefix, least):
+        while current.finish is None and not self._has_fallen(current, prefix, least):
             more = await scope.attempt(
                 self.generator.generate(current, start=block, until=Tokens(self.block), scope=scope)
             )
@@ -96,7 +96,7 @@ class OnlineConfidence(Strategy):
                 break  # nothing was written: it would go on for ever
         return current
 
-    def _fallen(self, sequence: Sequence, prefix: Sequence, least: float) -> bool:
+    def _has_fallen(self, sequence: Sequence, prefix: Sequence, least: float) -> bool:
         """Whether a whole group lies below the threshold."""
         if sequence.text == prefix.text:
             return False
@@ -114,14 +114,14 @@ class OnlineConfidence(Strategy):
             weights = weights / (weights.max() or 1.0)
         return bool(self.rule.stops(classes, weights)[0])
 
-    async def _judged(self, drawn: list[Sequence], prefix: Sequence, scope: Scope) -> list[Candidate]:
+    async def _judge(self, drawn: list[Sequence], prefix: Sequence, scope: Scope) -> list[Candidate]:
         """Candidates whose score is their confidence; what was given up has no answer, and no vote."""
         candidates = []
         for sequence, answer in zip(drawn, await self.answer.read(drawn), strict=True):
             ended = sequence.finish in ("eos", "stop")
             score = self.confidence.score(self.confidence.of_tokens(sequence, prefix)) if ended else None
             one = Candidate(sequence, answer if ended else Answer(verdict="missing"), score)
-            offered(one, scope)
+            offer(one, scope)
             candidates.append(one)
         return candidates
 

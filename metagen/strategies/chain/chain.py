@@ -14,10 +14,8 @@ from metagen.history import Seen
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import concluded
-from metagen.strategies.chain.go_on import Continue
-from metagen.strategies.chain.step import PREFIX, PROMPT, ChainStep, Inputs, Output
-from metagen.strategies.chain.verify import Verify
+from metagen.strategies.candidates import conclude
+from metagen.strategies.chain.steps import PREFIX, PROMPT, ChainStep, Continue, Inputs, Output, Verify
 from metagen.verifiers.base import AnswerRule
 
 
@@ -47,7 +45,7 @@ class Chain(Strategy):
         output: str | None = None,
         answer: AnswerRule | None = None,
     ) -> None:
-        self.steps = _named(steps)
+        self.steps = _by_name(steps)
         self.output = next(reversed(self.steps)) if output is None else output
         self.answer = answer
         going_on = [step for step in self.steps.values() if isinstance(step, Continue)]
@@ -57,7 +55,7 @@ class Chain(Strategy):
         )
         self.graph = _graph(self.steps)
         _check(self.graph, self.steps, self.output)
-        self._begun = _begun(self.graph, self.steps, self.output)
+        self._beginnings = _beginnings(self.graph, self.steps, self.output)
 
     @property
     def fingerprint(self) -> str:
@@ -72,7 +70,7 @@ class Chain(Strategy):
             score = outputs[name].value
             if isinstance(step, Verify) and step.of == self.output and isinstance(score, Score):
                 sequence, scored = sequence.scored(step.verifier.name, score), score
-        return await concluded(sequence, scope, self.answer, scored)
+        return await conclude(sequence, scope, self.answer, scored)
 
     async def outputs(self, prefix: Sequence, scope: Scope) -> dict[str, Output]:
         """What every step has made. Independent steps run side by side, each under the child scope of its name."""
@@ -109,11 +107,11 @@ class Chain(Strategy):
             scope.offer(Inputs(prefix, {name: output}).sequence(name))
             return
         sequence = output.sequence
-        if name in self._begun and sequence is not None and sequence.extends(prefix):
+        if name in self._beginnings and sequence is not None and sequence.extends(prefix):
             scope.offer(sequence, float(len(sequence.text)))
 
 
-def _named(steps: Mapping[str, ChainStep] | Iterable[tuple[str, ChainStep]]) -> dict[str, ChainStep]:
+def _by_name(steps: Mapping[str, ChainStep] | Iterable[tuple[str, ChainStep]]) -> dict[str, ChainStep]:
     """The steps by name; InputError for none, a name given twice, and what cannot be a name."""
     pairs = list(steps.items() if isinstance(steps, Mapping) else steps)
     if not pairs:
@@ -154,7 +152,7 @@ def _graph(steps: Mapping[str, ChainStep]) -> nx.DiGraph:
     return graph
 
 
-def _begun(graph: nx.DiGraph, steps: Mapping[str, ChainStep], output: str) -> frozenset[str]:
+def _beginnings(graph: nx.DiGraph, steps: Mapping[str, ChainStep], output: str) -> frozenset[str]:
     """The steps that the output goes on from, and that run beside no other.
 
     Whether one that runs beside others is done when a budget ends is a matter of their speed.

@@ -8,9 +8,8 @@ from metagen.errors import InputError
 from metagen.generators.base import is_count
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.step import Inputs
+from metagen.strategies.chain.steps import Ask, Inputs
 from metagen.template import Template, escaped
 
 #: (problem, result) → whether the result is right: the caller knows the answers of the examples.
@@ -54,12 +53,10 @@ async def demonstrate(
         raise InputError(
             "the chain solved none of the examples, so there is nothing to demonstrate; give easier ones"
         )
-    return _shown(
-        chain, {name: "".join(s.rstrip() + between for s in those) for name, those in shots.items()}
-    )
+    return _show(chain, {name: "".join(s.rstrip() + between for s in those) for name, those in shots.items()})
 
 
-def _shown(chain: Chain, before: Mapping[str, str]) -> Chain:
+def _show(chain: Chain, before: Mapping[str, str]) -> Chain:
     """The chain with these texts, by step, in front of what its steps ask."""
     steps = {
         name: Ask(step.generator, escaped(before[name]) + step.template)

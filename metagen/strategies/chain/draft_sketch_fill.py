@@ -13,7 +13,7 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.ask import reply_to
+from metagen.strategies.chain.steps import reply_to
 from metagen.template import Template
 from metagen.values import Count, Filled, Share
 from metagen.verifiers.base import Verifier
@@ -61,7 +61,7 @@ class DraftSketchFill(Strategy):
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         values = {"prompt": in_words(prefix.prompt) + prefix.text, "hole": self.hole}
         drafting = scope.child("draft")
-        values["draft"] = await self._written(self.generator, self._draft, values, prefix, drafting)
+        values["draft"] = await self._ask(self.generator, self._draft, values, prefix, drafting)
         try:
             return await self._whole(values, prefix, scope)
         except PromptError:  # longer than the context, by what was drafted and sketched
@@ -70,7 +70,7 @@ class DraftSketchFill(Strategy):
     async def _whole(self, values: dict[str, str], prefix: Sequence, scope: Scope) -> Sequence:
         """The best of what the sketch is filled to; PromptError where it cannot be."""
         sketching = scope.child("sketch")
-        values["sketch"] = await self._written(self.generator, self._sketch, values, prefix, sketching)
+        values["sketch"] = await self._ask(self.generator, self._sketch, values, prefix, sketching)
         parts = values["sketch"].split(self.hole)
         places = [(i, scope.child(f"fill/{i}")) for i in range(len(parts) - 1)]
         checking = scope.child("check")
@@ -93,9 +93,9 @@ class DraftSketchFill(Strategy):
         number, scope = place
         numbered = {**values, "number": str(number + 1)}
         filler = self.filler or self.generator
-        return (await self._written(filler, self._filling, numbered, prefix, scope, attempt)).strip()
+        return (await self._ask(filler, self._filling, numbered, prefix, scope, attempt)).strip()
 
-    async def _written(
+    async def _ask(
         self,
         generator: Generator,
         template: Template,

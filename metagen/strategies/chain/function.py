@@ -13,7 +13,7 @@ from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate, offered
+from metagen.strategies.candidates import Candidate, offer
 from metagen.verifiers.base import AnswerRule
 
 #: (prefix, scope) → the sequence, under whatever prompt, or the text that answers.
@@ -46,7 +46,10 @@ class FunctionStrategy(Strategy):
         if name in ("", "<lambda>"):
             raise InputError(f"the program is called {name!r}; give it name=, which tells it from others")
         self.program, self.name, self.answer = program, name, answer
-        self.uses = (*uses, *(p for p in _named(program) if isinstance(getattr(p, "fingerprint", None), str)))
+        self.uses = (
+            *uses,
+            *(p for p in _references(program) if isinstance(getattr(p, "fingerprint", None), str)),
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -61,11 +64,11 @@ class FunctionStrategy(Strategy):
             prefix.extend(written, finish="eos") if isinstance(written, str) else written.rooted(prefix)
         )
         (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
-        offered(Candidate(sequence, answer), scope)  # beside what the program has offered
+        offer(Candidate(sequence, answer), scope)  # beside what the program has offered
         return sequence
 
 
-def _named(program: Any) -> Iterator[object]:
+def _references(program: Any) -> Iterator[object]:
     """What the code of a function refers to by name, functions and comprehensions inside of it included."""
     for cell in program.__closure__ or ():
         with suppress(ValueError):  # empty, as that of the function's own name while it is being decorated

@@ -1,4 +1,4 @@
-"""Tool calls inside of a text: the model writes a call, the tool's result is written after it, the model goes on."""
+"""Tool calls inside of a text, and self-ask: the model writes a call, the tool's result follows, the model goes on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import concluded
-from metagen.strategies.chain.use import shown
-from metagen.strategies.reopen import reopened
+from metagen.strategies.candidates import conclude
+from metagen.strategies.chain.steps import to_text
+from metagen.strategies.reopen import reopen, stop_at
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool
 from metagen.template import Template
 from metagen.values import Count
@@ -69,17 +69,39 @@ class Interleaved(Strategy):
             if text.finish in ("eos", "length") or (found is None and text.finish is not None):
                 break
             if found is not None:
-                told = await self._told(found.named, scope.child(f"tool/{i}"))
-                text = reopened(text, self._result.fill({"result": told}))
+                told = await self._tell(found.named, scope.child(f"tool/{i}"))
+                text = reopen(text, self._result.fill({"result": told}))
             scope.offers.clear()
             scope.offer(text)
         else:
             (text,) = await self.generator.generate(text, scope=scope.child("rest"))
-        return await concluded(text, scope, self.answer)
+        return await conclude(text, scope, self.answer)
 
-    async def _told(self, arguments: Mapping[str, str | None], scope: Scope) -> str:
+    async def _tell(self, arguments: Mapping[str, str | None], scope: Scope) -> str:
         given = {name: value for name, value in arguments.items() if value is not None}
         try:
-            return shown(await self._tool.call(self._tool.read(given), scope))
+            return to_text(await self._tool.call(self._tool.read(given), scope))
         except ToolError as error:
             return str(error)
+
+
+FOLLOW_UP = "Follow up:"
+INTERMEDIATE = "Intermediate answer:"
+
+
+def self_ask(
+    generator: Generator, search: Tool | Function, *, most: int = 5, answer: AnswerRule | None = None
+) -> Interleaved:
+    """Puts "Intermediate answer: …" of `search(query)` after each "Follow up: …" of the model, until it answers.
+
+    generator: is told to stop before "Intermediate answer:" too. Its prompts should show the form by worked examples,
+    which models without training for it need.
+    """
+    return Interleaved(
+        stop_at(generator, INTERMEDIATE),
+        search,
+        call=rf"{FOLLOW_UP}[ \t]*(?P<query>[^\n]+)\s*",
+        result=INTERMEDIATE + " {result}\n",
+        most=most,
+        answer=answer,
+    )

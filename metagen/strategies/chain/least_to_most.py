@@ -10,8 +10,8 @@ from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import concluded
-from metagen.strategies.chain.ask import reply_to
+from metagen.strategies.candidates import conclude
+from metagen.strategies.chain.steps import reply_to
 from metagen.template import Template
 from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
@@ -81,7 +81,7 @@ class LeastToMost(Strategy):
                 sequence = replace(sequence, finish=None)
                 scope.offers.clear()
                 scope.offer(sequence)
-        return await concluded(sequence, scope, self.answer)
+        return await conclude(sequence, scope, self.answer)
 
     def _questions(self, plan: str) -> list[str]:
         lines = [line.strip() for line in plan.splitlines() if line.strip()]

@@ -15,11 +15,9 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import concluded
-from metagen.strategies.chain.ask import reply_to
-from metagen.strategies.chain.typed import json_of
-from metagen.strategies.chain.use import shown
-from metagen.strategies.held import held
+from metagen.strategies.candidates import conclude
+from metagen.strategies.chain.steps import reply_to, to_text
+from metagen.strategies.chain.typed import hold, json_of
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool, faults
 from metagen.template import Template
 from metagen.values import Count
@@ -85,7 +83,7 @@ class ToolUse(Strategy):
             raise InputError(f"tools={[tool.name for tool in made]!r}: expected tools of different names")
         self._ask = Template(self.ask).expecting("prompt", "tools", name="ask")
         self._turn = Template(self.turn).expecting("result", name="turn")
-        self._held, self._described = held(self.generator, turns_of(made)), described(made)
+        self._held, self._described = hold(self.generator, turns_of(made)), describe(made)
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         words = in_words(prefix.prompt) + prefix.text
@@ -109,11 +107,11 @@ class ToolUse(Strategy):
                     sequence = prefix.extend(move.answer, finish="eos")
                     break
                 tool = self._tools[move.tool]
-                result = shown(await tool.call(tool.read(move.arguments), scope.child(f"tool/{i}")))
+                result = to_text(await tool.call(tool.read(move.arguments), scope.child(f"tool/{i}")))
             except ToolError as error:
                 result = str(error)
             turns += [said.text, self._turn.fill({"result": result})]
-        return await concluded(sequence, scope, self.answer)
+        return await conclude(sequence, scope, self.answer)
 
     def _read(self, text: str) -> Call | Conclusion:
         """What a turn does; ToolError for what cannot be done."""
@@ -139,7 +137,7 @@ def turns_of(tools: Iterable[Tool]) -> dict[str, Any]:
     return TypeAdapter(turns).json_schema()
 
 
-def described(tools: Iterable[Tool]) -> str:
+def describe(tools: Iterable[Tool]) -> str:
     """Name, description and schema of the arguments of each tool, a line each."""
     return "\n".join(
         f"{tool.name}: {tool.about} {json.dumps(tool.arguments.model_json_schema(), ensure_ascii=False)}"

@@ -4,24 +4,45 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
+from metagen.generators.decoding.grammar import Grammar
 from metagen.parts import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Until, digest
 from metagen.strategies.base import Result, Strategy
-from metagen.strategies.chain.ask import reply_to
-from metagen.strategies.chain.step import PROMPT
-from metagen.strategies.held import held
+from metagen.strategies.chain.steps import PROMPT, reply_to
 from metagen.strategies.tools import faults
 from metagen.template import Template
 from metagen.values import Count
 from metagen.verifiers.generative.question import in_words
+
+#: How llguidance reads a schema. White space is as Python writes it: where it is free, a model may write nothing else
+#: to its last token. What grammars cannot say is let pass.
+GUIDANCE: Final = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "lenient": True,
+}
+
+
+def hold(generator: Generator, schema: Mapping[str, Any]) -> Generator:
+    """The generator, held to JSON of a schema in place of a grammar of its own; as it is, where it cannot be held.
+
+    Who reads what it writes reads it as if it were free: its length may cut it, and grammars cannot say all that a
+    schema can.
+    """
+    if "grammar" not in getattr(generator, "supports", ()):
+        return generator
+    return generator.replace(grammar=Grammar.json({**schema, "x-guidance": GUIDANCE}))
+
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -58,7 +79,7 @@ class Typed(Strategy, Generic[M]):
 
     def __post_init__(self) -> None:
         schema = self.model.model_json_schema()
-        self._held, self.schema = held(self.generator, schema), json.dumps(schema, ensure_ascii=False)
+        self._held, self.schema = hold(self.generator, schema), json.dumps(schema, ensure_ascii=False)
         self._ask = Template(self.ask).expecting(optional=(PROMPT, "schema"), name="ask")
         self._again = Template(self.again).expecting("error", name="again")
         self.accepts_prefix = PROMPT in self._ask.places  # where a partial answer is shown as well

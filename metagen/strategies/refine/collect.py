@@ -79,7 +79,7 @@ class _Collecting:
         chains = await scope.batch(
             range(self.n), lambda i: strategy.trajectory(prefix, scope.child(str(i))), whole=True
         )
-        rounds = [one for chain in chains.whole() for one in _asked(strategy, prompt, chain.rounds)]
+        rounds = [one for chain in chains.whole() for one in _with_questions(strategy, prompt, chain.rounds)]
         pairs = await self.pairing.pairs(rounds, scope)
         return pairs, {
             "revisions": sum(max(0, len(chain.rounds) - 1) for chain in chains.whole()),
@@ -132,11 +132,11 @@ async def acollect(
     near = (utility or EditSimilarity()) if beta else None
     work = _Collecting(strategy, n, Pairing(alpha, beta, near, most), Budget.of(budget), seed, journal)
     with PairFile(Path(path), work.fingerprint) as file:
-        await _in_order(work, _left(problems, file), file, concurrency)
-        return _collected(strategy, file)
+        await _in_order(work, _unfinished(problems, file), file, concurrency)
+        return _summary(strategy, file)
 
 
-def _left(problems: Iterable[Prompt | str], file: PairFile) -> Iterator[Prompt]:
+def _unfinished(problems: Iterable[Prompt | str], file: PairFile) -> Iterator[Prompt]:
     """Problems that are not whole yet, each once."""
     begun = set(file.finished)
     for prompt in map(Prompt.of, problems):
@@ -161,7 +161,9 @@ async def _in_order(work: _Collecting, prompts: Iterator[Prompt], file: PairFile
         raise errors.exceptions[0] from errors.exceptions[0].__cause__
 
 
-def _asked(strategy: RefinementStrategy, task: Prompt, rounds: abc.Sequence[Round]) -> Iterator[Round]:
+def _with_questions(
+    strategy: RefinementStrategy, task: Prompt, rounds: abc.Sequence[Round]
+) -> Iterator[Round]:
     """The rounds of a chain with the prompts of their revisions.
 
     Of a candidate that was not revised it is the one that would have been asked, where what would have been said of it
@@ -176,7 +178,7 @@ def _asked(strategy: RefinementStrategy, task: Prompt, rounds: abc.Sequence[Roun
         yield one if known else replace(one, asked=strategy.question(task, told, strategy.remembers))
 
 
-def _collected(strategy: RefinementStrategy, file: PairFile) -> Collected:
+def _summary(strategy: RefinementStrategy, file: PairFile) -> Collected:
     notes = file.finished.values()
     sums = {name: sum(note[name] for note in notes) for name in ("pairs", "revisions", "copies", "exhausted")}
     return Collected(file.path, len(notes), **sums, oracle=strategy.oracle)

@@ -12,8 +12,8 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate, judged, offered
-from metagen.strategies.prompts import REVISE, Form, asked, begun
+from metagen.strategies.candidates import Candidate, judge, offer
+from metagen.strategies.prompts import REVISE, Form, ask_by, begin
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.refine.trajectory import Ending, Made, Round, Trajectory
 from metagen.values import Amount, Share
@@ -78,9 +78,9 @@ class RefinementStrategy(Strategy):
         (draft,) = await self.generator.generate(prefix, scope=scope.child("sample"))
         await self._add(draft, "draft", rounds, scope, scoring)
         for k in range(1, self.rounds + 1):
-            if ended := self._ended(rounds[-1], scope):
+            if ended := self._ending(rounds[-1], scope):
                 return ended
-            if (await self._remarked(rounds, scope.child(f"feedback/{k}"))).done:
+            if (await self._remark(rounds, scope.child(f"feedback/{k}"))).done:
                 return "content"
             if scope.exhausted:
                 return "budget"
@@ -94,7 +94,7 @@ class RefinementStrategy(Strategy):
             revision = written.rooted(Sequence.of(prefix.prompt))
             same = revision.text == rounds[-1].candidate.sequence.text
             await self._add(revision, "copy" if same else "revision", rounds, scope, scoring)
-        return self._ended(rounds[-1], scope) or "rounds"
+        return self._ending(rounds[-1], scope) or "rounds"
 
     async def _add(
         self, sequence: Sequence, made: Made, rounds: list[Round], scope: Scope, scoring: Scope
@@ -104,24 +104,24 @@ class RefinementStrategy(Strategy):
         if known is not None:
             candidate = replace(known.candidate, sequence=sequence)
             rounds.append(Round(candidate, made, known.remark))
-            offered(candidate, scope)
+            offer(candidate, scope)
             return
         rounds.append(Round(Candidate(sequence), made))  # what there is if its score is refused
         if scope.exhausted:
             scope.offer(sequence)
             return
-        (candidate,) = await judged(
+        (candidate,) = await judge(
             [sequence], scope, answer=self.answer, verifier=self.verifier, scoring=scoring
         )
         rounds[-1] = Round(candidate, made)
 
-    def _ended(self, last: Round, scope: Scope) -> Ending | None:
+    def _ending(self, last: Round, scope: Scope) -> Ending | None:
         value = last.candidate.value
         if last.candidate.eligible and value is not None and value >= self.accept:
             return "accepted"
         return "budget" if scope.exhausted else None
 
-    async def _remarked(self, rounds: list[Round], scope: Scope) -> Remark:
+    async def _remark(self, rounds: list[Round], scope: Scope) -> Remark:
         """What is said of the last candidate, noted in its round; what was said of the same text before."""
         last = rounds[-1]
         remark = last.remark or await self.remarker.on(last.candidate.sequence, last.candidate.score, scope)
@@ -137,7 +137,7 @@ class RefinementStrategy(Strategy):
             place = role if memory == most else f"{role}/memory/{memory}"
             question = self.question(prefix.prompt, rounds, memory)
             try:
-                (written,) = await self.reviser.generate(begun(prefix, question), scope=scope.child(place))
+                (written,) = await self.reviser.generate(begin(prefix, question), scope=scope.child(place))
             except PromptError:  # longer than the context, by what this strategy has put in
                 continue
             rounds[-1] = replace(rounds[-1], asked=question)
@@ -151,7 +151,7 @@ class RefinementStrategy(Strategy):
         """
         attempts = {one.candidate.sequence.text: one.remark for one in reversed(rounds)}
         for text, remark in reversed(list(attempts.items())[: memory + 1]):
-            task = asked(self.ask, task, text, remark.text if remark else None)
+            task = ask_by(self.ask, task, text, remark.text if remark else None)
         return task
 
     def _best(self, rounds: list[Round]) -> int:

@@ -8,8 +8,7 @@ from typing import Final
 from metagen.generators.base import Generator
 from metagen.parts import part
 from metagen.strategies.prompts import FollowUp, Form
-from metagen.strategies.refine.critique import REFLECT, Critique
-from metagen.strategies.refine.feedback import Feedback
+from metagen.strategies.refine.feedback import REFLECT, Critique, Feedback
 from metagen.strategies.refine.refinement import RefinementStrategy
 from metagen.values import Count
 from metagen.verifiers.base import Verifier

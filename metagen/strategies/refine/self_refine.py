@@ -5,8 +5,7 @@ from __future__ import annotations
 from metagen.generators.base import Generator
 from metagen.parts import part
 from metagen.strategies.prompts import Form
-from metagen.strategies.refine.critique import CRITIQUE, STOP, Critique
-from metagen.strategies.refine.feedback import Feedback
+from metagen.strategies.refine.feedback import CRITIQUE, STOP, Critique, Feedback
 from metagen.strategies.refine.refinement import RefinementStrategy
 from metagen.values import Amount
 

@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from metagen.border import checked
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.parts import part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Tokens, Until
+from metagen.sequence import Prompt, Sequence, Tokens, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import concluded
-from metagen.strategies.reopen import reopened
-from metagen.strategies.sequential.length import Count, counter, written
-from metagen.strategies.sequential.thinking import Thinking, thinking_of
-from metagen.strategies.stop_text import also_stopping
+from metagen.strategies.candidates import conclude
+from metagen.strategies.reopen import reopen, stop_at
+from metagen.strategies.sequential.length_control import Count, counter, new_tokens
 from metagen.values import Amount, Filled
 from metagen.verifiers.base import AnswerRule
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """Tokens of thought, the end of thought not included.
+
+    most: the thought is cut there; 0 answers directly; None, it ends by itself. least: a thought that ends
+    before is sent on, at most `waits` times. Raises InputError for what contradicts itself.
+    """
+
+    most: Amount | None = None
+    least: Amount = 0
+    waits: Amount = 1
+
+    def __post_init__(self) -> None:
+        if self.most is not None and self.least > self.most:
+            raise InputError(
+                f"Thinking: least={self.least!r}: expected tokens of thought, from 0 to most={self.most!r}"
+            )
+
+
+def thinking_of(prompt: Prompt, thinking: Thinking | Mapping[str, Thinking]) -> Thinking:
+    """The budget of one problem; InputError for a problem that a mapping does not know."""
+    if isinstance(thinking, Thinking):
+        return thinking
+    if prompt.problem_id not in thinking:
+        raise InputError(
+            f"there is no thinking budget for the problem {prompt.problem_id!r}; "
+            f"there is one for {len(thinking)} others: add it, or give one Thinking for all"
+        )
+    return thinking[prompt.problem_id]
 
 
 @part
@@ -51,7 +82,7 @@ class BudgetForcing(Strategy):
     count: Count | None = None
 
     def __post_init__(self) -> None:
-        self._thinker = self.thinker or also_stopping(self.generator, self.end)
+        self._thinker = self.thinker or stop_at(self.generator, self.end)
         self._count = counter(self.generator, self.count, type(self).__name__)
         self.accepts_prefix = self._thinker.accepts_prefix
         params: Any = getattr(self.generator, "params", None)
@@ -82,9 +113,9 @@ class BudgetForcing(Strategy):
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         thought = await self._think(prefix, thinking_of(prefix.prompt, self.thinking), scope)
         if thought.thought is not None and thought.finish in ("eos", "stop") and thought.text != prefix.text:
-            return await concluded(thought, scope, self.answer)  # the server told it apart, with its answer
-        (sequence,) = await self.generator.generate(self._ended(thought), scope=scope.child("answer"))
-        return await concluded(sequence, scope, self.answer)
+            return await conclude(thought, scope, self.answer)  # the server told it apart, with its answer
+        (sequence,) = await self.generator.generate(self._end(thought), scope=scope.child("answer"))
+        return await conclude(sequence, scope, self.answer)
 
     async def _think(self, prefix: Sequence, budget: Thinking, scope: Scope) -> Sequence:
         """A thought without its end: of at least `least` tokens as far as `waits` goes, and of at most `most`."""
@@ -95,29 +126,29 @@ class BudgetForcing(Strategy):
                 break
             before, until = thought, None if room is None else Tokens(room)
             (thought,) = await self._thinker.generate(before, until=until, scope=scope.child(f"thought/{i}"))
-            await concluded(reopened(thought), scope)
-            tokens += written(before, thought, self._count)
+            await conclude(reopen(thought), scope)
+            tokens += new_tokens(before, thought, self._count)
             if thought.finish in (None, "length") or tokens >= budget.least or i == budget.waits:
                 break
             tokens += self._count(self.wait)
             if budget.most is not None and tokens > budget.most:
                 break
-            thought = self._sent_on(thought)
+            thought = self._send_on(thought)
         return thought
 
-    def _ended(self, thought: Sequence) -> Sequence:
+    def _end(self, thought: Sequence) -> Sequence:
         """The thought with the beginning of an answer behind it."""
         if thought.thought is None:
-            return reopened(thought, self.end + self.cue)
-        return replace(reopened(thought, self.cue), thought=replace(thought.thought, ended=True))
+            return reopen(thought, self.end + self.cue)
+        return replace(reopen(thought, self.cue), thought=replace(thought.thought, ended=True))
 
-    def _sent_on(self, thought: Sequence) -> Sequence:
+    def _send_on(self, thought: Sequence) -> Sequence:
         if thought.thought is not None:
             raise UnsupportedError(
                 f"{self._thinker!r} tells thoughts apart, and one that is shorter than least= cannot be sent on there; "
                 "ask the server by api='completions', where thoughts are text, or give Thinking(least=0)"
             )
-        return reopened(thought, self.wait)
+        return reopen(thought, self.wait)
 
 
 def budget_forcing(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -13,9 +13,41 @@ from metagen.parts import given, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.sequential.length import Count, counter, written
 from metagen.values import Amount
 from metagen.verifiers.base import AnswerRule
+
+#: Tokens of a text.
+Count = Callable[[str], int]
+
+
+def counter(generator: Generator, count: Count | None, what: str) -> Count:
+    """`count`, or what the generator's engine counts; UnsupportedError where it has no ids. what: who needs it."""
+    if count is not None:
+        return count
+    encode: Any = getattr(getattr(generator, "engine", None), "encode", None)
+    if encode is None or getattr(generator, "tokenizer_fingerprint", None) is None:
+        raise UnsupportedError(
+            f"{what} counts tokens, and {type(generator).__name__} has no token ids; give it count=, such as "
+            "lambda text: len(text.split()), or a generator over an engine with ids"
+        )
+    return lambda text: len(encode(text))
+
+
+def new_tokens(before: Sequence, after: Sequence, count: Count) -> int:
+    """Tokens that `after` has beyond `before`, which it extends: by their ids where both have them, else by `count`.
+
+    A thought that a server has told apart is counted by what the server says, else by `count`.
+    """
+    if after.thought is not None and after.tokens is None and before.thought is None:
+        own = after.thought.tokens
+        return (count(after.thought.text or "") if own is None else own) + count(
+            after.text[len(before.text) :]
+        )
+    if after.tokens is not None and not before.text:
+        return len(after.tokens.ids)
+    if after.tokens is not None and before.tokens is not None:
+        return len(after.tokens.ids) - len(before.tokens.ids)
+    return count(after.text[len(before.text) :])
 
 
 @part
@@ -55,7 +87,7 @@ class LengthControl(Strategy):
         for i in range(self.tries):
             (sample,) = await self.generator.generate(prefix, start=i, scope=drawing)
             (answer,) = await self.answer.read([sample]) if self.answer else (None,)
-            tokens = written(prefix, sample, self._count)
+            tokens = new_tokens(prefix, sample, self._count)
             off = max(self.least - tokens, tokens - self.most, 0)
             whole = sample.finish in ("eos", "stop") and (answer is None or answer.key is not None)
             rank = off if whole else off + 1e9

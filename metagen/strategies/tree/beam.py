@@ -45,9 +45,9 @@ class BeamSearch(TreeSearch):
         tree = growth.tree
         wanted: list[Wanted] = [(tree.root, self.n)]
         while wanted and sum(leaf.multiplicity for leaf in tree.finished()) < self.n:
-            wanted = self.kept(best_first(node for node in await growth.level(wanted) if node.open))
+            wanted = self.keep(best_first(node for node in await growth.level(wanted) if node.open))
 
-    def kept(self, ranked: list[Node]) -> list[Wanted]:
+    def keep(self, ranked: list[Node]) -> list[Wanted]:
         """What the best places among these candidates draw next; the others are pruned."""
         places = [node for node in ranked for _ in range(node.multiplicity)][: self.n // self.m]
         for node in set(ranked).difference(places):

@@ -43,11 +43,11 @@ class BestFirst(TreeSearch):
             left -= 1
             return heapq.heappop(heap)[1], self.m
 
-        def applied(parent: Node, children: list[Node]) -> None:
+        def apply(parent: Node, children: list[Node]) -> None:
             nonlocal ended
             ended += sum(child.complete for child in children)
             for child in distinct(children):
                 if child.open:
                     heapq.heappush(heap, (rank(child), child))
 
-        await growth.steady(self.in_flight, choose, applied)
+        await growth.steady(self.in_flight, choose, apply)

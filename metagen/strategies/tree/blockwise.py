@@ -15,7 +15,7 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Tokens, Until
 from metagen.strategies.aggregate import best_of
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate, judged
+from metagen.strategies.candidates import Candidate, judge
 from metagen.strategies.tree.search import check_generator, check_verifier
 from metagen.strategies.tree.split import Steps, steps
 from metagen.values import Count
@@ -69,7 +69,7 @@ class Blockwise(Strategy):
         for number in count():
             # The first block's candidates stand where those of parallel strategies do.
             place = scope.child(f"block/{number}") if number else scope
-            candidates = await scope.attempt(self._drawn(prefix, place, scope, known))
+            candidates = await scope.attempt(self._draw(prefix, place, scope, known))
             if candidates is None:
                 return replace(prefix, exhausted=True)
             chosen = self._best(candidates, prefix)
@@ -84,7 +84,7 @@ class Blockwise(Strategy):
             prefix = chosen
         raise AssertionError("blocks are counted without end")
 
-    async def _drawn(
+    async def _draw(
         self, prefix: Sequence, place: Scope, scope: Scope, known: dict[bytes, Score]
     ) -> list[Candidate]:
         """The candidates of one block, scored; if scores are refused, as they are, and marked as exhausted.
@@ -94,7 +94,7 @@ class Blockwise(Strategy):
         drawn = await steps(self.generator, prefix, self.until, n=self.n, scope=place.child("sample"))
         scoring = place.child("score")
         scored = await scope.attempt(
-            judged(drawn, scope, answer=self.answer, verifier=self.verifier, scoring=scoring, known=known)
+            judge(drawn, scope, answer=self.answer, verifier=self.verifier, scoring=scoring, known=known)
         )
         if scored is not None:
             return scored

@@ -34,7 +34,7 @@ class DepthFirst(TreeSearch):
         stack, found = [growth.tree.root], 0
         for _ in range(self.expansions or self.n * self.m * self.max_depth):
             if not stack and not growth.tree.complete():
-                stack = self._taken_up(growth)
+                stack = self._take_up(growth)
             if not stack or found >= self.n:
                 return
             children = best_first(await growth.level([(stack.pop(), self.m)]))
@@ -48,6 +48,6 @@ class DepthFirst(TreeSearch):
     def _reaches(self, node: Node) -> bool:
         return node.value is not None and node.value >= self.threshold
 
-    def _taken_up(self, growth: Growth) -> list[Node]:
+    def _take_up(self, growth: Growth) -> list[Node]:
         pruned = [n for n in growth.tree if n.state == "pruned" and n.depth < self.max_depth]
         return best_first(pruned)[:1]

@@ -19,7 +19,7 @@ class DVTS(BeamSearch):
 
     async def explore(self, growth: Growth) -> None:
         await growth.level([(growth.tree.root, self.n)])
-        subtrees = [_drawn(growth.tree.root, start, self.m) for start in range(0, self.n, self.m)]
+        subtrees = [_draws(growth.tree.root, start, self.m) for start in range(0, self.n, self.m)]
         while True:
             best = [best_first(drawn)[0] for drawn in subtrees if drawn]
             for node in {node for drawn in subtrees for node in drawn} - set(best):
@@ -31,10 +31,10 @@ class DVTS(BeamSearch):
             await growth.level([(node, self.m * going.count(node)) for node in distinct(going)])
             subtrees = []
             for node in going:
-                subtrees.append(_drawn(node, before[node], self.m))
+                subtrees.append(_draws(node, before[node], self.m))
                 before[node] += self.m
 
 
-def _drawn(node: Node, start: int, m: int) -> list[Node]:
+def _draws(node: Node, start: int, m: int) -> list[Node]:
     """The distinct children of draws start … start + m − 1, as far as the budget drew them."""
     return distinct(node.draws[i] for i in range(start, start + m) if i in node.draws)

@@ -46,14 +46,14 @@ class ParticleGibbs(ParticleFilter):
         for i in range(self.iterations):
             # The first filter stands where a particle filter does.
             place = scope.child(f"iteration/{i}") if i else scope
-            clouds.append(await self._filtered(prefix, place, reference))
+            clouds.append(await self._run(prefix, place, reference))
             if clouds[-1].exhausted:
                 break
-            reference = referred(clouds[-1], place)
+            reference = draw_reference(clouds[-1], place)
         return clouds
 
 
-def referred(cloud: Cloud, scope: Scope) -> Reference:
+def draw_reference(cloud: Cloud, scope: Scope) -> Reference:
     """A particle drawn by the final weights, step by step."""
     nodes = sorted(cloud.weights, key=lambda node: (digest(node.sequence.text), node.position))
     draw = scope.seed(Item(digest("reference"))) / 2**64

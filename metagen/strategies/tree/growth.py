@@ -19,14 +19,14 @@ from metagen.generators.primitive import Primitive
 from metagen.history import Seen, behind
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
-from metagen.strategies.tree.node import Node, Tree, distinct, merged
+from metagen.strategies.tree.node import Node, Tree, distinct, draw_key
 from metagen.strategies.tree.split import Split, Steps, steps
 from metagen.verifiers.base import PrimitiveVerifier, Verifier
 
 #: A node, and how many draws it gets.
 Wanted = tuple[Node, int]
 Choose = Callable[[], Wanted | None]
-Applied = Callable[[Node, list[Node]], None]
+Apply = Callable[[Node, list[Node]], None]
 Lane = Callable[[Node], int]
 
 
@@ -56,7 +56,7 @@ class Expansion:
     def unscored(self) -> list[Sequence]:
         """What is new and not empty, each once."""
         before = len(self.node.sequence.text)
-        new = {merged(s): s for s in self.sequences if s.text[before:].strip()}
+        new = {draw_key(s): s for s in self.sequences if s.text[before:].strip()}
         return [s for key, s in new.items() if key not in self.known]
 
     async def score(self, verifier: Verifier | None) -> None:
@@ -64,8 +64,8 @@ class Expansion:
         if verifier is None or not wanted:
             return
         scores = await verifier.score(wanted, scope=self.scoring)
-        found = {merged(s): score for s, score in zip(wanted, scores, strict=True)}
-        self.scores = [found.get(merged(s)) for s in self.sequences]
+        found = {draw_key(s): score for s, score in zip(wanted, scores, strict=True)}
+        self.scores = [found.get(draw_key(s)) for s in self.sequences]
 
 
 @dataclass(eq=False)
@@ -115,17 +115,17 @@ class Growth:
 
         The refusal of a limit is raised; what was drawn before that is in the tree.
         """
-        expansions = [self._asked(node, n) for node, n in wanted]
+        expansions = [self._ask(node, n) for node, n in wanted]
         done = await self.scope.batch(expansions, *self._stages)
-        children = [child for expansion in expansions for child in self._applied(expansion)]
+        children = [child for expansion in expansions for child in self._apply(expansion)]
         done.whole()
         return distinct(children)
 
-    async def steady(self, width: float, choose: Choose, applied: Applied, lane: Lane = one_lane) -> None:
+    async def steady(self, width: float, choose: Choose, apply: Apply, lane: Lane = one_lane) -> None:
         """Keep up to `width` expansions under way until there are none; the refusal of a limit is raised then.
 
         choose: the next node and its number of draws, or None while there is none; it sees all that was applied.
-        applied: is told of a node and its child for each draw, in the order in which the nodes of a lane were chosen.
+        apply: is told of a node and its child for each draw, in the order in which the nodes of a lane were chosen.
         lane: of a node; what is slow holds back the results of its own lane only. One lane by default. With several,
         what has been applied depends on who is fast: what is chosen in a lane must depend on that lane alone, the
         width be infinite, and a lane that meets the end of the budget stops no other.
@@ -148,7 +148,7 @@ class Growth:
                         and sum(map(len, lanes.values())) < width
                         and (wanted := choose()) is not None
                     ):
-                        waiting.append(_Begun(self._asked(*wanted, recall=lone)))
+                        waiting.append(_Begun(self._ask(*wanted, recall=lone)))
                         lanes[lane(waiting[-1].expansion.node)].append(waiting[-1])
                     if not rounds or len(waiting) == sum(map(len, lanes.values())):
                         for together in [waiting] if rounds else [[one] for one in waiting]:
@@ -168,7 +168,7 @@ class Growth:
                     history.go_on(seen[number])
                     if rounds:
                         history.join(start, seen.values())
-                    applied(one.expansion.node, self._applied(one.expansion))
+                    apply(one.expansion.node, self._apply(one.expansion))
                     if one.place in batch.refused:
                         refused = refused or batch
         except BaseExceptionGroup as errors:
@@ -190,12 +190,12 @@ class Growth:
         for place, one in enumerate(together):
             one.batch, one.place, one.seen = batch, place, seen
 
-    def _asked(self, node: Node, n: int, *, recall: bool = True) -> Expansion:
+    def _ask(self, node: Node, n: int, *, recall: bool = True) -> Expansion:
         """Take the next n numbers of a node's draws. recall: what it has drawn before is not scored again."""
         if node not in self._scopes:
             drawing = self.scope.child(node.name)
             self._scopes[node] = drawing, drawing.child("score")
-        known = frozenset(merged(child.sequence) for child in node.draws.values() if recall)
+        known = frozenset(draw_key(child.sequence) for child in node.draws.values() if recall)
         expansion = Expansion(node, node.asked, n, *self._scopes[node], known)
         node.asked += n
         return expansion
@@ -224,7 +224,7 @@ class Growth:
         """Where a node's children end: at the last depth, where they will."""
         return None if node.depth + 1 >= self._max_depth else self._until
 
-    def _applied(self, expansion: Expansion) -> list[Node]:
+    def _apply(self, expansion: Expansion) -> list[Node]:
         children = self.tree.add(expansion.node, expansion.start, expansion.sequences, expansion.scores)
         for child in children:
             if child.depth >= self._max_depth:

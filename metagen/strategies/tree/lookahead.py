@@ -42,14 +42,14 @@ class Lookahead(BeamSearch):
 
     async def explore(self, growth: Growth) -> None:
         tree, ahead = growth.tree, self._ahead(growth)
-        kept, wanted = [tree.root], [(tree.root, self.n)]
-        while kept and sum(leaf.multiplicity for leaf in tree.finished()) < self.n:
+        keep, wanted = [tree.root], [(tree.root, self.n)]
+        while keep and sum(leaf.multiplicity for leaf in tree.finished()) < self.n:
             await growth.level((node, n) for node, n in wanted if n)
-            nodes = [child for node in kept for child in node.children if self._goes_on(child)]
+            nodes = [child for node in keep for child in node.children if self._goes_on(child)]
             await self._look(ahead, nodes)
-            shares = self.kept(sorted(nodes, key=lambda node: (-self._worth(node), node.position)))
-            kept, wanted = [node for node, _ in shares], [(node, n - node.asked) for node, n in shares]
-            for node in set(nodes).difference(kept):
+            shares = self.keep(sorted(nodes, key=lambda node: (-self._worth(node), node.position)))
+            keep, wanted = [node for node, _ in shares], [(node, n - node.asked) for node, n in shares]
+            for node in set(nodes).difference(keep):
                 for one in self._chain(node):
                     one.prune()
 
@@ -73,14 +73,14 @@ class Lookahead(BeamSearch):
         def choose() -> Wanted | None:
             return (tips.popleft(), 1) if tips else None
 
-        def applied(node: Node, children: list[Node]) -> None:
+        def apply(node: Node, children: list[Node]) -> None:
             for child in children:
                 add(child, lanes[node], left[node] - 1)
 
         for lane, node in enumerate(nodes):
             *above, tip = self._chain(node)
             add(tip, lane, self.ahead - len(above))
-        await growth.steady(math.inf, choose, applied, lanes.__getitem__)
+        await growth.steady(math.inf, choose, apply, lanes.__getitem__)
 
     def _goes_on(self, node: Node) -> bool:
         return not node.finished and node.depth < self.max_depth

@@ -17,7 +17,7 @@ from metagen.parts import given, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.tree.growth import Growth, Wanted
-from metagen.strategies.tree.node import Node, Tree, merged
+from metagen.strategies.tree.node import Node, Tree, draw_key
 from metagen.strategies.tree.search import TreeSearch
 from metagen.values import Amount, Count, Quantity, Share
 from metagen.verifiers.base import UNSCORED, Verifier
@@ -92,7 +92,7 @@ class MCTS(TreeSearch):
 
         def choose() -> Wanted | None:
             nonlocal left
-            leaf = self._selected(tree, pending) if left else None
+            leaf = self._select(tree, pending) if left else None
             if leaf is None:
                 return None
             left -= 1
@@ -101,7 +101,7 @@ class MCTS(TreeSearch):
                 node.visits += self.width
             return leaf, self.width
 
-        def applied(leaf: Node, children: list[Node]) -> None:
+        def apply(leaf: Node, children: list[Node]) -> None:
             pending.discard(leaf)
             for node in leaf.path():
                 node.visits -= self.width
@@ -112,10 +112,10 @@ class MCTS(TreeSearch):
             for child in dict.fromkeys(children):
                 _settle(tree, child)
 
-        await growth.steady(self.in_flight, choose, applied)
-        await self._ended(growth)
+        await growth.steady(self.in_flight, choose, apply)
+        await self._end(growth)
 
-    async def _ended(self, growth: Growth) -> None:
+    async def _end(self, growth: Growth) -> None:
         """Where nothing has ended, write the most visited path to its end."""
         tree = growth.tree
         if not tree.complete() and tree.frontier():
@@ -128,7 +128,7 @@ class MCTS(TreeSearch):
             other["verifier"] = _Values(self)
         return super()._growth(tree, scope, **other)
 
-    def _selected(self, tree: Tree, pending: set[Node]) -> Node | None:
+    def _select(self, tree: Tree, pending: set[Node]) -> Node | None:
         """The leaf that PUCT leads to; None while there is none that can be extended."""
         live, node = _live(tree, pending), tree.root
         while inside := [child for child in node.children if child in live]:
@@ -184,19 +184,19 @@ class _Values(Verifier):
         going = [s for s in sequences if s.finish is None]
         gone = [s for s in sequences if s.finish is not None]
         scores = dict(
-            zip(map(merged, gone), await _scores(self.outcome, gone, scope.child("outcome")), strict=True)
+            zip(map(draw_key, gone), await _scores(self.outcome, gone, scope.child("outcome")), strict=True)
         )
         values: list[Score | None] = [None] * len(going)
         if self.process is not None:
             values = [*await _scores(self.process, going, scope)]
         rollouts: list[tuple[tuple[Sequence, Score], ...]] = [()] * len(going)
         if self.rollouts:
-            rollouts = await self._rolled_out(going, scope.child("rollout"))
+            rollouts = await self._roll_out(going, scope.child("rollout"))
         for sequence, value, ended in zip(going, values, rollouts, strict=True):
-            scores[merged(sequence)] = self._mixed(value, ended)
-        return [scores[merged(s)] for s in sequences]
+            scores[draw_key(sequence)] = self._mix(value, ended)
+        return [scores[draw_key(s)] for s in sequences]
 
-    async def _rolled_out(
+    async def _roll_out(
         self, going: list[Sequence], scope: Scope
     ) -> list[tuple[tuple[Sequence, Score], ...]]:
         """Completions of each, with their scores; without those that a budget refuses."""
@@ -210,7 +210,7 @@ class _Values(Verifier):
         scores = iter(await _scores(self.outcome, flat, scope.child("score")))
         return [tuple((one, next(scores)) for one in some) for some in ended]
 
-    def _mixed(self, value: Score | None, ended: tuple[tuple[Sequence, Score], ...]) -> Score:
+    def _mix(self, value: Score | None, ended: tuple[tuple[Sequence, Score], ...]) -> Score:
         """(1 − λ) · verifier + λ · rollouts, or what there is of the two."""
         good = [
             (v.value or 0.0) if s.finish in ("eos", "stop") else 0.0

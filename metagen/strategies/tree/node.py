@@ -135,16 +135,16 @@ class Tree:
 
         A draw that says what one before it said is merged into it. What says nothing new has its parent's score.
         """
-        known = {merged(child.sequence): child for child in parent.draws.values()}
+        known = {draw_key(child.sequence): child for child in parent.draws.values()}
         if sequences:
             parent.state = "expanded"
         nodes = []
         for number, (sequence, score) in enumerate(zip(sequences, scores, strict=True), start):
-            child = known.get(merged(sequence))
+            child = known.get(draw_key(sequence))
             if child is None:
                 child = Node(sequence, (*parent.position, number), parent, multiplicity=0)
                 child.state = "finished" if child.finished else "open"
-                known[merged(sequence)] = self._nodes[child.position] = child
+                known[draw_key(sequence)] = self._nodes[child.position] = child
             child.multiplicity += 1
             if child.score is None:
                 child.score = parent.score if child.empty else score
@@ -202,7 +202,7 @@ class Tree:
         return graph
 
 
-def merged(sequence: Sequence) -> tuple[object, ...]:
+def draw_key(sequence: Sequence) -> tuple[object, ...]:
     """What makes two draws of one node the same: the text, and whether and how it has ended; and its tokens, where they
     have a weight.
     """
@@ -226,4 +226,4 @@ def distinct(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _same(one: Sequence, other: Sequence) -> bool:
-    return merged(one) == merged(other)
+    return draw_key(one) == draw_key(other)

@@ -25,7 +25,7 @@ from metagen.strategies.aggregators import Aggregator, Best, Weighted
 from metagen.strategies.base import wait
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, Tree
-from metagen.strategies.tree.resampling import Resampling, effective_size, log_mean, normalised, resample
+from metagen.strategies.tree.resampling import Resampling, effective_size, log_mean, normalise, resample
 from metagen.strategies.tree.search import TreeSearch
 from metagen.values import Count, Positive
 from metagen.verifiers.mass import ConstraintMass
@@ -71,7 +71,7 @@ class Cloud:
         many = list(counts.values())
         size = effective_size(log_w, many)
         self.levels.append(Level(sum(many), len(many), size, log_mean(log_w, many)))
-        self.weights = dict(zip(counts, normalised(log_w, many), strict=True))
+        self.weights = dict(zip(counts, normalise(log_w, many), strict=True))
 
     @property
     def log_normaliser(self) -> float:
@@ -117,7 +117,7 @@ class ParticleFilter(TreeSearch):
     def _default(self) -> Aggregator:
         if self.verifier is not None:
             return super()._default()
-        if not _weighed(self.generator):
+        if not _weighs(self.generator):
             raise InputError(
                 f"{type(self).__name__}: nothing weighs the particles; give a verifier of steps, such as "
                 "ProcessRewardModel, or a generator with log_mass=True (and a temperature above 0)"
@@ -135,17 +135,17 @@ class ParticleFilter(TreeSearch):
         for step in range(self.max_depth):
             before = counts
             if kept is not None and kept.open:
-                kept = _referred(cloud.tree, kept, reference[step])
+                kept = _refer(cloud.tree, kept, reference[step])
             free = {node: n - (kept is not None and kept.parent is node) for node, n in before.items()}
             try:
                 await growth.level((node, n) for node, n in free.items() if n and not node.finished)
             finally:
                 # Also where the budget has ended on the way: each is weighed where it has come to.
-                counts = _moved(before)
+                counts = _move(before)
                 cloud.weigh(counts, [self._log_weight(node, before) for node in counts])
             if not any(node.open for node in counts):
                 return
-            counts = self._resampled(cloud.weights, growth.scope, str(step), kept)
+            counts = self._resample(cloud.weights, growth.scope, str(step), kept)
             for node in cloud.weights.keys() - counts.keys():
                 node.prune()
 
@@ -170,7 +170,7 @@ class ParticleFilter(TreeSearch):
             return 0.0
         return logit(node.value or 0.0, EDGE) / self.temperature
 
-    def _resampled(
+    def _resample(
         self, weights: Mapping[Node, float], scope: Scope, role: str, kept: Node | None = None
     ) -> Mapping[Node, int]:
         """How many particles go on from each node: n in all, one of them the reference's."""
@@ -186,29 +186,29 @@ class ParticleFilter(TreeSearch):
 
     # -- the end ---------------------------------------------------------------------------------
 
-    async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
+    async def _search(self, prefix: Sequence, scope: Scope) -> Tree:
         return (await self._cloud(prefix, scope)).tree
 
     async def _cloud(self, prefix: Sequence, scope: Scope) -> Cloud:
         """The last filter of one run; its tree has what all of them decide for."""
         clouds = await self._clouds(prefix, scope)
-        clouds[-1].tree.chosen = await self._chosen_of(clouds, prefix, scope)
+        clouds[-1].tree.chosen = await self._choose_among(clouds, prefix, scope)
         return clouds[-1]
 
     async def _clouds(self, prefix: Sequence, scope: Scope) -> list[Cloud]:
         """The filters of one run, in order."""
-        return [await self._filtered(prefix, scope)]
+        return [await self._run(prefix, scope)]
 
-    async def _filtered(self, prefix: Sequence, scope: Scope, reference: Reference = ()) -> Cloud:
+    async def _run(self, prefix: Sequence, scope: Scope, reference: Reference = ()) -> Cloud:
         """One filter, to its end or that of the budget."""
-        if prefix.log_mass is None and _weighed(self.generator):
+        if prefix.log_mass is None and _weighs(self.generator):
             # What was written before counts as given.
             prefix = replace(prefix, log_mass=0.0)
         cloud = Cloud(Tree(prefix))
-        cloud.exhausted = await self._grown(cloud.tree, scope, partial(self._filter, cloud, reference))
+        cloud.exhausted = await self._grow(cloud.tree, scope, partial(self._filter, cloud, reference))
         return cloud
 
-    async def _chosen_of(self, clouds: abc.Sequence[Cloud], prefix: Sequence, scope: Scope) -> Sequence:
+    async def _choose_among(self, clouds: abc.Sequence[Cloud], prefix: Sequence, scope: Scope) -> Sequence:
         """What the particles of all filters decide for, each filter with the same share."""
         weights = {node: weight / len(clouds) for cloud in clouds for node, weight in cloud.weights.items()}
         leaves = {node: w for node, w in weights.items() if node.complete} or weights
@@ -223,22 +223,22 @@ class ParticleFilter(TreeSearch):
         first: dict[tuple[str, str | None], Node] = {}
         shares: dict[tuple[str, str | None], float] = {}
         for node, weight in leaves.items():
-            name = _said(node.sequence)
+            name = _key(node.sequence)
             first.setdefault(name, node)
             shares[name] = shares.get(name, 0.0) + weight
-        known = {_said(c.sequence): c for c in await self._candidates([*first.values()], scope)}
+        known = {_key(c.sequence): c for c in await self._candidates([*first.values()], scope)}
         pool = [replace(c, score=Score(min(1.0, shares[name]))) for name, c in known.items()]
-        leaf = first[_said(await self._decided(pool, prefix, scope))]
+        leaf = first[_key(await self._decide(pool, prefix, scope))]
         if self.verifier is None or leaf.score is None:
             return leaf.sequence
         return leaf.sequence.scored(self.verifier.name, leaf.score)
 
     async def _by_aggregator(self, leaves: Mapping[Node, float], prefix: Sequence, scope: Scope) -> Sequence:
         """The aggregator's choice among n particles, resampled a last time."""
-        counts = self._resampled(leaves, scope, "end")
+        counts = self._resample(leaves, scope, "end")
         found = {id(c.sequence): c for c in await self._candidates([*counts], scope)}
         pool = [found[id(leaf.sequence)] for leaf, count in counts.items() for _ in range(count)]
-        return await self._decided(pool, prefix, scope)
+        return await self._decide(pool, prefix, scope)
 
     # -- for studies -----------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class ParticleFilter(TreeSearch):
         return wait(self.acloud(prompt, budget=budget, seed=seed, journal=journal))
 
 
-def _moved(counts: Mapping[Node, int]) -> Mapping[Node, int]:
+def _move(counts: Mapping[Node, int]) -> Mapping[Node, int]:
     """Where particles are after a step: who has not finished, at what was drawn, if anything was."""
     after = Counter({node: count for node, count in counts.items() if node.finished})
     for node, count in counts.items():
@@ -277,17 +277,17 @@ def _moved(counts: Mapping[Node, int]) -> Mapping[Node, int]:
     return after
 
 
-def _weighed(generator: Generator) -> bool:
+def _weighs(generator: Generator) -> bool:
     """Whether a generator keeps what masks leave."""
     return bool(getattr(getattr(generator, "params", None), "weighs", False))
 
 
-def _said(sequence: Sequence) -> tuple[str, str | None]:
+def _key(sequence: Sequence) -> tuple[str, str | None]:
     """What decides: the text, and how it has ended, in whatever tokens."""
     return sequence.text, sequence.finish
 
 
-def _referred(tree: Tree, node: Node, step: tuple[Sequence, Score | None]) -> Node:
+def _refer(tree: Tree, node: Node, step: tuple[Sequence, Score | None]) -> Node:
     """The reference's next node: a draw that nobody has to make."""
     (child,) = tree.add(node, node.asked, [step[0]], [step[1]])
     node.asked += 1

@@ -123,7 +123,7 @@ class AsyncRebase(Rebase):
         copies: defaultdict[int, dict[Node, int]] = defaultdict(dict)
         wanted: deque[Wanted] = deque([(growth.tree.root, self.n)])
 
-        def applied(parent: Node, children: list[Node]) -> None:
+        def apply(parent: Node, children: list[Node]) -> None:
             depth = parent.depth + 1
             for child in children:
                 if not child.finished and depth < self.max_depth:
@@ -140,7 +140,7 @@ class AsyncRebase(Rebase):
                     wanted.append((there[i], more))
 
         await growth.steady(
-            math.inf, lambda: wanted.popleft() if wanted else None, applied, lambda node: node.depth
+            math.inf, lambda: wanted.popleft() if wanted else None, apply, lambda node: node.depth
         )
         for node in growth.tree.frontier():
             node.prune()

@@ -13,15 +13,15 @@ Floats = NDArray[np.float64]
 Resampling = Literal["multinomial", "systematic"]
 
 
-def normalised(log_w: abc.Sequence[float], counts: abc.Sequence[int]) -> list[float]:
+def normalise(log_w: abc.Sequence[float], counts: abc.Sequence[int]) -> list[float]:
     """Shares, which add up to 1, of places where `counts` particles each weigh exp(log_w)."""
-    w = _scaled(log_w) * np.asarray(counts, np.float64)
+    w = _scale(log_w) * np.asarray(counts, np.float64)
     return [float(x) for x in w / w.sum()] if len(w) else []
 
 
 def effective_size(log_w: abc.Sequence[float], counts: abc.Sequence[int]) -> float:
     """(Σ w)² / Σ w² over all particles (Kong 1992): n if all weigh the same, 1 if one weighs all; 0 for none."""
-    w, c = _scaled(log_w), np.asarray(counts, np.float64)
+    w, c = _scale(log_w), np.asarray(counts, np.float64)
     return float((c * w).sum() ** 2 / (c * w * w).sum()) if len(w) else 0.0
 
 
@@ -30,7 +30,7 @@ def log_mean(log_w: abc.Sequence[float], counts: abc.Sequence[int]) -> float:
     if not counts:
         return -math.inf
     c = np.asarray(counts, np.float64)
-    return max(log_w) + math.log(float((_scaled(log_w) * c).sum() / c.sum()))
+    return max(log_w) + math.log(float((_scale(log_w) * c).sum() / c.sum()))
 
 
 def resample(
@@ -54,7 +54,7 @@ def resample(
     return [int(k) for k in np.bincount(picked, minlength=len(weights))]
 
 
-def _scaled(log_w: abc.Sequence[float]) -> Floats:
+def _scale(log_w: abc.Sequence[float]) -> Floats:
     """The weights themselves, the largest at 1."""
     values = np.asarray(log_w, np.float64)
     return np.exp(values - values.max()) if len(values) else values

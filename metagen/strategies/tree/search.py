@@ -17,7 +17,7 @@ from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, Step, Tokens, Until
 from metagen.strategies.aggregators import Aggregator, Best, Majority, Weighted
 from metagen.strategies.base import Strategy, wait
-from metagen.strategies.candidates import Candidate, offered
+from metagen.strategies.candidates import Candidate, offer
 from metagen.strategies.tree.growth import Growth
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.split import Split, Steps
@@ -34,11 +34,11 @@ class TreeStrategy(Strategy):
     """A strategy that grows a tree, which `tree` shows."""
 
     @abstractmethod
-    async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
+    async def _search(self, prefix: Sequence, scope: Scope) -> Tree:
         """The tree that was grown in `scope`, with what is chosen."""
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        return (await self._searched(prefix, scope)).chosen or prefix
+        return (await self._search(prefix, scope)).chosen or prefix
 
     async def atree(
         self,
@@ -50,7 +50,7 @@ class TreeStrategy(Strategy):
     ) -> Tree:
         """`tree` for code that runs in an event loop of its own."""
         prefix, root = self.opened(prompt, budget, seed, journal)
-        tree = await self._searched(prefix, root.child("0"))
+        tree = await self._search(prefix, root.child("0"))
         tree.charge(root.trace.rows)
         return tree
 
@@ -125,15 +125,15 @@ class TreeSearch(TreeStrategy):
     async def explore(self, growth: Growth) -> None:
         """Grow the tree. A limit may end it at any call: the leaves that there are decide then."""
 
-    async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
+    async def _search(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Tree(prefix)
-        ended = await self._grown(tree, scope, self.explore)
-        tree.chosen = await self._chosen(tree, scope)
+        ended = await self._grow(tree, scope, self.explore)
+        tree.chosen = await self._choose(tree, scope)
         if ended or scope.exhausted:
             tree.chosen = replace(tree.chosen, exhausted=True)
         return tree
 
-    async def _grown(
+    async def _grow(
         self, tree: Tree, scope: Scope, explore: Callable[[Growth], Coroutine[Any, Any, None]]
     ) -> bool:
         """Explore below `node` of a scope, to the end or that of the budget; whether it was that."""
@@ -149,17 +149,17 @@ class TreeSearch(TreeStrategy):
         own = {"generator": self.generator, "verifier": self.verifier, "until": self.until}
         return Growth(tree, scope, **{**own, "max_depth": self.max_depth, **other})
 
-    async def _chosen(self, tree: Tree, scope: Scope) -> Sequence:
+    async def _choose(self, tree: Tree, scope: Scope) -> Sequence:
         """What the aggregator makes of the leaves that have ended; of those that there are, if none has."""
         leaves = tree.complete() or tree.frontier() or tree.leaves()
         if leaves == [tree.root]:
             return tree.root.sequence
-        return await self._decided(await self._candidates(leaves, scope), tree.root.sequence, scope)
+        return await self._decide(await self._candidates(leaves, scope), tree.root.sequence, scope)
 
-    async def _decided(self, pool: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
+    async def _decide(self, pool: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
         """The aggregator's choice; where a budget ends before it has made one, the best of what is offered to it."""
         for candidate in pool:
-            offered(candidate, scope)
+            offer(candidate, scope)
         chosen = await scope.attempt(self.chooser.aggregate(pool, prefix, scope))
         return replace(scope.best_offer() or prefix, exhausted=True) if chosen is None else chosen
 

@@ -49,7 +49,7 @@ class Split:
     ) -> Sequence:
         """The step that begins after `before` characters, to its end. A budget that ends on the way leaves it open."""
         for block in range(1, self.blocks + 1):
-            if (ended := self._ended(begun)).steps and ended.steps[-1] > before:
+            if (ended := self._mark_ends(begun)).steps and ended.steps[-1] > before:
                 return ended
             if begun.finish is not None:
                 return begun
@@ -62,7 +62,7 @@ class Split:
             (begun,) = more
         return replace(begun, cut=True)
 
-    def _ended(self, sequence: Sequence) -> Sequence:
+    def _mark_ends(self, sequence: Sequence) -> Sequence:
         """The sequence with the ends of the steps that it now has."""
         ends, start = list(sequence.steps), max(sequence.steps, default=0)
         while start < len(sequence.text) and (length := self.find(sequence.text[start:])) is not None:

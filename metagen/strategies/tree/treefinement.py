@@ -15,8 +15,8 @@ from metagen.generators.base import Generator
 from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
-from metagen.strategies.candidates import Candidate, offered
-from metagen.strategies.prompts import REVISE, Form, asked, begun
+from metagen.strategies.candidates import Candidate, offer
+from metagen.strategies.prompts import REVISE, Form, ask_by, begin
 from metagen.strategies.refine.feedback import Feedback, Remark, source
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.rebase import allocate
@@ -98,26 +98,26 @@ class Treefinement(TreeStrategy):
         self._feedback = source(self.feedback)
         self.accepts_prefix = self.generator.accepts_prefix and self._corrector.accepts_prefix
 
-    async def _searched(self, prefix: Sequence, scope: Scope) -> Tree:
+    async def _search(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Programs(prefix, scope.child("node"))
         wanted: Mapping[Node, int] = {tree.root: self.n}
         ended = False
         for _ in range(1 + self.rounds):
-            fresh, ended = await self._revised(tree, wanted, scope)
-            if ended or any(self._accepted(node) for node in tree.programs):
+            fresh, ended = await self._revise(tree, wanted, scope)
+            if ended or any(self._accepts(node) for node in tree.programs):
                 break
             again = [node for node in wanted if node.parent and node.state != "pruned"]
-            wanted = self._shared(tree, fresh or again or tree.able)
+            wanted = self._share(tree, fresh or again or tree.able)
         best = max(tree.programs, key=lambda node: _rank(node.candidate), default=None)
         chosen = best.sequence.scored(self.verifier.name, best.score or UNSCORED) if best else prefix
         tree.chosen = replace(chosen, exhausted=True) if ended or scope.exhausted else chosen
         return tree
 
-    def _accepted(self, node: Program) -> bool:
+    def _accepts(self, node: Program) -> bool:
         value = node.candidate.value
         return node.candidate.eligible and value is not None and value >= self.accept
 
-    def _shared(self, tree: Programs, last: abc.Sequence[Node]) -> Mapping[Node, int]:
+    def _share(self, tree: Programs, last: abc.Sequence[Node]) -> Mapping[Node, int]:
         """Who is revised how often in the next round; `last`: what the last one has brought, or else had revised."""
         if self.select == "best-first":
             able = [node for node in tree.able if node.open] or tree.able
@@ -129,7 +129,7 @@ class Treefinement(TreeStrategy):
 
     # -- one round -------------------------------------------------------------------------------
 
-    async def _revised(
+    async def _revise(
         self, tree: Programs, wanted: Mapping[Node, int], scope: Scope
     ) -> tuple[list[Node], bool]:
         """Draw and score; what is new, and whether a limit refused anything."""
@@ -139,16 +139,16 @@ class Treefinement(TreeStrategy):
         for k, one in enumerate(revising):
             answers = await self.answer.read(one.sequences) if self.answer else [None] * len(one.sequences)
             if one.sequences or k not in done.refused:
-                fresh += tree.grown(one.node, one.sequences, one.scores, answers)
+                fresh += tree.grow(one.node, one.sequences, one.scores, answers)
         for node in fresh:
-            offered(node.candidate, scope)
+            offer(node.candidate, scope)
         return [*fresh], bool(done.refused)
 
     async def _draw(self, one: Revising) -> None:
-        one.sequences = await self._written(one)
+        one.sequences = await self._write(one)
         one.scores = [one.tree.scores.get(s.text, UNSCORED) for s in one.sequences]
 
-    async def _written(self, one: Revising) -> list[Sequence]:
+    async def _write(self, one: Revising) -> list[Sequence]:
         """Drafts, or revisions: whole answers, which begin with the prefix."""
         node, prefix, place = one.node, one.tree.root.sequence, one.tree.place(one.node)
         if node.parent is None:
@@ -160,7 +160,7 @@ class Treefinement(TreeStrategy):
         remark = one.tree.remarks[node]
         if remark.done:
             return []
-        under = begun(prefix, asked(self.ask, prefix.prompt, node.sequence.text, remark.text))
+        under = begin(prefix, ask_by(self.ask, prefix.prompt, node.sequence.text, remark.text))
         try:
             written = await self._corrector.generate(under, n=one.n, start=node.asked, scope=place)
         except PromptError:  # longer than the context, by what this strategy has put in
@@ -201,7 +201,7 @@ class Programs(Tree):
             self._places[name] = self._scope.child(name)
         return self._places[name]
 
-    def grown(
+    def grow(
         self,
         parent: Node,
         sequences: abc.Sequence[Sequence],

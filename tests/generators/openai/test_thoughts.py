@@ -18,9 +18,8 @@ from metagen.generators.openai import OpenAIEngine
 from metagen.generators.openai.retries import Patience
 from metagen.journal import Row
 from metagen.sequence import Message, Prompt, Score, Sequence, Thought
-from metagen.strategies.reopen import reopened
-from metagen.strategies.sequential.budget_forcing import BudgetForcing, budget_forcing
-from metagen.strategies.sequential.thinking import Thinking
+from metagen.strategies.reopen import reopen
+from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking, budget_forcing
 from metagen.testing import run
 from metagen.testing.generators import CountingJournal
 from tests.generators.openai.serving import KEY, Asked, Handler, Reply, Server, always, answer, in_turn, said
@@ -488,7 +487,7 @@ def test_a_local_thought_that_was_cut_is_gone_on_with() -> None:
         long = engine.generator(max_tokens=60, temperature=0.0, thought_end="A:")
         (whole,), _ = run(lambda s: long.generate(prompt, scope=s), problem="p")
         (cut,), _ = run(lambda s: long.replace(max_tokens=4).generate(prompt, scope=s), problem="p")
-        (more,), _ = run(lambda s: long.generate(reopened(cut), scope=s), problem="p")
+        (more,), _ = run(lambda s: long.generate(reopen(cut), scope=s), problem="p")
     assert cut.cut_in_thought and cut.text == "" and cut.thought is not None and cut.thought.tokens == 4
     assert (more.text, more.written, more.finish) == (whole.text, whole.written, whole.finish)
     assert more.thought is not None and more.thought.ended and more.tokens == whole.tokens

@@ -25,8 +25,7 @@ from metagen.strategies.adaptive.consistency import (
     Beta,
     Dirichlet,
 )
-from metagen.strategies.adaptive.predictive import Predictive
-from metagen.strategies.adaptive.stopping import Decided, StoppingRule
+from metagen.strategies.adaptive.stopping import Decided, Predictive, StoppingRule
 from metagen.strategies.adaptive.sure import Share, Sure, WeightedUntilSure
 from metagen.strategies.adaptive.window import EarlyStopping, Unanimous
 from metagen.strategies.aggregate import Selection, best_of

@@ -11,8 +11,7 @@ from metagen.errors import EngineError, InputError, PluginError, UnsupportedErro
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import MemoryJournal
 from metagen.sequence import Prompt, Sequence
-from metagen.strategies.adaptive.by_difficulty import ByDifficulty
-from metagen.strategies.adaptive.difficulty import agreement, mean_score
+from metagen.strategies.adaptive.by_difficulty import ByDifficulty, agreement, mean_score
 from metagen.strategies.aggregators import Best, Majority, Weighted
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample

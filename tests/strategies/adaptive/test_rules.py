@@ -18,8 +18,7 @@ from metagen.strategies.adaptive.consistency import (
     beta_confidence,
     dirichlet_confidence,
 )
-from metagen.strategies.adaptive.predictive import Predictive, predictive_confidence
-from metagen.strategies.adaptive.stopping import Decided, leaders, totals
+from metagen.strategies.adaptive.stopping import Decided, Predictive, leaders, predictive_confidence, totals
 from metagen.strategies.adaptive.sure import Share, Sure
 from metagen.strategies.adaptive.window import Unanimous
 from tests.strategies.adaptive.toys import stops

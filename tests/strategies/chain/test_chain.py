@@ -18,12 +18,8 @@ from metagen.generators.function import FunctionGenerator
 from metagen.generators.replay import ReplayGenerator
 from metagen.sequence import Message, Prompt, Score, Sequence, Step
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.go_on import Continue
-from metagen.strategies.chain.step import ChainStep
-from metagen.strategies.chain.use import Use
-from metagen.strategies.chain.verify import Verify
+from metagen.strategies.chain.steps import Ask, ChainStep, Continue, Use, Verify
 from metagen.strategies.parallel import MajorityVote
 from metagen.strategies.tools import Tool
 from metagen.template import Template, escaped

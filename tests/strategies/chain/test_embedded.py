@@ -12,7 +12,7 @@ from metagen.budget import Budget
 from metagen.errors import MetagenError
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
-from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
+from metagen.strategies.chain.patterns import chain_of_thought, direct
 from metagen.strategies.parallel import BestOfN, Sample
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import numbers, run

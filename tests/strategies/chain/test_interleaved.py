@@ -18,10 +18,9 @@ from metagen.generators.torch import TorchEngine
 from metagen.journal import MemoryJournal
 from metagen.sequence import Sequence, Step
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.interleaved import Interleaved
+from metagen.strategies.chain.interleaved import Interleaved, self_ask
 from metagen.strategies.chain.retriever import BM25
 from metagen.strategies.chain.retriever import words as words_of
-from metagen.strategies.chain.self_ask import self_ask
 from metagen.strategies.parallel import Sample
 from metagen.strategies.tools import ToolError
 from metagen.tasks import arithmetic

@@ -10,10 +10,8 @@ from metagen.errors import PluginError
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import MemoryJournal
 from metagen.sequence import Sequence
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.go_on import Continue
-from metagen.strategies.chain.verify import Verify
+from metagen.strategies.chain.steps import Ask, Continue, Verify
 from metagen.testing import CountingJournal, first_word, numbers
 from metagen.verifiers.function import FunctionVerifier
 from tests.strategies.chain.toys import ECHO, says

@@ -15,19 +15,16 @@ from metagen.generators.function import FunctionGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.chain_of_thought import chain_of_thought, direct
 from metagen.strategies.chain.demonstrate import demonstrate
 from metagen.strategies.chain.draft_sketch_fill import DraftSketchFill
-from metagen.strategies.chain.go_on import Continue
+from metagen.strategies.chain.interleaved import self_ask
 from metagen.strategies.chain.least_to_most import LeastToMost
+from metagen.strategies.chain.patterns import chain_of_thought, direct, search_predict, system_two_attention
 from metagen.strategies.chain.retriever import BM25
-from metagen.strategies.chain.search_predict import search_predict
-from metagen.strategies.chain.self_ask import self_ask
-from metagen.strategies.chain.system_two_attention import system_two_attention
+from metagen.strategies.chain.steps import Continue
 from metagen.strategies.chain.typed import TYPED, Typed, json_of
 from metagen.strategies.parallel import MajorityVote
-from metagen.strategies.sequential.budget_forcing import BudgetForcing
-from metagen.strategies.sequential.thinking import Thinking
+from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.oracle import OracleVerifier

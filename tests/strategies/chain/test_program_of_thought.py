@@ -8,8 +8,8 @@ import pytest
 
 from metagen.generators.function import FunctionGenerator
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.program_of_thought import program_of_thought, run_python
-from metagen.strategies.chain.use import Use
+from metagen.strategies.chain.patterns import program_of_thought, run_python
+from metagen.strategies.chain.steps import Use
 from metagen.strategies.tools import ToolError
 from metagen.testing import CountingJournal, last_word
 from metagen.verifiers.code.isolation import IsolationError

@@ -14,7 +14,7 @@ from metagen.generators.function import FunctionGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Sequence
 from metagen.strategies.base import Strategy
-from metagen.strategies.chain.tool_use import ToolUse, described
+from metagen.strategies.chain.tool_use import ToolUse, describe
 from metagen.strategies.tools import Tool
 from metagen.testing import StrategyLaws, last_word, numbers
 from tests.strategies.chain.toolbox import add
@@ -127,7 +127,7 @@ def test_the_last_turn_is_what_a_spent_budget_returns(calls: int) -> None:
 
 
 def test_the_last_turn_that_fits_is_returned_where_calls_outgrow_the_context() -> None:
-    first = len("q" + described([Tool(add)]))
+    first = len("q" + describe([Tool(add)]))
     result = counting_up(first + 80).solve("q")
     assert json.loads(result.text)["arguments"] == {"a": 1, "b": 1} and result.sequence.finish is None
     with pytest.raises(PromptError):

@@ -6,10 +6,8 @@ import pytest
 
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Prompt
-from metagen.strategies.chain.ask import Ask
 from metagen.strategies.chain.chain import Chain
-from metagen.strategies.chain.use import Use
-from metagen.strategies.chain.verify import Verify
+from metagen.strategies.chain.steps import Ask, Use, Verify
 from metagen.strategies.parallel import MajorityVote
 from metagen.strategies.tools import Tool, ToolError
 from metagen.testing import last_word

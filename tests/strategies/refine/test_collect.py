@@ -19,11 +19,10 @@ from metagen.sequence import Message, Prompt, Score, Sequence
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.prompts import FollowUp
 from metagen.strategies.refine.collect import Collected, acollect, collect
-from metagen.strategies.refine.feedback import Remark
+from metagen.strategies.refine.feedback import Remark, ToolFeedback
 from metagen.strategies.refine.pair_file import PairFile
 from metagen.strategies.refine.pairs import Pair, Pairing
 from metagen.strategies.refine.refinement import Refinement
-from metagen.strategies.refine.tool import ToolFeedback
 from metagen.strategies.refine.trajectory import Round
 from metagen.strategies.tools import Tool
 from metagen.testing import first_word, numbers, run

@@ -10,7 +10,7 @@ from metagen.errors import InputError
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.strategies.prompts import FollowUp
-from metagen.strategies.refine.critique import CRITIQUE, REFLECT, STOP, Critique
+from metagen.strategies.refine.feedback import CRITIQUE, REFLECT, STOP, Critique
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.reflexion import RETRY, Reflexion
 from metagen.strategies.refine.self_refine import SelfRefine

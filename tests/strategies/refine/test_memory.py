@@ -8,7 +8,7 @@ from metagen.errors import PromptError
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.strategies.parallel import BestOfN
-from metagen.strategies.refine.critique import Critique
+from metagen.strategies.refine.feedback import Critique
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.trajectory import texts_by_round
 from metagen.verifiers.function import FunctionVerifier

@@ -9,8 +9,8 @@ from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.strategies.prompts import FollowUp
+from metagen.strategies.refine.feedback import ToolFeedback
 from metagen.strategies.refine.refinement import Refinement
-from metagen.strategies.refine.tool import ToolFeedback
 from metagen.strategies.refine.trajectory import Trajectory
 from metagen.strategies.tools import Tool
 from metagen.testing import run

@@ -19,11 +19,10 @@ from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Score, Sequence, TokenIds
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample
-from metagen.strategies.reopen import reopened
-from metagen.strategies.sequential.budget_forcing import BudgetForcing, budget_forcing
+from metagen.strategies.reopen import reopen
+from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking, budget_forcing
 from metagen.strategies.sequential.equal_compute import at_equal_compute
 from metagen.strategies.sequential.length_control import LengthControl
-from metagen.strategies.sequential.thinking import Thinking
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
@@ -60,7 +59,7 @@ def test_what_ended_a_sequence_decides_what_survives() -> None:
     ids, logprobs = TokenIds((1, 2), "t"), (-1.0, -2.0)
     whole = Sequence(Prompt("p", text="?"), "ab", ids, -3.5, (*logprobs, -0.5), "eos", exhausted=True, steps=(1,),
                      scores={"v": Score(0.5)})  # fmt: skip
-    eos = reopened(whole)
+    eos = reopen(whole)
     assert (eos.text, eos.tokens, eos.token_logprobs, eos.logprob, eos.finish) == (
         "ab",
         ids,
@@ -70,26 +69,26 @@ def test_what_ended_a_sequence_decides_what_survives() -> None:
     )
     assert not eos.exhausted and eos.steps == (1,) and not eos.scores
     sure = replace(whole, token_confidences=(9.0, 8.0, 7.0))
-    assert reopened(sure).token_confidences == (9.0, 8.0)
-    assert reopened(replace(sure, finish="stop")).token_confidences is None
-    bare = reopened(Sequence(Prompt("p", text="?"), "ab", ids, -3.5, None, "eos"))
+    assert reopen(sure).token_confidences == (9.0, 8.0)
+    assert reopen(replace(sure, finish="stop")).token_confidences is None
+    bare = reopen(Sequence(Prompt("p", text="?"), "ab", ids, -3.5, None, "eos"))
     assert bare.tokens == ids and bare.logprob is None, "the end token's share is unknown"
-    stop = reopened(Sequence(Prompt("p", text="?"), "ab", TokenIds((1,), "t"), -3.0, logprobs, "stop"))
+    stop = reopen(Sequence(Prompt("p", text="?"), "ab", TokenIds((1,), "t"), -3.0, logprobs, "stop"))
     assert (stop.tokens, stop.logprob, stop.token_logprobs) == (None, None, None)
     length = Sequence(Prompt("p", text="?"), "ab", ids, -3.0, logprobs, "length")
-    assert reopened(length) == Sequence(Prompt("p", text="?"), "ab", ids, -3.0, logprobs)
+    assert reopen(length) == Sequence(Prompt("p", text="?"), "ab", ids, -3.0, logprobs)
     broken = Sequence(Prompt("p", text="?"), "ab\ufffd", ids, -3.0, logprobs, "length")
-    assert (reopened(broken).text, reopened(broken).tokens) == ("ab", ids)
-    longer = reopened(length, "!")
+    assert (reopen(broken).text, reopen(broken).tokens) == ("ab", ids)
+    longer = reopen(length, "!")
     assert (longer.text, longer.tokens, longer.logprob, longer.finish) == ("ab!", None, None, None)
     prefix = Sequence(Prompt("p", text="?"))
-    assert reopened(prefix) == prefix
+    assert reopen(prefix) == prefix
 
 
 def test_a_reopened_end_goes_on_with_the_ids_of_the_model(engine: EnumerableEngine) -> None:
     generator = engine.generator(max_tokens=40, logprobs=True)
     (whole,), _ = run(lambda s: generator.generate(Sequence.of("q"), scope=s))
-    opened = reopened(whole)
+    opened = reopen(whole)
     assert whole.text == "tt/2" and opened.tokens is not None and engine.decode(opened.tokens.ids) == "tt/2"
     assert opened.logprob == 0.0 and opened.token_logprobs == (0.0,) * 4
     (again,), _ = run(lambda s: generator.generate(opened, scope=s))

@@ -160,7 +160,7 @@ def test_a_gibbs_step_leaves_the_target_as_it_is(letters: EnumerableEngine, n: i
         seen: Counter[str] = Counter()
         for seed, start in enumerate(starts):
             scope = Scope.root("p", seed=seed)
-            cloud = await strategy._filtered(Sequence(PROMPT), scope, steps_of(keys[start]))
+            cloud = await strategy._run(Sequence(PROMPT), scope, steps_of(keys[start]))
             nodes = list(cloud.weights)
             seen[nodes[rng.choice(len(nodes), p=list(cloud.weights.values()))].sequence.text] += 1
         return seen
@@ -261,7 +261,7 @@ def test_a_gibbs_step_under_masks_leaves_the_model_given_the_grammar_as_it_is(
         seen: Counter[str] = Counter()
         for seed, start in enumerate(starts):
             scope = Scope.root("p", seed=seed)
-            cloud = await strategy._filtered(Sequence(PROMPT), scope, reference(keys[start]))
+            cloud = await strategy._run(Sequence(PROMPT), scope, reference(keys[start]))
             nodes = list(cloud.weights)
             seen[nodes[rng.choice(len(nodes), p=list(cloud.weights.values()))].sequence.text] += 1
         return seen

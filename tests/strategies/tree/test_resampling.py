@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metagen.strategies.tree.resampling import effective_size, log_mean, normalised, resample
+from metagen.strategies.tree.resampling import effective_size, log_mean, normalise, resample
 
 log_weights = st.lists(st.floats(-50, 50), min_size=1, max_size=6)
 
 
 def test_by_hand() -> None:
     log_w, counts = [math.log(3.0), math.log(1.0)], [1, 2]
-    assert normalised(log_w, counts) == pytest.approx([3 / 5, 2 / 5])
+    assert normalise(log_w, counts) == pytest.approx([3 / 5, 2 / 5])
     assert effective_size(log_w, counts) == pytest.approx(25 / 11)
     assert log_mean(log_w, counts) == pytest.approx(math.log(5 / 3))
-    assert (normalised([], []), effective_size([], []), log_mean([], [])) == ([], 0.0, -math.inf)
+    assert (normalise([], []), effective_size([], []), log_mean([], [])) == ([], 0.0, -math.inf)
 
 
 @given(log_weights, st.floats(-600, 600))
 def test_only_ratios_of_weights_matter_and_nothing_overflows(log_w: list[float], shift: float) -> None:
     ones, moved = [1] * len(log_w), [w + shift for w in log_w]
-    assert normalised(moved, ones) == pytest.approx(normalised(log_w, ones), abs=1e-9)
-    assert math.fsum(normalised(moved, ones)) == pytest.approx(1.0)
+    assert normalise(moved, ones) == pytest.approx(normalise(log_w, ones), abs=1e-9)
+    assert math.fsum(normalise(moved, ones)) == pytest.approx(1.0)
     assert 1.0 - 1e-9 <= effective_size(moved, ones) <= len(log_w) + 1e-9
     assert log_mean(moved, ones) == pytest.approx(log_mean(log_w, ones) + shift, abs=1e-9)
 

@@ -164,7 +164,7 @@ def test_what_a_prefix_holds_already_ends_no_step_of_a_function() -> None:
     strategy = Levels(generator, 1, HALF, until=semicolon, max_depth=2)
 
     async def main() -> list[str]:
-        tree = await strategy._searched(Sequence(PROMPT, "from;elsewhere;x"), Scope.root("p"))
+        tree = await strategy._search(Sequence(PROMPT, "from;elsewhere;x"), Scope.root("p"))
         return [node.step for node in tree]
 
     assert asyncio.run(main())[1] == "x;"

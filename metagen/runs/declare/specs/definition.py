@@ -39,7 +39,7 @@ from metagen.runs.declare.specs.fields import EngineName, GeneratorName, Strateg
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, naming
 from metagen.runs.declare.specs.strategies import ByDifficultySpec, Ladder, PluginStrategySpec, StepSpec
 from metagen.sequence import Step
-from metagen.strategies.chain.step import ChainStep
+from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.tree.split import Split
 from metagen.values import Expects, Integer, Number, Switch, Text
 from metagen.verifiers.base import Verifier

@@ -23,7 +23,7 @@ from scipy.optimize import isotonic_regression
 from metagen.analysis.stopping import running_vote
 from metagen.errors import InputError
 from metagen.generators.base import is_count
-from metagen.strategies.adaptive.difficulty import PREDICTORS
+from metagen.strategies.adaptive.by_difficulty import PREDICTORS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -18,7 +18,7 @@ from metagen.runs.work.window import shuffled
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.adaptive.adaptive import ballots
-from metagen.strategies.drawing import Drawing
+from metagen.strategies.candidates import Drawing
 from metagen.tasks.base import Problem
 
 if TYPE_CHECKING:

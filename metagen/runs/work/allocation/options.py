@@ -14,7 +14,7 @@ from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.pools import Pool, Stored
 from metagen.runs.table.tables import read
 from metagen.runs.work.allocation.choose import Measured
-from metagen.strategies.adaptive.difficulty import PREDICTORS, Predictor
+from metagen.strategies.adaptive.by_difficulty import PREDICTORS, Predictor
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
