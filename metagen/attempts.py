@@ -19,16 +19,13 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
-from metagen.budget import ZERO, Amounts, Grant, amounts
+from metagen.budget import ZERO, Account, Amounts, Grant, amounts
 from metagen.cost import Usage
 from metagen.errors import EngineError, InputError, PluginError
-from metagen.journal import ATTEMPT, Row, RowKeys
-
-if TYPE_CHECKING:
-    from metagen.call import Ended, Item, LeafCall, Outcome
-    from metagen.journal import Journal
+from metagen.journal import ATTEMPT, Journal, Row, RowKeys
+from metagen.place import Place
 
 #: What is known only where the tokens are.
 _TOKENS = ("prefilled", "cached", "generated", "flops", "flops_2n", "forced")
@@ -91,6 +88,24 @@ class _Try:
     row: Row | None = None
 
 
+class Call(Protocol):
+    """A leaf call, as its attempts know it."""
+
+    place: Place
+    account: Account | None
+    #: The caller's.
+    loop: asyncio.AbstractEventLoop
+
+    def made(self, i: int) -> Made:
+        """Where the record of an item belongs."""
+
+    def at_worst(self, positions: abc.Sequence[int], cap: int | None) -> Usage:
+        """Logical worst case of these items under this cap, one call each."""
+
+    def bound(self, worst: Usage) -> Amounts:
+        """A worst case as amounts; UnsupportedError where a limit binds what it does not know."""
+
+
 class Attempts:
     """The attempts of one execution of a call. Lives in the caller's event loop.
 
@@ -102,7 +117,7 @@ class Attempts:
         "misses",
     )  # fmt: skip
 
-    def __init__(self, call: LeafCall, misses: list[int], grant: Grant) -> None:
+    def __init__(self, call: Call, misses: list[int], grant: Grant) -> None:
         self._call, self.misses, self.grant = call, misses, grant
         self._tries: list[_Try] | tuple[()] = ()
         #: Attempts that the grant has room for, by place, beyond the first.
@@ -123,10 +138,10 @@ class Attempts:
         """Since `execute` began; 0 before."""
         return time.monotonic() - self._clock if self._current is not None else 0.0
 
-    def execute(self, ended: Ended) -> Awaitable[abc.Sequence[Outcome]]:
-        """Begin."""
+    def start(self, execute: Callable[[], T]) -> T:
+        """Begin the execution, from where engines find these attempts."""
         self._clock, self._current = time.monotonic(), CURRENT.set(self)
-        return self._call.execute(self.misses, self.grant.cap, ended)
+        return execute()
 
     def refused(self, error: InputError) -> None:
         """What the user can mend is found before anything is computed; what a plug-in did, nobody knows."""
@@ -148,7 +163,7 @@ class Attempts:
         if any(open_[p] > self._paid.get(p, 0) for p in places):
             charge = worst
             if account is not None:
-                self.grant = account.extend(self.grant, call._bound(worst))
+                self.grant = account.extend(self.grant, call.bound(worst))
             self._paid |= {p: self._paid.get(p, 0) + 1 for p in places}
         elif account is not None or durable:
             new = tuple(self.misses[p] for p in places if self.misses[p] not in self._first)
@@ -173,7 +188,7 @@ class Attempts:
         """A part of a reading, as a share of it all, was lost and is read once more. Raises as `begin` does."""
         self._check()
         worst = _part(replace(self._worst(self.misses), calls=0), share)
-        charge = self._call._bound(worst) if self._call.account is not None else ZERO
+        charge = self._call.bound(worst) if self._call.account is not None else ZERO
         if self._call.account is not None:
             self.grant = self._call.account.extend(self.grant, charge)
         one = _Try((), worst, charge)
@@ -186,13 +201,13 @@ class Attempts:
 
     async def _write(self, one: _Try, charge: Usage) -> None:
         """Put an attempt on disk, before it begins."""
-        items = [self._call.request.items[self.misses[p]] for p in one.places]
-        several = None if len(items) == 1 else {"items": [(item.content.hex(), item.index) for item in items]}
-        made = self._made(items[0] if items else self._call.request.items[self.misses[0]])
+        items = [self._call.made(self.misses[p]) for p in one.places]
+        several = None if len(items) == 1 else {"items": [(content.hex(), n) for *_, content, n in items]}
+        made = items[0] if items else self._call.made(self.misses[0])
         key, began = uuid.uuid4().bytes, time.time()
         one.row = Row(key, *made, several, charge, one.worst, status="open", limit=ATTEMPT, started=began)
         try:
-            await self._call.journal.record([one.row])
+            await self._call.place.problem.journal.record([one.row])
         except BaseException:
             self._close(one, "free")
             raise
@@ -209,7 +224,7 @@ class Attempts:
     def _note(self, one: _Try, state: State) -> None:
         one.state = state
         if one.row is not None:
-            write = self._call.journal.record([replace(one.row, status=state)])
+            write = self._call.place.problem.journal.record([replace(one.row, status=state)])
             self._writes = (*self._writes, asyncio.ensure_future(write))
 
     def durable(self) -> Awaitable[object] | None:
@@ -233,7 +248,7 @@ class Attempts:
                 InputError
             ):  # without a limit nobody has asked for it before: the first error is the one to be seen
                 worst = replace(UNKNOWN, calls=len(left))
-            charge = self._call._bound(worst) if self._call.account is not None else ZERO
+            charge = self._call.bound(worst) if self._call.account is not None else ZERO
             self._tries = [_Try(tuple(sorted(left)), worst, charge)]
         total: Amounts = ZERO
         for one in reversed(self._tries):
@@ -243,9 +258,9 @@ class Attempts:
             left.update(one.places)  # the last attempt is the one that has answered
             if (lost or not one.places) and one.state == "open":
                 total = _plus(total, one.charge, len(lost) / len(one.places) if lost else 1.0)
-                made = self._made(self._call.request.items[self.misses[lost[0] if lost else 0]])
+                made = self._call.made(self.misses[lost[0] if lost else 0])
                 row = _lost(one.row.key if one.row else b"", made, one.worst, len(lost), time.time())
-                self._call.scope._problem.history.rows.append(row)
+                self._call.place.problem.history.rows.append(row)
         return total
 
     def total(self, used: Amounts, lost: Amounts) -> Amounts:
@@ -254,11 +269,7 @@ class Attempts:
         return tuple(max(u, min(u + one, most)) for u, one, most in pairs)  # type: ignore[return-value]
 
     def _worst(self, positions: abc.Sequence[int]) -> Usage:
-        return self._call._worst(positions, self.grant.cap)
-
-    def _made(self, item: Item) -> Made:
-        scope, request = self._call.scope, self._call.request
-        return scope._problem.id, scope._path, request.kind, request.by, item.content, item.index
+        return self._call.at_worst(positions, self.grant.cap)
 
 
 def rereading(share: float) -> Callable[[], Awaitable[Attempt]]:
@@ -281,10 +292,10 @@ def rereading(share: float) -> Callable[[], Awaitable[Attempt]]:
     return begin
 
 
-def recall(call: LeafCall) -> None:
+def recall(place: Place) -> None:
     """Charge what earlier processes have lost of this problem, once to each account, and show it in the trace."""
-    scope, journal, account = call.scope, call.journal, call.account
-    problem = scope._problem
+    problem, account = place.problem, place.account
+    journal = problem.journal
     if not journal.limits or ATTEMPT not in journal.limits:
         return
     if problem.history.rows and (account is None or problem.id in account.recalled):
@@ -292,17 +303,16 @@ def recall(call: LeafCall) -> None:
     found = list(_open(journal.attempts(problem.id), journal.of_problem(problem.id), journal.inflight))
     if not problem.history.rows:
         problem.history.rows += [one for one, _ in found]
-    at: Any = scope
-    while at is not None and at._account is not None:
-        above = at._parent._account.path if at._parent is not None and at._parent._account is not None else ()
-        for one in at._account.path[len(above) :]:
+    at: Place | None = place
+    while at is not None:
+        for one in at.opened:
             if problem.id not in one.recalled:
                 one.recalled.add(problem.id)
-                below = f"{at._path}/" if at._path else ""
+                below = f"{at.path}/" if at.path else ""
                 for gone, charge in found:
                     if f"{gone.path}/".startswith(below):
                         one.charge(charge)
-        at = at._parent
+        at = at.above
 
 
 def lost(journal: Journal, problem: str) -> list[Lost]:

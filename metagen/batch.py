@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted
-
-if TYPE_CHECKING:
-    from metagen.scope import Scope
+from metagen.place import Place
 
 Of = TypeVar("Of")
 T = TypeVar("T")
@@ -64,7 +62,7 @@ class Batch(Generic[T]):
 
 
 async def run(
-    scope: Scope, items: abc.Sequence[Of], stages: abc.Sequence[Stage[Of, T]], whole: bool
+    place: Place, items: abc.Sequence[Of], stages: abc.Sequence[Stage[Of, T]], whole: bool
 ) -> Batch[T]:
     """See `Scope.batch`."""
     results: list[T | None] = [None] * len(items)
@@ -79,12 +77,12 @@ async def run(
 
     for i, stage in enumerate(stages):
         going = [k for k in range(len(items)) if k not in refusals]
-        at_once = not _bound(scope, stage) or _fit(scope, (stage.worst(items[k]) for k in going))
-        if at_once and not any(_bound(scope, later) for later in stages[i + 1 :]):
-            await _together(scope, [through(k, stages[i:]) for k in going])
+        at_once = not _bound(place, stage) or _fit(place, (stage.worst(items[k]) for k in going))
+        if at_once and not any(_bound(place, later) for later in stages[i + 1 :]):
+            await _together(place, [through(k, stages[i:]) for k in going])
             break
         if at_once:
-            await _together(scope, [through(k, [stage]) for k in going])
+            await _together(place, [through(k, [stage]) for k in going])
             continue
         for k in going:
             if not (whole and refusals):
@@ -92,26 +90,26 @@ async def run(
     return Batch(results, {k: refusals[k] for k in sorted(refusals)})
 
 
-async def _together(scope: Scope, work: list[Coroutine[Any, Any, None]]) -> None:
+async def _together(place: Place, work: list[Coroutine[Any, Any, None]]) -> None:
     if len(work) == 1:
         await work[0]
     else:
-        await scope.gather(*work)
+        await place.problem.history.gather(*work)
 
 
-def _bound(scope: Scope, stage: Stage[Any, Any]) -> bool:
+def _bound(place: Place, stage: Stage[Any, Any]) -> bool:
     """Whether there is a limit that the stage uses up."""
-    return any(limit != "generated" or stage.generates for limit in scope.left().divisible)
+    return any(limit != "generated" or stage.generates for limit in place.left().divisible)
 
 
-def _fit(scope: Scope, worst: Iterable[Usage | None]) -> bool:
+def _fit(place: Place, worst: Iterable[Usage | None]) -> bool:
     """Whether there is room for all of them at once, so that none waits for what another leaves."""
     known = []
     for usage in worst:
         if usage is None:
             return False
         known.append(usage)
-    total, left = Usage.sum(known), scope.left()
+    total, left = Usage.sum(known), place.left()
     needs = {name: getattr(total, name) for name in left.divisible}
     return all(need is not None and need <= getattr(left, name) for name, need in needs.items())
 
@@ -122,12 +120,12 @@ class Pace:
     A limit that binds generating and scoring alike then never ends with a pool that nobody judged.
     """
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope, self._before = scope, scope.left()
+    def __init__(self, place: Place) -> None:
+        self._place, self._before = place, place.left()
 
     def wave(self, done: int, n: int) -> int:
         """Half of what the rest affords, going by the mean cost of those done; n where no such limit binds."""
-        left = self._scope.left()
+        left = self._place.left()
         limits = [d for d in SHARED if getattr(left, d) is not None]
         timed = left.seconds is not None
         if not limits and not timed:

@@ -12,16 +12,14 @@ from collections import UserDict, abc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from metagen.attempts import Attempts, physical, recall
+from metagen.attempts import Attempts, Made, physical, recall
 from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Grant, Turn, amounts
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.journal import Limit, Row, RowKeys, Status
-
-if TYPE_CHECKING:
-    from metagen.scope import Scope
+from metagen.place import Place
 
 T = TypeVar("T")
 NOTHING = Usage()
@@ -91,29 +89,24 @@ class LeafCall:
     """One leaf call on its way: what is still pending, and what has been served."""
 
     def __init__(
-        self, scope: Scope, request: Request, execute: Execute, worst: WorstCase, remember: Remember | None
+        self, place: Place, request: Request, execute: Execute, worst: WorstCase, remember: Remember | None
     ) -> None:
-        self.scope, self.request, self.execute, self.worst, self.remember = (
-            scope,
-            request,
-            execute,
-            worst,
-            remember,
-        )
-        self.account = account = scope._account
+        self.place, self.request, self.remember = place, request, remember
+        self.execute, self.worst = execute, worst
+        self.account = account = place.account
         #: One for the whole call: what is later waits until all of it is served.
         self.turn: Turn | None = None
         if account is not None and request.items:
-            self.turn = Turn(account, (*scope._place(), request.items[0].index))
-        self.journal = scope._problem.journal
-        self.key = RowKeys(request.by, scope._problem.id, scope._path)
+            self.turn = Turn(account, (*place.order, request.items[0].index))
+        self.journal = place.problem.journal
+        self.key = RowKeys(request.by, place.problem.id, place.path)
         #: Whether the answers are read where they are, and the journal is not asked.
         self.read = request.recorded and account is None
         self.keys = [] if self.read else [self.key(item.content, item.index) for item in request.items]
         self.pending: abc.Sequence[int] = range(len(request.items))
         self.served: list[Row] = []
         #: What the caller had seen, and what it is given to see: numbers of deliveries.
-        self.after, self.delivered = scope._problem.history.seen(), list[int]()
+        self.after, self.delivered = place.problem.history.seen(), list[int]()
         #: What the journal holds of the pending items, and the journal's version when it was asked.
         self.found: dict[int, Row] = {}
         self.version = 0
@@ -122,7 +115,7 @@ class LeafCall:
         #: Seconds after which a limit ended what was under way.
         self.late = 0.0
         self.loop = asyncio.get_running_loop()
-        recall(self)
+        recall(place)
 
     async def run(self) -> None:
         """Serve all items, in order; raises BudgetExhausted for the rest, when no more of them fit."""
@@ -176,23 +169,12 @@ class LeafCall:
         started, clock = _now(), time.monotonic()
         outcomes = await self.execute(self.pending, None, Ended(lambda *noted: None))
         seconds = (time.monotonic() - clock) / max(1, len(outcomes))
-        request, scope = self.request, self.scope
-        made = (scope._problem.id, scope._path, request.kind, request.by)
         # Samples that cost the same may share their usage.
         costs = {id(o.usage): o.usage for o in outcomes}
         costs = {key: replace(u, calls=1, seconds=u.seconds or seconds) for key, u in costs.items()}
         rows = [
-            Row(
-                b"",
-                *made,
-                item.content,
-                item.index,
-                o.payload,
-                costs[id(o.usage)],
-                o.physical,
-                started=started,
-            )
-            for item, o in zip(request.items, outcomes, strict=True)
+            Row(b"", *self.made(i), o.payload, costs[id(o.usage)], o.physical, started=started)
+            for i, o in zip(self.pending, outcomes, strict=True)
         ]
         self.found = dict(enumerate(rows))
         self._deliver(self.pending)
@@ -258,9 +240,10 @@ class LeafCall:
         first = self.pending[:k]
         if cap is None and first[0] in self.found:
             return _sum(self._weight(i) for i in first)
-        return self._bound(self._worst(first, cap))
+        return self.bound(self.at_worst(first, cap))
 
-    def _worst(self, positions: abc.Sequence[int], cap: int | None) -> Usage:
+    def at_worst(self, positions: abc.Sequence[int], cap: int | None) -> Usage:
+        """Logical worst case of these items under this cap, one call each."""
         worst = self.worst(positions, cap)
         return worst.of(len(positions), worst.seconds)
 
@@ -271,9 +254,9 @@ class LeafCall:
         if unknown:
             worst = self.worst([i], cap)
             usage = replace(usage, **{d: getattr(worst, d) for d in unknown})
-        return self._bound(usage)
+        return self.bound(usage)
 
-    def _bound(self, worst: Usage) -> Amounts:
+    def bound(self, worst: Usage) -> Amounts:
         """A worst case as amounts; a limit on something that cannot be bounded is an error."""
         for limit in self.limits:
             if getattr(worst, limit.dimension) is None:
@@ -314,8 +297,9 @@ class LeafCall:
                 return None
             kept = _Kept(self, misses, begun.grant)
             ended = Ended(kept.note, begun)
+            execute = partial(self.execute, misses, begun.grant.cap, ended)
             try:
-                outcomes = await self._before_deadline(partial(begun.execute, ended))
+                outcomes = await self._before_deadline(partial(begun.start, execute))
                 last = {k: outcome for k, (_, outcome) in enumerate(zip(misses, outcomes, strict=True))}
                 kept.end({k: outcome for k, outcome in last.items() if ended.get(k) is not outcome})
             except BudgetExhausted as refusal:
@@ -380,24 +364,28 @@ class LeafCall:
         limit: Limit | None,
         started: float,
     ) -> Row:
-        item, request, scope = self.request.items[i], self.request, self.scope
+        item = self.request.items[i]
         key = self.key(item.content, item.index, limit) if limit else self.keys[i]
-        made = (scope._problem.id, scope._path, request.kind, request.by, item.content, item.index)
-        return Row(key, *made, payload, usage, physical, status, limit, started)
+        return Row(key, *self.made(i), payload, usage, physical, status, limit, started)
+
+    def made(self, i: int) -> Made:
+        """Where the record of an item belongs."""
+        item, request = self.request.items[i], self.request
+        return self.place.problem.id, self.place.path, request.kind, request.by, item.content, item.index
 
     def _deliver(self, granted: abc.Sequence[int]) -> None:
         if not granted:
             return
         rows = [self.found[i] for i in granted]
         self.served += rows
-        self.delivered.append(self.scope._problem.history.deliver(rows, self.after))
+        self.delivered.append(self.place.problem.history.deliver(rows, self.after))
         if self.remember is not None:
             self.remember(rows)
         delivered = set(granted)
         self.pending = [i for i in self.pending if i not in delivered]
         for row in rows:
             if row.limit is not None:
-                self.scope._mark(row.limit.owner)
+                self.place.mark(row.limit.owner)
 
     async def refuse(self, refusal: BudgetExhausted) -> None:
         """Record that the pending items were refused, so that a replay takes the same branch."""
@@ -408,7 +396,7 @@ class LeafCall:
             for i in self.pending
         ]
         known = self.journal.find([row.key for row in rows])
-        self.scope._problem.history.deliver([known.get(row.key, row) for row in rows], self.after)
+        self.place.problem.history.deliver([known.get(row.key, row) for row in rows], self.after)
         new = [row for row in rows if row.key not in known]
         if new:
             await self.journal.record(new)

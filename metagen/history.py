@@ -9,12 +9,17 @@ without `go_on` is taken not to have.
 
 from __future__ import annotations
 
+import asyncio
 import weakref
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from metagen.errors import BudgetExhausted
 from metagen.journal import Row
+
+T = TypeVar("T")
 
 #: Numbers of the latest deliveries that a line of work has seen; those behind them are implied.
 Seen = tuple[int, ...]
@@ -68,6 +73,31 @@ class History:
     def join(self, fork: Seen, ends: Iterable[Seen]) -> None:
         """Go on behind several lines too that began at `fork`, of which these are the ends."""
         self.go_on(behind(self.seen(), fork, ends))
+
+    async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
+        """Run lines of work side by side, and go on behind all of them: see `Scope.gather`."""
+        fork = self.seen()
+
+        async def guard(one: Coroutine[Any, Any, T]) -> tuple[T | BudgetExhausted, Seen]:
+            try:
+                result: T | BudgetExhausted = await one
+            except BudgetExhausted as refusal:
+                result = refusal
+            return result, self.seen()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(guard(one)) for one in work]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
+        self.join(fork, (task.result()[1] for task in tasks))
+        results: list[T] = []
+        for task in tasks:
+            result, _ = task.result()
+            if isinstance(result, BudgetExhausted):
+                raise result
+            results.append(result)
+        return results
 
     def deliver(self, rows: Iterable[Row], after: Seen) -> int:
         """Add rows; returns the number of their delivery."""

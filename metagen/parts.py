@@ -9,17 +9,16 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
-from metagen.border import checked, shown
+from metagen.border import checked
 from metagen.errors import MetagenError
-from metagen.naming import name_of
 from metagen.sequence import digest
+from metagen.values import read, show
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ def fingerprint(thing: object, *, recorded: bool = False) -> str:
     for name, value in given(thing):
         if recorded and _nameless(value):
             raise MetagenError(
-                f"{cls.__name__} is made with {name}={shown(value)}, which has another name in each process, so that "
+                f"{cls.__name__} is made with {name}={show(value)}, which has another name in each process, so that "
                 f"what is recorded would be paid for again; give {type(value).__name__} a property `fingerprint`, or "
                 f"{cls.__name__} one that says what it is made with"
             )
@@ -107,6 +106,32 @@ def identity(value: Any) -> str:
     return repr(value)
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """Where a function is defined; of a lambda, or one inside of another, what it does and is given as well.
+
+    Two functions that may do something else never have the same name. Other callables are named by their
+    `fingerprint`, else by their repr. A repr may differ in another process: then no record is found, and none is wrong.
+    """
+    if (known := getattr(function, "fingerprint", None)) is not None:
+        return str(known)
+    if not isinstance(function, FunctionType):
+        return repr(function)
+    place = f"{function.__module__}.{function.__qualname__}"
+    if "<" not in place:
+        return place
+    cells = [repr(cell.cell_contents) for cell in function.__closure__ or ()]
+    given = (repr(function.__defaults__), repr(function.__kwdefaults__), *cells)
+    return f"{place} {digest(*_code(function.__code__), *given).hex()}"
+
+
+def _code(code: CodeType) -> list[str | bytes]:
+    """Instructions, names and constants, those of inner functions too."""
+    parts: list[str | bytes] = [code.co_code, repr(code.co_names), repr(code.co_varnames)]
+    for constant in code.co_consts:
+        parts += _code(constant) if isinstance(constant, CodeType) else [repr(constant)]
+    return parts
+
+
 def _repr(self: Any) -> str:
     """As it would be made; what is as by default is left out."""
     fields = {one.name: one for one in dataclasses.fields(self)}
@@ -123,11 +148,5 @@ def _hints(cls: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in dataclasses.fields(cls):
         owner = next(base for base in cls.__mro__ if one.name in vars(base).get("__annotations__", {}))
-        text = vars(owner)["__annotations__"][one.name]
-        try:
-            found[one.name] = (
-                eval(text, vars(sys.modules[owner.__module__])) if isinstance(text, str) else text
-            )
-        except (NameError, AttributeError):
-            found[one.name] = Any
+        found[one.name] = read(vars(owner)["__annotations__"][one.name], owner.__module__)
     return found

@@ -7,10 +7,6 @@ caching, resume or tracing.
 
 from __future__ import annotations
 
-import asyncio
-import math
-import re
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,8 +18,9 @@ from metagen.budget import Account, Budget, BudgetLike
 from metagen.call import Execute, Item, LeafCall, Remember, Request, WorstCase
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, ScopeError
-from metagen.history import History, Seen
+from metagen.history import History
 from metagen.journal import Journal, MemoryJournal, Row
+from metagen.place import Place, Problem
 from metagen.prefixes import Prefixes
 from metagen.sequence import Sequence, digest
 from metagen.trace import Trace
@@ -44,36 +41,13 @@ class Offer:
     key: str | None = None
 
 
-class _Problem:
-    """What the scopes of one problem share."""
-
-    __slots__ = ("emit", "history", "id", "journal", "label", "order", "paths", "prefixes", "seed")
-
-    def __init__(
-        self,
-        id: str,
-        seed: int,
-        journal: Journal,
-        label: str,
-        order: int,
-        emit: Callable[[Sequence], None] | None,
-    ) -> None:
-        self.id, self.seed, self.journal, self.label = id, seed, journal, label
-        self.order, self.emit = order, emit
-        self.prefixes: dict[str, Prefixes] = {}
-        self.history = History()
-        self.paths: set[str] = set()
-
-
 class Scope:
     """What a call may touch. Made by `Scope.root` for a problem, and by `child` below it."""
 
-    __slots__ = ("_account", "_limited", "_order", "_parent", "_path", "_problem", "offers")
+    __slots__ = ("_place", "offers")
 
-    def __init__(self, problem: _Problem, path: str, account: Account | None, parent: Scope | None) -> None:
-        self._problem, self._path, self._account, self._parent = problem, path, account, parent
-        self._limited = False
-        self._order: tuple[Any, ...] | None = None
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self.offers: list[Offer] = []
 
     @classmethod
@@ -99,19 +73,19 @@ class Scope:
         """
         if limit := Budget.of(budget):
             account = Account(limit, account, label or "the problem")
-        shared = _Problem(problem, seed, MemoryJournal() if journal is None else journal, label, order, emit)
-        return cls(shared, "", account, None)
+        journal = MemoryJournal() if journal is None else journal
+        return cls(Place(Problem(problem, seed, journal, label, order, emit), "", account, None))
 
     # -- place -----------------------------------------------------------------------------------
 
     @property
     def problem(self) -> str:
-        return self._problem.id
+        return self._place.problem.id
 
     @property
     def path(self) -> str:
         """Roles and positions from the problem down to here, such as `0/sample`."""
-        return self._path
+        return self._place.path
 
     @explained
     def child(self, role: str, *, budget: Budget | None = None) -> Scope:
@@ -121,28 +95,29 @@ class Scope:
         """
         if not role or role != role.strip("/") or "#" in role:
             raise ScopeError(f"{role!r} cannot name a scope: expected a role such as 'sample' or 'revise/2'")
-        path = f"{self._path}/{role}" if self._path else role
-        if path in self._problem.paths:
+        place, problem = self._place, self._place.problem
+        path = f"{place.path}/{role}" if place.path else role
+        if path in problem.paths:
             raise ScopeError(
-                f"the scope {self._path or 'of the problem'!r} already has a child {role!r}: "
+                f"the scope {place.path or 'of the problem'!r} already has a child {role!r}: "
                 "two calls would share seeds and records; add a position, such as 'revise/2'"
             )
-        self._problem.paths.add(path)
-        account = self._account
+        problem.paths.add(path)
+        account = place.account
         if budget:
-            owner = account.owner if account else self._problem.label
+            owner = account.owner if account else problem.label
             account = Account(budget, account, f"{owner}:{path}")
-        return Scope(self._problem, path, account, self)
+        return Scope(Place(problem, path, account, place))
 
     def seed(self, item: Item) -> int:
         """The seed of one item: 64 bits from run seed, problem, path, content and number."""
-        problem = self._problem
-        name = digest(str(problem.seed), problem.id, self._path, item.content, str(item.index))
+        problem = self._place.problem
+        name = digest(str(problem.seed), problem.id, self._place.path, item.content, str(item.index))
         return int.from_bytes(name[:8], "little")
 
     def prefixes(self, model: str) -> Prefixes:
         """The logical prefix cache of one model for this problem."""
-        return self._problem.prefixes.setdefault(model, Prefixes())
+        return self._place.problem.prefixes.setdefault(model, Prefixes())
 
     # -- results ---------------------------------------------------------------------------------
 
@@ -157,27 +132,27 @@ class Scope:
 
     def emit(self, prefix: Sequence) -> None:
         """Stream a prefix that the strategy has committed to."""
-        if self._problem.emit is not None:
-            self._problem.emit(prefix)
+        if self._place.problem.emit is not None:
+            self._place.problem.emit(prefix)
 
     @property
     def exhausted(self) -> bool:
         """Whether a limit at or above this scope cut short or refused something here or below."""
-        return self._limited
+        return self._place.limited
 
     @property
     def usage(self) -> Usage:
         """Logical usage of the whole problem so far."""
-        return Usage.sum(row.usage for row in self._problem.history.rows)
+        return Usage.sum(row.usage for row in self._place.problem.history.rows)
 
     @property
     def trace(self) -> Trace:
-        return Trace.of(self._problem.id, self.history.rows, self.history.deliveries)
+        return Trace.of(self._place.problem.id, self.history.rows, self.history.deliveries)
 
     @property
     def history(self) -> History:
         """What each call of the problem had waited for."""
-        return self._problem.history
+        return self._place.problem.history
 
     @property
     def limited(self) -> bool:
@@ -186,20 +161,7 @@ class Scope:
 
     def left(self) -> Budget:
         """What remains, over all limits that bind here."""
-        if self._account is None:
-            return Budget()
-        known = {
-            d: None if v == math.inf else max(0.0, v)
-            for d, v in zip(
-                ("generated", "prefilled", "calls", "flops", "money"), self._account.left(), strict=True
-            )
-        }
-        deadline = self._account.deadline
-        seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-        return Budget(
-            generated=_whole(known["generated"]), prefilled=_whole(known["prefilled"]), calls=_whole(known["calls"]),
-            flops=known["flops"], money=known["money"], seconds=seconds,
-        )  # fmt: skip
+        return self._place.left()
 
     async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
         """Run side by side; results in the order given.
@@ -207,29 +169,7 @@ class Scope:
         A budget that ends in one lets the others finish (each meets the limit by itself), and is
         raised afterwards. Any other error cancels the others.
         """
-        history = self._problem.history
-        fork = history.seen()
-
-        async def guarded(one: Coroutine[Any, Any, T]) -> tuple[T | BudgetExhausted, Seen]:
-            try:
-                result: T | BudgetExhausted = await one
-            except BudgetExhausted as refusal:
-                result = refusal
-            return result, history.seen()
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(guarded(one)) for one in work]
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from errors.exceptions[0].__cause__
-        history.join(fork, (task.result()[1] for task in tasks))
-        results: list[T] = []
-        for task in tasks:
-            result, _ = task.result()
-            if isinstance(result, BudgetExhausted):
-                raise result
-            results.append(result)
-        return results
+        return await self._place.problem.history.gather(*work)
 
     async def attempt(self, work: Awaitable[T]) -> T | None:
         """What the work returns; None where a limit refused it."""
@@ -250,7 +190,7 @@ class Scope:
         whole: the results are of no use unless all are there: once one is refused, no other begins.
         """
         given = [stage if isinstance(stage, Stage) else Stage(stage) for stage in stages]
-        return await batch.run(self, list(items), given, whole)
+        return await batch.run(self._place, list(items), given, whole)
 
     def parts(self, *roles: str, later: int = 0) -> list[Scope]:
         """Children for what is done one after the other, each with an equal part of what is left here.
@@ -263,7 +203,7 @@ class Scope:
 
     def pace(self) -> Pace:
         """How fast to begin candidates that are to be scored from what is left here now."""
-        return Pace(self)
+        return Pace(self._place)
 
     # -- the one crossing ------------------------------------------------------------------------
 
@@ -275,38 +215,15 @@ class Scope:
         Returns the rows of the first items, in order: all, or as many as the budget allowed.
         Raises BudgetExhausted when there is not even one.
         """
-        call = LeafCall(self, request, execute, worst, remember)
+        call = LeafCall(self._place, request, execute, worst, remember)
         try:
             await call.run()
         except BudgetExhausted as refusal:
             await call.refuse(refusal)
-            self._mark(refusal.owner)
+            self._place.mark(refusal.owner)
             if not call.served:
                 raise
         finally:
             if call.delivered:
-                self._problem.history.go_on(tuple(call.delivered))
+                self._place.problem.history.go_on(tuple(call.delivered))
         return call.served
-
-    def _mark(self, owner: str) -> None:
-        """Note that a limit bound, on all scopes up to the one that owns the limit."""
-        scope: Scope | None = self
-        while scope is not None:
-            scope._limited = True
-            if scope._account is not None and scope._account.owner == owner:
-                above = scope._parent._account if scope._parent else None
-                if above is not scope._account:
-                    return
-            scope = scope._parent
-
-    def _place(self) -> tuple[Any, ...]:
-        """The natural order of paths: numbers by value, after the problem's own place."""
-        if self._order is None:
-            parts = re.split(r"[/.]", self._path)
-            keys = tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts)
-            self._order = (self._problem.order, keys)
-        return self._order
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)

@@ -1,14 +1,22 @@
-"""What is expected of a value beyond its type.
+"""What is expected of a value, by an annotation: whether it fits, and what to say of one that does not.
 
-A type such as `Count` says it once: constructors, experiment files and the pages of reference read it there.
+A type such as `Count` says once what is expected beyond its type: constructors, experiment files and the pages of
+reference read it there.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from difflib import get_close_matches
+from functools import cache
+from numbers import Integral, Real
+from reprlib import Repr
+from types import FunctionType, MethodType, NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 
@@ -73,6 +81,174 @@ Share = Annotated[float, Ge(0), Le(1), Expects("a number in [0, 1]")]
 Fraction = Annotated[float, Gt(0), Le(1), Expects("a number in (0, 1]")]
 #: More likely than not, and not certain.
 Certainty = Annotated[float, Gt(0.5), Lt(1), Expects("a probability in (0.5, 1)")]
+
+#: What to give where a part is expected: an example, and what makes one of a function.
+EXAMPLES: Final = {
+    "Generator": ("engine.generator(), or a strategy", "FunctionGenerator(function)"),
+    "Verifier": ("ProcessRewardModel(engine)", "FunctionVerifier(function)"),
+    "AnswerRule": ("MathRule() or NumberRule()", "FunctionRule(function)"),
+    "Engine": ("TorchEngine('tiny-0.5m')", ""),
+    "Utility": ("ExactAnswer(MathRule())", "FunctionUtility(function)"),
+    "Aggregator": ("Majority(MathRule())", ""),
+    "Journal": ("SQLiteJournal('records.sqlite', seed=0)", ""),
+    "Budget": ("{'generated': 4000}", ""),
+    "Scope": ("Scope.root() or scope.child('role')", ""),
+    "Sequence": ("Sequence.of('the prompt')", ""),
+    "SamplingParams": ("SamplingParams(temperature=0.8)", ""),
+    "Step": ("Step('\\n') or Tokens(16)", ""),
+    "Tool": ("Tool(function)", "Tool(function)"),
+    "PairwiseJudge": ("PairwiseJudge(engine)", ""),
+}
+#: Annotations of several things in order.
+SEVERAL: Final = (list, tuple, Sequence, Iterable, Collection)
+#: Annotations in words; other classes are named.
+WORDS: Final = {
+    Any: "anything",
+    None: "None",
+    NoneType: "None",
+    str: "a text",
+    int: "an integer",
+    float: "a number",
+    bool: "True or False",
+    Callable: "a function",
+    Mapping: "a dictionary",
+    dict: "a dictionary",
+}
+
+
+def read(text: object, module: str) -> Any:
+    """An annotation as its module means it; Any for what only a type checker can read there."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return eval(text, vars(sys.modules[module]))  # of source that is imported already
+    except (NameError, AttributeError):
+        return Any
+
+
+@cache
+def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """The annotations of a function, by the names of its parameters.
+
+    One by one: `typing.get_type_hints` gives up all where one cannot be read.
+    """
+    inner = inspect.unwrap(function)
+    return {name: read(text, inner.__module__) for name, text in inner.__annotations__.items()}
+
+
+def members(hint: Any) -> tuple[Any, ...]:
+    """The annotations of a union; else the one."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def fits(value: object, hint: Any, *, strict: bool) -> bool:
+    """Whether a value is as an annotation says.
+
+    strict: of an argument, where True is no number, and nan none either.
+    """
+    if type(value) is hint and hint is not float:
+        return True
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any or isinstance(hint, TypeVar | str):
+        return True
+    if origin is Literal:
+        same = (one for one in inner if isinstance(value, type(one)) and value == one)
+        return any(isinstance(value, bool) == isinstance(one, bool) for one in same)
+    if hint is None or hint is NoneType:
+        return value is None
+    if origin is Annotated:
+        return fits(value, inner[0], strict=strict) and within(value, inner[1:])
+    if origin in (Union, UnionType):
+        return any(fits(value, one, strict=strict) for one in inner)
+    if hint is float or hint is int:
+        number = isinstance(value, Real if hint is float else Integral)
+        return number and not (strict and (isinstance(value, bool) or value != value))
+    if hint is bool:
+        return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
+    kind = origin or hint
+    if kind is Callable:
+        return callable(value)
+    if not isinstance(kind, type) or kind is object:
+        return True
+    if is_protocol(kind):
+        # What else it has than methods may have been added later.
+        methods = (
+            name for name, one in vars(kind).items() if isinstance(one, FunctionType) and name[0] != "_"
+        )
+        return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+    if origin not in SEVERAL:
+        return isinstance(value, kind)
+    if isinstance(value, str) and origin not in (list, tuple) and inner[0] is str:
+        return True
+    if isinstance(value, str | bytes | Mapping | type) or not isinstance(value, Iterable):
+        return False
+    if not isinstance(value, list | tuple):  # what can be read once only is left to its reader
+        return True
+    each = inner if origin is tuple and Ellipsis not in inner else inner[:1] * len(value)
+    return len(each) == len(value) and all(
+        fits(one, of, strict=strict) for one, of in zip(value, each, strict=True)
+    )
+
+
+def is_protocol(hint: Any) -> bool:
+    """Whether it is a protocol, from which nobody need derive."""
+    return getattr(hint, "_is_protocol", False)
+
+
+def spell(hint: Any, value: object = None) -> str:
+    """An annotation in words. value: what was given in its place."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if words := WORDS.get(origin or hint):
+        return words
+    if origin is Annotated:
+        return said(inner[1:], value) or spell(inner[0], value)
+    if origin in (Union, UnionType):
+        # A number is an integer as well.
+        each = [spell(one, value) for one in inner if not (one is int and float in inner)]
+        return " or ".join(dict.fromkeys(each))
+    if origin is tuple and inner and Ellipsis not in inner:
+        return f"({', '.join(map(spell, inner))})"
+    if origin in SEVERAL:
+        return f"a list of {spell(inner[0]).removeprefix('a ').removeprefix('an ')}"
+    if origin is Literal:
+        return f"one of {', '.join(map(str, inner))}" if len(inner) > 1 else repr(*inner)
+    name = getattr(origin or hint, "__name__", str(hint))
+    return "an array" if name == "ndarray" else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
+def show(value: object) -> str:
+    """A value, cut short."""
+    if isinstance(value, type | FunctionType):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
+    short = Repr()
+    short.maxstring = short.maxother = 60
+    return short.repr(value)
+
+
+def remedy(value: object, hint: Any) -> str:
+    """`; give …` where something else is to be given, and one knows what."""
+    if isinstance(value, str) and (near := get_close_matches(value, _words(hint), n=1)):
+        return f"; did you mean {near[0]!r}?"
+    for one in (hint, *get_args(hint)):
+        if not isinstance(one, type):
+            continue
+        if isinstance(value, type) and (one in value.__mro__ or is_protocol(one)):
+            return f"; it is the class: make one, {value.__name__}(…)"
+        example, function = EXAMPLES.get(one.__name__, ("", ""))
+        if one.__name__ == "Generator" and callable(getattr(value, "generator", None)):
+            return "; it is an engine: give engine.generator()"
+        if isinstance(value, FunctionType | MethodType) and function:
+            return f"; give {function}"
+        if example:
+            return f"; give {example}"
+    return ""
+
+
+def _words(hint: Any) -> list[str]:
+    """The texts that an annotation allows."""
+    if get_origin(hint) is Literal:
+        return [one for one in get_args(hint) if isinstance(one, str)]
+    return [word for one in get_args(hint) if not isinstance(one, str) for word in _words(one)]
 
 
 def within(value: Any, notes: Sequence[Any]) -> bool:

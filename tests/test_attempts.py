@@ -383,7 +383,11 @@ def test_nothing_begins_at_a_call_that_has_ended() -> None:
         await scope.call(Request("generate", "g", (Item(b""),)), execute, lambda p, c: Usage())
         with pytest.raises(EngineError, match="has ended"):
             await kept[0].begin([0], Usage(calls=1))
-        assert scope.left().calls == 4 and scope._account is not None and not any(scope._account._reserved)
+        assert (
+            scope.left().calls == 4
+            and scope._place.account is not None
+            and not any(scope._place.account._reserved)
+        )
 
     asyncio.run(main())
 

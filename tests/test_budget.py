@@ -423,7 +423,7 @@ def test_thousands_of_concurrent_calls_overshoot_nothing(seed: int) -> None:
             for i in range(4)
         ]
         scopes = [root, *middle, *leaves]
-        accounts = list({id(a): a for s in scopes for a in s._account.path}.values())  # type: ignore[union-attr]
+        accounts = list({id(a): a for s in scopes for a in s._place.account.path}.values())  # type: ignore[union-attr]
         calls = [one(rng.choice(scopes), number, accounts) for number in range(2_000)]
         served = [row for rows in await asyncio.wait_for(asyncio.gather(*calls), 600) for row in rows]
         for account in accounts:

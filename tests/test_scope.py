@@ -135,9 +135,9 @@ def test_places_are_ordered_by_number_and_not_by_letter() -> None:
     root = Scope.root("p")
     paths = ["2/sample", "2/score", "10/sample", "node/0.9", "node/0.10", "sample"]
     scopes = {path: root.child(path) for path in reversed(paths)}
-    assert sorted(paths, key=lambda path: scopes[path]._place()) == paths
+    assert sorted(paths, key=lambda path: scopes[path]._place.order) == paths
     earlier, later = Scope.root("z", order=1), Scope.root("a", order=2)
-    assert earlier.child("9")._place() < later.child("1")._place()
+    assert earlier.child("9")._place.order < later.child("1")._place.order
 
 
 # -- records ------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_who_leaves_in_the_middle_makes_way() -> None:
         result = (await asyncio.gather(first, return_exceptions=True))[0]
         assert isinstance(result, asyncio.CancelledError if fate == "cancelled" else ConnectionError)
         assert texts(await later) == [10], "what was under way when it left stays charged"
-        account = scope._account
+        account = scope._place.account
         assert account is not None and account._outstanding == 0 and not account._queue
 
     for fate in ("cancelled", "failed"):

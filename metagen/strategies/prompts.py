@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Concatenate, Final, ParamSpec
 
 from metagen.errors import InputError
-from metagen.naming import name_of
+from metagen.parts import name_of
 from metagen.sequence import Form as Turned
 from metagen.sequence import Message, Prompt, Sequence
 from metagen.template import Template

@@ -36,7 +36,7 @@ class Slice:
 
 SLICES = {
     "budget": Slice(("budget.py",), ("test_budget.py", "test_scope.py")),
-    "scope": Slice(("scope.py",), ("test_scope.py", "test_history.py", "strategies/test_base.py")),
+    "scope": Slice(("scope.py", "place.py"), ("test_scope.py", "test_history.py", "strategies/test_base.py")),
     "call": Slice(
         ("call.py", "attempts.py"),
         ("test_scope.py", "test_history.py", "test_durable.py", "test_attempts.py"),

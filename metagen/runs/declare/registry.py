@@ -15,8 +15,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Literal
 
 from metagen import trust
-from metagen.border import blamed, fits, ours, place, shown, spelt
+from metagen.border import blamed, ours, place
 from metagen.errors import ConfigError, PluginError
+from metagen.values import fits, show, spell
 
 Section = Literal["engines", "generators", "verifiers", "strategies", "steps", "task"]
 
@@ -239,5 +240,5 @@ def make(section: Section, kind: str, options: Mapping[str, Any], available: Map
     module, _, name = PARTS[section].partition(":")
     wanted = getattr(import_module(module), name)
     if not fits(made, wanted, strict=True):
-        raise PluginError(f"{kind} ({place(found)}) made {shown(made)}; expected {spelt(wanted)}")
+        raise PluginError(f"{kind} ({place(found)}) made {show(made)}; expected {spell(wanted)}")
     return made

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from metagen.errors import DataError
-from metagen.naming import name_of
+from metagen.parts import name_of
 from metagen.sequence import Prompt, Sequence, digest
 from metagen.tasks.base import Problem
 from metagen.tasks.levelled import LevelledTask

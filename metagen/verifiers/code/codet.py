@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metagen.errors import DataError, InputError
 from metagen.generators.base import Generator
-from metagen.naming import name_of
+from metagen.parts import name_of
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
-from metagen.naming import name_of
+from metagen.parts import name_of
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, Verifier

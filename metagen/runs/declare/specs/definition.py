@@ -28,7 +28,6 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from metagen import trust
-from metagen.border import hints
 from metagen.errors import ConfigError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
@@ -41,7 +40,7 @@ from metagen.runs.declare.specs.strategies import ByDifficultySpec, Ladder, Plug
 from metagen.sequence import Step
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.tree.split import Split
-from metagen.values import Expects, Integer, Number, Switch, Text
+from metagen.values import Expects, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import Verifier
 
 #: Kinds whose fields are written down; those of others are derived from what makes them.

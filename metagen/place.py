@@ -1,0 +1,92 @@
+"""Where a call stands: its problem, its path, and the limits above it. Scopes hand places to what runs below them."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from metagen.budget import DIMENSIONS, Account, Budget
+from metagen.history import History
+from metagen.journal import Journal
+from metagen.prefixes import Prefixes
+from metagen.sequence import Sequence
+
+#: Limits that are counted; the others are measured.
+_COUNTS = ("generated", "prefilled", "calls")
+
+
+class Problem:
+    """What all places of one problem share."""
+
+    __slots__ = ("emit", "history", "id", "journal", "label", "order", "paths", "prefixes", "seed")
+
+    def __init__(
+        self,
+        id: str,
+        seed: int,
+        journal: Journal,
+        label: str,
+        order: int,
+        emit: Callable[[Sequence], None] | None,
+    ) -> None:
+        self.id, self.seed, self.journal, self.label = id, seed, journal, label
+        self.order, self.emit = order, emit
+        self.prefixes: dict[str, Prefixes] = {}
+        self.history = History()
+        self.paths: set[str] = set()
+
+
+class Place:
+    """A place in the tree of one problem's calls.
+
+    path: roles and positions from the problem down to here. account: the lowest limit that binds here, if any.
+    above: the place that this one is nested in. limited: whether a limit at or above this place cut short or refused
+    something here or below.
+    """
+
+    __slots__ = ("_order", "above", "account", "limited", "path", "problem")
+
+    def __init__(self, problem: Problem, path: str, account: Account | None, above: Place | None) -> None:
+        self.problem, self.path, self.account, self.above = problem, path, account, above
+        self.limited = False
+        self._order: tuple[Any, ...] | None = None
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Sorts paths by the numbers and the words in them, after the place of the problem among others."""
+        if self._order is None:
+            parts = re.split(r"[/.]", self.path)
+            keys = tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts)
+            self._order = (self.problem.order, keys)
+        return self._order
+
+    @property
+    def opened(self) -> tuple[Account, ...]:
+        """The accounts that begin at this place, root first; at the top those above the problem too."""
+        accounts = self.account.path if self.account else ()
+        above = self.above.account if self.above else None
+        return accounts[len(above.path) if above else 0 :]
+
+    def left(self) -> Budget:
+        """What remains, over all limits that bind here."""
+        if self.account is None:
+            return Budget()
+        limits: dict[str, Any] = {}
+        for name, amount in zip(DIMENSIONS, self.account.left(), strict=True):
+            if amount != math.inf:
+                limits[name] = int(max(0.0, amount)) if name in _COUNTS else max(0.0, amount)
+        if self.account.deadline != math.inf:
+            limits["seconds"] = max(0.0, self.account.deadline - time.monotonic())
+        return Budget(**limits)
+
+    def mark(self, owner: str) -> None:
+        """Note that a limit bound, here and on all places up to the one that owns the limit."""
+        place: Place | None = self
+        while place is not None:
+            place.limited = True
+            if any(account.owner == owner for account in place.opened):
+                return
+            place = place.above
