@@ -11,14 +11,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from numbers import Real
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
 from metagen.border import checked
-from metagen.errors import MetagenError
+from metagen.errors import InputError, MetagenError
 from metagen.sequence import digest
-from metagen.values import read, show
+from metagen.values import fits, read, show, spell
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ def part(cls: type[T]) -> type[T]:
     the object keeps, is the affair of `__post_init__`.
     """
     made = dataclass(kw_only=True, eq=False, repr=False)(cls)
-    made.__init__.__annotations__.update(_hints(made))
+    made.__init__.__annotations__.update(hints_of(made))
     setattr(made, "__init__", checked(made.__init__, first=True))  # noqa: B010 - mypy: not to be set
     shows = next(one for one in made.__mro__ if "__repr__" in vars(one))
     if "__dataclass_fields__" not in vars(shows):
@@ -143,8 +144,32 @@ def _repr(self: Any) -> str:
     return f"{type(self).__name__}({', '.join(said)})"
 
 
-def _hints(cls: type) -> dict[str, Any]:
-    """The annotations of a part's fields, read where each was written; what cannot be read there is Any."""
+def check(value: object, of: str = "") -> None:
+    """Check the fields of a frozen dataclass against their annotations.
+
+    of: what messages begin with. Raises InputError for the first field that does not fit, and for a list or an array's
+    number, which would give equal values other fingerprints.
+    """
+    for name, hint in hints_of(type(value)).items():
+        one = getattr(value, name)
+        if _mutable(one):
+            raise InputError(f"{of}{name}={one!r}: expected a tuple in place of a list")
+        strange = isinstance(one, Real) and not isinstance(one, int | float)
+        if strange or not fits(one, hint, strict=True):
+            raise InputError(f"{of}{name}={one!r}: expected {spell(hint, one)}")
+
+
+def _mutable(value: object) -> bool:
+    return isinstance(value, list) or (isinstance(value, tuple) and any(map(_mutable, value)))
+
+
+def hints_of(cls: Any) -> Mapping[str, Any]:
+    """The annotations of a dataclass's fields, read where each was written; what cannot be read there is Any."""
+    return _hints(cls)
+
+
+@cache
+def _hints(cls: Any) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for one in dataclasses.fields(cls):
         owner = next(base for base in cls.__mro__ if one.name in vars(base).get("__annotations__", {}))

@@ -12,12 +12,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.decoding.draft import Draft
-from metagen.generators.decoding.parameters import check_parameters
-from metagen.generators.decoding.search import SearchSpec
+from metagen.generators.decoding.parameters import BEYOND, SamplingParams
+from metagen.generators.decoding.phrases import Phrases, check_room, phrase_ids
+from metagen.generators.decoding.search import ConstrainedBeamSearch, SearchSpec
 from metagen.generators.decoding.words import Words
-from metagen.generators.engine import SamplingParams
 
 if TYPE_CHECKING:
     from metagen.generators.decoding.constraint import Constraints
@@ -38,6 +37,15 @@ class Declared(Protocol):
     def check(self, params: SamplingParams) -> None:
         """Raises InputError, or UnsupportedError, for what the engine refuses of them whatever the prompt."""
         ...
+
+
+def refuse_together(params: SamplingParams, who: str) -> None:
+    """UnsupportedError for min_p with top_p, which vLLM and servers apply in the other order. who: `vLLM cuts`."""
+    if params.min_p and params.top_p != 1:
+        raise UnsupportedError(
+            f"min_p={params.min_p!r} with top_p={params.top_p!r}: {who} by min_p first, which makes another "
+            "distribution; leave one of them out, or use TorchEngine"
+        )
 
 
 class TorchDeclared:
@@ -62,9 +70,20 @@ class TorchDeclared:
         write or max_tokens cuts, and a search that is too wide.
         """
         if self._tokenizer is not None:
-            check_parameters(params, self._tokenizer, self.constraints)
+            self._check_words(params, self._tokenizer)
         if params.search is not None:
             self.check_rows(params.search)
+
+    def _check_words(self, params: SamplingParams, tokenizer: Tokenizer) -> None:
+        encode, decode, size = tokenizer.encode, tokenizer.decode, tokenizer.vocab_size
+        if params.search is not None:
+            params.search.check(1, size)
+            if isinstance(params.search, ConstrainedBeamSearch):
+                phrases = Phrases(phrase_ids(params.search, encode, decode, size))
+                check_room(params.search, phrases.needed(phrases.start()), params.max_tokens)
+        Words.of(params, encode, decode, size, tokenizer.eos)
+        if params.grammar is not None:
+            self.constraints().matcher(params.grammar, (), params.max_tokens)
 
     def check_rows(self, spec: SearchSpec) -> None:
         """InputError for a search that takes more rows than there are."""
@@ -86,7 +105,7 @@ class TorchDeclared:
 class VLLMDeclared:
     """Of VLLMEngine: some adapters; `grammar` too, if the tokens are bytes, as vLLM matches grammars over no others."""
 
-    #: Adapters that vLLM has under the same meaning, wherever a sample is gone on with.
+    #: Adapters that vLLM has under the same meaning and name, wherever a sample is gone on with.
     adapters: ClassVar[frozenset[str]] = frozenset({"min_p", "repetition_penalty", "logit_bias"})
     #: What vLLM takes for a temperature, besides 0.
     temperatures: ClassVar[tuple[float, float]] = (0.01, 2.0)
@@ -111,15 +130,11 @@ class VLLMDeclared:
             raise InputError(
                 f"temperature={temperature!r}: vLLM takes 0 (greedy), or {low} to {high}; choose one of these"
             )
-        if lacking := [name for name in params.adapters if name not in self.adapters]:
+        if lacking := [name for name in params.on if name not in self.adapters]:
             raise UnsupportedError(
                 f"{lacking[0]}={getattr(params, lacking[0])!r}: vLLM has this in another meaning, or not at all; "
                 "leave it out, or use TorchEngine"
             )
-        if params.min_p and params.top_p != 1:
-            raise UnsupportedError(
-                f"min_p={params.min_p!r} with top_p={params.top_p!r}: vLLM cuts by min_p first, which makes another "
-                "distribution; leave one of them out, or use TorchEngine"
-            )
+        refuse_together(params, "vLLM cuts")
         if (tokens := self._tokenizer) is not None:
             Words.of(params, tokens.encode, tokens.decode, tokens.vocab_size, tokens.eos)

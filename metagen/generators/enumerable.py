@@ -22,9 +22,9 @@ from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
 from metagen.generators.checks import adapts
 from metagen.generators.continuation import Continuation
-from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.decoding.exact import Adapters, Row, confidence, drawn
+from metagen.generators.decoding.parameters import BEYOND
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
     EngineStats,

@@ -213,7 +213,7 @@ class EngineGenerator(Primitive):
                     f"{engine!r} runs no {search.kind} search; use an engine that does, such as TorchEngine"
                 )
             self.independent = False
-        if lacking := [name for name in self.params.adapters if name not in self.supports]:
+        if lacking := [name for name in self.params.on if name not in self.supports]:
             drafted = lacking == ["mirostat"] and getattr(engine, "draft", None) is not None
             other = "leave out draft" if drafted else "use an engine that has it, such as TorchEngine"
             raise UnsupportedError(

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from metagen.errors import EngineError, InputError, UnsupportedError
-from metagen.generators.decoding.adapters import BEYOND
+from metagen.generators.decoding.parameters import BEYOND
 from metagen.generators.engine import (
     Engine,
     EvaluateRequest,

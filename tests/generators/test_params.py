@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 
 from metagen.errors import InputError
-from metagen.generators.decoding.adapters import ADAPTERS, XTC, Dry, Mirostat
+from metagen.generators.decoding.adapters import XTC, Adapter, Dry, Mirostat
+from metagen.generators.decoding.parameters import ADAPTERS
 from metagen.generators.decoding.presets import PRESETS
 from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.engine import SamplingParams
 from metagen.generators.function import FunctionGenerator
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.parallel import BestOfN
 from metagen.testing import run
+from metagen.values import Count
 from metagen.verifiers.function import FunctionVerifier
 
 
@@ -77,18 +80,38 @@ def test_confidences_are_another_generator_and_their_absence_changes_no_fingerpr
     assert plain.replace(top_logprobs=20).replace(top_logprobs=0).fingerprint == plain.fingerprint
 
 
+@part
+class Softer(Adapter):
+    """Smaller differences."""
+
+    by: Count = 2
+
+    def adapt(self, logits: Any, ids: Any, start: Any) -> Any:
+        return logits / self.by
+
+
+def test_adapters_of_others_are_named_by_their_class_and_options() -> None:
+    one, other = (SamplingParams(adapters=(Softer(by=by),)) for by in (2, 3))
+    assert one == SamplingParams(adapters=(Softer(),)) != other
+    assert one.fingerprint == SamplingParams(adapters=(Softer(),)).fingerprint != other.fingerprint
+    assert hash(one) == hash(SamplingParams(adapters=(Softer(),))) and one.on == ("adapters",)
+    for wrong in (Softer(), (2,), [Softer()], (Softer,)):
+        with pytest.raises(InputError, match="adapters="):
+            SamplingParams(adapters=wrong)  # type: ignore[arg-type]
+
+
 ON = {
     "top_h": 0.5, "min_p": 0.1, "typical_p": 0.9, "epsilon_cutoff": 1e-3, "eta_cutoff": 1e-3, "mirostat": Mirostat(),
     "repetition_penalty": 1.1, "presence_penalty": -1.0, "frequency_penalty": 0.5, "no_repeat_ngram": 3,
     "sequence_bias": {"ab": 1.0}, "dry": Dry(), "min_tokens_to_keep": 3, "top_n_sigma": 1.5, "xtc": XTC(),
-    "logit_bias": {3: 1.0}, "banned": ("a",), "min_tokens": 2, "forced": "b",
+    "logit_bias": {3: 1.0}, "banned": ("a",), "min_tokens": 2, "forced": "b", "adapters": (Softer(),),
 }  # fmt: skip
 
 
 def test_adapters_that_are_off_change_no_fingerprint_and_each_that_is_on_makes_another_generator() -> None:
     plain = SamplingParams()
-    assert set(ON) == set(ADAPTERS) == set(plain.replace(**ON).adapters)
-    assert plain.adapters == () and not any(name in plain.fingerprint for name in ADAPTERS)
+    assert set(ON) == set(ADAPTERS) == set(plain.replace(**ON).on)
+    assert plain.on == () and not any(name in plain.fingerprint for name in ADAPTERS)
     prints = {name: plain.replace(**{name: value}).fingerprint for name, value in ON.items()}
     assert len({*prints.values(), plain.fingerprint}) == len(ON) + 1
     assert all(f"{name}=" in prints[name] for name in ON)

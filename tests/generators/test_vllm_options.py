@@ -155,7 +155,7 @@ def test_adapters_that_mean_the_same_are_passed_on_and_no_others() -> None:
     assert (given["min_p"], given["repetition_penalty"], given["logit_bias"]) == (0.1, 1.3, {5: -2.0})
     plain = sampling.asked(names, SamplingParams(), Asked((), ()), most=9, logprobs=True)
     assert (plain["min_p"], plain["repetition_penalty"], plain["logit_bias"]) == (0.0, 1.0, None)
-    assert set(params.adapters) == VLLMDeclared.adapters
+    assert set(params.on) == VLLMDeclared.adapters
     with pytest.raises(UnsupportedError, match=r"top_h=0\.5"):
         VLLMDeclared().check(SamplingParams(top_h=0.5))
     with pytest.raises(UnsupportedError, match=r"min_p=0\.1 with top_p=0\.5"):

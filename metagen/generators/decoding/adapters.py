@@ -1,48 +1,53 @@
-"""Sampling adapters as a user names them: their values when they are off, and what a value may be."""
+"""What sampling parameters may be made of: their ranges, values of several fields, and adapters of other packages."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard
 
-from metagen.errors import InputError
+from annotated_types import Ge, Gt, Le, Lt, MinLen
 
-#: Adapters beyond temperature, top_k and top_p in the order in which they work, each with the value that is off.
-ADAPTERS: Final[Mapping[str, Any]] = {
-    "logit_bias": (),
-    "sequence_bias": (),
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "dry": None,
-    "no_repeat_ngram": 0,
-    "banned": (),
-    "min_tokens": 0,
-    "forced": (),
-    "min_tokens_to_keep": 1,
-    "top_n_sigma": 0.0,
-    "top_h": 1.0,
-    "min_p": 0.0,
-    "typical_p": 1.0,
-    "epsilon_cutoff": 0.0,
-    "eta_cutoff": 0.0,
-    "xtc": None,
-    "mirostat": None,
-}
+from metagen import parts
+from metagen.border import Part, promises
+from metagen.values import Expects, Filled, Integer
 
-#: What an engine may declare beyond plain sampling.
-BEYOND: Final = frozenset({"grammar", "closing", "healing", "top_logprobs", "search", "log_mass", *ADAPTERS})
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: What biases and penalties add at most, either way: logits keep to numbers that float32 holds.
 LARGE: Final = 1e9
 #: The largest count that tensors hold, of whatever kind.
 MOST: Final = 2**31 - 1
+#: The largest number that floats hold.
+_FINITE: Final = Le(sys.float_info.max)
 
-Bias = tuple[tuple[int | str, float], ...]
-Ban = str | tuple[int, ...]
-SequenceBias = tuple[tuple[Ban, float], ...]
+Temperature = Annotated[float, Ge(0), _FINITE, Expects("a number ≥ 0 (0 is greedy)")]
+#: A probability of which all is off.
+Mass = Annotated[float, Gt(0), Le(1), Expects("a number in (0, 1] (1 is off)")]
+#: A probability of which nothing is off.
+Ratio = Annotated[float, Ge(0), Le(1), Expects("a number in [0, 1] (0 is off)")]
+Threshold = Annotated[float, Ge(0), Lt(1), Expects("a number in [0, 1) (0 is off)")]
+Deviations = Annotated[float, Ge(0), Le(LARGE), Expects("a number ≥ 0 (0 is off)")]
+Factor = Annotated[
+    float, Ge(1 / LARGE), Le(LARGE), Expects(f"a number > 0 (1 is off), from {1 / LARGE:g} to {LARGE:g}")
+]
+Weight = Annotated[float, Ge(-LARGE), Le(LARGE), Expects(f"a number (0 is off) up to ±{LARGE:g}")]
+Limit = Annotated[int, Ge(0), Le(MOST), Expects(f"an integer from 0 (off) to {MOST}")]
+Least = Annotated[int, Ge(1), Le(MOST), Expects(f"an integer from 1 to {MOST}")]
+Ids = tuple[Integer, ...]
+#: A text, or the ids of one.
+Ban = Filled | Annotated[Ids, MinLen(1), Expects("a tuple of ids, not empty")]
+Bias = Annotated[
+    tuple[tuple[Integer | Filled, Weight], ...],
+    Expects(f"pairs of an id or a text and a number up to ±{LARGE:g}; to forbid a token, use banned"),
+]
+SequenceBias = Annotated[
+    tuple[tuple[Ban, Weight], ...],
+    Expects(f"pairs of a text or several ids and a number up to ±{LARGE:g}"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,11 @@ class Mirostat:
     tau: the target, in bits a token. eta: how fast the cut follows, from 2·tau on.
     """
 
-    tau: float = 5.0
-    eta: float = 0.1
+    tau: Annotated[float, Gt(0), _FINITE, Expects("a number > 0, in bits")] = 5.0
+    eta: Annotated[float, Gt(0), Le(1), Expects("a number in (0, 1]")] = 0.1
 
     def __post_init__(self) -> None:
-        if not (real(self.tau) and self.tau > 0.0):
-            raise InputError(f"mirostat: tau={self.tau!r}: expected a number > 0, in bits")
-        if not (real(self.eta) and 0.0 < self.eta <= 1.0):
-            raise InputError(f"mirostat: eta={self.eta!r}: expected a number in (0, 1]")
+        parts.check(self, "mirostat: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +75,16 @@ class Dry:
     newest tokens are looked at; 0 is all.
     """
 
-    multiplier: float = 0.8
-    base: float = 1.75
-    allowed_length: int = 2
-    breakers: tuple[str, ...] = ("\n", ":", '"', "*")
-    last: int = 0
+    multiplier: Annotated[float, Gt(0), Le(LARGE), Expects(f"a number > 0 up to {LARGE:g}")] = 0.8
+    base: Annotated[float, Ge(1), Le(4), Expects("a number from 1 to 4")] = 1.75
+    allowed_length: Annotated[int, Ge(1), Le(MOST), Expects("an integer ≥ 1")] = 2
+    breakers: Annotated[tuple[Filled, ...], Expects("several texts, none of them empty")] = (
+        "\n", ":", '"', "*",
+    )  # fmt: skip
+    last: Annotated[int, Ge(0), Le(MOST), Expects("an integer ≥ 0 (0 looks at all tokens)")] = 0
 
     def __post_init__(self) -> None:
-        if not (real(self.multiplier) and 0.0 < self.multiplier <= LARGE):
-            raise InputError(f"dry: multiplier={self.multiplier!r}: expected a number > 0 up to {LARGE:g}")
-        if not (real(self.base) and 1.0 <= self.base <= 4.0):
-            raise InputError(f"dry: base={self.base!r}: expected a number from 1 to 4")
-        if not (count(self.allowed_length) and self.allowed_length >= 1):
-            raise InputError(f"dry: allowed_length={self.allowed_length!r}: expected an integer ≥ 1")
-        if not (count(self.last)):
-            raise InputError(f"dry: last={self.last!r}: expected an integer ≥ 0 (0 looks at all tokens)")
-        breakers: Any = self.breakers
-        if not (isinstance(breakers, tuple) and all(isinstance(one, str) and one for one in breakers)):
-            raise InputError(
-                f"dry: breakers={self.breakers!r}: expected a tuple of texts, none of them empty"
-            )
+        parts.check(self, "dry: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +92,51 @@ class XTC:
     """Exclude top choices (p-e-w 2024): where several tokens have p ≥ threshold, all but the least of them are cut.
 
     probability: how often that is done, decided for each token anew. Draws come from the mixture of both
-    distributions, which is the same as tossing a coin first.
+    distributions, which is the same as tossing a coin first. threshold: at most 0.5, for two tokens cannot have more.
     """
 
-    probability: float = 0.5
-    threshold: float = 0.1
+    probability: Annotated[float, Gt(0), Le(1), Expects("a number in (0, 1]")] = 0.5
+    threshold: Annotated[float, Gt(0), Le(0.5), Expects("a number in (0, 0.5]")] = 0.1
 
     def __post_init__(self) -> None:
-        if not (real(self.probability) and 0.0 < self.probability <= 1.0):
-            raise InputError(f"xtc: probability={self.probability!r}: expected a number in (0, 1]")
-        if not (real(self.threshold) and 0.0 < self.threshold <= 0.5):
-            raise InputError(
-                f"xtc: threshold={self.threshold!r}: expected a number in (0, 0.5]; two tokens cannot have more each"
-            )
+        parts.check(self, "xtc: ")
+
+
+def _same_shape(result: Any, given: Mapping[str, Any]) -> str | None:
+    found, wanted = getattr(result, "shape", None), given["logits"].shape
+    return None if found == wanted else f"expected a tensor of the shape of logits, {tuple(wanted)}"
+
+
+class Adapter(Part):
+    """A sampling adapter of another package. Its options are the fields of a class with `metagen.parts.part`.
+
+    It works behind metagen's biases, penalties and bans, before grammars, temperature and what cuts tokens off. Greedy
+    decoding obeys it. Two that are made alike are equal; `fingerprint` names both in journals.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        return parts.fingerprint(self, recorded=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Adapter) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    @abstractmethod
+    @promises(_same_shape)
+    def adapt(self, logits: Tensor, ids: Tensor, start: Tensor) -> Tensor:
+        """Logits [N, V] of the next token of N rows, from those before; −inf for a token that must not come.
+
+        ids: [N, L] int64, prompt and completion so far, padded by −1 behind. start: [N], where the completion begins.
+        Each row must depend on itself alone. The tensors given are not to be changed.
+        """
 
 
 def in_order(bias: Any) -> Any:
     """A mapping of biases as pairs of floats in one order: ids first, then texts. What is none stays as it is."""
-    pairs = bias.items() if isinstance(bias, Mapping) else bias
+    pairs = tuple(bias.items()) if isinstance(bias, Mapping) else bias
     try:
         return tuple(
             sorted(
@@ -126,68 +145,7 @@ def in_order(bias: Any) -> Any:
             )
         )
     except (TypeError, ValueError):
-        return bias
-
-
-def check_adapters(params: Any, expect: Callable[[bool, str, str], None]) -> None:
-    """expect(ok, name, what) for each of them."""
-    for name in ("top_h", "typical_p"):
-        value = getattr(params, name)
-        expect(real(value) and 0.0 < value <= 1.0, name, "expected a number in (0, 1] (1 is off)")
-    value = params.top_n_sigma
-    expect(real(value) and 0.0 <= value <= LARGE, "top_n_sigma", "expected a number ≥ 0 (0 is off)")
-    value = params.min_tokens_to_keep
-    expect(count(value) and value >= 1, "min_tokens_to_keep", f"expected an integer from 1 to {MOST}")
-    for name, kind in (("dry", Dry), ("xtc", XTC)):
-        value = getattr(params, name)
-        expect(value is None or isinstance(value, kind), name, f"expected {kind.__name__}(…), or None")
-    value = params.min_p
-    expect(real(value) and 0.0 <= value <= 1.0, "min_p", "expected a number in [0, 1] (0 is off)")
-    for name in ("epsilon_cutoff", "eta_cutoff"):
-        value = getattr(params, name)
-        expect(real(value) and 0.0 <= value < 1.0, name, "expected a number in [0, 1) (0 is off)")
-    value = params.mirostat
-    expect(value is None or isinstance(value, Mirostat), "mirostat", "expected Mirostat(tau, eta), or None")
-    value = params.repetition_penalty
-    strong = real(value) and 1 / LARGE <= value <= LARGE
-    expect(strong, "repetition_penalty", f"expected a number > 0 (1 is off), from {1 / LARGE:g} to {LARGE:g}")
-    for name in ("presence_penalty", "frequency_penalty"):
-        value = getattr(params, name)
-        expect(_weight(value), name, f"expected a number (0 is off) up to ±{LARGE:g}")
-    expect(count(params.no_repeat_ngram), "no_repeat_ngram", f"expected an integer from 0 (off) to {MOST}")
-    expect(count(params.min_tokens), "min_tokens", f"expected an integer from 0 (off) to {MOST}")
-    room = f"max_tokens={params.max_tokens!r} leaves no room for it; expected no more than that"
-    expect(params.min_tokens <= params.max_tokens, "min_tokens", room)
-    _check_tokens(params, expect)
-
-
-def _check_tokens(params: Any, expect: Callable[[bool, str, str], None]) -> None:
-    bias = params.logit_bias
-    pairs = isinstance(bias, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in bias)
-    what = f"expected a mapping of ids or texts to numbers up to ±{LARGE:g}; to forbid a token, use banned"
-    fine = pairs and all((whole(k) or (isinstance(k, str) and k)) and _weight(v) for k, v in bias)
-    expect(fine, "logit_bias", what)
-    once = len({key for key, _ in bias}) == len(bias)
-    expect(once, "logit_bias", "an id or a text is given twice; give each one bias")
-    bias = params.sequence_bias
-    pairs = isinstance(bias, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in bias)
-    fine = pairs and all(key and _written(key) and _weight(value) for key, value in bias)
-    what = f"expected a mapping of texts, or tuples of ids, to numbers up to ±{LARGE:g}"
-    expect(fine and len({key for key, _ in bias}) == len(bias), "sequence_bias", what)
-    banned = params.banned
-    what = "expected a tuple of texts, or of tuples of ids, none of them empty"
-    expect(isinstance(banned, tuple) and all(one and _written(one) for one in banned), "banned", what)
-    expect(_written(params.forced), "forced", "expected a text, or a tuple of ids")
-    fits = isinstance(params.forced, str) or len(params.forced) <= params.max_tokens
-    expect(fits, "forced", f"it does not fit in max_tokens={params.max_tokens!r}; raise that")
-
-
-def _written(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, tuple) and all(map(whole, value)))
-
-
-def _weight(value: object) -> bool:
-    return real(value) and abs(value) <= LARGE
+        return pairs
 
 
 def whole(value: object) -> TypeGuard[int]:
@@ -195,16 +153,10 @@ def whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def count(value: object) -> bool:
-    """Whether it is a number of things that tensors hold."""
-    return whole(value) and 0 <= value <= MOST
-
-
 def real(value: object) -> TypeGuard[int | float]:
     """Whether it is a number that floats hold, and no truth value."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -sys.float_info.max <= value <= sys.float_info.max
+    )

@@ -36,7 +36,7 @@ class Adapters:
 
     def __init__(self, params: SamplingParams, words: Words, start: int, problem: str = "") -> None:
         self.params, self._start, self._problem = params, start, problem
-        self._torch = _Torch(params, words, start) if params.adapters else None
+        self._torch = _Torch(params, words, start) if params.on else None
         #: Where the cut of mirostat begins.
         self.mu = 2 * params.mirostat.tau if params.mirostat else 0.0
 
@@ -59,7 +59,7 @@ class _Torch:
 
             from metagen.generators.torch import adapters, history, parameters, sampling
         except ImportError as error:
-            name = params.adapters[0]
+            name = params.on[0]
             raise UnsupportedError(
                 f"{name}={getattr(params, name)!r}: this adapter needs torch, which cannot be imported ({error}); "
                 + install("torch")

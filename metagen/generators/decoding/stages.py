@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections import abc
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.decoding.adapters import ADAPTERS
 from metagen.generators.decoding.grammar import Grammar
-from metagen.generators.engine import Engine, EvaluateRequest, SamplingParams
+from metagen.generators.decoding.parameters import OFF, ORDER, SamplingParams
+from metagen.generators.engine import Engine, EvaluateRequest
 from metagen.generators.waiting import waited
 from metagen.generators.watch import evaluated
 from metagen.sequence import Sequence
 
-_NAMES: Final = tuple(ADAPTERS)
-#: The first that works behind temperature, and where top_k and top_p come between them.
-_KEPT: Final = _NAMES.index("min_tokens_to_keep")
-_TOP_H: Final = _NAMES.index("top_h")
-#: Adapters by their names in SamplingParams, in the order in which they work, whatever the order of their names.
-ORDER: Final = (
-    *_NAMES[:_KEPT], "grammar", "temperature", *_NAMES[_KEPT : _TOP_H + 1], "top_k", "top_p", *_NAMES[_TOP_H + 1 :],
-)  # fmt: skip
 #: Letters of a value.
 LETTERS: Final = 28
 
@@ -109,7 +101,7 @@ async def apipeline(engine: Engine, prefix: Sequence, params: SamplingParams) ->
 
 def _steps(params: SamplingParams) -> list[tuple[str, SamplingParams | None]]:
     """The name of each adapter in use, and the parameters up to it; None is the raw model."""
-    used = [name for name in ORDER if getattr(params, name) != _default(name)]
+    used = [name for name in ORDER if getattr(params, name) != OFF[name]]
     # Where a completion ends says which tokens have to wait.
     so_far = SamplingParams(
         max_tokens=params.max_tokens, stop_token_ids=params.stop_token_ids, ignore_eos=params.ignore_eos
@@ -119,10 +111,6 @@ def _steps(params: SamplingParams) -> list[tuple[str, SamplingParams | None]]:
         so_far = so_far.replace(**{name: getattr(params, name)})
         steps.append((f"{name}={_short(getattr(params, name))}", so_far))
     return steps
-
-
-def _default(name: str) -> Any:
-    return next(f.default for f in fields(SamplingParams) if f.name == name)
 
 
 def _short(value: object) -> str:

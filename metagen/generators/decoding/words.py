@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from typing import Self
 
 from metagen.errors import InputError
-from metagen.generators.decoding.adapters import Ban
+from metagen.generators.decoding.adapters import Adapter, Ban
 from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.engine import SamplingParams
 
 Ids = tuple[int, ...]
 #: Parameters that speak of certain tokens.
-_SPOKEN = ("logit_bias", "sequence_bias", "dry", "banned", "forced", "min_tokens")
+_SPOKEN = ("logit_bias", "sequence_bias", "dry", "banned", "forced", "min_tokens", "adapters")
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """bias: added to the logits of tokens. banned: sequences of which the last token is never drawn behind the others.
     sequences: what is added to the logit of the last token of each, behind the others. breakers: tokens that `Dry` does
-    not run across. forced: what a completion begins with. ends: tokens that wait until min_tokens are there.
+    not run across. forced: what a completion begins with. ends: tokens that wait until min_tokens are there. adapters:
+    those of other packages.
     """
 
     bias: tuple[tuple[int, float], ...] = ()
@@ -30,6 +31,7 @@ class Words:
     ends: Ids = ()
     sequences: tuple[tuple[Ids, float], ...] = ()
     breakers: Ids = ()
+    adapters: tuple[Adapter, ...] = ()
 
     @classmethod
     def of(
@@ -107,6 +109,7 @@ class Words:
             tuple(dict.fromkeys(ends)) if params.min_tokens else (),
             tuple(sequences.items()),
             tuple(dict.fromkeys(ids[-1] for ids in breakers if ids and 0 <= ids[-1] < size)),
+            params.adapters,
         )
 
     def check(self, completion: abc.Sequence[int]) -> None:
@@ -136,7 +139,7 @@ def nothing_left(params: SamplingParams, problem: str, after: int) -> InputError
 
     problem: its name; empty where it has none. after: tokens of the completion so far.
     """
-    names: tuple[str, ...] = ("grammar", "banned", "no_repeat_ngram", "min_tokens", "forced")
+    names: tuple[str, ...] = ("grammar", "banned", "no_repeat_ngram", "min_tokens", "forced", "adapters")
     if isinstance(params.search, ConstrainedBeamSearch):
         names = (*names, "search")
     causes = [f"{name}={getattr(params, name)!r:.80}" for name in names if getattr(params, name)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from metagen.errors import InputError, UnsupportedError
+from metagen.generators.declared import refuse_together
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.openai.dialects import DIALECTS, Dialect, DialectName
@@ -69,15 +70,11 @@ class Wording:
         """UnsupportedError for what cannot be said of them, whatever is asked."""
         if params.top_k:
             self._needs(self.dialect.top_k, f"top_k={params.top_k!r}")
-        for name in params.adapters:
+        for name in params.on:
             self._needs(name in self.dialect.adapters, f"{name}={getattr(params, name)!r}")
         if params.stop_token_ids or params.ignore_eos:
             self._needs(self.dialect.ends, "stop_token_ids or ignore_eos")
-        if params.min_p and params.top_p != 1:
-            raise UnsupportedError(
-                f"min_p={params.min_p!r} with top_p={params.top_p!r}: servers cut by min_p first, which makes another "
-                "distribution; leave one of them out, or use TorchEngine"
-            )
+        refuse_together(params, "servers cut")
         for key, value in params.biases:
             _check_bias(key, value)
         if params.grammar is not None:
@@ -190,7 +187,7 @@ class Wording:
 
     def _adapters(self, request: GenerateRequest) -> dict[str, Any]:
         """The fields of adapters beyond top_p and top_k, which the dialect has."""
-        params, names = request.params, request.params.adapters
+        params, names = request.params, request.params.on
         counted = [name for name in ("presence_penalty", "frequency_penalty") if name in names]
         if counted and (request.prefix.text or request.prefix.thought):
             raise UnsupportedError(

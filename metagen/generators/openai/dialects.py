@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.parameters import OFF
 
 DialectName = Literal["openai", "vllm", "sglang", "llamacpp"]
 Fields = Mapping[str, Any]
@@ -60,13 +61,15 @@ class Dialect:
         return None
 
 
+#: Fields that keep defaults of the server's away, as parameters have them when they are off.
+_OFF = {name: OFF[name] for name in ("top_p", "min_p", "repetition_penalty")}
 DIALECTS: Final[Mapping[str, Dialect]] = {
     dialect.name: dialect
     for dialect in (
         Dialect("openai", adapters=frozenset({"presence_penalty", "frequency_penalty", "logit_bias"})),
         Dialect(
             "vllm",
-            plain={"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
+            plain=_OFF | {"top_k": 0},
             top_k=True,
             ends=True,
             keep_stop="include_stop_str_in_output",
@@ -82,7 +85,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         ),
         Dialect(
             "sglang",
-            plain={"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+            plain=_OFF | {"top_k": -1},
             top_k=True,
             ends=True,
             keep_stop="no_stop_trim",

@@ -7,23 +7,34 @@ sampling, which keeps the most typical one. Probabilities are those of what the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from metagen.generators.torch.parameters import RowParams
+from metagen.generators.decoding.parameters import CUTS
+from metagen.generators.torch.parameters import RowParams, columns
 
 #: Tokens that top_h looks at.
 HEAD = 100
+_FUNCTIONS: dict[str, Callable[[Tensor, RowParams], Tensor]] = {}
+
+
+def adapter(
+    function: Callable[[Tensor, RowParams], Tensor],
+) -> Callable[[Tensor, RowParams], Tensor]:
+    """What the parameter of the function's name does to logits [N, V]."""
+    _FUNCTIONS[function.__name__] = function
+    return function
 
 
 def truncated(z: Tensor, params: RowParams) -> Tensor:
-    """Logits after top_n_sigma, top_h, top_k, top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff, xtc, in this order.
+    """Logits after the adapters that cut by themselves, in the order of `parameters.ORDER`.
 
     Greedy rows are left as they are.
     """
-    for name, adapter in ADAPTERS.items():
+    for name, adapter in _ADAPTERS:
         if name in params.used:
             rows, own = params.part(name)
             if rows is None:
@@ -47,6 +58,7 @@ def _least(name: str, before: Tensor, after: Tensor, params: RowParams) -> Tenso
     return torch.where(_first(score, best, count).isneginf(), after, before)
 
 
+@adapter
 def top_n_sigma(z: Tensor, params: RowParams) -> Tensor:
     """Cut logits below max − n·σ, σ over those that can come (Tang et al. 2024); temperature changes no such mask."""
     there = ~z.isneginf()
@@ -56,6 +68,7 @@ def top_n_sigma(z: Tensor, params: RowParams) -> Tensor:
     return _cut(z, z < z.amax(-1, keepdim=True) - params.column("top_n_sigma", z) * sigma)
 
 
+@adapter
 def top_h(z: Tensor, params: RowParams) -> Tensor:
     """Of the 100 best, renormalised, keep the first while Σ −p log p ≤ h·H (Baghaei Potraghloo et al. 2025)."""
     best = torch.topk(z, min(HEAD, z.shape[-1]), -1).values
@@ -65,6 +78,7 @@ def top_h(z: Tensor, params: RowParams) -> Tensor:
     return _first(z, best, keep.sum(-1, keepdim=True).clamp_(min=1))
 
 
+@adapter
 def top_k(z: Tensor, params: RowParams) -> Tensor:
     """Keep the k best, and all that tie with the k-th."""
     k = params.column("top_k", z).long().clamp(max=z.shape[-1])
@@ -72,6 +86,7 @@ def top_k(z: Tensor, params: RowParams) -> Tensor:
     return _cut(z, z < best.gather(1, k - 1))
 
 
+@adapter
 def top_p(z: Tensor, params: RowParams) -> Tensor:
     """Cut, from the least probable up, while the cumulative probability is at most 1 − p (Holtzman et al. 2020)."""
     ascending = _sorted(z)
@@ -81,12 +96,14 @@ def top_p(z: Tensor, params: RowParams) -> Tensor:
     return _first(z, ascending.flip(-1), (v - cut).clamp_(min=1))
 
 
+@adapter
 def min_p(z: Tensor, params: RowParams) -> Tensor:
     """Cut p < min_p · max p (Nguyen et al. 2024)."""
     p = torch.softmax(z, -1)
     return _cut(z, p < params.column("min_p", z) * p.amax(-1, keepdim=True))
 
 
+@adapter
 def typical_p(z: Tensor, params: RowParams) -> Tensor:
     """Keep those whose surprise is nearest to the entropy, until their mass reaches typical_p (Meister et al. 2023).
 
@@ -100,11 +117,13 @@ def typical_p(z: Tensor, params: RowParams) -> Tensor:
     return _cut(z, off > off.gather(1, order.gather(1, last)))
 
 
+@adapter
 def epsilon_cutoff(z: Tensor, params: RowParams) -> Tensor:
     """Cut p < ε (Hewitt et al. 2022)."""
     return _below(z, torch.softmax(z, -1), params.column("epsilon_cutoff", z))
 
 
+@adapter
 def eta_cutoff(z: Tensor, params: RowParams) -> Tensor:
     """Cut p < min(ε, √ε · exp(−H)) (Hewitt et al. 2022)."""
     epsilon, p = params.column("eta_cutoff", z), torch.softmax(z, -1)
@@ -112,6 +131,7 @@ def eta_cutoff(z: Tensor, params: RowParams) -> Tensor:
     return _below(z, p, least)
 
 
+@adapter
 def xtc(z: Tensor, params: RowParams) -> Tensor:
     """Mixed with what is left without the best, of those with p ≥ threshold all but the least (p-e-w 2024).
 
@@ -136,17 +156,8 @@ def mirostat(z: Tensor, bits: Tensor, params: RowParams) -> Tensor:
     return _cut(z, (bits > params.column("mu", z)) & (z < z.amax(-1, keepdim=True)) & used)
 
 
-ADAPTERS = {
-    "top_n_sigma": top_n_sigma,
-    "top_h": top_h,
-    "top_k": top_k,
-    "drop": top_p,
-    "min_p": min_p,
-    "typical_p": typical_p,
-    "epsilon_cutoff": epsilon_cutoff,
-    "eta_cutoff": eta_cutoff,
-    "xtc": xtc,
-}
+#: Functions of the adapters, in their order, each with the column that is on with it.
+_ADAPTERS = [(next(iter(columns(name))), _FUNCTIONS[name]) for name in CUTS if name in _FUNCTIONS]
 
 
 def _cut(z: Tensor, remove: Tensor) -> Tensor:

@@ -165,6 +165,19 @@ def forbid_(z: Tensor, params: RowParams, history: History) -> None:
         z[rows, token[rows]] = score
 
 
+def apply_own_(z: Tensor, params: RowParams, history: History) -> None:
+    """Put the logits of other packages' adapters into the rows that have them, one adapter after another."""
+    for words, found in params.words.items():
+        if not words.adapters:
+            continue
+        rows = params.tensor(found)
+        ids, start = history.ids[rows], history.start[rows]
+        own = z[rows]
+        for adapter in words.adapters:
+            own = adapter.adapt(own, ids, start)
+        z[rows] = own.to(z.dtype)
+
+
 def _repeated(z: Tensor, params: RowParams, history: History) -> None:
     """Whatever would complete an n-gram that has occurred."""
     if "no_repeat_ngram" not in params.used:

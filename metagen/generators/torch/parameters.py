@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -13,58 +13,61 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metagen.generators.decoding.parameters import CUTS, ORDER, SamplingParams
+from metagen.generators.decoding.parameters import OFF as DEFAULTS
 from metagen.generators.decoding.words import Words
-from metagen.generators.engine import SamplingParams
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: The columns, each with the value that changes nothing. drop: 1 − top_p. tau, eta, mu: of mirostat, mu the surprise
-#: that is cut at next, in bits. dry, xtc: multiplier and probability, then the rest of each. words: a number, of what
-#: is said of certain tokens; 0 is nothing.
-OFF: Final = {
-    "temperature": 1.0, "min_tokens_to_keep": 1.0, "top_n_sigma": 0.0, "top_h": 1.0, "top_k": 0.0, "drop": 0.0,
-    "min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "xtc": 0.0, "xtc_threshold": 0.0,
-    "tau": 0.0, "eta": 0.0, "mu": 0.0,
-    "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "no_repeat_ngram": 0.0,
-    "dry": 0.0, "dry_base": 0.0, "dry_allowed": 0.0, "dry_last": 0.0,
-    "min_tokens": 0.0, "top_logprobs": 0.0, "words": 0.0,
-}  # fmt: skip
-_OFF: Final = np.array(list(OFF.values()))
-PLACE: Final = {name: i for i, name in enumerate(OFF)}
-#: Those that come after the penalties, in order.
-_SHAPING: Final = (
-    "temperature", "top_n_sigma", "top_h", "top_k", "drop", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
-    "xtc", "tau",
-)  # fmt: skip
-#: Those that look at what came before.
-_REMEMBERING: Final = frozenset(
-    ("repetition_penalty", "presence_penalty", "frequency_penalty", "dry", "no_repeat_ngram", "min_tokens")
-)
 #: What is colder counts as this: float32 would take it for 0.
 COLDEST: Final = 1e-37
+#: Parameters that are not one column as they are given: their columns, each with how it is read from a value. drop:
+#: what top_p cuts off. mu: the surprise that mirostat cuts at next, in bits. dry, xtc: multiplier and probability.
+COLUMNS: Final[Mapping[str, Mapping[str, Callable[[Any], float]]]] = {
+    "temperature": {"temperature": lambda value: max(value, COLDEST) if value else 0.0},
+    "top_p": {"drop": lambda value: 1.0 - value},
+    "mirostat": {"tau": lambda m: m.tau, "eta": lambda m: m.eta, "mu": lambda m: 2 * m.tau},
+    "dry": {
+        "dry": lambda dry: dry.multiplier,
+        "dry_base": lambda dry: dry.base,
+        "dry_allowed": lambda dry: dry.allowed_length,
+        "dry_last": lambda dry: dry.last,
+    },
+    "xtc": {"xtc": lambda xtc: xtc.probability, "xtc_threshold": lambda xtc: xtc.threshold},
+}
+
+
+def columns(name: str) -> Mapping[str, Callable[[Any], float]]:
+    """The columns of a parameter, the one that is on with it first; none where it is no number (`Words`)."""
+    return COLUMNS.get(name, {name: float} if isinstance(DEFAULTS[name], int | float) else {})
+
+
+def _read(read: Callable[[Any], float], value: Any) -> float:
+    return 0.0 if value is None else read(value)
+
+
+_READ: Final = {
+    column: (name, read) for name in (*ORDER, "top_logprobs") for column, read in columns(name).items()
+}
+#: The columns, each with the value that changes nothing. words: a number, of what is said of certain tokens; 0 is
+#: nothing.
+OFF: Final = {column: _read(read, DEFAULTS[name]) for column, (name, read) in _READ.items()} | {"words": 0.0}
+_OFF: Final = np.array(list(OFF.values()))
+PLACE: Final = {name: i for i, name in enumerate(OFF)}
+#: Those that come after the penalties.
+_SHAPING: Final = ("temperature", *(next(iter(columns(name))) for name in CUTS))
+#: Those that come before grammars: they look at what came before.
+_REMEMBERING: Final = frozenset(
+    column for name in ORDER[: ORDER.index("grammar")] for column in columns(name)
+)
 _NOTHING: Final = Words()
 _CPU: Final = torch.device("cpu")
 
 
 def values(params: SamplingParams) -> Floats:
     """A row of the table, but for its words."""
-    m, dry, xtc = params.mirostat, params.dry, params.xtc
-    own = {
-        "temperature": max(params.temperature, COLDEST) if params.temperature else 0.0,
-        "drop": 1.0 - params.top_p,
-        "tau": m.tau if m else 0.0,
-        "eta": m.eta if m else 0.0,
-        "mu": 2 * m.tau if m else 0.0,
-        "dry": dry.multiplier if dry else 0.0,
-        "dry_base": dry.base if dry else 0.0,
-        "dry_allowed": dry.allowed_length if dry else 0.0,
-        "dry_last": dry.last if dry else 0.0,
-        "xtc": xtc.probability if xtc else 0.0,
-        "xtc_threshold": xtc.threshold if xtc else 0.0,
-        "words": 0.0,
-    }
-    return np.array([own[name] if name in own else getattr(params, name) for name in OFF], np.float64)
+    return np.array([*(_read(read, getattr(params, name)) for name, read in _READ.values()), 0.0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +163,7 @@ class RowParams:
     def remembers(self) -> bool:
         """Whether any row's adapters look at what came before."""
         return bool(self.used & _REMEMBERING) or any(
-            words.forced or words.sequences or any(len(one) > 1 for one in words.banned)
+            words.forced or words.sequences or words.adapters or any(len(one) > 1 for one in words.banned)
             for words in self.words
         )
 
@@ -169,7 +172,7 @@ class RowParams:
         """[R]: whether a row's adapters may forbid a token, or follow each: nothing is run ahead of them."""
         found = (self.own("no_repeat_ngram") > 0) | (self.own("min_tokens") > 0) | (self.own("tau") > 0)
         for words, rows in self.words.items():
-            found[rows] |= bool(words.banned or words.forced)
+            found[rows] |= bool(words.banned or words.forced or words.adapters)
         return found
 
     @cached_property

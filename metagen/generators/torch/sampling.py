@@ -1,7 +1,7 @@
 """The next token of every row at once: adapters, inverse CDF, and the log-probability of what was drawn.
 
-Order: biases, penalties and bans on raw logits; then temperature, top_n_sigma, top_h, top_k, top_p, min_p, typical_p,
-epsilon_cutoff, eta_cutoff, xtc, and mirostat last, with the masks that transformers makes. A temperature of 0 takes the
+Order: biases, penalties, bans and other packages' adapters on raw logits; then temperature and the truncations, in the
+order of `parameters.ORDER`, and mirostat last, with the masks that transformers makes. A temperature of 0 takes the
 best of the penalised, allowed logits, the lowest id among equals; the adapters behind do not touch such a row.
 
 Adapters compute in the number format of the logits, which engines give in float32: a model in bfloat16 has its logits
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metagen.generators.torch.adapters import mirostat, surprise, truncated
-from metagen.generators.torch.history import History, bias_, forbid_, penalise_
+from metagen.generators.torch.history import History, apply_own_, bias_, forbid_, penalise_
 from metagen.generators.torch.models.formulas import ruled_out
 from metagen.generators.torch.parameters import RowParams
 from metagen.sequence import MOST_CONFIDENT
@@ -179,6 +179,8 @@ def held(
         forbid_(z, params, history)
     if alone is not None:
         z[alone[0], alone[1][:, 0]] = -torch.inf
+    if history is not None:
+        apply_own_(z, params, history)
     if allowed is not None:
         rows, mask = allowed
         z[rows] = z[rows].masked_fill(~mask, -torch.inf)

@@ -10,6 +10,7 @@ from typing import Any
 
 from metagen.errors import NumericsError
 from metagen.generators.confidence import confidence
+from metagen.generators.declared import VLLMDeclared
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
 from metagen.generators.vllm.endings import Asked
@@ -46,9 +47,8 @@ def asked(
         temperature=params.temperature,
         top_p=params.top_p,
         top_k=params.top_k,
-        min_p=params.min_p,
-        repetition_penalty=params.repetition_penalty,
         logit_bias=dict(bias) if bias else None,
+        **{name: getattr(params, name) for name in VLLMDeclared.adapters if name != "logit_bias"},
         max_tokens=most,
         ignore_eos=True,
         stop_token_ids=list(stops.ids),

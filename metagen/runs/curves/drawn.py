@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from metagen.generators.decoding.adapters import ADAPTERS
+from metagen.generators.decoding.parameters import OFF as EVERY
+from metagen.generators.decoding.parameters import ORDER
 
 #: Settings that change what is drawn, with what turns them off.
 OFF: Final[Mapping[str, Any]] = {
-    **ADAPTERS, "top_k": 0, "top_p": 1.0, "grammar": None, "healing": False, "search": None,
-}  # fmt: skip
+    name: EVERY[name] for name in (*ORDER, "healing", "search") if name != "temperature"
+}
 
 
 def adapted(definition: Mapping[str, Any]) -> str:

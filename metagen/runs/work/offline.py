@@ -15,8 +15,8 @@ from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, ModelError
 from metagen.generators import tiny
 from metagen.generators.declared import Declared, TorchDeclared, VLLMDeclared
-from metagen.generators.decoding.adapters import BEYOND
 from metagen.generators.decoding.draft import Draft
+from metagen.generators.decoding.parameters import BEYOND
 from metagen.generators.engine import CHAT_API, EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.models.recipes import Recipe
 from metagen.generators.openai.dialects import DIALECTS

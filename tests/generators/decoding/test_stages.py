@@ -13,9 +13,10 @@ from scipy import stats
 
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.checks import adapts
-from metagen.generators.decoding.adapters import ADAPTERS, Mirostat
+from metagen.generators.decoding.adapters import Mirostat
 from metagen.generators.decoding.grammar import Grammar
-from metagen.generators.decoding.stages import ORDER, pipeline
+from metagen.generators.decoding.parameters import ADAPTERS, ORDER
+from metagen.generators.decoding.stages import pipeline
 from metagen.generators.engine import EvaluateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.likelihood import likelihoods

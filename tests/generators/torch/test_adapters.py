@@ -26,7 +26,8 @@ from transformers import (
     TypicalLogitsWarper,
 )
 
-from metagen.generators.decoding.adapters import ADAPTERS, Mirostat
+from metagen.generators.decoding.adapters import Mirostat
+from metagen.generators.decoding.parameters import ADAPTERS
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import SamplingParams
 from metagen.generators.torch.history import History
