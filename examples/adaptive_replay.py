@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from figures.adaptive import savings, spending
 
-from metagen.analysis.adaptive import savings, spending
 from metagen.analysis.figures import save
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.paired import Difference, paired_difference

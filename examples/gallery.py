@@ -22,16 +22,16 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+from figures.adaptive import Confided, confidence_traces, spending
+from figures.chains import program_diagram
+from figures.votes import draw_bars, vote_bars
 from matplotlib.figure import Figure
 
 import metagen as mg
-from metagen.analysis.adaptive import Confided, confidence_traces, spending
-from metagen.analysis.chains import program_diagram
 from metagen.analysis.figures import save
 from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.particles import effective_sizes
 from metagen.analysis.trees import tree_diagram
-from metagen.analysis.votes import draw_bars, vote_bars
 from metagen.journal import Row
 from metagen.strategies.adaptive.confidence import groups
 from metagen.strategies.adaptive.filtered import threshold

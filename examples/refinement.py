@@ -17,6 +17,7 @@ from pathlib import Path
 from string import ascii_uppercase as ALPHABET
 
 import numpy as np
+from figures.refinement import Rounds, refinement_trajectory
 
 from metagen import (
     BestOfN,
@@ -29,7 +30,6 @@ from metagen import (
     Sequence,
 )
 from metagen.analysis.figures import save
-from metagen.analysis.refinement import Rounds, refinement_trajectory
 from metagen.strategies.refine.feedback import Critique, Silence
 from metagen.strategies.refine.refinement import Refinement
 from metagen.strategies.refine.trajectory import Trajectory, by_round

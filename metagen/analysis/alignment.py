@@ -1,7 +1,7 @@
-"""How far a policy goes from its model, and what that wins: best-of-n and its kin on distributions that are known.
+"""The distance of a policy from its model, and its gain in reward, for best-of-n and its kin on known distributions.
 
-p: [outcomes], the model's probability of each. r: [outcomes], the reward of each; equal rewards are one class. A policy
-is another distribution over the same outcomes. KL divergences are in nats.
+In all functions, p: [outcomes], the model's probability of each outcome; r: [outcomes], the reward of each. Equal
+rewards are one class. A policy is another distribution over the same outcomes. KL divergences are in nats.
 
 Best-of-n, its bound and the estimator: Beirami et al. 2024, arXiv:2401.01879. Soft best-of-n: Verdun et al. 2025,
 arXiv:2505.03156. Blockwise and token-wise control: Mudgal et al. 2024, arXiv:2310.17022. The tilt: Yang et al. 2024,
@@ -36,9 +36,10 @@ CELLS = 2_000_000
 
 
 def best_of_n_pmf(p: ArrayLike, r: ArrayLike, n: float) -> Floats:
-    """The best of n draws: F(y)ⁿ − F⁻(y)ⁿ of a class of equal rewards, shared within it in proportion to p.
+    """Policy of the best of n draws, [outcomes]; p, r: [outcomes].
 
-    F, F⁻: the probability of a reward that is not above, and below. n need not be whole: Yang et al. take e^(mΔ).
+    A class of equal rewards has the probability F(y)ⁿ − F⁻(y)ⁿ, shared within it in proportion to p. F is the
+    probability of a reward that is not above y's, F⁻ of one below. n need not be whole: Yang et al. take e^(mΔ).
     Raises InputError for p that is no distribution, r that is not finite, and n < 1.
     """
     p, r = _known(p, r)
@@ -55,13 +56,13 @@ def best_of_n_pmf(p: ArrayLike, r: ArrayLike, n: float) -> Floats:
 
 
 def soft_best_of_n_pmf(p: ArrayLike, r: ArrayLike, n: int, beta: float) -> Floats:
-    """Of n draws, one with probability ∝ exp(r/β); exact, to 1e-10.
+    """Policy of soft best-of-n, [outcomes]: of n draws, one with probability ∝ exp(r/β); exact, to 1e-10.
 
     With a_y = exp((r_y − max r)/β) and φ(t) = Σ_z p_z e^(−t·a_z), by 1/s = ∫ e^(−ts) dt,
 
         π(y) = n · p(y) · ∫₀^∞ a_y e^(−t·a_y) φ(t)^(n−1) dt,
 
-    by the trapezoidal rule over log t, which converges exponentially. β → 0 is best-of-n, β → ∞ is p.
+    by the trapezoidal rule over log t, which converges exponentially. β → 0 is best-of-n, β → ∞ is p. p, r: [outcomes].
     Raises InputError as `best_of_n_pmf`, and for β that is not positive, or so small that r/β overflows.
     """
     p, r = _known(p, r)
@@ -86,9 +87,10 @@ def soft_best_of_n_pmf(p: ArrayLike, r: ArrayLike, n: int, beta: float) -> Float
 
 
 def pessimistic_pmf(p: ArrayLike, r: ArrayLike, n: float, penalty: float, spread: ArrayLike) -> Floats:
-    """The best of n by a lower bound, r − penalty · spread: mean and standard deviation of an ensemble's rewards.
+    """Policy of the best of n by the lower bound r − penalty · spread, [outcomes].
 
-    Raises InputError as `best_of_n_pmf`.
+    p, r, spread: [outcomes]; r and spread are the mean and the standard deviation of an ensemble's rewards. Raises
+    InputError as `best_of_n_pmf`.
     """
     return best_of_n_pmf(p, np.asarray(r, np.float64) - penalty * np.asarray(spread, np.float64), n)
 
@@ -97,9 +99,9 @@ def pessimistic_pmf(p: ArrayLike, r: ArrayLike, n: float, penalty: float, spread
 
 
 def tilt(p: ArrayLike, r: ArrayLike, lam: float) -> Floats:
-    """The tilt p · e^(λr) / Z: what wins the most reward at its KL divergence. λ = ∞: p on the best rewards alone.
+    """The tilt p · e^(λr) / Z, [outcomes]: the policy with the most reward at its KL divergence; p, r: [outcomes].
 
-    Raises InputError as `best_of_n_pmf`, and for λ that is NaN.
+    λ = ∞ gives p on the best rewards alone. Raises InputError as `best_of_n_pmf`, and for λ that is NaN.
     """
     p, r = _known(p, r)
     if math.isnan(lam):
@@ -116,10 +118,10 @@ def tilt(p: ArrayLike, r: ArrayLike, lam: float) -> Floats:
 
 
 def tilt_at(p: ArrayLike, r: ArrayLike, kl: float) -> tuple[Floats, float]:
-    """The policy of the most reward within `kl` nats of p, and its λ (Yang et al. 2024): the RL-optimal frontier.
+    """The policy of the most reward within `kl` nats of p, [outcomes], and its λ: the RL-optimal frontier.
 
-    No tilt goes beyond −log p(best class). Asked for as much, or for more, this is p on that class, with λ = ∞.
-    Raises InputError as `best_of_n_pmf`, and for kl that is negative or NaN.
+    p, r: [outcomes]. No tilt goes beyond −log p(best class); for `kl` at or above that, the result is p on that class,
+    with λ = ∞ (Yang et al. 2024). Raises InputError as `best_of_n_pmf`, and for kl that is negative or NaN.
     """
     p, r = _known(p, r)
     if not kl >= 0.0:
@@ -144,7 +146,10 @@ def tilt_at(p: ArrayLike, r: ArrayLike, kl: float) -> tuple[Floats, float]:
 
 
 def kl(q: ArrayLike, p: ArrayLike) -> float:
-    """KL(q ‖ p) = Σ q log(q/p); ∞ where q has what p has not. Raises InputError for shapes that differ."""
+    """KL(q ‖ p) = Σ q log(q/p) in nats; q, p: [outcomes]. ∞ where p is 0 and q is not.
+
+    Raises InputError for shapes that differ.
+    """
     q, p = np.asarray(q, np.float64), np.asarray(p, np.float64)
     if q.shape != p.shape or q.ndim != 1:
         raise InputError(f"KL of {q.shape} from {p.shape}: expected two distributions over the same outcomes")
@@ -159,7 +164,7 @@ def _divergence(q: Floats, p: Floats) -> float:
 
 
 def kl_bound(n: float, blocks: float = 1.0) -> float:
-    """KL(π ‖ p) ≤ E[blocks] · (log n − (n − 1)/n), in nats: how far the best of n of each block is from the generator.
+    """KL(π ‖ p) ≤ E[blocks] · (log n − (n − 1)/n), in nats: distance of the best of n of each block from the generator.
 
     blocks: their expected number. An upper bound; for one block it is that of best-of-n (Mudgal et al. 2024).
     Raises InputError for n < 1 or blocks < 0.
@@ -170,7 +175,7 @@ def kl_bound(n: float, blocks: float = 1.0) -> float:
 
 
 def kl_estimate(n: float, epsilon: ArrayLike) -> Floats:
-    """KL of best-of-n from the probability ε of what it chose; its mean over choices estimates KL(π ‖ p).
+    """KL of best-of-n, in nats, from the probability ε of its choice, any shape. Its mean estimates KL(π ‖ p).
 
         (1−ε)ⁿ [log n + (n−1) log(1−ε) − (n−1)/n] + (1 − (1−ε)ⁿ) log((1 − (1−ε)ⁿ)/ε)
 
@@ -193,7 +198,10 @@ def kl_estimate(n: float, epsilon: ArrayLike) -> Floats:
 
 
 def win_rate(q: ArrayLike, p: ArrayLike, r: ArrayLike) -> float:
-    """P(r(y) > r(z)) + ½ P(r(y) = r(z)) for y ~ q, z ~ p. Raises InputError as `best_of_n_pmf`."""
+    """P(r(y) > r(z)) + ½ P(r(y) = r(z)) for y ~ q, z ~ p; q, p, r: [outcomes].
+
+    Raises InputError as `best_of_n_pmf`.
+    """
     p, r = _known(p, r)
     q, _ = _known(q, r)
     rewards = np.unique(r)
@@ -203,7 +211,7 @@ def win_rate(q: ArrayLike, p: ArrayLike, r: ArrayLike) -> float:
 
 
 def win_rate_bound(n: float) -> float:
-    """n/(n + 1): best-of-n wins no more often against one draw; it is that where no two rewards are equal."""
+    """n/(n + 1): the most that best-of-n can win against one draw, and its rate where no two rewards are equal."""
     _candidates(n)
     return n / (n + 1)
 
@@ -214,7 +222,7 @@ def win_rate_bound(n: float) -> float:
 def sequences(next: Next, longest: int) -> dict[Tokens, float]:
     """The probability of each sequence, end token included; cut at `longest` tokens.
 
-    next: prefix → probabilities of the next token, the last of them that of the end.
+    next: prefix → probabilities of the next token, [vocabulary], of which the last is that of the end.
     Raises InputError for more than `MOST` sequences.
     """
     return dict(_from((), 1.0, _row(next), longest, longest))
@@ -223,10 +231,10 @@ def sequences(next: Next, longest: int) -> dict[Tokens, float]:
 def blockwise_pmf(
     next: Next, value: Callable[[Tokens], float], n: float, block: int, longest: int
 ) -> dict[Tokens, float]:
-    """The policy that draws n blocks of so many tokens, keeps the one whose prefix has the highest value, and goes on.
+    """The policy that draws n blocks of `block` tokens, keeps that whose prefix has the highest value, and goes on.
 
     block ≥ longest is best-of-n. KL(π ‖ p) ≤ `kl_bound(n, E[blocks])`. Equal values share as in `best_of_n_pmf`; values
-    as near as `TIE` are equal, for sums that mean the same differ by rounding.
+    as near as `TIE` are equal, since equal sums differ by rounding. next: as of `sequences`.
     Raises InputError for more than `MOST` sequences, n or block < 1.
     """
     _candidates(n)
@@ -253,7 +261,7 @@ def blockwise_pmf(
 def tokenwise_pmf(
     next: Next, value: Callable[[Tokens], float], lam: float, longest: int
 ) -> dict[Tokens, float]:
-    """π(z | y) = p(z | y) · e^(λ V(y z)) / Z(y), token by token.
+    """π(z | y) = p(z | y) · e^(λ V(y z)) / Z(y), token by token; next: as of `sequences`.
 
     With `soft_values` this is the tilt of whole sequences; with `expected_values` it is not.
     Raises InputError for more than `MOST` sequences.
@@ -281,7 +289,7 @@ def soft_values(
         return expected_values(of, reward)
     top = max(lam * reward(y) for y in of)
     sums = _sums(of, lambda y: math.exp(lam * reward(y) - top))
-    # Where all that is to come underflows, it is as bad as a float can say.
+    # Where the sum underflows, the least float stands for it.
     least = math.log(math.ulp(0.0))
     return {
         y: (top + (math.log(total / mass) if total > 0 else least)) / lam for y, (mass, total) in sums.items()
@@ -316,7 +324,7 @@ def _row(next: Next) -> Callable[[Tokens], Floats]:
 def _from(
     prefix: Tokens, mass: float, row: Callable[[Tokens], Floats], until: int, longest: int
 ) -> Iterator[tuple[Tokens, float]]:
-    """What a prefix may become by `until` tokens, or at its end, with probabilities."""
+    """The continuations of a prefix up to `until` tokens, or to their end, with their probabilities."""
     if longest < 1:
         raise InputError(f"longest={longest!r}: expected tokens, at least 1")
     stack, made = [(prefix, mass)], 0

@@ -1,7 +1,7 @@
-"""What recorded samples look like: repeats, ties, classes that verdicts contradict, and the order of the file.
+"""Counts over recorded samples: repeats, ties, classes that verdicts contradict, and the order of the file.
 
-Arrays in, counts out; each array has one entry a sample, problems one after another or in any order. Problems may be
-told part by part (`Auditing`): what is kept of a part are counts, and some numbers of each problem.
+Arrays are [samples], problems one after another or in any order. Problems may be added part by part (`Auditing`); of a
+part only counts and some numbers of each problem are kept.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ MANY: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Samples of recorded pools, one entry each.
+    """Samples of recorded pools; all arrays are [samples].
 
     problem: its number, from 0. key: the class of its answer, equal for equal answers of a problem; −1 without one.
     correct: its verdict. text: equal for equal texts. length: of the text, in characters, 0 for an empty one.
-    position: in its problem's part of the file, from 0. scores: by name, NaN for none. cut: whether its length ended it
-    within its thought, so that its text is empty; None where none was. written: length of thought and text, which are
-    what `text` names then; None where these are texts alone.
+    position: in its problem's part of the file, from 0. scores: by name, NaN for none. cut: whether the sample reached
+    its length limit within its thought, so that its text is empty; None if no sample did. written: length of thought
+    and text together, in characters, where `text` names both; None where samples have no thought.
     Raises InputError for arrays of different lengths.
     """
 
@@ -78,7 +78,9 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How verdicts go along the file. first, last: shares of right samples in the first and last quarters of problems.
+    """The trend of verdicts along the file.
+
+    first, last: shares of right samples in the first and last quarters of problems.
 
     z: Σ (position − mean)·(verdict − mean), summed over problems, in standard deviations under all orders of each
     problem's samples; negative where right samples come first.
@@ -91,7 +93,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What one recorded score can tell apart.
+    """The values of one recorded score.
 
     missing: samples without it. distinct: different values; None for more than `MANY`. top, highest: the share of
     scores that are the highest of all, and that value; bottom, lowest alike. tied: problems whose highest score several
@@ -117,11 +119,11 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Counts of what a reader of the figures should know.
+    """Counts that a reader of the figures should know.
 
     unread: samples with a text and without an answer. empty: samples without a text. cut: samples that ended within
-    their thought, which are none of these. mixed: classes of answers with
-    right and wrong samples, in mixed_problems; split: problems whose right samples are of several classes. repeated:
+    their thought; they count in neither. mixed: classes of answers with right and wrong samples; mixed_problems: the
+    problems that have one; split: problems whose right samples are of several classes. repeated:
     samples whose text an earlier one of their problem has; repeated_long: of these, with `LONG` characters or more.
     fewest, most: samples of a problem; fewer: problems with fewer than most. by_length: as `Scores.order`, of lengths.
     unread_at: up to three samples without an answer, of different problems where there are. mixed_at: a sample of the
@@ -157,7 +159,7 @@ def audit(samples: Samples) -> Audit:
 
 
 class Auditing:
-    """The counts of a pool that is told part by part; each part has all samples of its problems."""
+    """The counts of a pool that is added part by part; each part has all samples of its problems."""
 
     def __init__(self) -> None:
         self._samples = self._unread = self._empty = self._cut = 0
@@ -175,7 +177,7 @@ class Auditing:
         self._scores: dict[str, _Score] = {}
 
     def add(self, samples: Samples, at: Ints | None = None) -> None:
-        """Samples of other problems. at: what the places of these samples are called, numbers that grow."""
+        """Add samples of other problems. at: [samples], ascending names for the places of these samples."""
         if not len(samples.problem):
             return
         places = np.arange(self._samples, self._samples + len(samples.problem)) if at is None else at

@@ -1,7 +1,7 @@
-"""Calibration: does a score of 0.8 mean right in 8 of 10? Reliability, and monotone maps that mend it.
+"""Calibration: does a score of 0.8 mean right in 8 of 10? Reliability, and monotone maps that improve it.
 
-The maps keep the order of scores, so that best-of-n chooses what it chose; what changes is votes weighted by scores,
-thresholds, and what a score may be taken to say. Fit them on other problems than those that are reported.
+The maps keep the order of scores, so best-of-n chooses as before. Votes weighted by scores and thresholds change. Fit
+the maps on other problems than those that are reported.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def fit_isotonic(scores: Rows, correct: Rows) -> Isotonic:
     """Isotonic regression of correctness on the score, over all scored samples (pool adjacent violators).
 
     The map goes through the mean score and the share of right samples of each block (centred: Oron and
-    Flournoy 2017), so that it rises where the data do. Arguments as of `fit_temperature`; InputError if
-    nothing is scored, and if all samples are right, or all wrong.
+    Flournoy 2017), so that it rises where the data do. scores, correct: [problems, samples], or ragged, as of
+    `fit_temperature`. Raises InputError if nothing is scored, and if all samples are right, or all wrong.
     """
     v, right = _scored(scores, correct)
     if right.all() or not right.any():
@@ -129,7 +129,7 @@ def fit_isotonic(scores: Rows, correct: Rows) -> Isotonic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reliability:
-    """A reliability diagram: what the scores of each bin say, and how many of its samples are right. Arrays [bins].
+    """A reliability diagram: by bin, the mean score and the share of right samples. All arrays are [bins] but `edges`.
 
     edges: [bins + 1]. count: samples. score: their mean score. accuracy: their share of right ones, with bounds low
     and high from a bootstrap over problems. Bins without samples hold NaN.
@@ -169,7 +169,8 @@ def reliability(
 ) -> Reliability:
     """Bins of equal width in [0, 1], or of equal mass (then fewer where scores tie).
 
-    Samples of one problem are alike, so the bounds resample problems, not samples. Arguments as of `fit_temperature`.
+    Samples of one problem are alike, so the bounds resample problems, not samples. scores, correct: [problems,
+    samples], or ragged, as of `fit_temperature`. Raises InputError for options out of range, and no scored sample.
     """
     if bins < 1 or not 0.0 < level < 1.0 or resamples < 100:
         raise InputError(
@@ -201,13 +202,19 @@ def reliability(
 
 
 def brier_score(scores: Rows, correct: Rows) -> float:
-    """Mean of (score − correct)²: a proper score of calibration and sharpness together; 0 is best."""
+    """Mean of (score − correct)²: a proper score of calibration and sharpness together; 0 is best.
+
+    scores, correct: [problems, samples], or ragged, as of `fit_temperature`. Raises InputError if nothing is scored.
+    """
     v, right = _scored(scores, correct)
     return float(((v - right) ** 2).mean())
 
 
 def log_loss(scores: Rows, correct: Rows) -> float:
-    """Mean of −log of what the score gives to what is true, in nats; scores are kept a millionth from 0 and 1."""
+    """Mean of −log of the score's probability of the true verdict, in nats; scores are kept a millionth from 0 and 1.
+
+    scores, correct: [problems, samples], or ragged, as of `fit_temperature`. Raises InputError if nothing is scored.
+    """
     v, right = _scored(scores, correct)
     x = logit(np.clip(v, EDGE, 1.0 - EDGE))
     return float(-np.where(right, log_expit(x), log_expit(-x)).mean())

@@ -1,7 +1,7 @@
 """Several comparisons over the same problems: paired differences with one correction, and the price of having picked.
 
-A family is what is looked at together: the more it holds, the more of it differs by chance. Whatever is picked as best
-on some problems looks better there than it is; problems that had no say in the choice tell what it is worth.
+A family is a set of comparisons that are read together: the larger it is, the more of them differ by chance. The option
+that is best on some problems looks better there than it is; problems without a say in the choice tell its worth.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picked:
-    """What the option that is picked as best is worth on problems that did not pick it.
+    """The worth of the option that is picked as best, on problems that did not pick it.
 
     estimate: mean over problems that had no say. low, high: from the lower bound of the chosen option on all problems,
     moved down to that mean, to its upper bound. All NaN for one problem. naive: the mean of the chosen option on
@@ -60,7 +60,7 @@ class Picked:
 
 
 def best(values: Floats) -> int:
-    """Of options [options, problems] the one with the highest mean, the first of equals."""
+    """The option with the highest mean, the first of equals; values: [options, problems]."""
     return int(np.argmax(values.mean(axis=1)))
 
 

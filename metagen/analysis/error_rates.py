@@ -1,4 +1,4 @@
-"""What an imperfect verifier's error rates predict for best-of-n, at every n.
+"""Best-of-n as predicted from an imperfect verifier's error rates, at every n.
 
 The model: whether a sample is right is drawn with the problem's accuracy p, and its score depends on that
 alone. With the masses of the score's levels among right and among wrong samples, the accuracy of the best of n
@@ -30,7 +30,10 @@ CELLS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class ErrorRates:
-    """Of accepting what scores at least `threshold`. true_positive: of right samples, the share that is accepted."""
+    """The error rates of accepting samples that score at least `threshold`.
+
+    true_positive, false_positive: of right and of wrong samples, the share that is accepted.
+    """
 
     threshold: float
     true_positive: float
@@ -43,7 +46,7 @@ class ErrorRates:
         return Levels(np.array([1.0 - t, t]), np.array([1.0 - f, f]))
 
     def limit(self, share: ArrayLike) -> Floats:
-        """Accuracy of accepted samples where `share` of all are right; NaN where none is accepted."""
+        """Accuracy of accepted samples where `share` of all are right, any shape; NaN where none is accepted."""
         p = np.asarray(share, dtype=np.float64)
         right, wrong = p * self.true_positive, (1.0 - p) * self.false_positive
         with np.errstate(invalid="ignore"):
@@ -124,11 +127,11 @@ def _at_least(ascending: Floats, thresholds: Floats) -> Ints:
 
 
 def predicted_best_of_n(share: ArrayLike, of: Levels, ns: Sequence[int]) -> Floats:
-    """Accuracy of the best of n independent samples, [len(ks), …], where `share` […] of all samples are right.
+    """Accuracy of the best of n independent samples, [len(ns), …], where `share` […] of all samples are right.
 
     Σ_s [G(s)^n − G(s⁻)^n] · p·m₁(s) / g(s), with g = p·m₁ + (1 − p)·m₀ the mass of level s and G its sum up to
-    s: the best lies on s, and is right as often as what lies there. Ties are split evenly; where nothing is
-    scored, the choice is wrong.
+    s: the best lies on s, and is right as often as a sample on s. Ties are split evenly; where no sample has a score,
+    the choice is wrong. Raises InputError for n < 1 and shares outside [0, 1].
     """
     p = np.asarray(share, dtype=np.float64)[..., None]
     if not ((p >= 0.0) & (p <= 1.0)).all() or not ns or min(ns) < 1:
@@ -143,7 +146,7 @@ def predicted_best_of_n(share: ArrayLike, of: Levels, ns: Sequence[int]) -> Floa
 
 
 def predicted_in_pool(right: ArrayLike, sizes: ArrayLike, of: Levels, ns: Sequence[int]) -> Floats:
-    """The same for problems of which a pool is known: `right` of `sizes` samples are. [len(ns), problems].
+    """The same for problems with a known pool, [len(ns), problems]; right, sizes: [problems], numbers of samples.
 
     Averaged over the n-subsets of each pool, hence unbiased for the unknown accuracy of a problem, as
     `pass_at_k` is, where putting its observed share into `predicted_best_of_n` would not be. InputError unless
@@ -165,8 +168,8 @@ def predicted_in_pool(right: ArrayLike, sizes: ArrayLike, of: Levels, ns: Sequen
 def predicted_by_group(pool: Pool, ns: Sequence[int], groups: ArrayLike | None = None) -> Floats:
     """`predicted_in_pool` with the score's distribution of each group of problems, [len(ns), problems].
 
-    groups: a label for each problem, such as its level of difficulty; None: all are one group. The finer the
-    groups, the less is assumed, and the less is predicted: a problem by itself predicts what was measured on it.
+    groups: [problems], labels such as a level of difficulty; None: all are one group. Finer groups assume less, and
+    predict less: a group of one problem predicts the measurement of that problem.
     """
     marks = np.zeros(len(pool.sizes), dtype=np.int64) if groups is None else np.asarray(groups)
     if marks.shape != pool.sizes.shape:

@@ -1,4 +1,4 @@
-"""What a strategy would score with k samples, estimated from a pool of N ≥ k samples per problem.
+"""The accuracy of a strategy with k samples, estimated from a pool of N ≥ k samples per problem.
 
 Each estimate is an average over random k-subsets of the pool, drawn without replacement, never the
 first k: unbiased for k fresh samples, and far less noisy than one draw of k. Pass@k, best-of-k and,
@@ -6,14 +6,14 @@ for pools of moderate size, the majority have closed forms; other rules are enum
 subsets are few, and sampled otherwise. Estimates are per problem, so that the interval over problems
 stays a separate step.
 
-Arrays have one row per problem and one column per sample:
+Arrays are [problems, samples]:
 
 - `classes` int: the class of the sample's answer; any negative id is "no answer" and never votes.
 - `scores` float: the verifier's score; NaN is "no score": such a sample is never chosen and has no
   weighted vote.
 - `correct` bool: whether the sample is right.
 
-If nothing in a subset can be chosen, the subset counts as wrong. Ties are split evenly.
+A subset without a sample that can be chosen counts as wrong. Ties are split evenly.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class AtK:
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:
     """Coverage: the probability that k of n samples, c of them right, hold a right one.
 
-    1 − C(n−c, k) / C(n, k), the unbiased estimator of Chen et al. (2021), Codex. The arguments
-    broadcast. Raises InputError unless 0 ≤ c ≤ n and 1 ≤ k ≤ n everywhere.
+    1 − C(n−c, k) / C(n, k), the unbiased estimator of Chen et al. (2021), Codex. n, c, k: any shapes that broadcast;
+    the result has their common shape. Raises InputError unless 0 ≤ c ≤ n and 1 ≤ k ≤ n everywhere.
     """
     n, c, k = (np.asarray(a, dtype=np.float64) for a in (n, c, k))
     if np.any((c < 0) | (c > n) | (k < 1) | (k > n)):
@@ -83,7 +83,7 @@ def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:
 
 
 def best_of_k(scores: ArrayLike, correct: ArrayLike, ks: Sequence[int]) -> AtK:
-    """Accuracy of the sample with the highest score among k; exact.
+    """Accuracy of the sample with the highest score among k; exact. scores, correct: [problems, samples].
 
     A sample with `lower` samples below it and `equal` at its score (itself included) is chosen with
     probability [C(lower+equal, k) − C(lower, k)] / [C(N, k) · equal]: the k-subsets whose maximum is
@@ -112,9 +112,9 @@ def best_of_k_by_verdicts(
 ) -> AtK:
     """Best-of-k(s, v): accuracy of the best of s samples by a score that is the mean of v verdicts each, for s in ks.
 
-    verdicts: [problems, samples, V], those recorded of each sample, NaN for one that said nothing. Of the V places
-    v are drawn without replacement, `draws` times, and `best_of_k` is exact for each; a sample whose v verdicts all
-    said nothing has no score. error: of the mean over draws; 0 for v = V, where there is one draw alone. Raises
+    verdicts: [problems, samples, V], the recorded ones of each sample, NaN for none. correct: [problems, samples]. Of
+    the V places v are drawn without replacement, `draws` times, and `best_of_k` is exact for each; a sample whose v
+    verdicts are all NaN has no score. error: of the mean over draws; 0 for v = V, where there is one draw alone. Raises
     InputError for shapes that do not fit, v outside 1 … V, and fewer than 2 draws.
     """
     given, right = np.asarray(verdicts, dtype=np.float64), np.asarray(correct, dtype=bool)
@@ -138,9 +138,9 @@ def best_of_k_by_verdicts(
 def mean_best_of_k(scores: ArrayLike, values: ArrayLike, ks: Sequence[int]) -> Floats:
     """Mean of `values` (a gold reward, a length) of the sample with the highest score among k; exact.
 
-    [len(ks), problems], over the subsets in which something has a score; NaN for a problem in which nothing
-    has. With `correct` as values, and no score missing, it is `best_of_k`. Raises InputError for shapes that
-    differ, k outside 1 … N, or a scored sample without a finite value.
+    The result is [len(ks), problems]. scores, values: [problems, samples]. The mean is over the subsets in which a
+    sample has a score; NaN for a problem without scores. With `correct` as values, and no score missing, it is
+    `best_of_k`. Raises InputError for shapes that differ, k outside 1 … N, or a scored sample without a finite value.
     """
     scores, values = np.asarray(scores, dtype=np.float64), np.asarray(values, dtype=np.float64)
     _check(ks, scores, values)
@@ -167,13 +167,12 @@ def majority_at_k(
 ) -> AtK:
     """Accuracy of the most frequent class among k samples (self-consistency, Wang et al. 2022).
 
-    exact: by the closed form of `subset_votes.majority_exact`; by default where it takes a second or so at
-    most and `subsets` is not given. Otherwise over at most `subsets` random subsets for each k (by default
-    64 to 512, the more the fewer the problems), and exact where there are no more subsets than that (or
-    than samples). The same state of `rng` draws the same subsets for majority and weighted votes, and
-    those of a k that divides another lie within its subsets, so that curves compare.
-    A class whose members differ in `correct` is right at their mean.
-    Raises InputError for shapes that differ or k outside 1 … N.
+    classes, correct: [problems, samples]. exact: by the closed form of `subset_votes.majority_exact`; by default where
+    it takes a second or so at most and `subsets` is not given. Otherwise over at most `subsets` random subsets for each
+    k (by default 64 to 512, the more the fewer the problems), and exact where there are no more subsets than that (or
+    than samples). The same state of `rng` draws the same subsets for majority and weighted votes, and those of a k that
+    divides another lie within its subsets, so that curves compare. A class whose members differ in `correct` is right
+    at their mean. Raises InputError for shapes that differ or k outside 1 … N.
     """
     return _votes(classes, correct, ks, rng, {"": None}, subsets, exact)[""]
 
@@ -190,8 +189,9 @@ def weighted_at_k(
 ) -> AtK:
     """Accuracy of the class with the largest sum of scores among k samples (weighted voting).
 
-    With equal scores this is `majority_at_k`; the rest is as there. exact: that the scores of each problem are equal,
-    and above 0. Raises InputError also for scores that are negative or infinite: a vote's weight is in [0, ∞).
+    classes, scores, correct: [problems, samples]. With equal scores this is `majority_at_k`; the rest is as there.
+    exact: that the scores of each problem are equal, and above 0. Raises InputError also for scores that are negative
+    or infinite: a vote's weight is in [0, ∞).
     """
     return _votes(classes, correct, ks, rng, {"": scores}, subsets, exact)[""]
 
@@ -205,7 +205,10 @@ def votes_at_k(
     weights: Mapping[str, ArrayLike | None],
     subsets: int | None = None,
 ) -> dict[str, AtK]:
-    """Several votes over the same subsets, by name: `weighted_at_k`, or `majority_at_k` where weights are None."""
+    """Several votes over the same subsets, by name: `weighted_at_k`, or `majority_at_k` where weights are None.
+
+    classes, correct, and each of weights: [problems, samples]. Raises InputError as these two.
+    """
     return _votes(classes, correct, ks, rng, weights, subsets, None)
 
 
@@ -219,10 +222,10 @@ def soft_best_at_k(
 ) -> AtK:
     """Mean of `values` under soft best-of-k: of k samples, i is chosen with probability ∝ exp(scores_i / beta).
 
-    beta → 0 is `mean_best_of_k`, beta → ∞ the mean. Over subsets as `majority_at_k`, of those in which something
-    has a score; NaN for a problem in which nothing has. (Verdun et al. 2025, Soft Best-of-n Sampling.)
-    Raises InputError for shapes that differ, k outside 1 … N, beta ≤ 0, an infinite score, or a scored
-    sample without a finite value.
+    scores, values: [problems, samples]. beta → 0 is `mean_best_of_k`, beta → ∞ the mean. Over subsets as
+    `majority_at_k`, of those in which a sample has a score; NaN for a problem without scores. (Verdun et al. 2025, Soft
+    Best-of-n Sampling.) Raises InputError for shapes that differ, k outside 1 … N, beta ≤ 0, an infinite score, or a
+    scored sample without a finite value.
     """
     scores, values = np.asarray(scores, dtype=np.float64), np.asarray(values, dtype=np.float64)
     _check(ks, scores, values)
@@ -247,8 +250,8 @@ def mbr_at_k(
 ) -> AtK:
     """Accuracy of minimum Bayes risk decoding among k samples: argmax_i∈S Σ_j∈S u(y_i, y_j) of each subset S.
 
-    utility: [problems, n, n], u(y, y′) of hypothesis and reference (itself included). Over subsets as
-    `majority_at_k`; samples that tie share the win. Raises InputError for shapes that do not fit, k outside
+    utility: [problems, n, n], u(y, y′) of hypothesis and reference (itself included). correct: [problems, n]. Over
+    subsets as `majority_at_k`; samples that tie share the win. Raises InputError for shapes that do not fit, k outside
     1 … N, or utilities that are NaN or infinite.
     """
     u, right = np.asarray(utility), np.asarray(correct, dtype=np.float64)
@@ -274,7 +277,7 @@ def mbr_at_k(
 
 
 def subset_share(n: int, k: int) -> Floats:
-    """C(m, k) / C(n, k) for m = 0 … n: the share of k-subsets that lie within m given samples."""
+    """C(m, k) / C(n, k) for m = 0 … n, [n + 1]: the share of k-subsets that lie within m given samples."""
     m = np.arange(n + 1, dtype=np.float64)
     inside = np.maximum(m - k, 0.0)
     log_share = (gammaln(m + 1) - gammaln(inside + 1)) - (gammaln(n + 1) - gammaln(n - k + 1))
@@ -290,7 +293,7 @@ def _votes(
     subsets: int | None,
     exact: bool | None,
 ) -> dict[str, AtK]:
-    """Votes by name; those that are plain in closed form, where that is wanted, the others over the same subsets."""
+    """Votes by name: plain ones in closed form where that is wanted, the others over the same subsets."""
     ids, right = np.asarray(classes, dtype=np.int64), np.asarray(correct, dtype=bool)
     given = {name: None if w is None else np.asarray(w, dtype=np.float64) for name, w in weights.items()}
     _check(ks, ids, right, *(w for w in given.values() if w is not None))

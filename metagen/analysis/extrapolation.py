@@ -1,10 +1,10 @@
 """Coverage beyond the samples there are: pass@k for k above the size of the pool, with a predictive interval.
 
-A problem's samples are right with its own chance p, and pass@k is the mean of 1 − (1 − p)^k over problems: it hangs on
-how small the small chances are (Schaeffer et al. 2025, arXiv:2502.17578). Chances are taken to follow a beta
-distribution (Levi 2024, arXiv:2410.16377), but for a share of problems that no number of samples solves. The interval
-is of the posterior, over all such distributions, so that it holds what the pool cannot tell: problems that were never
-solved may be hard or impossible.
+A problem's samples are right with its own chance p, and pass@k is the mean of 1 − (1 − p)^k over problems. It depends
+on the smallest chances (Schaeffer et al. 2025, arXiv:2502.17578). The model: chances follow a beta distribution (Levi
+2024, arXiv:2410.16377), except for a share of problems that no number of samples solves. The interval is of the
+posterior over all such distributions. So it covers the doubt about problems that were never solved: they may be hard or
+impossible.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ STEPS = 300
 
 @dataclass(frozen=True, slots=True)
 class Extrapolated:
-    """pass@k of fresh problems: posterior median and interval. fits: whether the pool's counts look like the model, and
-    are enough to tell.
+    """pass@k of fresh problems: posterior median and interval.
 
-    Where not, low is the lower bound of pass@N as measured, N the smallest pool or k, and high is 1: what
-    holds for any distribution of chances. The estimate is then that of pass@N.
+    fits: whether the pool's counts agree with the model, and are enough to tell. Where not, the bounds hold for any
+    distribution of chances: low is the lower bound of pass@N as measured, N the smallest pool or k, and high is 1. The
+    estimate is then that of pass@N.
     """
 
     k: int
@@ -54,10 +54,10 @@ class Extrapolated:
 def coverage_beyond(
     samples: ArrayLike, right: ArrayLike, ks: ArrayLike, *, level: float = 0.95
 ) -> list[Extrapolated]:
-    """pass@k for each k, of any size, from how many of a problem's samples are right.
+    """pass@k for each k, of any size, from each problem's number of right samples.
 
-    samples, right: [problems], or samples one number for all. Raises InputError for no problems, right beyond samples,
-    and k < 1.
+    samples, right: [problems], or samples one number for all. ks: [ks], or one number. Raises InputError for no
+    problems, right beyond samples, and k < 1.
     """
     c = np.atleast_1d(np.asarray(right, dtype=np.float64))
     n = np.broadcast_to(np.asarray(samples, dtype=np.float64), c.shape)

@@ -1,4 +1,4 @@
-"""Where the first wrong step is: how well a process reward model finds it (ProcessBench, Zheng et al. 2024)."""
+"""The place of the first wrong step, and how well a process reward model finds it (ProcessBench, Zheng et al. 2024)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class FirstError:
-    """Accuracy on solutions with an error (the right place is named) and without (none is named); NaN without such.
+    """Accuracies of naming the first error.
 
-    within_one: of those with an error, the share in which the place is missed by one step at most.
+    erroneous: share of solutions with an error whose right place is named; correct: share of those without an error
+    for which no place is named; NaN without such solutions. within_one: of those with an error, the share in which the
+    place is missed by one step at most. counts: numbers of solutions of both kinds.
     """
 
     threshold: float
@@ -36,18 +38,20 @@ class FirstError:
 
 
 def first_below(steps: Sequence[ArrayLike], threshold: float) -> Ints:
-    """Of each solution the first step, from 0, that scores below the threshold; −1 if none does. NaN is below
-    nothing.
+    """The first step of each solution, from 0, that scores below the threshold, [solutions]; −1 if none does.
+
+    steps: the scores of each solution's steps, [steps] each. NaN is never below the threshold.
     """
     marks = [np.flatnonzero(np.asarray(s, dtype=np.float64) < threshold) for s in steps]
     return np.array([m[0] if m.size else NONE for m in marks], dtype=np.int64)
 
 
 def first_error(steps: Sequence[ArrayLike], truth: ArrayLike, *, threshold: float = 0.5) -> FirstError:
-    """steps: the scores of each solution's steps. truth: the place of its first wrong step, from 0; −1 if all
-    are right.
+    """Compare the first step below the threshold with the first wrong step of each solution.
 
-    Raises InputError for lengths that differ, no solutions, and places that a solution does not have.
+    steps: the scores of each solution's steps, [steps] each. truth: [solutions], the place of the first wrong step,
+    from 0; −1 if all are right. Raises InputError for lengths that differ, no solutions, and places that a solution
+    does not have.
     """
     places = _truth(steps, truth)
     named = first_below(steps, threshold)
@@ -65,8 +69,9 @@ def first_error(steps: Sequence[ArrayLike], truth: ArrayLike, *, threshold: floa
 def best_threshold(steps: Sequence[ArrayLike], truth: ArrayLike) -> float:
     """The threshold of the highest F1, in the middle between two scores; of several the lowest.
 
-    Choose it on other solutions than those that are reported. Raises InputError as `first_error`, and where
-    solutions with and without errors are not both there.
+    steps, truth: as of `first_error`, [steps] of each solution and [solutions]. Choose it on other solutions than those
+    that are reported. Raises InputError as `first_error`, and where solutions with and without errors are not both
+    there.
     """
     places = _truth(steps, truth)
     wrong = places != NONE

@@ -45,9 +45,9 @@ def interval(values: ArrayLike, *, support: Support | None = None, level: float 
     quantile of a beta distribution with the moments of the Bayesian bootstrap (Rubin 1981) of the values and one
     pseudo-problem of weight w at the end of the support: with w = 1, and every value 0 or 1, the exact binomial bound
     (Clopper and Pearson 1934), for other values the bound of Gaffke (2005; Learned-Miller and Thomas 2020), nearly. The
-    more the values say of that side, K = Σ x² with x from 0 at the other end to 1 (for differences: from 0 at none to 1
-    at a third of the support's end), the less is left for what was not seen, u = 1 / (1 + (K/2)²): w = ½ + ½u, and the
-    pseudo-problem moves from the end of the support to within u of the last value seen.
+    pseudo-problem allows for values that were not seen. It counts less the more the values say of that side: with K =
+    Σ x², x from 0 at the other end to 1 (for differences: from 0 at none to 1 at a third of the support's end), and u =
+    1 / (1 + (K/2)²), its weight is w = ½ + ½u, and it moves from the end of the support to within u of the last value.
 
     Without a support: Student's t with Johnson's correction for skewness (1978), which cannot allow for a kind of
     problem that was not seen; where all values are equal the interval is that value.
@@ -74,7 +74,7 @@ def interval(values: ArrayLike, *, support: Support | None = None, level: float 
 
 
 def finite(values: ArrayLike) -> Floats:
-    """[..., problems]. InputError for no problems, and for values that are not finite."""
+    """The values as floats, [..., problems]. InputError for no problems, and for values that are not finite."""
     x = np.asarray(values, dtype=np.float64)
     if x.ndim == 0 or x.size == 0:
         raise InputError(f"values of shape {x.shape}: expected [..., problems] with at least one problem")
@@ -87,7 +87,7 @@ def finite(values: ArrayLike) -> Floats:
 
 
 def within(values: Floats, support: Support) -> Floats:
-    """The values without rounding errors at the ends. InputError for values outside of the support."""
+    """The values, any shape, clipped to the support. InputError for values outside of it by more than rounding."""
     low, high = support
     outside = (values < low - SLACK) | (values > high + SLACK)
     if outside.any():

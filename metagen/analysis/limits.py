@@ -1,4 +1,4 @@
-"""Where a vote converges: with ever more samples, the class with the largest expected weight wins.
+"""The limit of a vote: with ever more samples, the class with the largest expected weight wins.
 
 A vote over samples of a distribution g with weights v tends to argmax_a Σ_y v(y)·g(y)·1[class(y) = a] (Wu et al. 2024,
 theorems 1 and 2; plain voting has v = 1), if one class alone leads. So a vote is right in the limit where the right

@@ -26,7 +26,7 @@ TOLERANCE = 1e-10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Strengths:
-    """θ of Bradley and Terry, centred: θ.mean() = 0, in log-odds.
+    """θ of Bradley and Terry, centred: θ.mean() = 0, in log-odds. Arrays are [items].
 
     error: standard error of each θ, from the inverse of the observed information.
     """
@@ -39,18 +39,18 @@ class Strengths:
         return float(expit(self.theta[i] - self.theta[j]))
 
     def elo(self, centre: float = 1500.0) -> Floats:
-        """The same strengths in points of Elo."""
+        """The same strengths in points of Elo, [items]."""
         return centre + ELO_UNIT * self.theta
 
 
 def bradley_terry(wins: ArrayLike, *, prior: float = 0.0) -> Strengths:
     """The strengths of highest likelihood: max_θ Σ_ij wins[i, j] log σ(θ_i − θ_j).
 
-    wins[i, j]: how often i beat j; ties count half for each, and preferences by their probability, so the entries need
-    not be whole. prior: lost and won matches of each item against one of strength 0; with some, strengths
-    stay finite where an item has won all its matches, and a wrong sign of few matches weighs less.
-    Raises InputError for a matrix that is not square, entries that are negative or not finite, and, without a
-    prior, where no finite maximum exists: some items never lost to the others (Ford 1957).
+    wins: [items, items]; wins[i, j] is how often i beat j. Ties count half for each, and preferences by their
+    probability, so the entries need not be whole. prior: lost and won matches of each item against one of strength 0;
+    with some, strengths stay finite where an item has won all its matches, and a wrong sign of few matches weighs less.
+    Raises InputError for a matrix that is not square, entries that are negative or not finite, and, without a prior,
+    where no finite maximum exists: some items never lost to the others (Ford 1957).
     """
     w = np.asarray(wins, dtype=np.float64)
     if w.ndim != 2 or w.shape[0] != w.shape[1] or not w.size:
@@ -103,7 +103,7 @@ def _slopes(w: Floats, prior: float, theta: Floats) -> tuple[Floats, Floats]:
 
 
 def elo_expected(rating: ArrayLike, opponent: ArrayLike) -> Floats:
-    """E_A = 1 / (1 + 10^((R_B − R_A) / 400))."""
+    """E_A = 1 / (1 + 10^((R_B − R_A) / 400)); rating, opponent: any shapes that broadcast."""
     difference = np.asarray(rating, dtype=np.float64) - np.asarray(opponent, dtype=np.float64)
     return np.asarray(expit(difference / ELO_UNIT))
 
@@ -117,7 +117,7 @@ def elo(
     orders: int = 1,
     seed: int = 0,
 ) -> Floats:
-    """Ratings after a stream of matches: R_A ← R_A + k (S_A − E_A), and as much off R_B. The sum never changes.
+    """Ratings after a stream of matches, [items]: R_A ← R_A + k (S_A − E_A), and as much off R_B; the sum is constant.
 
     matches: (a, b, result), result 1 if a won, 0 if b did, ½ or a probability between. items: how many there are.
     Ratings depend on the order: with `orders` > 1 they are means over as many random orders; where all matches are
@@ -144,33 +144,3 @@ def elo(
             ratings[b] -= gain
         total += ratings
     return total / orders
-
-
-@dataclass(frozen=True, slots=True)
-class PositionBias:
-    """How far a judge prefers a place. first: mean P(the first is preferred); ½ is no bias.
-
-    consistency: share of pairs in which the same one is preferred in both orders. pairs: how many were compared.
-    """
-
-    first: float
-    consistency: float
-    pairs: int
-
-
-def position_bias(forward: ArrayLike, backward: ArrayLike) -> PositionBias:
-    """From P(first preferred) of the same pairs in both orders; NaN (no opinion) in either leaves a pair out.
-
-    Raises InputError for shapes that differ, values outside [0, 1], or no pair.
-    """
-    f, b = (np.asarray(x, dtype=np.float64).ravel() for x in (forward, backward))
-    if f.shape != b.shape:
-        raise InputError(
-            f"{f.size} pairs forward and {b.size} backward; expected the same pairs in both orders"
-        )
-    known = ~(np.isnan(f) | np.isnan(b))
-    f, b = f[known], b[known]
-    if not f.size or min(f.min(), b.min()) < 0.0 or max(f.max(), b.max()) > 1.0:
-        raise InputError("position bias: expected at least one pair, and probabilities in [0, 1]")
-    same = np.sign(f - 0.5) == np.sign(0.5 - b)
-    return PositionBias(float((f + b).mean() / 2.0), float(same.mean()), int(f.size))

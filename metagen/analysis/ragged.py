@@ -39,8 +39,8 @@ def padded(rows: Rows) -> Floats:
 class Pool:
     """Samples with scores and correctness.
 
-    scores: [problems, samples], NaN where a sample has no score. correct: bool, same shape. sizes: samples of each
-    problem; what lies behind them in a row is nothing.
+    scores: [problems, samples], NaN where a sample has no score. correct: bool, same shape. sizes: [problems], samples
+    of each; the rest of a row is no sample.
     """
 
     scores: Floats
@@ -49,8 +49,9 @@ class Pool:
 
     @classmethod
     def of(cls, scores: Rows, correct: Rows) -> Pool:
-        """From arrays or ragged rows. InputError if the rows of the two differ in length, or a problem has no
-        sample.
+        """From arrays [problems, samples], or rows [samples] of unequal length.
+
+        Raises InputError if the rows of the two differ in length, a problem has no sample, or values are not allowed.
         """
         x, right = padded(scores), padded(correct)
         if x.shape != right.shape:
@@ -75,16 +76,16 @@ class Pool:
 
     @property
     def present(self) -> Bools:
-        """Where there is a sample."""
+        """Whether there is a sample, [problems, samples]."""
         return np.arange(self.scores.shape[1]) < self.sizes[:, None]
 
     @property
     def scored(self) -> Bools:
-        """Where there is a sample with a score."""
+        """Whether there is a sample with a score, [problems, samples]."""
         return ~np.isnan(self.scores)
 
     def by_size(self) -> Iterator[tuple[Ints, Floats, Bools]]:
-        """Problems of one size at a time: their rows, and arrays without gaps."""
+        """Problems of one size at a time: places [rows], and scores and correctness [rows, size] without gaps."""
         for size in np.unique(self.sizes):
             rows = np.flatnonzero(self.sizes == size)
             yield rows, self.scores[rows, :size], self.correct[rows, :size]

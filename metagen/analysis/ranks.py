@@ -1,4 +1,4 @@
-"""Where each value stands among the values of its row: what best-of-k and the AUC are made of."""
+"""The place of each value among the values of its row, from which best-of-k and the AUC are computed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 
 def standing(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each value of [..., m]: how many of its row are lower, and how many equal (itself included).
+    """For each value of [..., m]: how many of its row are lower, and how many equal (itself included), [..., m] each.
 
-    NaN stands nowhere: it is neither counted nor compared, and its own counts are 0.
+    NaN has no place: it is neither counted nor compared, and its own counts are 0.
     """
     m = values.shape[-1]
     order = np.argsort(values, axis=-1, kind="stable")  # NaN last

@@ -40,8 +40,8 @@ FLAT = 1e-3
 class Fit:
     """A law with its parameters by name.
 
-    held_out: measured − predicted at the points that it was not fitted to, the largest x, ascending. rmse: root mean
-    square of the residuals at those that it was fitted to. ks: x of these.
+    held_out: [held-out points], measured − predicted at the largest x, ascending, to which the law was not fitted.
+    rmse: root mean square of the residuals at the other points. ks: x of these.
     """
 
     law: Law
@@ -112,13 +112,13 @@ def predict(fit: Fit, x: ArrayLike) -> Floats:
 def refits(
     law: Law, x: ArrayLike, rows: ArrayLike, *, held_out: int = 2, resamples: int = 200, seed: int = 0
 ) -> list[Fit]:
-    """The law fitted to means over resampled problems: what its parameters vary by.
+    """The law fitted to means over resampled problems, which shows how its parameters vary.
 
-    Predictions from these hold the truth far too seldom beyond the points, for they take the law as given: for coverage
-    see `extrapolation.coverage_beyond`.
+    Beyond the points, predictions from these hold the truth far too seldom, since they take the law as given. For
+    coverage see `extrapolation.coverage_beyond`.
 
-    rows: [points, problems]. Resamples that have no law, such as constants, are left out, so fewer may come back.
-    Raises InputError as `fit` for the means over all problems.
+    x: [points]; rows: [points, problems]. Resamples that have no law, such as constants, are left out, so fewer may
+    come back. Raises InputError as `fit` for the means over all problems.
     """
     values = np.asarray(rows, dtype=np.float64)
     fit(law, x, values.mean(axis=1), held_out=held_out)

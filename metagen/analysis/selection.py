@@ -45,14 +45,20 @@ def problem_aucs(scores: ArrayLike, correct: ArrayLike) -> Floats:
 
 
 def within_problem_auc(scores: ArrayLike, correct: ArrayLike) -> float:
-    """Mean of `problem_aucs` over the problems that have one; NaN if none has."""
+    """Mean of `problem_aucs` over the problems that have one; NaN if none has.
+
+    scores, correct: [problems, samples].
+    """
     aucs = problem_aucs(scores, correct)
     known = aucs[~np.isnan(aucs)]
     return float(known.mean()) if known.size else float("nan")
 
 
 def pooled_auc(scores: ArrayLike, correct: ArrayLike) -> float:
-    """AUC over all samples of all problems at once; NaN if all are right, or all wrong."""
+    """AUC over all samples of all problems at once; NaN if all are right, or all wrong.
+
+    scores, correct: [problems, samples], or any other shape that is the same for both.
+    """
     return float(problem_aucs(np.reshape(scores, (1, -1)), np.reshape(correct, (1, -1)))[0])
 
 

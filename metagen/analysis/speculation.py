@@ -1,4 +1,4 @@
-"""Where speculation pays: tokens of a pass, and the roofline of drafting and verifying against plain decoding."""
+"""The gain of speculation: tokens of a pass, and the roofline of drafting and verifying against plain decoding."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ def tokens_per_pass(alpha: ArrayLike, gamma: ArrayLike) -> NDArray[np.float64]:
     """(1 − α^(γ+1))/(1 − α): tokens of one pass of the target, the one that it draws itself included.
 
     alpha: E Σ min(p, q), in [0, 1]; acceptances are independent (Leviathan et al. 2023, eq. 1). gamma: drafted tokens.
+    Both: any shapes that broadcast. Raises InputError for alpha outside [0, 1] and gamma < 0.
     """
     a, g = np.broadcast_arrays(np.asarray(alpha, np.float64), np.asarray(gamma, np.int64))
     if ((a < 0) | (a > 1)).any() or (g < 0).any():

@@ -1,9 +1,9 @@
-"""What adaptive sampling saves: stopping rules replayed over a recorded pool.
+"""The savings of adaptive sampling: stopping rules replayed over a recorded pool.
 
-A pool has N samples for each problem, drawn independently; the full vote is over all of them, or the first `most`.
-Replayed in several random orders, each problem tells how many samples a rule would have drawn, how often the vote over
-those agrees with the full vote, and how often either is right. Estimates are per problem, so that the interval over
-problems stays a separate step. Arrays are those of `metagen.analysis.estimators`; ties are split evenly.
+A pool has N samples for each problem, drawn independently; the full vote is over all of them, or the first `most`. A
+replay in several random orders counts, by problem, the samples that a rule draws, how often the vote over these agrees
+with the full vote, and how often either is right. Estimates are per problem, so that the interval over problems stays a
+separate step. Arrays are those of `metagen.analysis.estimators`; ties are split evenly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metagen.analysis.intervals import Interval, interval
 from metagen.analysis.paired import Difference, paired_difference
-from metagen.analysis.subset_votes import TIE
+from metagen.analysis.subset_votes import TIE, Ballots
 from metagen.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ class Rule(Protocol):
     """A stopping rule, such as those of `metagen.strategies.adaptive`."""
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
-        """[rows] of the first k samples, [rows, k]: whether they are enough."""
+        """Whether the first k samples are enough, [rows]; classes, weights: [rows, k]."""
         ...
 
 
@@ -86,9 +86,9 @@ def replay(
 ) -> Replayed:
     """Sample in batches until the rule stops, at most `most`, in random orders of the pool.
 
-    tokens: [problems, samples], of each sample; 1 each by default. weights: of the votes, NaN for none. With orders=0
-    the pool is taken in the order of the record, once. Raises InputError for shapes that differ, `most` or `batch`
-    outside of 1 … N.
+    classes, correct: [problems, samples]. tokens: the same shape, of each sample; 1 each by default. weights: the same
+    shape, of the votes, NaN for none. With orders=0 the pool is taken in the order of the record, once. Raises
+    InputError for shapes that differ, `most` or `batch` outside of 1 … N.
     """
     pool = _pool(classes, correct, weights, tokens)
     size = pool.classes.shape[1]
@@ -103,7 +103,10 @@ def replay(
 
 
 def stopping_points(rule: Rule, classes: Ints, weights: Floats, *, batch: int = 1) -> Ints:
-    """How many samples of each row the rule draws, [rows]; all of them where it never stops."""
+    """The number of samples that the rule draws of each row, [rows]; all where it never stops.
+
+    classes, weights: [rows, samples].
+    """
     rows, size = classes.shape
     drawn = np.full(rows, size)
     running = np.arange(rows)
@@ -119,7 +122,7 @@ def stopping_points(rule: Rule, classes: Ints, weights: Floats, *, batch: int = 
 def running_vote(classes: ArrayLike, correct: ArrayLike, weights: ArrayLike | None = None) -> Floats:
     """Accuracy of the vote over the first n samples, [rows, N], column n − 1; ties are split evenly.
 
-    A class is as right as its members are on average; where nobody votes, the vote is wrong.
+    classes, correct, weights: [rows, N]. A class is as right as its members are on average; a vote of nobody is wrong.
     """
     pool = _pool(classes, correct, weights, None)
     columns = [(won * pool.right).sum(axis=1) / np.maximum(won.sum(axis=1), 1) for won in _winners(pool)]
@@ -156,25 +159,8 @@ def _pool(
         raise InputError(
             f"expected arrays of one shape [problems, samples], none empty; got {sorted(shapes)}"
         )
-    dense = _relabel(ids)
-    width = int(dense.max(initial=0)) + 1
-    # One column more gathers those without a vote.
-    cells = np.where(dense < 0, width, dense) + np.arange(len(dense))[:, None] * (width + 1)
-    size = len(dense) * (width + 1)
-    members = np.bincount(cells.ravel(), minlength=size)
-    right = np.bincount(cells.ravel(), hits.ravel(), size) / np.maximum(members, 1)
-    right = right.reshape(len(dense), width + 1)[:, :width]
-    return _Pool(dense, heavy, paid, right)
-
-
-def _relabel(classes: Ints) -> Ints:
-    """Class ids as 0, 1, … of each row, −1 for no vote."""
-    classes = np.maximum(classes, -1)
-    order = np.argsort(classes, axis=1, kind="stable")
-    ranked = np.take_along_axis(classes, order, axis=1)
-    dense = np.empty_like(order)
-    np.put_along_axis(dense, order, np.cumsum(np.diff(ranked, axis=1, prepend=-1) != 0, axis=1) - 1, axis=1)
-    return dense
+    ballots = Ballots.of(ids, hits)
+    return _Pool(np.where(ballots.ids < ballots.none, ballots.ids, -1), heavy, paid, ballots.right)
 
 
 def _winners(pool: _Pool) -> Iterator[Bools]:

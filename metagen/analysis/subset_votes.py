@@ -146,7 +146,10 @@ class Ballots:
 
     @classmethod
     def of(cls, classes: Ints, correct: NDArray[np.generic], weights: Floats | None = None) -> Ballots:
-        """weights: NaN is "no vote". Raises InputError for weights that are negative or infinite."""
+        """From arrays [problems, samples]. weights: NaN is "no vote".
+
+        Raises InputError for weights that are negative or infinite.
+        """
         if weights is not None:
             bad = (weights < 0) | np.isinf(weights)
             if bad.any():

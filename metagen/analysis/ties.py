@@ -18,7 +18,7 @@ SLACK = 1e-12
 
 
 def margin(error: ArrayLike = 0.0, other: ArrayLike = 0.0) -> NDArray[np.float64]:
-    """By how much one accuracy must exceed another, from the Monte-Carlo standard errors of both (any shapes)."""
+    """The excess by which one accuracy beats another, from the Monte-Carlo standard errors of both (any shapes)."""
     both = ERRORS * np.hypot(np.asarray(error, dtype=np.float64), np.asarray(other, dtype=np.float64))
     return np.asarray(np.maximum(TIE, both) + SLACK)
 
@@ -32,5 +32,5 @@ def tied(accuracies: ArrayLike, errors: ArrayLike = 0.0) -> NDArray[np.int64]:
 
 
 def first_best(accuracies: ArrayLike, errors: ArrayLike = 0.0) -> int:
-    """Of options, cheapest first, the first that ties with the most accurate."""
+    """The first option that ties with the most accurate; accuracies, errors: [options], cheapest first."""
     return int(tied(accuracies, errors)[0])

@@ -1,8 +1,8 @@
 """How good a verifier is, from a pool that it has scored and a grader has judged: arrays in, figures out.
 
-AUC says how well it tells right from wrong; the curve of best-of-n, beside what an oracle would choose from the
-same samples, what that is worth. Its error rates predict that curve, if its errors depend on nothing but correctness.
-Where the measured curve is another, they depend on more: on the problem, or on what wrong samples have in common.
+AUC says how well it tells right from wrong. The curve of best-of-n, beside an oracle's choice from the same samples,
+says what that is worth. The error rates predict that curve if errors depend on correctness alone. Where the measured
+curve is another, errors depend on more: on the problem, or on a property that wrong samples share.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: ArrayLike) -> Estimate:
-        """From one share for each problem; NaN are problems that have none. Bounds need `FEW` that have one."""
+        """From shares, [problems]; NaN for a problem without one. Bounds need `FEW` problems that have one."""
         x = np.asarray(values, dtype=np.float64)
         x = x[~np.isnan(x)]
         return cls.rows(x[None])[0] if x.size else cls(float("nan"), float("nan"), float("nan"))
@@ -82,7 +82,7 @@ class AtN:
 
 @dataclass(frozen=True, slots=True)
 class LengthBias:
-    """How far a verifier prefers length for its own sake.
+    """A verifier's preference for length for its own sake.
 
     preference: P(the longer of two scores higher) + ½ P(equal), of pairs of one problem that are alike in
     correctness; ½ is no bias. chosen: by n, the mean length of the best of n over the mean length of all.
@@ -176,7 +176,7 @@ def verifier_quality(
 
 
 def aucs(pool: Pool) -> Floats:
-    """AUC of each problem, NaN where it has no right, or no wrong sample with a score."""
+    """AUC of each problem, [problems]; NaN where it has no right, or no wrong sample with a score."""
     return problem_aucs(pool.scores, pool.correct)
 
 
@@ -189,20 +189,19 @@ def best_of_n(pool: Pool, ns: Sequence[int]) -> Floats:
 
 
 def coverage(pool: Pool, ns: Sequence[int]) -> Floats:
-    """What an oracle would choose: pass@n, [len(ns), problems]."""
+    """Accuracy of an oracle's choice: pass@n, [len(ns), problems]."""
     return pass_at_k(pool.sizes, pool.correct.sum(axis=1), np.asarray(ns)[:, None])
 
 
 def regret(pool: Pool, ns: Sequence[int]) -> Floats:
-    """pass@n less the accuracy of the best of n: what choosing by this verifier loses to an oracle, [len(ns),
-    problems].
-    """
+    """The loss of choosing by this verifier against an oracle, [len(ns), problems]: pass@n less the best of n."""
     return coverage(pool, ns) - best_of_n(pool, ns)
 
 
 def chosen_shares(scores: ArrayLike, k: int) -> Floats:
-    """P(a sample is the best of k drawn from its row), [problems, samples]; ties are shared, NaN scores never
-    chosen.
+    """P(a sample is the best of k drawn from its row), [problems, samples]; scores: the same shape.
+
+    Ties share the probability; a sample with a NaN score is never chosen.
     """
     x = np.asarray(scores, dtype=np.float64)
     lower, equal = standing(x)
@@ -214,8 +213,9 @@ def chosen_shares(scores: ArrayLike, k: int) -> Floats:
 
 
 def mean_of_chosen(pool: Pool, values: Rows, ns: Sequence[int]) -> Floats:
-    """The mean of `values` (length, score, …) over what best-of-n chooses, [len(ns), problems]; NaN if it
-    never can.
+    """The mean of `values` (length, score, …) over the choices of best-of-n, [len(ns), problems]; NaN if there is none.
+
+    values: [problems, samples], or ragged. Raises InputError for other shapes, and for a sample without a value.
     """
     x = padded(values)
     if x.shape != pool.scores.shape or np.isnan(x[pool.present]).any():
@@ -232,7 +232,10 @@ def mean_of_chosen(pool: Pool, values: Rows, ns: Sequence[int]) -> Floats:
 
 
 def length_bias(pool: Pool, lengths: Rows, ns: Sequence[int]) -> LengthBias:
-    """Whether longer samples score higher among those that are equally right. lengths: one for each sample."""
+    """Whether longer samples score higher among equally right ones.
+
+    lengths: [problems, samples], or ragged, in any unit.
+    """
     x = padded(lengths)
     relative = mean_of_chosen(pool, lengths, ns)
     means = np.array([row[:size].mean() for row, size in zip(x, pool.sizes, strict=True)])

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from metagen.analysis.adaptive import Confided, confidence_traces
+from examples.figures.adaptive import Confided, confidence_traces
+from examples.figures.votes import draw_bars, vote_bars
 from metagen.analysis.figures import (
     Line,
     Point,
@@ -20,7 +21,6 @@ from metagen.analysis.figures import (
     save,
 )
 from metagen.analysis.matrix import matrix_diagram
-from metagen.analysis.votes import draw_bars, vote_bars
 from metagen.errors import InputError
 
 KS = [1, 2, 4, 8, 16, 32, 64]

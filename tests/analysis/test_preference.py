@@ -1,4 +1,4 @@
-"""Bradley and Terry's strengths, Elo's ratings, and what a judge's place is worth."""
+"""Bradley and Terry's strengths, and Elo's ratings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from metagen.analysis.preference import (
     bradley_terry,
     elo,
     elo_expected,
-    position_bias,
 )
 from metagen.errors import InputError
 
@@ -148,15 +147,3 @@ def test_elo_settles_where_bradley_and_terry_put_it() -> None:
 def test_a_match_of_nobody_is_refused(match: tuple[int, int, float]) -> None:
     with pytest.raises(InputError, match="two different items"):
         elo([match], 3)
-
-
-def test_the_bias_of_a_place() -> None:
-    # Always the first, and never minding which; then a fair judge.
-    assert position_bias([1.0, 1.0], [1.0, 1.0]).first == 1.0
-    assert position_bias([1.0, 1.0], [1.0, 1.0]).consistency == 0.0
-    fair = position_bias([0.8, 0.3, np.nan], [0.2, 0.7, 0.5])
-    assert (fair.first, fair.consistency, fair.pairs) == (0.5, 1.0, 2)
-    with pytest.raises(InputError, match="at least one pair"):
-        position_bias([np.nan], [0.5])
-    with pytest.raises(InputError, match="both orders"):
-        position_bias([0.5], [0.5, 0.5])

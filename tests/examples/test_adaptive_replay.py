@@ -26,6 +26,7 @@ def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "adaptive_replay", module)
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as Python does for a script
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "ORDERS", 3)
     return module

@@ -32,7 +32,7 @@ from metagen.runs.note import Note
 from metagen.runs.questions import (
     adaptive,
     difficulty,
-    frontier_section,
+    frontier,
     saturation,
     splitting,
     temperature,
@@ -63,8 +63,8 @@ def sections(
     """
     made: dict[str, Callable[[], Section | None]] = {
         "answers": lambda: asked(result, extras, aligned),
-        "frontier": lambda: frontier_section.section(result),
-        "equal-compute": lambda: frontier_section.comparison(result),
+        "frontier": lambda: frontier.section(result),
+        "equal-compute": lambda: frontier.comparison(result),
         "difficulty": lambda: difficulty.section(result),
         "adaptive": lambda: adaptive.section(result),
         "splitting": lambda: splitting.section(result, extras),

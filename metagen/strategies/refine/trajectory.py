@@ -56,7 +56,7 @@ def by_round(
     """Values and copies by round, each (trajectories × rounds + 1): NaN after the end.
 
     A value is the verifier's, of the candidate that there was after the round (NaN too where it gave none); a copy is
-    1 where the revision was one, else 0, and NaN for the draft. `analysis.refinement` draws them.
+    1 where the revision was one, else 0, and NaN for the draft. `examples/figures/refinement.py` draws them.
     """
     values = np.full((len(trajectories), rounds + 1), np.nan)
     copies = np.full((len(trajectories), rounds + 1), np.nan)

@@ -26,7 +26,7 @@ from metagen.runs.page import chosen, draw, markdown, measured
 from metagen.runs.page import study_page as page
 from metagen.runs.page.headline import headline
 from metagen.runs.page.run_page import LIMIT
-from metagen.runs.questions import frontier_section
+from metagen.runs.questions import frontier
 from metagen.runs.questions.section import Finding, Heat, Section
 from metagen.runs.table.problem import Examined, Pool
 from metagen.runs.work import build, runner
@@ -141,7 +141,7 @@ def test_tuning_is_called_fair_only_where_it_is() -> None:
 
 
 def test_every_frontier_has_a_title_of_its_own() -> None:
-    found = frontier_section.section(little())
+    found = frontier.section(little())
     text = "\n".join(markdown._section(found))
     heads = re.findall(r"(?m)^### (Frontier.*|Strategies.*)$", text)
     alts = re.findall(r"!\[(.*?)\]\(", text)
@@ -155,7 +155,7 @@ def test_every_frontier_has_a_title_of_its_own() -> None:
 @pytest.mark.parametrize(("problems", "said"), [(5, False), (12, True)])
 def test_captions_promise_bands_only_where_they_are_drawn(problems: int, said: bool) -> None:
     result = little(problems)
-    shown = [*measured.curves(result).pictures, *frontier_section.section(result).pictures]
+    shown = [*measured.curves(result).pictures, *frontier.section(result).pictures]
     captions = [p.caption for p in shown if not isinstance(p, Heat)]
     assert captions and all(("Bands" in caption) == said for caption in captions)
 
@@ -422,7 +422,7 @@ def test_the_figure_of_winners_names_them(published: Path) -> None:
     figure = draw.best_figure(result)
     assert figure is not None
     names = {t.get_text() for axes in figure.axes for t in axes.texts}
-    (table,) = (one for one in frontier_section.section(result).tables if one.name == "frontier")
+    (table,) = (one for one in frontier.section(result).tables if one.name == "frontier")
     won = [row for row in table.rows if row[4] == "yes"]
     assert {name if set == "as written" else f"{name} ({set})" for name, set, *_ in won} <= names
     assert {"small/majority@4", "large/best@4 (verifier=prm, temperature=0.2)"} <= names

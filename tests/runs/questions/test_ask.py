@@ -17,7 +17,7 @@ from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.declare import study_schema as schema
 from metagen.runs.page.headline import headline
 from metagen.runs.questions import ask as questions
-from metagen.runs.questions import frontier_section, laws, unasked
+from metagen.runs.questions import frontier, laws, unasked
 from metagen.runs.questions.equal_compute import budgets, middle, rivals, table
 from metagen.runs.questions.question import Question, answer, answers, compared, numbers
 from metagen.runs.questions.section import Finding, Heat, Plot
@@ -71,7 +71,7 @@ def test_a_model_that_alone_is_affordable_has_won_nothing() -> None:
     large = curve("large", "majority", [4, 8, 16, 32], [0.3, 0.5, 0.9, 0.95])
     found = answer(questions.small_many_or_large_few(study(large, small)))
     assert "best is small at 1 FLOPs (the only one that it pays for), small at 4 FLOPs (in " in found.sentence
-    (sizes,) = (one for one in frontier_section.section(study(large, small)).tables if one.name == "sizes")
+    (sizes,) = (one for one in frontier.section(study(large, small)).tables if one.name == "sizes")
     assert sizes.rows[0][-1] == "small: the only one"
 
 
@@ -245,22 +245,22 @@ def test_where_the_vote_ends_first_both_spend_what_it_does() -> None:
 
 def test_every_cost_of_the_budgets_has_its_tables_and_the_rest_says_what_it_is_compared_in() -> None:
     two = replace(RESULT, budgets={"latency:h200": (1e-3, 1e-2), "flops": (1e8, 1e9)})
-    section = frontier_section.comparison(two)
+    section = frontier.comparison(two)
     assert [t.name for t in section.tables] == ["equal-compute", "equal-compute-latency-h200"]
     assert "in modelled seconds of waiting on h200" in section.tables[1].caption
     assert all("waiting on h200" in row[0] for row in section.tables[1].rows)
-    sizes = [t for t in frontier_section.section(two).tables if t.name.startswith("sizes")]
+    sizes = [t for t in frontier.section(two).tables if t.name.startswith("sizes")]
     assert [t.name for t in sizes] == ["sizes", "sizes-latency-h200"]
     assert {row[1].split(" ", 1)[1] for row in sizes[1].rows} == {"modelled seconds of waiting on h200"}
-    (note,) = (n for n in frontier_section.section(two).notes if n.about == "budgets")
+    (note,) = (n for n in frontier.section(two).notes if n.about == "budgets")
     assert "latency" not in note.text and "waiting on h200 have tables of their own" in note.text
     # Budgets in one other cost: no table at budgets that nobody gave, and what is compared at such says so.
     other = replace(RESULT, budgets={"generated": (100.0, 400.0)})
-    (table_,) = frontier_section.comparison(other).tables
+    (table_,) = frontier.comparison(other).tables
     assert {row[0] for row in table_.rows} == {"100 tokens generated", "400 tokens generated"}
-    (note,) = (n for n in frontier_section.section(other).notes if n.about == "budgets")
+    (note,) = (n for n in frontier.section(other).notes if n.about == "budgets")
     assert "of which the study names none: at 5 from" in note.text
-    assert not [n for n in frontier_section.section(RESULT).notes if n.about == "budgets"]
+    assert not [n for n in frontier.section(RESULT).notes if n.about == "budgets"]
     # Pools have no seconds: a table that cannot be is said to be missing.
     timed = tuple(
         replace(c, costs={**c.costs, "seconds": np.full_like(c.accuracy, np.nan)})
@@ -268,7 +268,7 @@ def test_every_cost_of_the_budgets_has_its_tables_and_the_rest_says_what_it_is_c
         else c
         for c in RESULT.curves
     )
-    late = frontier_section.comparison(
+    late = frontier.comparison(
         replace(RESULT, curves=timed, budgets={"seconds": (1.0,), "flops": (1e9,)})
     )
     assert [t.name for t in late.tables] == ["equal-compute"]
@@ -279,7 +279,7 @@ def test_every_cost_of_the_budgets_has_its_tables_and_the_rest_says_what_it_is_c
 
 def test_a_budget_that_pays_for_nothing_is_said() -> None:
     poor = replace(RESULT, budgets={"flops": (1e3, 1e9), "money": (1.0,)})
-    said = {(n.about, n.text) for n in frontier_section.comparison(poor).notes}
+    said = {(n.about, n.text) for n in frontier.comparison(poor).notes}
     assert (
         "flops",
         "1k FLOPs is below the cheapest, small/majority@1 at 10M FLOPs: it pays for nothing",
@@ -287,7 +287,7 @@ def test_a_budget_that_pays_for_nothing_is_said() -> None:
     assert ("money", "no curve knows it: give engines.NAME.price: budgets in it are not compared") in said
     (own,) = (
         n
-        for n in frontier_section.section(replace(RESULT, budgets={"money": (1.0,)})).notes
+        for n in frontier.section(replace(RESULT, budgets={"money": (1.0,)})).notes
         if n.about == "budgets"
     )
     assert "compared in FLOPs, of which the study names none: at 5 from" in own.text

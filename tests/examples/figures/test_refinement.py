@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from examples.figures.refinement import PANELS, Rounds, refinement_trajectory
 from metagen.analysis.figures import save
 from metagen.analysis.intervals import SHARES, interval
-from metagen.analysis.refinement import PANELS, Rounds, refinement_trajectory
 from metagen.errors import InputError
 
 NAN = np.nan

@@ -8,7 +8,7 @@ from typing import Any
 import networkx
 import pytest
 
-from metagen.analysis.chains import layout, program_diagram
+from examples.figures.chains import layout, program_diagram
 from metagen.analysis.figures import save
 from metagen.errors import InputError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metagen.analysis.votes import HATCH, MOST, RIGHT, WRONG, draw_bars, vote_bars
+from examples.figures.votes import HATCH, MOST, RIGHT, WRONG, draw_bars, vote_bars
 from metagen.errors import InputError
 
 

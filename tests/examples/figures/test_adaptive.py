@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metagen.analysis.adaptive import Confided, confidence_traces, savings, spending
+from examples.figures.adaptive import Confided, confidence_traces, savings, spending
 from metagen.analysis.figures import save
 from metagen.analysis.stopping import replay, running_vote
 from metagen.errors import InputError
