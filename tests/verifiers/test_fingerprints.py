@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metagen.experiments.kinds.fitted import bradley_terry_strengths
+from metagen.runs.declare.kinds.fitted import bradley_terry_strengths
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
@@ -127,7 +127,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "oracle": lambda: OracleVerifier(grade),
     "recorded": lambda: RecordedVerifier("v"),
     "constraint mass": ConstraintMass,
-    "grammar mass": lambda: GrammarMass(EngineGenerator(ENGINE, SamplingParams(grammar=Grammar.regex("a|b"), max_tokens=8))),
+    "grammar mass": lambda: GrammarMass(GENERATOR.replace(grammar=Grammar.regex("a|b"))),
     "function": lambda: A,
     "public examples": PublicExamples,
     "public tests": lambda: PublicTests(BOX),
