@@ -342,7 +342,7 @@ def test_a_budget_is_made_of_what_people_type() -> None:
         Budget.of({"tokens": 1})
 
 
-def test_a_budget_is_shared_out_whole_and_everyone_has_the_deadline() -> None:
+def test_a_budget_is_share_out_whole_and_everyone_has_the_deadline() -> None:
     shares = Budget(generated=8, flops=3.0, seconds=2.0).share(3)
     assert shares == [Budget(generated=n, flops=1.0, seconds=2.0) for n in (3, 3, 2)]
     assert Budget(calls=0, money=1.0, seconds=1.0).divisible == ("calls", "money")

@@ -151,7 +151,12 @@ class AnswerRule(Part, ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Names the rule: equal fingerprints promise equal keys. Rules with options add them."""
+        """Names the rule: equal fingerprints promise equal keys. By default its class, and the fields of a part.
+
+        A rule with options that is no part adds them.
+        """
+        if dataclasses.is_dataclass(self):
+            return fingerprint(self, recorded=True)
         return digest(type(self).__qualname__).hex()
 
     @abstractmethod

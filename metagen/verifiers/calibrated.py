@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import InputError
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Verifier
@@ -20,6 +21,7 @@ Calibration = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 GRID = np.linspace(0.0, 1.0, 1001)
 
 
+@part
 class Calibrated(Verifier):
     """The member's value mapped by `calibration`; raw keeps what the member said, its own raw score where it has one.
 
@@ -28,27 +30,33 @@ class Calibrated(Verifier):
     steps=True. Verdicts pass through. Raises InputError for a map that leaves [0, 1] or descends.
     """
 
-    def __init__(
-        self, verifier: Verifier, calibration: Calibration, *, steps: bool = False, name: str | None = None
-    ) -> None:
-        mapped = np.asarray(calibration(GRID), dtype=np.float64)
+    verifier: Verifier = field(kw_only=False)
+    calibration: Calibration = field(kw_only=False)
+    steps: bool = False
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        mapped = np.asarray(self.calibration(GRID), dtype=np.float64)
         if mapped.shape != GRID.shape or not ((mapped >= 0.0) & (mapped <= 1.0)).all():
-            raise InputError(f"{calibration!r} does not map [0, 1] into [0, 1]; a score's value lies there")
+            raise InputError(
+                f"{self.calibration!r} does not map [0, 1] into [0, 1]; a score's value lies there"
+            )
         if (np.diff(mapped) < 0.0).any():
             at = float(GRID[int(np.argmax(np.diff(mapped) < 0.0))])
-            raise InputError(f"{calibration!r} descends at {at:g}; a calibration keeps the order of scores")
-        self.verifier, self.calibration, self.steps = verifier, calibration, steps
-        self.members = (verifier,)
-        self.name = verifier.name if name is None else name
+            raise InputError(
+                f"{self.calibration!r} descends at {at:g}; a calibration keeps the order of scores"
+            )
+        self.members = (self.verifier,)
+        self.name = self.name or self.verifier.name
 
     @property
     def fingerprint(self) -> str:
         return digest("calibrated", self.verifier.fingerprint, repr(self.calibration), str(self.steps)).hex()
 
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
-        return [self._mapped(score) for score in await self.verifier.score(sequences, scope=scope)]
+        return [self._map_score(score) for score in await self.verifier.score(sequences, scope=scope)]
 
-    def _mapped(self, score: Score) -> Score:
+    def _map_score(self, score: Score) -> Score:
         if score.value is None:
             return score
         (value,) = self._map([score.value])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import abc
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Final
 
 from metagen.errors import InputError
-from metagen.sequence import Sequence, digest
-from metagen.verifiers.base import Answer, AnswerRule
-from metagen.verifiers.pattern import last_match, one_group
+from metagen.parts import part
+from metagen.sequence import digest
+from metagen.values import Expects
+from metagen.verifiers.base import Answer
+from metagen.verifiers.pattern import PatternRule
 
+LETTERS: Final = "two or more different letters or digits, such as 'ABCDE'"
 #: Only so much of a long text, counted from its end, is looked at.
 TAIL: Final = 20_000
 MISSING, SEVERAL, UNREADABLE = (Answer(verdict=v) for v in ("missing", "ambiguous", "unparsable"))
@@ -124,29 +126,28 @@ _DELIMITER: Final = re.compile(r"\\[()\[\]]")
 _OPEN, _CLOSE, _SPACE = r"[\s*_`\"“'‘$(\[]{0,16}", r"[)\]}*_`\"”'’$.]{0,16}", r"[ \t]{0,16}"
 
 
-class ChoiceRule(AnswerRule):
+@part
+class ChoiceRule(PatternRule):
     r"""Reads the letter of an option: `B`, `(b)`, `B. Paris`, `Answer: **B**`, `\boxed{\text{(B)}}`, `option two`.
 
     The letter stands, the first of these that there is: in the last box; after the last announcement (`the answer is`,
     `I choose`), or on a line of its own below that; in `B is correct`; at the head of the first or last line, where no
     other line begins with another letter. A letter elsewhere in the text is never an answer, and nor is the article.
 
-    letters: of the options, in order; two or more different letters or digits. pattern: a regular expression with one
-    group, in which `^` and `$` stand for the ends of lines; the letter stands in its last match, and nowhere else. What
-    reaches the end of a text that was cut off does not count.
-    Verdicts: `missing` without a letter, `ambiguous` for several, `unparsable` for a match of the pattern that holds
-    none. Raises InputError for other letters, and for a pattern without one group.
+    letters: of the options, in order; two or more different letters or digits. pattern: as of `PatternRule`; the letter
+    stands in its last match, and nowhere else. Verdicts: `missing` without a letter, `ambiguous` for several,
+    `unparsable` for a match of the pattern that holds none. Raises InputError for other letters.
     """
 
-    def __init__(self, pattern: str | None = None, *, letters: str = "ABCDE") -> None:
-        letters = str(letters)
+    letters: Annotated[str | int, Expects(LETTERS)] = "ABCDE"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        letters = str(self.letters)
         plain = letters.isascii() and letters.isalnum()
         if not plain or len(letters) < 2 or len(set(letters.upper())) < len(letters):
-            raise InputError(
-                f"letters={letters!r}: expected two or more different letters or digits, such as 'ABCDE'"
-            )
+            raise InputError(f"letters={letters!r}: expected {LETTERS}")
         self._letters = letters.upper()
-        self._pattern = one_group("pattern", pattern) if pattern is not None else None
         one = f"[{self._letters}{self._letters.lower()}]"
         optional = rf"(?:the\s+)?(?:{_OPTION}\s*[:#]?)?"
         self._one = re.compile(rf"{_OPEN}{optional}{_OPEN}({one})(?![^\W_])", re.IGNORECASE)
@@ -177,32 +178,21 @@ class ChoiceRule(AnswerRule):
 
     @property
     def fingerprint(self) -> str:
-        pattern = self._pattern.pattern if self._pattern else ""
-        return digest("choice rule", self._letters, pattern).hex()
+        return digest("choice rule", self._letters, self.pattern or "").hex()
 
-    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
-        known: dict[tuple[str, bool], Answer] = {}
-        found = []
-        for sequence in sequences:
-            asked = sequence.text, sequence.finish in ("eos", "stop")
-            if asked not in known:
-                known[asked] = self._answer(*asked)
-            found.append(known[asked])
-        return found
+    def canonical(self, answer: str) -> str | None:
+        return self._find(answer, True).key
 
-    async def key(self, answer: str) -> str | None:
-        return self._found(answer, True).key
-
-    def _answer(self, text: str, ended: bool) -> Answer:
-        if self._pattern is None:
-            return self._found(text, ended)
-        written = last_match(self._pattern, text, ended=ended)
+    def answer(self, text: str, ended: bool) -> Answer:
+        if self.pattern is None:
+            return self._find(text, ended)
+        written = self.match(text, ended)
         if written is None or not written.strip():
             return MISSING
-        answer = self._found(written, True)
+        answer = self._find(written, True)
         return UNREADABLE if answer == MISSING else Answer(written.strip(), answer.key, answer.verdict)
 
-    def _found(self, text: str, ended: bool) -> Answer:
+    def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
         text = _cleaned(text[-TAIL:])
         for source in (self._boxed, self._announced, self._called_right, self._leading):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Awaitable, Callable
+from dataclasses import field
 
 from metagen.border import answered, called, is_async, ours
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule, PrimitiveVerifier, score_payload
@@ -26,6 +28,7 @@ def _outcome(result: float | Score) -> Outcome:
     return Outcome(score_payload(result if isinstance(result, Score) else Score(result)), Usage(calls=1))
 
 
+@part
 class FunctionVerifier(PrimitiveVerifier):
     """Scores by `function(sequence)`: a number in [0, 1], or a Score. Charged one call per score.
 
@@ -37,24 +40,19 @@ class FunctionVerifier(PrimitiveVerifier):
 
     sees_thoughts = True
 
-    def __init__(
-        self,
-        function: Callable[[Sequence], float | Score | Awaitable[float | Score]],
-        *,
-        name: str = "function",
-    ) -> None:
-        self._function, self.name = function, name
+    function: Callable[[Sequence], float | Score | Awaitable[float | Score]] = field(kw_only=False)
+    name: str = "function"
 
     @property
     def fingerprint(self) -> str:
         return digest("function verifier", self.name).hex()
 
     async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
-        if ours(self._function) and not is_async(self._function):
-            return [_outcome(self._function(s)) for s in sequences]  # type: ignore[arg-type]
+        if ours(self.function) and not is_async(self.function):
+            return [_outcome(self.function(s)) for s in sequences]  # type: ignore[arg-type]
 
         async def one(place: int, sequence: Sequence) -> Outcome:
-            result = await answered(self, self._function, sequence, hint=float | Score, broken=_out_of_range)
+            result = await answered(self, self.function, sequence, hint=float | Score, broken=_out_of_range)
             ended[place] = outcome = _outcome(result)
             return outcome
 

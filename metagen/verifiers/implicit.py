@@ -12,10 +12,10 @@ q_{t−1}: the sum over the tokens of that step. Cui et al. 2025, PRIME (arXiv:2
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 from collections import abc
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from metagen.call import Ended, Outcome
@@ -23,20 +23,22 @@ from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
 from metagen.generators.watch import evaluated
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
+from metagen.values import Positive
 from metagen.verifiers.aggregation import Aggregation, aggregate
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
 from metagen.verifiers.odds import sigmoid
-from metagen.verifiers.read_once import ReadOnce, names_of, shared_out
-from metagen.verifiers.steps import steps_of
+from metagen.verifiers.read_once import ReadOnce, names_of, share_out
+from metagen.verifiers.steps import Delimiter, steps_of
 
 #: Traces kept, and log-ratios of tokens, at about 200 bytes each.
 REMEMBERED = 512
 TOKENS = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Traced:
     """A solution in tokens. starts: where each step begins, and at last where the last ends; starts[0] ends the prompt.
 
@@ -49,6 +51,7 @@ class Traced:
     given: Score | None = None
 
 
+@part
 class ImplicitProcessRewardModel(PrimitiveVerifier):
     """Scores steps by r_t, or, if `cumulative`, by q_t; the sigmoid maps both into [0, 1], as the paper's cross-entropy
     objective does for whole solutions. raw: q of the whole text, which is the outcome reward of a finished solution.
@@ -58,31 +61,22 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
     A completion without a step, such as a blank one, scores 0. Verdicts: `too long` beyond the context of either model,
     `impossible` for a token that a model rules out, `unparsable` where the prompt's only token merges with the text.
 
-    Both models read each token once: tokens that candidates share are not read again. Raises InputError for β ≤ 0,
-    an empty delimiter, or a model that is its own reference; UnsupportedError for engines without token ids, or
-    with different tokenizers.
+    Both models read each token once: tokens that candidates share are not read again. Raises InputError for a
+    model that is its own reference; UnsupportedError for engines without token ids, or with different tokenizers.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        reference: Engine,
-        *,
-        beta: float,
-        delimiter: str = "\n",
-        cumulative: bool = False,
-        aggregation: Aggregation = "last",
-        name: str = "implicit",
-        price: Price | None = FREE,
-        reference_price: Price | None = FREE,
-    ) -> None:
-        aggregate((0.0,), aggregation)
-        if not (0.0 < beta < math.inf):
-            raise InputError(
-                f"{name}: beta={beta!r}, expected a number > 0: the β that the model was trained with"
-            )
-        if not delimiter:
-            raise InputError(f"{name}: the delimiter is empty; give the text that ends a step, such as '\\n'")
+    engine: Engine = field(kw_only=False)
+    reference: Engine = field(kw_only=False)
+    beta: Positive
+    delimiter: Delimiter = "\n"
+    cumulative: bool = False
+    aggregation: Aggregation = "last"
+    name: str = "implicit"
+    price: Price | None = FREE
+    reference_price: Price | None = FREE
+
+    def __post_init__(self) -> None:
+        engine, reference, name = self.engine, self.reference, self.name
         if engine.tokenizer_fingerprint is None or reference.tokenizer_fingerprint is None:
             raise UnsupportedError(f"{name}: {engine!r} and {reference!r} both need token ids")
         if engine.tokenizer_fingerprint != reference.tokenizer_fingerprint:
@@ -94,17 +88,10 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
             raise InputError(
                 f"{name}: {engine!r} is its own reference, so every log-ratio is 0; give the two models"
             )
-        self.engine, self.reference, self.name = engine, reference, name
-        self.beta, self.delimiter, self.cumulative, self.aggregation = (
-            beta,
-            delimiter,
-            cumulative,
-            aggregation,
-        )
-        self._models = ((engine, price), (reference, reference_price))
+        self._models = ((engine, self.price), (reference, self.reference_price))
         self._memory = ReadOnce(TOKENS)
         self._traces: dict[bytes, Traced] = {}
-        what = (repr(beta), delimiter, repr(cumulative))
+        what = (repr(self.beta), self.delimiter, repr(self.cumulative))
         self._records = digest("implicit", engine.fingerprint, reference.fingerprint, *what).hex()
 
     @property
@@ -123,8 +110,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         found = await super().score(sequences, scope=scope)
         return [
-            s if s.steps is None else dataclasses.replace(s, value=aggregate(s.steps, self.aggregation))
-            for s in found
+            s if s.steps is None else replace(s, value=aggregate(s.steps, self.aggregation)) for s in found
         ]
 
     # -- tokens ----------------------------------------------------------------------------------
@@ -135,24 +121,24 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
         if found is None:
             if len(self._traces) == REMEMBERED:
                 self._traces.clear()
-            found = self._traces[sequence.digest] = self._traced(sequence)
+            found = self._traces[sequence.digest] = self._lay(sequence)
         return found
 
-    def _traced(self, sequence: Sequence) -> Traced:
+    def _lay(self, sequence: Sequence) -> Traced:
         """Text is encoded as one, so steps end where the encodings of their prefixes stop agreeing with it."""
         steps = self.split(sequence.text)
         if not steps:
             return Traced(given=Score(0.0, steps=()))
-        ids = self._encoded(sequence, sequence.text)
+        ids = self._encode(sequence, sequence.text)
         ends = accumulate(map(len, steps), initial=0)
-        starts = [_agree(ids, self._encoded(sequence, sequence.text[:end])) for end in ends]
+        starts = [_agree(ids, self._encode(sequence, sequence.text[:end])) for end in ends]
         if not starts[0]:
             return Traced(given=Score(None, verdict="unparsable"))
         if any(e.max_context is not None and len(ids) > e.max_context for e, _ in self._models):
             return Traced(given=Score(None, verdict="too long"))
         return Traced(ids, tuple(starts), names_of(ids, range(len(ids)))[starts[0] :])
 
-    def _encoded(self, sequence: Sequence, text: str) -> tuple[int, ...]:
+    def _encode(self, sequence: Sequence, text: str) -> tuple[int, ...]:
         return self.engine.render(Sequence(sequence.prompt, text)) or ()
 
     # -- reading ---------------------------------------------------------------------------------
@@ -160,7 +146,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
     async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         traces = [self._trace(s) for s in sequences]
         async with self._memory.claim([n for t in traces for n in t.names]) as (known, missing):
-            shares = shared_out([t.names for t in traces], missing)
+            shares = share_out([t.names for t in traces], missing)
             pairs = [(t, places) for t, places in zip(traces, shares, strict=True) if places]
             ours, theirs = await self._ask([_request(t, places) for t, places in pairs])
             new = {
@@ -190,12 +176,10 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
     ) -> Outcome:
         if trace.given is not None:
             return Outcome(score_payload(trace.given), Usage())
-        usage = self._priced(trace, [scope.prefixes(e.fingerprint).add(trace.ids) for e, _ in self._models])
+        usage = self._price(trace, [scope.prefixes(e.fingerprint).add(trace.ids) for e, _ in self._models])
         read = [Usage(prefilled=a.prefilled, cached=a.cached) for a in answers]
         physical = Usage.sum(read) if read else Usage(cached=2 * len(trace.ids))
-        return Outcome(
-            score_payload(self._score(trace, ratios)), usage, dataclasses.replace(physical, calls=1)
-        )
+        return Outcome(score_payload(self._score(trace, ratios)), usage, replace(physical, calls=1))
 
     def _score(self, trace: Traced, ratios: Mapping[bytes, float]) -> Score:
         tokens = [ratios[name] for name in trace.names]
@@ -210,7 +194,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
 
     # -- accounting ------------------------------------------------------------------------------
 
-    def _priced(self, trace: Traced, known: abc.Sequence[int]) -> Usage:
+    def _price(self, trace: Traced, known: abc.Sequence[int]) -> Usage:
         """Logical usage: both models read all that they do not know."""
         usages = []
         for (engine, price), k in zip(self._models, known, strict=True):
@@ -219,15 +203,15 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
             if shape is not None:
                 logits = total - max(k, trace.starts[0])
                 exact = prefill_flops(shape, total, k, logits) if total > k else 0.0
-                usage = dataclasses.replace(usage, flops=exact, flops_2n=flops_2n(shape, total - k))
-            usages.append(dataclasses.replace(usage, money=price.of(usage) if price else None))
+                usage = replace(usage, flops=exact, flops_2n=flops_2n(shape, total - k))
+            usages.append(replace(usage, money=price.of(usage) if price else None))
         return Usage.sum(usages)
 
     def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         caches = [scope.prefixes(engine.fingerprint) for engine, _ in self._models]
         asked = [t for s in sequences if (t := self._trace(s)).given is None]
-        bounds = [self._priced(t, [cache.known(t.ids) for cache in caches]) for t in asked]
-        return dataclasses.replace(Usage.sum(bounds), calls=len(sequences))
+        bounds = [self._price(t, [cache.known(t.ids) for cache in caches]) for t in asked]
+        return replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:
         for engine, _ in self._models:

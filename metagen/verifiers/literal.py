@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import math
-from collections import abc
 from fractions import Fraction
 from typing import Any, Final
 
-from metagen.sequence import Sequence, digest
-from metagen.verifiers.base import Answer, AnswerRule
-from metagen.verifiers.pattern import last_match, one_group
+from metagen.parts import part
+from metagen.sequence import digest
+from metagen.verifiers.base import Answer
+from metagen.verifiers.pattern import PatternRule
 from metagen.verifiers.source import parsed
 
 #: Longer texts are no answer; the bound keeps the syntax tree, and so the work, small.
@@ -19,57 +19,43 @@ MAX_CHARACTERS: Final = 4_096
 _SOURCE: Final = "\0"
 
 
-class LiteralRule(AnswerRule):
+@part
+class LiteralRule(PatternRule):
     """Reads a Python literal: `{'a': 1, 'b': 2}` and `{"b":2.0, "a":1}` have the same key.
 
     Nothing is executed. Equal keys mean `==` in Python: 1, 1.0 and True are equal, a list and a tuple are not.
-    pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; the last match
-    counts, and one that reaches the end of a text which was cut off does not. A whole text that is one literal (a call
-    `f(…)`, or literals, where arguments are read) needs no match, and no pattern. arguments: what is read are the
-    arguments of a call, `1, 'a', k=2`, with or without `f(…)` around them; one that is not a literal (`dict(a=1)`)
-    equals what is written the same. Verdicts: `missing`, `unparsable`.
+    pattern: as of `PatternRule`. A whole text that is one literal (a call `f(…)`, or literals, where arguments are
+    read) needs no match, and no pattern. arguments: the answer is the arguments of a call, `1, 'a', k=2`, with or
+    without `f(…)` around them; one that is not a literal (`dict(a=1)`) equals what is written the same. Verdicts:
+    `missing`, `unparsable`.
     """
 
-    def __init__(self, pattern: str | None = None, *, arguments: bool = False) -> None:
-        self._pattern = one_group("pattern", pattern) if pattern is not None else None
-        self._arguments = arguments
+    arguments: bool = False
 
     @property
     def fingerprint(self) -> str:
-        pattern = self._pattern.pattern if self._pattern else ""
-        return digest("literal rule", pattern, str(self._arguments)).hex()
-
-    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
-        return [self._answer(sequence) for sequence in sequences]
-
-    async def key(self, answer: str) -> str | None:
-        return self.canonical(answer)
+        return digest("literal rule", self.pattern or "", str(self.arguments)).hex()
 
     def canonical(self, answer: str) -> str | None:
-        """The key of an answer that stands by itself; None if it is no literal."""
         if len(answer) > MAX_CHARACTERS:
             return None
         text = answer.strip()
         try:
-            return _arguments(text) if self._arguments else _key(ast.literal_eval(_expression(text)))
+            return _arguments(text) if self.arguments else _key(ast.literal_eval(_expression(text)))
         except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
             return None
 
     def call(self, answer: str) -> str | None:
         """The call `f(…)` that arguments make, if all of them are literals, so that running it runs `f` alone."""
-        key = self.canonical(answer) if self._arguments else None
+        key = self.canonical(answer) if self.arguments else None
         return None if key is None or _SOURCE in key else _call_of(answer.strip())
 
-    def _answer(self, sequence: Sequence) -> Answer:
-        ended, bare = sequence.finish in ("eos", "stop"), sequence.text.strip().strip("`").strip()
-        found = last_match(self._pattern, sequence.text, ended=ended) if self._pattern else None
+    def answer(self, text: str, ended: bool) -> Answer:
+        found, bare = self.match(text, ended), text.strip().strip("`").strip()
         if found is None and ended and (key := self.canonical(bare)) is not None:
             # Of arguments a call, or literals: any word of a sentence could be an argument.
             found = bare if bare.startswith("f(") or _SOURCE not in key else None
-        if not found or not (text := found.strip().strip("`").strip()):
-            return Answer(verdict="missing")
-        key = self.canonical(text)
-        return Answer(text, key, None if key is not None else "unparsable")
+        return self.told(found and found.strip().strip("`"))
 
 
 def _arguments(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import abc
+from dataclasses import field
 
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage, flops_2n, prefill_flops
@@ -13,11 +14,13 @@ from metagen.generators.engine import Evaluated, EvaluateRequest
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.watch import evaluated
 from metagen.journal import Row
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import UNSCORED, PrimitiveVerifier, Verifier, score_of, score_payload
 
 
+@part
 class ConstraintMass(Verifier):
     """w(y) = Π_t Σ_{x allowed} p(x | y_<t), as the generator kept it (`SamplingParams.log_mass`). Costs nothing.
 
@@ -26,8 +29,7 @@ class ConstraintMass(Verifier):
     counts. raw: log w. Raises DataError for a sequence whose generator did not keep it.
     """
 
-    def __init__(self, *, name: str = "constraint_mass") -> None:
-        self.name = name
+    name: str = "constraint_mass"
 
     @property
     def fingerprint(self) -> str:
@@ -46,6 +48,7 @@ def _kept(sequence: Sequence) -> float:
     return sequence.log_mass
 
 
+@part
 class GrammarMass(PrimitiveVerifier):
     """w(y) = Π_t p(y_t | y_<t) / q(y_t | y_<t): p as the generator would draw freely, q as it draws under its grammar.
 
@@ -59,7 +62,11 @@ class GrammarMass(PrimitiveVerifier):
     without token ids, or one that does not say which tokens end a text.
     """
 
-    def __init__(self, generator: EngineGenerator, *, name: str = "mass") -> None:
+    generator: EngineGenerator = field(kw_only=False)
+    name: str = "mass"
+
+    def __post_init__(self) -> None:
+        generator, name = self.generator, self.name
         if generator.params.grammar is None:
             raise InputError(
                 f"{name}: {generator!r} is held to no grammar, so that nothing is left out; give one"
@@ -75,13 +82,11 @@ class GrammarMass(PrimitiveVerifier):
                 f"{name}: {generator.engine!r} has no token ids, or does not say which of them end a text; use an "
                 "engine that runs the model itself, such as TorchEngine"
             )
-        self.generator, self.name = generator, name
         self._ends: tuple[int, ...] = tuple(generator.engine.ends)  # type: ignore[attr-defined]  # as asked above
-        self._fingerprint = digest("mass", generator.fingerprint).hex()
 
     @property
     def fingerprint(self) -> str:
-        return self._fingerprint
+        return digest("mass", self.generator.fingerprint).hex()
 
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         # Unlike other scores this one is of the tokens: another spelling of a text is another draw.

@@ -8,13 +8,14 @@ costs no more than a short one. Answers of any other kind are for `metagen.verif
 from __future__ import annotations
 
 import re
-from collections import abc
+from dataclasses import field
 from fractions import Fraction
 from typing import Final
 
-from metagen.sequence import Sequence, digest
-from metagen.verifiers.base import Answer, AnswerRule
-from metagen.verifiers.pattern import last_match, one_group
+from metagen.parts import part
+from metagen.sequence import digest
+from metagen.verifiers.base import Answer
+from metagen.verifiers.pattern import PatternRule
 
 MAX_CHARACTERS: Final = 256
 """Longer texts are no number; the bound keeps the integers, and so the work, small."""
@@ -64,42 +65,29 @@ def canonical(text: str) -> str | None:
     return None if value is None else str(value)
 
 
-class NumberRule(AnswerRule):
+@part
+class NumberRule(PatternRule):
     """Reads a number: `6/4`, `1.5` and `150%` have the same key.
 
-    pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; its last
-    match is the answer. A match that reaches the end of a text that was cut off does not count: more might
-    have followed. prose: `$1,200.` is 1200, and a whole text that is one number needs no match.
+    pattern: as of `PatternRule`. prose: `$1,200.` is 1200, and a whole text that is one number needs no match.
     Verdicts: `missing` without a match (or an empty one), `unparsable` if what stands there is no number.
     """
 
-    def __init__(self, pattern: str = ANSWER_LINE, *, prose: bool = False) -> None:
-        self._pattern = one_group("pattern", pattern)
-        self._prose = prose
+    pattern: str = field(default=ANSWER_LINE, kw_only=False)
+    prose: bool = False
 
     @property
     def fingerprint(self) -> str:
-        return digest("number rule", self._pattern.pattern, str(self._prose)).hex()
-
-    async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
-        return [self._answer(sequence) for sequence in sequences]
-
-    async def key(self, answer: str) -> str | None:
-        return self.canonical(answer)
+        return digest("number rule", self.pattern, str(self.prose)).hex()
 
     def canonical(self, answer: str) -> str | None:
-        """The key of an answer that stands by itself; None if it is no number."""
-        if self._prose:
+        if self.prose:
             answer = _CURRENCY.sub(r"\1", answer.strip().removesuffix("."))
             answer = _THOUSANDS.sub("", answer)
         return canonical(answer)
 
-    def _answer(self, sequence: Sequence) -> Answer:
-        ended = sequence.finish in ("eos", "stop")
-        found = last_match(self._pattern, sequence.text, ended=ended)
-        if found is None and ended and self._prose and self.canonical(sequence.text) is not None:
-            found = sequence.text
-        if not found or not (text := found.strip()):
-            return Answer(verdict="missing")
-        key = self.canonical(text)
-        return Answer(text, key, None if key is not None else "unparsable")
+    def answer(self, text: str, ended: bool) -> Answer:
+        found = self.match(text, ended)
+        if found is None and ended and self.prose and self.canonical(text) is not None:
+            found = text
+        return self.told(found)

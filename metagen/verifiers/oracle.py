@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import abc
 from collections.abc import Awaitable, Callable
+from dataclasses import field
 from typing import ClassVar
 
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Verifier
@@ -15,6 +17,7 @@ from metagen.verifiers.base import Verifier
 Grade = Callable[[Sequence], Awaitable[float]]
 
 
+@part
 class OracleVerifier(Verifier):
     """Scores by the task's grader. Costs nothing, and every score says `oracle`."""
 
@@ -22,8 +25,7 @@ class OracleVerifier(Verifier):
     by_sample: ClassVar[bool] = True
     name = "oracle"
 
-    def __init__(self, grade: Grade) -> None:
-        self._grade = grade
+    grade: Grade = field(kw_only=False)
 
     @property
     def fingerprint(self) -> str:
@@ -32,7 +34,7 @@ class OracleVerifier(Verifier):
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         # Equal samples of a recorded pool are one object.
         each = {id(sequence): sequence for sequence in sequences}
-        scores = {key: _score(await self._grade(sequence)) for key, sequence in each.items()}
+        scores = {key: _score(await self.grade(sequence)) for key, sequence in each.items()}
         return [scores[id(sequence)] for sequence in sequences]
 
 

@@ -12,11 +12,12 @@ import json
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from metagen.errors import InputError, ModelError
 from metagen.generators.directory import chat_template
 from metagen.generators.tokenizer import rendered
+from metagen.values import Expects
 from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps, TaggedSteps, WholeSolution
 
 Kind = Literal["prm", "orm"]
@@ -30,6 +31,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "trl": SeparatorSteps("\n", "\n"),
     "whole": WholeSolution(),
 }
+LayoutName = Annotated[Literal[*LAYOUTS], Expects(f"one of the layouts {', '.join(LAYOUTS)}")]  # type: ignore[valid-type]  # the names of a table
 #: Ends of architectures' names, and the layout and kind of each.
 ARCHITECTURES: Final[tuple[tuple[str, str, Kind], ...]] = (
     ("ForProcessRewardModel", "qwen-math", "prm"),

@@ -22,7 +22,7 @@ def names_of(ids: tuple[int, ...], positions: Iterable[int]) -> tuple[bytes, ...
     return tuple(names)
 
 
-def shared_out(wanted: Iterable[abc.Sequence[bytes]], missing: Set[bytes]) -> list[list[int]]:
+def share_out(wanted: Iterable[abc.Sequence[bytes]], missing: Set[bytes]) -> list[list[int]]:
     """For each list of names, the places of those that are missing and that no list before it has."""
     left = set(missing)
     shares = []

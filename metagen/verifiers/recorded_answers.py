@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import abc
+from dataclasses import field
 
 from metagen.errors import InputError
 from metagen.generators.replay import ANSWER
+from metagen.parts import part
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 
 
+@part
 class RecordedRule(AnswerRule):
     """Reads the answer that a sample's own record gives, in a field beside its text.
 
@@ -17,16 +20,15 @@ class RecordedRule(AnswerRule):
     `missing`. Raises InputError where a pool has no such field at all: a sample that carries nothing.
     """
 
-    def __init__(self, rule: AnswerRule) -> None:
-        self._rule = rule
+    rule: AnswerRule = field(kw_only=False)
 
     @property
     def fingerprint(self) -> str:
-        return digest("recorded rule", self._rule.fingerprint).hex()
+        return digest("recorded rule", self.rule.fingerprint).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         written = [carried(s, ANSWER, "{answers: FIELD}").feedback for s in sequences]
-        keys = {text: await self._rule.key(text) for text in dict.fromkeys(written) if text}
+        keys = {text: await self.rule.key(text) for text in dict.fromkeys(written) if text}
         return [
             Answer(text, keys[text], None if keys[text] is not None else "unparsable")
             if text
@@ -35,7 +37,7 @@ class RecordedRule(AnswerRule):
         ]
 
     async def key(self, answer: str) -> str | None:
-        return await self._rule.key(answer)
+        return await self.rule.key(answer)
 
 
 def carried(sequence: Sequence, name: str, fields: str) -> Score:

@@ -7,10 +7,10 @@ prefix in the engine's cache, and the values of the steps before are remembered,
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections import abc
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,15 +19,16 @@ from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
 from metagen.generators.watch import evaluated
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.aggregation import AGGREGATIONS, Aggregation, aggregate
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
 from metagen.verifiers.layouts import Encoder, Laid, Layout, TaggedSteps
 from metagen.verifiers.odds import log_odds, sigmoid
-from metagen.verifiers.published import Kind, check_head, layout_of, named, scores, special_tokens
-from metagen.verifiers.read_once import ReadOnce, names_of, shared_out
-from metagen.verifiers.steps import whole
+from metagen.verifiers.published import Kind, LayoutName, check_head, layout_of, named, scores, special_tokens
+from metagen.verifiers.read_once import ReadOnce, names_of, share_out
+from metagen.verifiers.steps import Delimiter, whole
 
 __all__ = [
     "AGGREGATIONS",
@@ -58,10 +59,10 @@ class Tags(TaggedSteps):
             raise ModelError(
                 f"{str(model)!r} has no step tags: it reads {layout!r}; give the layout in their place"
             )
-        return cls(**dataclasses.asdict(layout))
+        return cls(**asdict(layout))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Reading:
     """A solution before the model: its input, and the name of what is read at each position.
 
@@ -76,6 +77,7 @@ class Reading:
 NOTHING = Laid((), ())
 
 
+@part
 class RewardModel(PrimitiveVerifier):
     """What process and outcome reward models share: an engine, a layout, accounting.
 
@@ -92,30 +94,25 @@ class RewardModel(PrimitiveVerifier):
     #: As the `metagen` entry of a config.json calls such models.
     kind: ClassVar[Kind]
 
-    def __init__(
-        self,
-        engine: Engine,
-        tags: TaggedSteps | None = None,
-        *,
-        layout: Layout | str | None = None,
-        delimiter: str | None = None,
-        name: str,
-        price: Price | None = FREE,
-    ) -> None:
-        self.engine, self.name, self.price = engine, name, price
-        self._encoder = Encoder(engine, name)
-        self.layout = self._chosen(tags, layout)
-        if delimiter is not None:
-            self.layout = self.layout.cut_at(delimiter)
-        labels = self.layout.labels
+    engine: Engine = field(kw_only=False)
+    tags: TaggedSteps | None = field(default=None, kw_only=False)
+    layout: Layout | LayoutName | None = None
+    name: str
+    price: Price | None = FREE
+
+    def __post_init__(self) -> None:
+        self._encoder = Encoder(self.engine, self.name)
+        #: How it reads a solution.
+        self.reads = self._choose()
+        labels = self.reads.labels
         self._labels = tuple(map(self._encoder.token, labels)) if labels is not None else None
         self._reserved = self._forbidden()
         self._memory = ReadOnce(STEPS)
         self._readings: dict[bytes, Reading] = {}
-        self._fingerprint = digest(type(self).__name__, engine.fingerprint, self.layout.identity).hex()
+        self._fingerprint = digest(type(self).__name__, self.engine.fingerprint, self.reads.identity).hex()
 
-    def _chosen(self, tags: TaggedSteps | None, layout: Layout | str | None) -> Layout:
-        directory = self.engine.directory
+    def _choose(self) -> Layout:
+        tags, layout, directory = self.tags, self.layout, self.engine.directory
         if tags is not None and layout is not None:
             raise InputError(f"{self.name}: both tags={tags!r} and layout={layout!r}; give one of them")
         chosen = tags or (named(layout, directory) if isinstance(layout, str) else layout)
@@ -136,10 +133,10 @@ class RewardModel(PrimitiveVerifier):
     def _forbidden(self) -> tuple[str, ...]:
         """Texts that a candidate cannot write without forging the input."""
         directory = self.engine.directory
-        control = special_tokens(directory) if self.layout.chats and directory is not None else ()
-        for text in self.layout.reserved:
+        control = special_tokens(directory) if self.reads.chats and directory is not None else ()
+        for text in self.reads.reserved:
             self._encoder.token(text)
-        return tuple(dict.fromkeys((*self.layout.reserved, *control)))
+        return tuple(dict.fromkeys((*self.reads.reserved, *control)))
 
     @property
     def fingerprint(self) -> str:
@@ -159,21 +156,21 @@ class RewardModel(PrimitiveVerifier):
         if found is None:
             if len(self._readings) == REMEMBERED:
                 self._readings.clear()
-            found = self._readings[sequence.digest] = self._reading(sequence)
+            found = self._readings[sequence.digest] = self._lay(sequence)
         return found
 
-    def _wanted(self, laid: Laid | None) -> Laid | None:
+    def _keep(self, laid: Laid | None) -> Laid | None:
         """The input with the positions that are read."""
         return laid
 
-    def _reading(self, sequence: Sequence) -> Reading:
+    def _lay(self, sequence: Sequence) -> Reading:
         steps = self._steps(sequence.text)
         if not steps:
             return Reading(NOTHING, given=Score(0.0, steps=()))
         if any(text in sequence.text for text in self._reserved):
             return Reading(NOTHING, given=Score(0.0, verdict="forged"))
         laid, limit = (
-            self._wanted(self.layout.lay(self._encoder, sequence.prompt, steps)),
+            self._keep(self.reads.lay(self._encoder, sequence.prompt, steps)),
             self.engine.max_context,
         )
         if laid is None:
@@ -185,7 +182,7 @@ class RewardModel(PrimitiveVerifier):
     async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         readings = [self._read(s) for s in sequences]
         async with self._memory.claim([n for r in readings for n in r.names]) as (known, missing):
-            shares = shared_out([r.names for r in readings], missing)
+            shares = share_out([r.names for r in readings], missing)
             pairs = [(r, places) for r, places in zip(readings, shares, strict=True) if places]
             answers = await self._ask(pairs)
             new = {
@@ -217,7 +214,7 @@ class RewardModel(PrimitiveVerifier):
                 f"{self.name}: {self.engine!r} gives {len(row)} outputs, and a reward model one or two (wrong, right); "
                 "score with a verifier of your own"
             )
-        return log_odds(row, self.layout.right)
+        return log_odds(row, self.reads.right)
 
     def _outcome(
         self, reading: Reading, answer: Evaluated | None, odds: Mapping[bytes, float], scope: Scope
@@ -225,28 +222,28 @@ class RewardModel(PrimitiveVerifier):
         if reading.given is not None:
             return Outcome(score_payload(reading.given), Usage())
         ids = reading.laid.ids
-        usage = self._priced(reading, scope.prefixes(self.engine.fingerprint).add(ids))
+        usage = self._price(reading, scope.prefixes(self.engine.fingerprint).add(ids))
         physical = Usage(cached=len(ids), calls=1)
         if answer is not None:
             physical = Usage(prefilled=answer.prefilled, cached=answer.cached, calls=1)
         score = self._score(tuple(odds[name] for name in reading.names))
         return Outcome(score_payload(score), usage, physical)
 
-    def _priced(self, reading: Reading, known: int) -> Usage:
+    def _price(self, reading: Reading, known: int) -> Usage:
         ids, shape = reading.laid.ids, self.engine.shape
         usage = Usage(prefilled=len(ids) - known, cached=known, flops=None, flops_2n=None)
         if shape is not None:
             # The shape's LM head is computed where labels are read; a head that scores costs next to nothing.
             logits = sum(p >= known for p in reading.laid.positions) if self._labels is not None else 0
             exact = prefill_flops(shape, len(ids), known, logits) if len(ids) > known else 0.0
-            usage = dataclasses.replace(usage, flops=exact, flops_2n=flops_2n(shape, len(ids) - known))
-        return dataclasses.replace(usage, money=self.price.of(usage) if self.price else None)
+            usage = replace(usage, flops=exact, flops_2n=flops_2n(shape, len(ids) - known))
+        return replace(usage, money=self.price.of(usage) if self.price else None)
 
     def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.engine.fingerprint)
         asked = [r for s in sequences if (r := self._read(s)).given is None]
-        bounds = [self._priced(r, cache.known(r.laid.ids)) for r in asked]
-        return dataclasses.replace(Usage.sum(bounds), calls=len(sequences))
+        bounds = [self._price(r, cache.known(r.laid.ids)) for r in asked]
+        return replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.engine.fingerprint)
@@ -254,6 +251,7 @@ class RewardModel(PrimitiveVerifier):
             cache.note(self._read(sequence).laid.ids)
 
 
+@part
 class ProcessRewardModel(RewardModel):
     """Scores each step; the value of the sequence is an aggregation of the steps.
 
@@ -265,25 +263,21 @@ class ProcessRewardModel(RewardModel):
 
     kind = "prm"
 
-    def __init__(
-        self,
-        engine: Engine,
-        tags: TaggedSteps | None = None,
-        *,
-        layout: Layout | str | None = None,
-        delimiter: str | None = None,
-        aggregation: Aggregation = "last",
-        name: str = "prm",
-        price: Price | None = FREE,
-    ) -> None:
-        aggregate((0.0,), aggregation)
-        self.aggregation = aggregation
-        self._last = aggregation == "last" and getattr(engine, "reads_apart", False)
-        super().__init__(engine, tags, layout=layout, delimiter=delimiter, name=name, price=price)
-        if not self.layout.stepwise:
+    delimiter: Delimiter | None = None
+    aggregation: Aggregation = "last"
+    name: str = "prm"
+
+    def __post_init__(self) -> None:
+        self._last = self.aggregation == "last" and getattr(self.engine, "reads_apart", False)
+        super().__post_init__()
+        if not self.reads.stepwise:
             raise ModelError(
-                f"{name}: {self.layout!r} reads whole solutions; use OutcomeRewardModel, or a layout of steps"
+                f"{self.name}: {self.reads!r} reads whole solutions; use OutcomeRewardModel, or a layout of steps"
             )
+
+    def _choose(self) -> Layout:
+        chosen = super()._choose()
+        return chosen if self.delimiter is None else chosen.cut_at(self.delimiter)
 
     @property
     def records(self) -> str:
@@ -296,12 +290,12 @@ class ProcessRewardModel(RewardModel):
 
     def split(self, text: str) -> list[str]:
         """The steps of a completion, as the layout cuts it."""
-        return self.layout.split(text)
+        return self.reads.split(text)
 
     _steps = split
 
-    def _wanted(self, laid: Laid | None) -> Laid | None:
-        return dataclasses.replace(laid, positions=laid.positions[-1:]) if laid and self._last else laid
+    def _keep(self, laid: Laid | None) -> Laid | None:
+        return replace(laid, positions=laid.positions[-1:]) if laid and self._last else laid
 
     def _score(self, odds: tuple[float, ...]) -> Score:
         values = tuple(map(sigmoid, odds))
@@ -312,27 +306,17 @@ class ProcessRewardModel(RewardModel):
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         found = await super().score(sequences, scope=scope)
         return [
-            s if s.steps is None else dataclasses.replace(s, value=aggregate(s.steps, self.aggregation))
-            for s in found
+            s if s.steps is None else replace(s, value=aggregate(s.steps, self.aggregation)) for s in found
         ]
 
 
+@part
 class OutcomeRewardModel(RewardModel):
     """Scores the whole solution by one value at its end. A scalar reward, or the log-odds of a head, is kept as raw."""
 
     kind = "orm"
     whole: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        engine: Engine,
-        tags: TaggedSteps | None = None,
-        *,
-        layout: Layout | str | None = None,
-        name: str = "orm",
-        price: Price | None = FREE,
-    ) -> None:
-        super().__init__(engine, tags, layout=layout, name=name, price=price)
+    name: str = "orm"
 
     def _steps(self, text: str) -> list[str]:
         return whole(text)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections import abc
+from dataclasses import field
 
+from metagen.parts import part
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.code.program import ProgramRule
@@ -14,18 +16,18 @@ from metagen.verifiers.source import parsed
 MAX_PROGRAM = 50_000
 
 
+@part
 class SameProgram(AnswerRule):
     """The key of a program is its syntax tree: layout and comments make no difference. `unparsable` if it has none."""
 
-    def __init__(self, program: ProgramRule) -> None:
-        self._program = program
+    program: ProgramRule = field(kw_only=False)
 
     @property
     def fingerprint(self) -> str:
-        return digest("same program", self._program.fingerprint).hex()
+        return digest("same program", self.program.fingerprint).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
-        return [await self._answer(self._program.read(sequence)) for sequence in sequences]
+        return [await self._answer(self.program.read(sequence)) for sequence in sequences]
 
     async def key(self, answer: str) -> str | None:
         if len(answer) > MAX_PROGRAM:

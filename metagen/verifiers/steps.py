@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
+from annotated_types import MinLen
+
+from metagen.values import Expects
+
+Delimiter: TypeAlias = Annotated[str, MinLen(1), Expects("the text that ends a step, such as '\\n'")]
+
 
 def steps_of(text: str, delimiter: str) -> list[str]:
     """The steps of a text, their delimiters kept; together they are the text, unless all of it is blank.

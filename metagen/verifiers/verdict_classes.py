@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import abc
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
-from metagen.errors import InputError
+from metagen.parts import part
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.recorded_answers import carried
@@ -16,6 +16,7 @@ RIGHT: Final = "right"
 Wrong = Literal["texts", "one"]
 
 
+@part
 class VerdictRule(AnswerRule):
     """Makes classes of recorded verdicts, for samples whose texts cannot be compared, such as programs or proofs.
 
@@ -28,21 +29,19 @@ class VerdictRule(AnswerRule):
       in which right answers agree.
 
     Either knows the verdicts, so what votes by it is marked as an oracle. score: the recorded score with the verdict.
-    A sample without a verdict abstains: `missing`. Raises InputError for an unknown `wrong`, and where samples carry
-    no such score.
+    A sample without a verdict abstains: `missing`. Raises InputError where samples
+    carry no such score.
     """
 
     #: Made with the verdicts: what votes by it is marked in every result.
     oracle = True
 
-    def __init__(self, *, score: str = "verdict", wrong: Wrong = "texts") -> None:
-        if wrong not in get_args(Wrong):
-            raise InputError(f"wrong={wrong!r}: expected one of {', '.join(get_args(Wrong))}")
-        self._score, self._wrong = score, wrong
+    score: str = "verdict"
+    wrong: Wrong = "texts"
 
     @property
     def fingerprint(self) -> str:
-        return digest("verdict rule", self._score, self._wrong).hex()
+        return digest("verdict rule", self.score, self.wrong).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._answer(sequence) for sequence in sequences]
@@ -52,11 +51,11 @@ class VerdictRule(AnswerRule):
         return None
 
     def _answer(self, sequence: Sequence) -> Answer:
-        verdict = carried(sequence, self._score, f"{{scores.{self._score}: FIELD}}").value
+        verdict = carried(sequence, self.score, f"{{scores.{self.score}: FIELD}}").value
         if verdict is None:
             return Answer(verdict="missing")
         if verdict > 0.5:
             return Answer(sequence.text, RIGHT)
         return Answer(
-            sequence.text, "wrong" if self._wrong == "one" else f"wrong {digest(sequence.text.strip()).hex()}"
+            sequence.text, "wrong" if self.wrong == "one" else f"wrong {digest(sequence.text.strip()).hex()}"
         )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import abc
-from dataclasses import replace
+from dataclasses import field, replace
 
+from metagen.parts import part
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 
 
+@part
 class VotesOnly(AnswerRule):
     """Reads as another rule does. What that cannot read has no vote, and is as good a candidate as any other."""
 
-    def __init__(self, rule: AnswerRule) -> None:
-        self.rule, self.oracle = rule, rule.oracle
+    rule: AnswerRule = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        self.oracle = self.rule.oracle
 
     @property
     def fingerprint(self) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import abc
+from dataclasses import field
 
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Verifier
 
 
+@part
 class WithThought(Verifier):
     """The member's score of thought and answer as one text (`Sequence.whole`); else it is shown the answer alone.
 
@@ -16,12 +19,15 @@ class WithThought(Verifier):
     scored as it is.
     """
 
-    def __init__(self, verifier: Verifier, *, name: str | None = None) -> None:
-        self.members, self.name = (verifier,), verifier.name if name is None else name
+    verifier: Verifier = field(kw_only=False)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.members, self.name = (self.verifier,), self.name or self.verifier.name
 
     @property
     def fingerprint(self) -> str:
-        return digest("with thought", self.members[0].fingerprint).hex()
+        return digest("with thought", self.verifier.fingerprint).hex()
 
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
-        return await self.members[0].score([s.whole for s in sequences], scope=scope)
+        return await self.verifier.score([s.whole for s in sequences], scope=scope)

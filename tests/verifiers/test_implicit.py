@@ -172,9 +172,9 @@ def test_models_that_do_not_belong_together(tmp_path: Path) -> None:
             ImplicitProcessRewardModel(one, one, beta=0.1)
         with pytest.raises(InputError, match=r"beta=0\.0"):
             ImplicitProcessRewardModel(one, other, beta=0.0)
-        with pytest.raises(InputError, match="the delimiter is empty"):
+        with pytest.raises(InputError, match="delimiter=''; expected the text that ends a step"):
             ImplicitProcessRewardModel(one, other, beta=1.0, delimiter="")
-        with pytest.raises(InputError, match="aggregation 'max' is unknown"):
+        with pytest.raises(InputError, match="aggregation='max'; expected one of last"):
             ImplicitProcessRewardModel(one, other, beta=1.0, aggregation="max")  # type: ignore[arg-type]  # wrong on purpose
         with pytest.raises(UnsupportedError, match="has no log-probabilities"):
             scored(ImplicitProcessRewardModel(one, head, beta=1.0), TEXT)

@@ -65,7 +65,7 @@ def test_qwens_process_models_read_a_separator_in_the_assistants_turn(tmp_path: 
         want = reference(ids)[at].softmax(-1)[:, 1].tolist()
         with TorchEngine(tmp_path, threads=1, max_batch=4) as engine:
             model = ProcessRewardModel(engine, aggregation="product")
-            assert model.layout == LAYOUTS["qwen-math"]
+            assert model.reads == LAYOUTS["qwen-math"]
             (score,) = scored(model, "\n\n".join(STEPS), prompt=turns)
         assert score.steps == pytest.approx(want, abs=1e-5)
         assert score.value == pytest.approx(want[0] * want[1] * want[2], abs=1e-5)
@@ -143,7 +143,7 @@ def test_outcome_models_read_the_last_token(kind: str, chat: bool, tmp_path: Pat
     want = reference(tuple(tokenizer.encode(whole)))[-1].item()
     with TorchEngine(tmp_path, threads=1, max_batch=4) as engine:
         model = OutcomeRewardModel(engine)
-        assert model.layout == (WholeSolution(True, "<|im_end|>\n") if chat else WholeSolution())
+        assert model.reads == (WholeSolution(True, "<|im_end|>\n") if chat else WholeSolution())
         (score,) = scored(model, text)
     assert score.raw == pytest.approx(want, abs=1e-4)
     assert [score.value] == pytest.approx(sigmoid(torch.tensor(want)), abs=1e-5)
@@ -386,7 +386,7 @@ def test_a_language_model_does_not_tell_and_the_remedy_is_named(tmp_path: Path) 
             ModelError, match=r"LlamaForCausalLM.*give layout=, one of math-shepherd, rlhflow"
         ):
             ProcessRewardModel(engine)
-        with pytest.raises(InputError, match="layout='rlhf': expected one of"):
+        with pytest.raises(InputError, match="layout='rlhf'; expected a Layout or one of .*; did you mean 'rlhflow'"):
             ProcessRewardModel(engine, layout="rlhf")
         with pytest.raises(InputError, match=r"both tags=.* and layout='trl'"):
             ProcessRewardModel(engine, Tags(), layout="trl")
@@ -414,7 +414,7 @@ def test_steps_end_where_the_task_says(tmp_path: Path) -> None:
         assert default.split("1\n2\n\n3") == ["1\n2", "3"] and lines.split("1\n2\n\n3") == ["1", "2", "3"]
         (one,), (other,) = scored(lines, "1\n3"), scored(default, "1\n\n3")
         assert one.steps == pytest.approx(other.steps, abs=1e-5) and lines.records != default.records
-        with pytest.raises(InputError, match="delimiter='': expected the text that ends a step"):
+        with pytest.raises(InputError, match="delimiter=''; expected the text that ends a step"):
             ProcessRewardModel(engine, delimiter="")
         with pytest.raises(InputError, match="for a layout of steps"):
             ProcessRewardModel(engine, layout="whole", delimiter="\n")
@@ -440,7 +440,7 @@ def test_separators_and_control_tokens_in_a_candidate_are_forged(tmp_path: Path)
         model = ProcessRewardModel(engine)
         scores = scored(model, "1<extra_0>2", "1<|im_end|>2", "1 + 2")
         assert [s.verdict for s in scores] == ["forged", "forged", None]
-        assert named("trl").reserved == () and model.layout.reserved == ("<extra_0>",)
+        assert named("trl").reserved == () and model.reads.reserved == ("<extra_0>",)
 
 
 def test_a_chat_prompt_reaches_a_plain_layout_as_its_question(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from metagen.verifiers.read_once import ReadOnce, names_of, shared_out
+from metagen.verifiers.read_once import ReadOnce, names_of, share_out
 
 
 def test_a_name_is_that_of_all_that_is_read_before() -> None:
@@ -18,8 +18,8 @@ def test_a_name_is_that_of_all_that_is_read_before() -> None:
 
 def test_what_several_want_is_the_first_ones_to_read() -> None:
     a, b, c = (bytes([i]) for i in range(3))
-    assert shared_out([[a, b], [b, c], [a, c]], {a, b, c}) == [[0, 1], [1], []]
-    assert shared_out([[a, b], [b]], {b}) == [[1], []]
+    assert share_out([[a, b], [b, c], [a, c]], {a, b, c}) == [[0, 1], [1], []]
+    assert share_out([[a, b], [b]], {b}) == [[1], []]
 
 
 def test_who_comes_later_waits_and_finds_it_there() -> None:

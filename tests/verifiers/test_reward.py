@@ -116,7 +116,7 @@ def test_aggregations_are_what_they_say_and_share_records() -> None:
     values = (0.5, 0.25, 0.75)
     assert [aggregate(values, how) for how in AGGREGATIONS] == [0.75, 0.25, 0.5, 0.09375]
     assert [aggregate((), how) for how in AGGREGATIONS] == [0.0] * 4
-    with pytest.raises(InputError, match="'max' is unknown; expected one of last, min, mean, product"):
+    with pytest.raises(InputError, match="aggregation='max'; expected one of last, min, mean, product"):
         ProcessRewardModel(Table(), Tags(), aggregation="max")  # type: ignore[arg-type]
 
     engine, journal, sequence = Table(), MemoryJournal(), Sequence(PROMPT, "1\n1\n11")

@@ -41,6 +41,10 @@ def bradley_terry_strengths(wins: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(bradley_terry(wins, prior=0.5).theta)
 
 
+#: What journals know tournaments by it under, wherever it is defined.
+vars(bradley_terry_strengths).update(fingerprint="metagen.experiments.kinds.fitted.bradley_terry_strengths")
+
+
 def calibrated(
     members: abc.Sequence[Verifier],
     *,

@@ -97,7 +97,7 @@ class ExecutorSpec(PoolSpec):
         return self
 
     @model_validator(mode="after")
-    def _shared_out(self) -> Self:
+    def _share_out(self) -> Self:
         least = min([self.replicas, *(pool.replicas for pool in self.pools.values())])
         if self.shares > least:
             raise ValueError(
