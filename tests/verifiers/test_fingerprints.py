@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metagen.runs.declare.kinds.fitted import bradley_terry_strengths
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.primitive import EngineGenerator
+from metagen.runs.declare.kinds.fitted import bradley_terry_strengths
 from metagen.sequence import Sequence
 from metagen.tasks.programs.verifier import PublicExamples
 from metagen.verifiers.base import PrimitiveVerifier

@@ -386,7 +386,9 @@ def test_a_language_model_does_not_tell_and_the_remedy_is_named(tmp_path: Path) 
             ModelError, match=r"LlamaForCausalLM.*give layout=, one of math-shepherd, rlhflow"
         ):
             ProcessRewardModel(engine)
-        with pytest.raises(InputError, match="layout='rlhf'; expected a Layout or one of .*; did you mean 'rlhflow'"):
+        with pytest.raises(
+            InputError, match=r"layout='rlhf'; expected a Layout or one of .*; did you mean 'rlhflow'"
+        ):
             ProcessRewardModel(engine, layout="rlhf")
         with pytest.raises(InputError, match=r"both tags=.* and layout='trl'"):
             ProcessRewardModel(engine, Tags(), layout="trl")

@@ -23,10 +23,10 @@ from metagen.journal import SQLiteJournal
 from metagen.runs.curves.measured import Measured, Results, derive
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
-from metagen.runs.page import browser, figure, report, show, spans
+from metagen.runs.page import browser, figure, report, show
 from metagen.runs.page import run_page as page
 from metagen.runs.table.problem import Examined, examine
-from metagen.runs.work import build, runner, unfinished
+from metagen.runs.work import build, runner, spans, unfinished
 from metagen.runs.work.makers import Makers
 
 TOY = Path(__file__).parents[1] / "toy"
@@ -237,7 +237,7 @@ def test_span_trees_add_up_and_name_who_answered(finished: RunDirectory) -> None
         trees = list(spans.trees(journal, [p.problem for p in problems], Makers.recorded(finished)))
         rows = journal.of_problem("sum-0")
     assert trees[0].usage.generated == sum(row.usage.generated or 0 for row in rows)
-    leaves = {leaf.label: leaf for leaf in page._leaves(trees[0])}
+    leaves = {leaf.label: leaf for leaf in spans._leaves(trees[0])}
     assert leaves["generate: small"].count == 8
     assert leaves["generate: large"].count == 8
     assert "score: judge" in leaves
@@ -250,15 +250,15 @@ def test_what_was_wasted_is_told_as_far_as_it_is_known() -> None:
             "generate: g", 1, "complete", Usage(prefilled=used), Usage(prefilled=real, generated=0)
         )
 
-    (known,) = page.parts([leaf(10, 12), leaf(10, 11)])
+    (known,) = spans.parts([leaf(10, 12), leaf(10, 11)])
     assert (known.wasted, known.partly, known.usage.prefilled) == (3, False, 20)
-    (partly,) = page.parts([leaf(10, 12), leaf(10, None)])
+    (partly,) = spans.parts([leaf(10, 12), leaf(10, None)])
     assert (partly.wasted, partly.partly, partly.usage.prefilled) == (2, True, 20)
-    (unknown,) = page.parts([leaf(10, None)])
+    (unknown,) = spans.parts([leaf(10, None)])
     assert unknown.wasted is None
     # Samples that begin alike were computed once: that hides no prompt which was read twice.
     usage, real = Usage(prefilled=10, generated=100), Usage(prefilled=20, generated=30)
-    (shared,) = page.parts([spans.Span("generate: g", 1, "complete", usage, real)])
+    (shared,) = spans.parts([spans.Span("generate: g", 1, "complete", usage, real)])
     assert shared.wasted == 10
 
 

@@ -268,9 +268,7 @@ def test_every_cost_of_the_budgets_has_its_tables_and_the_rest_says_what_it_is_c
         else c
         for c in RESULT.curves
     )
-    late = frontier.comparison(
-        replace(RESULT, curves=timed, budgets={"seconds": (1.0,), "flops": (1e9,)})
-    )
+    late = frontier.comparison(replace(RESULT, curves=timed, budgets={"seconds": (1.0,), "flops": (1e9,)}))
     assert [t.name for t in late.tables] == ["equal-compute"]
     assert [
         "whose seconds are known: not compared" in n.text for n in late.notes if n.about == "seconds"
@@ -286,9 +284,7 @@ def test_a_budget_that_pays_for_nothing_is_said() -> None:
     ) in said
     assert ("money", "no curve knows it: give engines.NAME.price: budgets in it are not compared") in said
     (own,) = (
-        n
-        for n in frontier.section(replace(RESULT, budgets={"money": (1.0,)})).notes
-        if n.about == "budgets"
+        n for n in frontier.section(replace(RESULT, budgets={"money": (1.0,)})).notes if n.about == "budgets"
     )
     assert "compared in FLOPs, of which the study names none: at 5 from" in own.text
     first, *_ = headline(replace(RESULT, budgets={"flops": (1e3,), "money": (1.0,)}))
