@@ -14,7 +14,6 @@ from metagen import (
     MCTS,
     BeamSearch,
     BestOfN,
-    BordaVote,
     Chain,
     EarlyStopping,
     EnumerableEngine,
@@ -27,10 +26,8 @@ from metagen import (
     MemoryJournal,
     OracleVerifier,
     Parallel,
-    PessimisticBestOfN,
     ProcessRewardModel,
     Prompt,
-    RankedVote,
     RayPool,
     Rebase,
     ReplayGenerator,
@@ -39,19 +36,20 @@ from metagen import (
     Scope,
     SelfRefine,
     Sequence,
-    SoftBestOfN,
     SQLiteJournal,
     Step,
-    StopWhen,
     Tokens,
     TorchEngine,
-    Typed,
 )
 from metagen.errors import InputError
 from metagen.generators.base import MOST
+from metagen.generators.likelihood import likelihoods
 from metagen.generators.primitive import EngineGenerator
 from metagen.strategies.aggregators import Majority
 from metagen.strategies.base import wait
+from metagen.strategies.chain.typed import Typed
+from metagen.strategies.parallel import BordaVote, PessimisticBestOfN, RankedVote, SoftBestOfN
+from metagen.strategies.stop_when import StopWhen
 from metagen.verifiers.utility.exact import ExactAnswer
 
 ENGINE: Any = EnumerableEngine(["a", "</s>"], lambda prompt, done: [0.5, 0.5], name="even")
@@ -157,7 +155,7 @@ CASES = [
     (lambda: wait(RULE.read(["x"])), r"MathRule.read: sequences=\['x'\]"),
     (of(Scope.root, "x", budget="3"), "budget=.3.; expected a Budget or an integer"),
     (lambda: Scope.root("x").child(ANY or 3), "role=3"),
-    (of(metagen.likelihoods, "x", ["a"]), "engine='x'"),
+    (of(likelihoods, "x", ["a"]), "engine='x'"),
 ]
 
 

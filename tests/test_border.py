@@ -29,7 +29,6 @@ from metagen import (
     Parallel,
     Problem,
     Prompt,
-    RankedVote,
     Scope,
     Score,
     Sequence,
@@ -49,6 +48,8 @@ from metagen.strategies.adaptive.stopping import StoppingRule
 from metagen.strategies.aggregate import Selection
 from metagen.strategies.aggregators import Majority
 from metagen.strategies.candidates import Candidate
+from metagen.strategies.mixture import MixtureOfAgents
+from metagen.strategies.parallel import RankedVote
 from metagen.strategies.stop_when import StopWhen
 from metagen.verifiers.base import PrimitiveVerifier
 from metagen.verifiers.utility.base import Utility
@@ -539,4 +540,4 @@ def test_an_oracle_marks_whatever_it_is_in_however_deep() -> None:
         assert inner.oracle is knows
         assert MajorityVote(inner, 2, answer=RULE).solve("Q").oracle is knows
         assert metagen.Chain({"a": metagen.Ask(inner, "x")}).oracle is knows
-        assert metagen.MixtureOfAgents([[WRITER, inner]], WRITER).oracle is knows
+        assert MixtureOfAgents([[WRITER, inner]], WRITER).oracle is knows

@@ -22,6 +22,7 @@ from metagen.strategies.reopen import reopen
 from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking, budget_forcing
 from metagen.testing import run
 from metagen.testing.generators import CountingJournal
+from metagen.verifiers.with_thought import WithThought
 from tests.generators.openai.serving import KEY, Asked, Handler, Reply, Server, always, answer, in_turn, said
 
 PROMPT = Prompt("p", text="What is 2 + 2?")
@@ -304,7 +305,7 @@ def test_process_rewards_see_a_thought_if_they_are_to() -> None:
 
     plain = mg.FunctionVerifier(look)
     (alone,), _ = run(lambda s: plain.score([sequence], scope=s), problem="p")
-    (both,), _ = run(lambda s: mg.WithThought(plain).score([sequence], scope=s), problem="p")
+    (both,), _ = run(lambda s: WithThought(plain).score([sequence], scope=s), problem="p")
     assert alone.steps == (1.0,) * 2 and both.steps == (1.0,) * 4
     assert seen[0].thought == Thought("x\ny\n", 4), "a function sees it beside the text"
     assert seen[1].text == "x\ny\n\n\na\nb\n"
@@ -314,7 +315,7 @@ def test_process_rewards_see_a_thought_if_they_are_to() -> None:
             run(lambda s: prm.score([sequence, sequence.answered], scope=s), problem="p")[0][:1],
             None,
         )
-        (whole,), _ = run(lambda s: mg.WithThought(prm).score([sequence], scope=s), problem="p")
+        (whole,), _ = run(lambda s: WithThought(prm).score([sequence], scope=s), problem="p")
     assert own.steps is not None and whole.steps is not None and len(whole.steps) > len(own.steps)
     assert rows is None
 
