@@ -127,6 +127,28 @@ def test_run_report_and_show(place: Path) -> None:
     assert "Σ judge" in out
 
 
+def test_what_is_set_is_a_field_of_a_part_and_is_gone_on_with(place: Path) -> None:
+    sets = [
+        "generators.toy.temperature=0.7",
+        "grid.n=[1,2]",
+        "strategies.soft={kind: soft_best_of_n, verifier: judge}",
+    ]
+    sets += ["strategies.soft.beta=3"]
+    options = [word for one in sets for word in ("--set", one)]
+    assert invoke("run", "sums.yaml", "--limit", "2", *options)[0] == 0
+    kept = (place / "runs/sums/experiment.yaml").read_text()
+    assert "temperature: 0.7" in kept and "beta: 3" in kept
+    before, made = results(place / "runs/sums"), calls(place)
+    assert {one["n"] for one in before} == {"", "1", "2"}
+    assert invoke("resume", "sums")[0] == 0
+    assert (results(place / "runs/sums"), calls(place)) == (before, made)
+    code, _, err = invoke("run", "sums.yaml", *options, "--set", "strategies.soft.beta=-3")
+    assert code == 2
+    assert "--set strategies.soft.beta=-3: strategies.soft.beta = -3: expected a number" in " ".join(
+        err.split()
+    )
+
+
 def test_resume_of_a_finished_run_calls_nothing(place: Path, finished: Path) -> None:
     shutil.copytree(finished / "runs", place / "runs")
     before = results(place / "runs/sums")

@@ -88,23 +88,16 @@ def _main(
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
     ] = False,
     log_level: Annotated[
-        Level | None,
-        typer.Option(envvar="METAGEN_LOG", case_sensitive=False, help="Write a log.", show_default=False),
+        Level | None, typer.Option(envvar="METAGEN_LOG", case_sensitive=False, help="Write a log.")
     ] = None,
     log_format: Annotated[
         Format | None,
         typer.Option(
-            envvar="METAGEN_LOG_FORMAT",
-            case_sensitive=False,
-            help="One JSON object a line, or text.",
-            show_default=False,
+            envvar="METAGEN_LOG_FORMAT", case_sensitive=False, help="One JSON object a line, or text."
         ),
     ] = None,
     log_file: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="METAGEN_LOG_FILE", help="Append the log here, not to stderr.", show_default=False
-        ),
+        Path | None, typer.Option(envvar="METAGEN_LOG_FILE", help="Append the log here, not to stderr.")
     ] = None,
 ) -> None:
     if log_level or log_format or log_file:

@@ -26,9 +26,16 @@ def experiments(incomplete: str) -> list[str]:
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or name.", autocompletion=_runs)]
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")]
+Out = Annotated[Path | None, typer.Option(help="The run's directory; by default a new one in runs/.")]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one value, as in run.", show_default=False),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override one value of the file, such as generators.small.temperature=0.7 or grid.n=[1,4]; "
+        "may be repeated.",
+    ),
 ]
 Trust = Annotated[
     bool,

@@ -16,8 +16,7 @@ def compare(
     first: Run,
     second: Run,
     pair: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A=B", help="Configurations that belong together.", show_default=False),
+        list[str] | None, typer.Option(metavar="A=B", help="Configurations that belong together.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -44,12 +43,10 @@ def recommend(
         typer.Option(
             metavar="COST=AMOUNT",
             help="What a problem may cost on average, such as flops=2e9; several must all hold.",
-            show_default=False,
         ),
     ],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write the experiment of what is recommended, in YAML.", show_default=False),
+        Path | None, typer.Option(help="Write the experiment of what is recommended, in YAML.")
     ] = None,
     as_json: Json = False,
     trust: Trust = False,
@@ -67,8 +64,7 @@ def recommend(
 def quality(
     directory: Run,
     verifier: Annotated[
-        list[str] | None,
-        typer.Option(help="One of the run's verifiers; may be repeated.", show_default=False),
+        list[str] | None, typer.Option(help="One of the run's verifiers; may be repeated.")
     ] = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Fit a map of the scores, for an experiment file.")
@@ -85,7 +81,7 @@ def quality(
 def show(
     directory: Run,
     problem: Annotated[str, typer.Argument(help="The id of a problem.")],
-    generator: Annotated[str | None, typer.Option(help="Only this generator.", show_default=False)] = None,
+    generator: Annotated[str | None, typer.Option(help="Only this generator.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All candidates, not the first few.")] = False,
 ) -> None:
     """Look at one problem: candidates, steps, scores, the vote."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metagen.cli import output
-from metagen.cli.options import Json, Run, Sets, Trust, experiments
+from metagen.cli.options import Json, Limit, Out, Run, Sets, Trust, experiments
 from metagen.cli.progress import watched
 from metagen.errors import InputError
 
@@ -29,31 +29,16 @@ class Unknowns(StrEnum):
 
 
 def run(
-    file: Annotated[
-        Path,
-        typer.Argument(help="The experiment, a YAML file.", show_default=False, autocompletion=experiments),
-    ],
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Only the first so many problems.", show_default=False)
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override one value, such as grid.n=[1,4].", show_default=False
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The run's directory; by default a new one in runs/.", show_default=False),
-    ] = None,
+    file: Annotated[Path, typer.Argument(help="The experiment, a YAML file.", autocompletion=experiments)],
+    limit: Limit = None,
+    sets: Sets = None,
+    out: Out = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Estimate what it would take; run nothing.")] = False,
     hardware: Annotated[
-        str | None,
-        typer.Option(help="With --dry-run: the least time on such hardware (h200, …).", show_default=False),
+        str | None, typer.Option(help="With --dry-run: the least time on such hardware (h200, …).")
     ] = None,
     probe: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --dry-run: run so many problems to measure by.", show_default=False),
+        int | None, typer.Option(min=1, help="With --dry-run: run so many problems to measure by.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON, for programs.")] = False,
     trust: Trust = False,
@@ -80,14 +65,9 @@ def study(
         typer.Argument(help="A study file: an experiment with a section study.", autocompletion=experiments),
     ],
     sets: Sets = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Only the first problems.", show_default=False)
-    ] = None,
+    limit: Limit = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The study's directory; by default runs/NAME, which is gone on with.", show_default=False
-        ),
+        Path | None, typer.Option(help="The study's directory; by default runs/NAME, which is gone on with.")
     ] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
     as_json: Json = False,
@@ -133,16 +113,12 @@ def report(directory: Run, trust: Trust = False) -> None:
 
 
 def grade(
-    file: Annotated[
-        Path,
-        typer.Argument(help="Recorded samples, a JSONL file with one problem a line.", show_default=False),
-    ],
+    file: Annotated[Path, typer.Argument(help="Recorded samples, a JSONL file with one problem a line.")],
     like: Annotated[
         Path | None,
         typer.Option(
             help="An experiment whose task, engines and verifiers are used; "
-            "by default questions and references stand in the file.",
-            show_default=False,
+            "by default questions and references stand in the file."
         ),
     ] = None,
     task: Annotated[
@@ -150,59 +126,42 @@ def grade(
         typer.Option(
             metavar="TASK",
             help="The problems: a task's name (gsm8k, …), or its definition in YAML, {kind: gsm8k, path: …}.",
-            show_default=False,
         ),
     ] = None,
-    id: Annotated[str | None, typer.Option(help="The field of the problem's id.", show_default=False)] = None,
-    samples: Annotated[
-        str | None, typer.Option(help="The field of the list of samples.", show_default=False)
-    ] = None,
-    question: Annotated[
-        str | None, typer.Option(help="The field of the question.", show_default=False)
-    ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="The field of the right answer.", show_default=False)
-    ] = None,
+    id: Annotated[str | None, typer.Option(help="The field of the problem's id.")] = None,
+    samples: Annotated[str | None, typer.Option(help="The field of the list of samples.")] = None,
+    question: Annotated[str | None, typer.Option(help="The field of the question.")] = None,
+    reference: Annotated[str | None, typer.Option(help="The field of the right answer.")] = None,
     answer: Annotated[
         str | None,
         typer.Option(
             metavar="RULE",
             help="How answers are read and told apart: math (by default), number, text, choice, literal, verdicts, "
             "module:attribute, or YAML, {kind: choice, letters: ABCD}.",
-            show_default=False,
         ),
     ] = None,
     pattern: Annotated[
-        str | None,
-        typer.Option(help="Where in a sample its answer stands: a regular expression.", show_default=False),
+        str | None, typer.Option(help="Where in a sample its answer stands: a regular expression.")
     ] = None,
     score: Annotated[
         list[str] | None,
         typer.Option(
             help="A field with a number for each sample, to select by; of lists FIELD~4: the mean of 4, drawn at "
-            "random. May be repeated.",
-            show_default=False,
+            "random. May be repeated."
         ),
     ] = None,
     correct: Annotated[
         str | None,
-        typer.Option(
-            help="The field that says of each sample whether it is right: the grader then.",
-            show_default=False,
-        ),
+        typer.Option(help="The field that says of each sample whether it is right: the grader then."),
     ] = None,
     thoughts: Annotated[
-        str | None,
-        typer.Option(
-            help="The field of what was thought before each sample, told apart from it.", show_default=False
-        ),
+        str | None, typer.Option(help="The field of what was thought before each sample, told apart from it.")
     ] = None,
     thought_end: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
             help="What ends a thought within a sample, such as '</think>': what stands before is told apart.",
-            show_default=False,
         ),
     ] = "",
     fields: Annotated[
@@ -212,17 +171,11 @@ def grade(
             metavar="NAME=FIELD",
             help="A field with something else of each sample: generated, prefilled (tokens), seconds, money; or counts "
             "in place of samples: successes, n. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="FIELD=VALUE",
-            help="Only records with this value; may be repeated.",
-            show_default=False,
-        ),
+        typer.Option("--where", metavar="FIELD=VALUE", help="Only records with this value; may be repeated."),
     ] = None,
     unknown: Annotated[
         Unknowns, typer.Option(help="What becomes of samples without a verdict, and of failed calls.")
@@ -233,7 +186,6 @@ def grade(
             "--map",
             metavar="[SCORE=]MAP",
             help="How scores outside [0, 1] become weights of votes: ranks (default), minmax, softmax(T), sigmoid(T).",
-            show_default=False,
         ),
     ] = None,
     partial: Annotated[
@@ -241,15 +193,10 @@ def grade(
     ] = False,
     n: Annotated[
         list[int] | None,
-        typer.Option(
-            "-n", min=1, help="Numbers of candidates, besides all; may be repeated.", show_default=False
-        ),
+        typer.Option("-n", min=1, help="Numbers of candidates, besides all; may be repeated."),
     ] = None,
     sets: Sets = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The run's directory; by default a new one in runs/.", show_default=False),
-    ] = None,
+    out: Out = None,
     trust: Trust = False,
 ) -> None:
     """Grade samples that somebody recorded: accuracy, pass@k and votes, with intervals."""

@@ -25,12 +25,9 @@ def new(
         Kind, typer.Option(help="What is asked: the embedded task, or problems from a file.")
     ] = Kind.arithmetic,
     data: Annotated[
-        Path | None,
-        typer.Option(help="For jsonl: the problems; by default a few examples.", show_default=False),
+        Path | None, typer.Option(help="For jsonl: the problems; by default a few examples.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="A model directory, or an embedded model.", show_default=False)
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="A model directory, or an embedded model.")] = None,
 ) -> None:
     """Write an experiment file with a comment on everything in it."""
     from metagen.runs.declare import new as templates
@@ -42,8 +39,7 @@ def new(
 
 def schema(
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write it into this file; by default it is printed.", show_default=False),
+        Path | None, typer.Option(help="Write it into this file; by default it is printed.")
     ] = None,
 ) -> None:
     """Give the JSON schema of experiment files, by which editors complete and check them."""
@@ -65,9 +61,7 @@ def doctor(
     server: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="URL",
-            help="A server to look at, such as http://localhost:8000/v1; may be repeated.",
-            show_default=False,
+            metavar="URL", help="A server to look at, such as http://localhost:8000/v1; may be repeated."
         ),
     ] = None,
     as_json: Json = False,
@@ -82,31 +76,20 @@ def doctor(
 
 
 def explain(
-    prompt: Annotated[
-        str, typer.Argument(help="What the model reads; \\n is a new line.", show_default=False)
-    ],
+    prompt: Annotated[str, typer.Argument(help="What the model reads; \\n is a new line.")],
     model: Annotated[
         str, typer.Option(help="A model directory, an embedded model, or a recipe in YAML.")
     ] = "tiny-2m",
     adapter: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A sampling adapter, such as top_p=0.9; may be repeated.",
-            show_default=False,
-        ),
+        typer.Option(metavar="NAME=VALUE", help="A sampling adapter, such as top_p=0.9; may be repeated."),
     ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="The adapters of a preset (code, chat, …).", show_default=False)
-    ] = None,
+    preset: Annotated[str | None, typer.Option(help="The adapters of a preset (code, chat, …).")] = None,
     completion: Annotated[
-        str, typer.Option(help="What the model has written so far; \\n is a new line.", show_default=False)
+        str, typer.Option(help="What the model has written so far; \\n is a new line.")
     ] = "",
     top: Annotated[int, typer.Option(min=1, help="Tokens that are shown.")] = 12,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the picture: a page (.html), .png or .svg.", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the picture: a page (.html), .png or .svg.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the next-token distribution of a model, before and after each sampling adapter."""
