@@ -28,11 +28,18 @@ def new(
         Path | None, typer.Option(help="For jsonl: the problems; by default a few examples.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="A model directory, or an embedded model.")] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="Write down this strategy with all its fields; may be repeated."),
+    ] = None,
 ) -> None:
     """Write an experiment file with a comment on everything in it."""
     from metagen.runs.declare import new as templates
 
-    for path in templates.write(file, task.value, model=model or templates.MODEL, data=data):
+    written = templates.write(
+        file, task.value, model=model or templates.MODEL, data=data, strategies=strategy or ()
+    )
+    for path in written:
         typer.echo(f"wrote {path}")
     typer.echo(f"next: metagen run {file} --dry-run")
 

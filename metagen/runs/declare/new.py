@@ -7,14 +7,19 @@ import os
 import re
 import shlex
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from string import Template
 from typing import Final, Literal, get_args
+
+from pydantic import BaseModel
 
 from metagen.errors import InputError
 from metagen.generators import tiny
 from metagen.generators.directory import chat_template
 from metagen.runs.declare import registry
+from metagen.runs.declare.source import nearest
+from metagen.values import said, spell
 
 Task = Literal["arithmetic", "jsonl"]
 
@@ -166,11 +171,17 @@ WIDTH = 110
 
 
 def write(
-    file: Path, task: Task = "arithmetic", *, model: str = MODEL, data: Path | None = None
+    file: Path,
+    task: Task = "arithmetic",
+    *,
+    model: str = MODEL,
+    data: Path | None = None,
+    strategies: Iterable[str] = (),
 ) -> list[Path]:
     """Write an experiment file, for `jsonl` without `data` also a few problems beside it; returns the files.
 
-    Raises InputError for a file that is there already, for data that are not, and for data of another task.
+    strategies: kinds to write down with all their fields. Raises InputError for a file that is there already, for
+    data that are not, for data of another task, and for an unknown kind.
     """
     if data is not None and task != "jsonl":
         raise InputError(f"--data {str(data)!r} is for --task jsonl, not for {task!r}; leave one of them out")
@@ -185,7 +196,8 @@ def write(
         prompt: str | None = "Q:{question}\nS:\n"
     else:
         prompt = None if chat_template(Path(model).expanduser()) else "{question}\n"
-    pages[file] = text(file, task, model=_from(file, model), data=_relative(file, data), prompt=prompt)
+    named = {"model": _from(file, model), "data": _relative(file, data)}
+    pages[file] = text(file, task, **named, prompt=prompt, strategies=strategies)
     for path in pages:
         if path.exists():
             raise InputError(f"{str(path)!r} is there already; remove it, or give another name")
@@ -199,25 +211,29 @@ def write(
     return [file, *(path for path in pages if path != file)]
 
 
-def text(file: Path, task: Task, *, model: str, data: str, prompt: str | None) -> str:
+def text(
+    file: Path, task: Task, *, model: str, data: str, prompt: str | None, strategies: Iterable[str] = ()
+) -> str:
     """The experiment file itself; `data` and `model` as the file names them. prompt: None for turns of a chat."""
     judged = task == "arithmetic"
+    asked_for = list(dict.fromkeys(strategies))
     parts = [
         HEAD,
         ARITHMETIC if task == "arithmetic" else JSONL,
         ENGINES, JUDGE if judged else "",
         GENERATORS,
         VERIFIERS if judged else NO_VERIFIERS,
-        STRATEGIES, SCORED if judged else NO_SCORED,
+        STRATEGIES, SCORED if judged else NO_SCORED, "$described",
         TAIL,
     ]  # fmt: skip
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", file.stem).lstrip("._+-") or "experiment"
     sections: tuple[registry.Section, ...] = get_args(registry.Section)
     kinds = {f"{section}_kinds": ", ".join(registry.kinds(section)) for section in sections}
     title = "How far do more samples carry this model, and which strategy uses them best?"
-    pairs = "".join(f"    - [writer, {name}]\n" for name in ("best-of-n", "weighted"))
+    pairs = [*(("best-of-n", "weighted") if judged else ()), *asked_for]
     given = {
-        "scored_pairs": pairs if judged else "",
+        "described": "".join(describe(kind, "steps" if judged else "") for kind in asked_for),
+        "scored_pairs": "".join(f"    - [writer, {name}]\n" for name in pairs),
         "title": title,
         "file": shlex.quote(str(file)),
         "name": name,
@@ -227,6 +243,35 @@ def text(file: Path, task: Task, *, model: str, data: str, prompt: str | None) -
     asked = TURNS if prompt is None else Template(PLAIN).substitute(prompt=json.dumps(prompt))
     written = Template("".join(parts)).substitute(given | kinds, prompt=asked)
     return "".join(_folded(line) for line in written.splitlines(keepends=True))
+
+
+def describe(kind: str, verifier: str = "") -> str:
+    """A strategy of this kind with all its fields, as they are declared: those with a default are commented out.
+
+    verifier: the name of one, for a field without a default that needs it. A field that only the user can fill is left
+    empty. Raises InputError for an unknown kind.
+    """
+    from metagen.runs.declare.specs.definition import model_of
+
+    model = model_of("strategies", kind)
+    if model is None:
+        known = registry.kinds("strategies")
+        raise InputError(f"there is no strategy {kind!r}{nearest(kind, known)}; there are {', '.join(known)}")
+    lines = [f"  {kind}:", f"    kind: {kind}"]
+    for name, field in model.model_fields.items():
+        if name in ("kind", "over"):
+            continue
+        what = (said(field.metadata) or spell(field.annotation)).removesuffix(" or None")
+        if isinstance(field.default, BaseModel):
+            what = f"{{{', '.join(type(field.default).model_fields)}}}"
+        if field.is_required():
+            line = f"    {name}: {verifier if what == 'the name of a verifier' else ''}"
+        elif field.default is None or isinstance(field.default, BaseModel):
+            line = f"    # {name}:"
+        else:
+            line = f"    # {name}: {json.dumps(field.default)}"
+        lines.append(f"{line.rstrip():<28}# {what}")
+    return "\n".join(lines) + "\n"
 
 
 def _folded(line: str) -> str:

@@ -9,6 +9,7 @@ from metagen.generators import tiny
 from metagen.runs.declare import new, schema
 from metagen.runs.declare.registry import KINDS
 from metagen.runs.declare.source import parse
+from metagen.runs.declare.specs.definition import model_of
 from metagen.runs.work import build
 from metagen.tasks.jsonl import JsonlTask
 from tests.chat_model import chat_model
@@ -112,3 +113,32 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 )
 def test_names_are_made_of_file_names(stem: str, name: str, tmp_path: Path) -> None:
     assert schema.load(new.write(tmp_path / f"{stem}.yaml")[0]).name == name
+
+
+def test_strategies_are_written_down_with_all_their_fields(tmp_path: Path) -> None:
+    (file,) = new.write(tmp_path / "searches.yaml", strategies=["beam", "dvts", "beam"])
+    experiment = schema.load(file)
+    assert {"beam", "dvts"} <= {strategy for _, strategy in experiment.grid.cells}
+    assert experiment.strategies["beam"].verifier == "steps"
+    page = file.read_text()
+    assert "    # m: 4                  # an integer ≥ 1\n" in page
+    assert "    # step:                 # {delimiter, mark, max_tokens, tokens}\n" in page
+    assert '    # prior: "uniform"      # one of uniform, logprob\n' in new.describe("mcts")
+    # A comment taken away is a field of the file.
+    file.write_text(page.replace("# max_depth: 25", "max_depth: 12"))
+    assert {schema.load(file).strategies[name].max_depth for name in ("beam", "dvts")} == {12}
+    with pytest.raises(InputError, match="no strategy 'bean'; did you mean 'beam'"):
+        new.write(tmp_path / "other.yaml", strategies=["bean"])
+
+
+@pytest.mark.parametrize("kind", KINDS["strategies"])
+def test_what_a_strategy_needs_is_all_that_is_left_to_fill_in(kind: str) -> None:
+    model = model_of("strategies", kind)
+    assert model is not None
+    lines = new.describe(kind, "steps").splitlines()[2:]
+    named = [line.strip("# ").partition(":")[0] for line in lines]
+    assert named == [name for name in model.model_fields if name not in ("kind", "over")]
+    needed = {name for name, field in model.model_fields.items() if field.is_required()} - {"kind"}
+    assert {
+        name for name, line in zip(named, lines, strict=True) if not line.lstrip().startswith("#")
+    } == needed
