@@ -10,14 +10,13 @@ before they begin.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 import uuid
 from collections import Counter, abc
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -169,7 +168,7 @@ class Attempts:
             new = tuple(self.misses[p] for p in places if self.misses[p] not in self._first)
             before = self._worst(self._first) if self._first else Usage()
             self._first += new
-            charge = _less(self._worst(self._first), before)
+            charge = self._worst(self._first).less(before)
         one = _Try(tuple(places), worst, amounts(charge) if account is not None else ZERO)
         self._tries = [*self._tries, one]
         if durable:
@@ -187,7 +186,7 @@ class Attempts:
     async def again(self, share: float) -> None:
         """A part of a reading, as a share of it all, was lost and is read once more. Raises as `begin` does."""
         self._check()
-        worst = _part(replace(self._worst(self.misses), calls=0), share)
+        worst = replace(self._worst(self.misses), calls=0).share(share)
         charge = self._call.bound(worst) if self._call.account is not None else ZERO
         if self._call.account is not None:
             self.grant = self._call.account.extend(self.grant, charge)
@@ -374,24 +373,6 @@ def physical(given: Usage, usage: Usage, recorded: bool) -> Usage:
             tokens = given.prefilled, given.cached, given.generated
             return Usage(*tokens, given.calls, flops, two, money, given.seconds, given.forced)
     return given
-
-
-def _part(usage: Usage, share: float) -> Usage:
-    """A share of a usage, rounded up."""
-    parts: dict[str, Any] = {f.name: getattr(usage, f.name) for f in fields(Usage)}
-    for name, value in parts.items():
-        if value is not None:
-            parts[name] = math.ceil(share * value) if isinstance(value, int) else share * value
-    return Usage(**parts)
-
-
-def _less(a: Usage, b: Usage) -> Usage:
-    """Of each field a − b, not below zero; None where either is unknown."""
-    pairs = {f.name: (getattr(a, f.name), getattr(b, f.name)) for f in fields(Usage)}
-    rest: dict[str, Any] = {
-        n: None if x is None or y is None else max(0, x - y) for n, (x, y) in pairs.items()
-    }
-    return Usage(**rest)
 
 
 def _plus(a: Amounts, b: Amounts, share: float) -> Amounts:

@@ -63,7 +63,9 @@ class Part:
         for name, given in list(vars(cls).items()):
             if name == "__init__" and isinstance(given, FunctionType):
                 setattr(cls, name, checked(given))
-            elif hasattr(_promised(cls.__mro__[1:], name), "__promise__") and isinstance(given, FunctionType):
+            elif hasattr(_promise_of(cls.__mro__[1:], name), "__promise__") and isinstance(
+                given, FunctionType
+            ):
                 setattr(cls, name, explained(given))
 
     @property
@@ -101,14 +103,14 @@ def watch(cls: type, contract: type | None = None) -> None:
         if ours(one) or one is object:
             continue
         for name, given in list(vars(one).items()):
-            promised = _promised((one if contract is None else contract).__mro__, name)
-            if promised is not None and (watched := _watched(given, promised)) is not None:
+            promised = _promise_of((one if contract is None else contract).__mro__, name)
+            if promised is not None and (watched := _wrap(given, promised)) is not None:
                 # A class that cannot be changed stays unwatched.
                 with suppress(AttributeError, TypeError):
                     setattr(one, name, watched)
 
 
-def _promised(bases: Iterable[type], name: str) -> Any:
+def _promise_of(bases: Iterable[type], name: str) -> Any:
     """The method, or the function behind the property, by which one of metagen's classes promises something."""
     if name.startswith("_"):
         return None
@@ -119,12 +121,12 @@ def _promised(bases: Iterable[type], name: str) -> Any:
     return None
 
 
-def _watched(given: Any, promised: Any) -> Any:
+def _wrap(given: Any, promised: Any) -> Any:
     """A method that is watched; None for what is none, or is watched already."""
     if not isinstance(promised, FunctionType):
         return None
     if isinstance(given, property):
-        getter = _watched(given.fget, promised)
+        getter = _wrap(given.fget, promised)
         return getter and property(getter, given.fset, given.fdel, given.__doc__)
     if not isinstance(given, FunctionType) or hasattr(given, "__promised__"):
         return None
@@ -233,7 +235,7 @@ class blamed:  # noqa: N801 - a context manager, as those of contextlib, at a qu
 def _blame(name: str, function: object, error: Exception) -> None:
     if isinstance(error, PluginError | BudgetExhausted):
         return
-    at = _raised(function, error)
+    at = _line_of(function, error)
     if isinstance(error, ScopeError):
         raise PluginError(f"{name} ({at}): {error}") from error
     if isinstance(error, MetagenError):
@@ -286,7 +288,7 @@ def place(function: object) -> str:
     return _name(function) if code is None else f"{_file(code.co_filename)}:{code.co_firstlineno}"
 
 
-def _raised(function: object, error: BaseException) -> str:
+def _line_of(function: object, error: BaseException) -> str:
     """The file and the last line of a function's own file on the way of an error."""
     code = _code(function)
     frames = traceback.extract_tb(error.__traceback__)
@@ -392,7 +394,7 @@ def _look(
     classes = (*map(type, args), *named, *map(type, named.values()))
     if error is None and classes in known:
         return
-    signature, name = _signature(function), _called(function, args)
+    signature, name = _signature(function), _title_of(function, args)
     wanted, plain = hints(function), True
     try:
         given = signature.bind_partial(*args, **named).arguments
@@ -460,7 +462,7 @@ def _near(named: Mapping[str, Any], signature: inspect.Signature) -> str:
     return f"; did you mean {near[0][0]!r}?" if near and near[0] else ""
 
 
-def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+def _title_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """As people call it: a constructor by its class."""
     name = function.__name__
     if "." not in function.__qualname__ or not args:

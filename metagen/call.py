@@ -416,13 +416,13 @@ class _Kept:
     def note(self, place: int, outcome: Outcome) -> None:
         """One that has ended before the others, which is recorded meanwhile."""
         rows = self._rows({place: outcome})
-        self._records.append((rows, asyncio.ensure_future(self._recorded(rows))))
+        self._records.append((rows, asyncio.ensure_future(self._record(rows))))
 
     def end(self, outcomes: Mapping[int, Outcome]) -> None:
         """Those that only the end of the call has brought."""
         if outcomes:
             rows = self._rows(outcomes)
-            record = self._recorded(rows)
+            record = self._record(rows)
             # Whoever is cancelled while it waits for the others has handed these over; one alone needs no task.
             self._records.append((rows, asyncio.ensure_future(record) if self._records else record))
 
@@ -459,7 +459,7 @@ class _Kept:
             for i, outcome in numbers.items()
         }
 
-    async def _recorded(self, rows: dict[int, Row]) -> None:
+    async def _record(self, rows: dict[int, Row]) -> None:
         await self._call.journal.record(list(rows.values()))
 
 

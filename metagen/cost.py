@@ -9,13 +9,16 @@ FLOPs are integers, so that sums of parts equal the whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from metagen.border import checked
 from metagen.errors import InputError, ModelError
+from metagen.values import Positive, Quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,20 @@ class Usage:
     @classmethod
     def sum(cls, usages: Iterable[Usage]) -> Usage:
         """The sum of any number of usages; of none, the zero usage."""
-        columns: Iterator[tuple[Any, ...]] = zip(*map(_columns, usages), strict=True)
-        sums: Iterator[Any] = (None if None in column else sum(column) for column in columns)
-        return cls(*sums)
+        return cls(*_each(sum, usages))
+
+    def less(self, other: Usage) -> Usage:
+        """What is left of each field, not below zero."""
+        return Usage(*_each(lambda pair: max(0, pair[0] - pair[1]), (self, other)))
+
+    def share(self, share: float) -> Usage:
+        """A part of each field; counts are rounded up."""
+
+        def part(column: tuple[Any]) -> float:
+            amount = share * column[0]
+            return math.ceil(amount) if isinstance(column[0], int) else amount
+
+        return Usage(*_each(part, (self,)))
 
     @property
     def tokens(self) -> int | None:
@@ -70,6 +84,12 @@ class Usage:
 
 _NAMES = tuple(f.name for f in fields(Usage))
 _columns = attrgetter(*_NAMES)
+
+
+def _each(of: Callable[[Any], Any], usages: Iterable[Usage]) -> Iterator[Any]:
+    """A function of each field of usages, taken together; None where one of them does not know the field."""
+    columns: Iterator[tuple[Any, ...]] = zip(*map(_columns, usages), strict=True)
+    return (None if None in column else of(column) for column in columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +275,7 @@ def flops_2n(shape: ModelShape, tokens: int) -> int:
     return 2 * shape.parameters * tokens
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Hardware:
     """A processor as the roofline model sees it.
@@ -264,13 +285,8 @@ class Hardware:
     """
 
     name: str
-    peak: float
-    bandwidth: float
-
-    def __post_init__(self) -> None:
-        for name in ("peak", "bandwidth"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"hardware {self.name!r}: {name}={getattr(self, name)!r}, expected > 0")
+    peak: Positive
+    bandwidth: Positive
 
     @classmethod
     def named(cls, name: str) -> Hardware:
@@ -348,6 +364,7 @@ def _weight_bytes(shape: ModelShape, tokens: int) -> float:
     return own + sum(_weight_bytes(one.shape, tokens * one.times) for one in shape.beside)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Price:
     """What a server asks per million tokens, in `currency`.
@@ -356,16 +373,10 @@ class Price:
     Raises InputError for negative prices.
     """
 
-    prompt: float
-    generated: float
-    cached: float | None = None
+    prompt: Quantity
+    generated: Quantity
+    cached: Quantity | None = None
     currency: str = "USD"
-
-    def __post_init__(self) -> None:
-        for name in ("prompt", "generated", "cached"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise InputError(f"price {name}={value!r}: expected a number ≥ 0 per million tokens")
 
     def of(self, usage: Usage) -> float | None:
         """The price of a usage; None if one of its token counts is unknown."""

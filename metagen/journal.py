@@ -293,13 +293,11 @@ class SQLiteJournal:
 
     def problems(self) -> list[str]:
         """Ids of the problems that have rows."""
-        with self._reading, self._errors("read"):
-            return [r[0] for r in self._reader.execute("SELECT DISTINCT problem FROM rows ORDER BY problem")]
+        return [name for (name,) in self._read("SELECT DISTINCT problem FROM rows ORDER BY problem")]
 
     def bound(self) -> dict[str, bytes]:
         """The digests of the problems that were bound, by id, in the order of ids."""
-        with self._reading, self._errors("read"):
-            return dict(self._reader.execute("SELECT id, digest FROM problems ORDER BY id").fetchall())
+        return dict(self._read("SELECT id, digest FROM problems ORDER BY id"))
 
     def data(self) -> bytes:
         """16 bytes that name all problems that were bound, with their data: equal for runs over equal data."""
@@ -312,28 +310,21 @@ class SQLiteJournal:
         They come in the order in which they were recorded; 0 is before the first.
         """
         query = "SELECT rowid, * FROM rows WHERE rowid > ? ORDER BY rowid LIMIT ?"
-        with self._reading, self._errors("read"):
-            found = self._reader.execute(query, (mark, most)).fetchall()
+        found = self._read(query, (mark, most))
         return (found[-1][0] if found else mark), [tuple(columns) for _, *columns in found]
 
     def stored(self, problem: str) -> list[Columns]:
         """The rows of one problem as they are stored, for `copy`."""
-        with self._reading, self._errors("read"):
-            query = "SELECT * FROM rows WHERE problem = ? ORDER BY rowid"
-            return [tuple(columns) for columns in self._reader.execute(query, [problem])]
+        return self._read("SELECT * FROM rows WHERE problem = ? ORDER BY rowid", [problem])
 
     def counts(self) -> dict[str, int]:
         """Rows by problem, with attempts."""
-        with self._reading, self._errors("read"):
-            return dict(
-                self._reader.execute("SELECT problem, COUNT(*) FROM rows GROUP BY problem").fetchall()
-            )
+        return dict(self._read("SELECT problem, COUNT(*) FROM rows GROUP BY problem"))
 
     def count(self) -> int:
         """Rows of all problems, without attempts."""
-        query = "SELECT COUNT(*) FROM rows WHERE bound != ?"
-        with self._reading, self._errors("read"):
-            return int(self._reader.execute(query, [ATTEMPT.text]).fetchone()[0])
+        ((count,),) = self._read("SELECT COUNT(*) FROM rows WHERE bound != ?", [ATTEMPT.text])
+        return int(count)
 
     async def record(self, rows: Sequence[Row]) -> None:
         await self._record([row.columns() for row in rows], {row.limit for row in rows if row.limit})
@@ -639,12 +630,15 @@ class SQLiteJournal:
 
     def _select(self, where: str, values: Sequence[Any]) -> list[Row]:
         self._at_home()
-        with self._reading, self._errors("read"):
-            found = self._reader.execute(f"SELECT * FROM rows WHERE {where}", values).fetchall()
+        found = self._read(f"SELECT * FROM rows WHERE {where}", values)
         try:
             return [Row.of(columns) for columns in found]
         except JournalCorrupt as error:
             raise JournalCorrupt(f"{str(self.path)!r}: {error}; {REMEDY}") from None
+
+    def _read(self, query: str, values: Sequence[Any] = ()) -> list[Columns]:
+        with self._reading, self._errors("read"):
+            return self._reader.execute(query, values).fetchall()
 
     def _errors(self, doing: str) -> _Errors:
         return _Errors(doing, self.path)

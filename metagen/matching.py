@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
 def first_match(pattern: re.Pattern[str], text: str, start: int = 0) -> Found | None:
     """The first match from `start` on. InputError if it takes longer than `LIMIT` seconds."""
-    return _matched(pattern, text, start, last=False, ended=True)
+    return _match(pattern, text, start, last=False, ended=True)
 
 
 def last_match(pattern: re.Pattern[str], text: str, *, ended: bool = True) -> Found | None:
@@ -61,10 +61,10 @@ def last_match(pattern: re.Pattern[str], text: str, *, ended: bool = True) -> Fo
     ended: the text was not cut off. In one that was, a match that reaches its end does not count: more might have
     followed.
     """
-    return _matched(pattern, text, 0, last=True, ended=ended)
+    return _match(pattern, text, 0, last=True, ended=ended)
 
 
-def _matched(pattern: re.Pattern[str], text: str, start: int, *, last: bool, ended: bool) -> Found | None:
+def _match(pattern: re.Pattern[str], text: str, start: int, *, last: bool, ended: bool) -> Found | None:
     if os.name == "nt" or not sys.executable or (len(text) <= SHORT and _quick(pattern.pattern)):
         found = None
         for match in pattern.finditer(text, start):

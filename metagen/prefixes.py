@@ -28,7 +28,7 @@ class Prefixes:
         """Tokens at the start of `ids` that are paid for."""
         self._settle()
         data = _pack(ids)
-        return self._shared(data, bisect.bisect_left(self._known, data))
+        return self._overlap(data, bisect.bisect_left(self._known, data))
 
     def add(self, ids: Iterable[int]) -> int:
         """Pay for `ids`; returns how many tokens at its start were paid for before."""
@@ -47,7 +47,7 @@ class Prefixes:
     def _insert(self, ids: Iterable[int]) -> int:
         data = _pack(ids)
         at = bisect.bisect_left(self._known, data)
-        known = self._shared(data, at)
+        known = self._overlap(data, at)
         if known * WIDTH < len(data):
             before = at - 1
             if before >= 0 and data.startswith(self._known[before]):
@@ -56,7 +56,7 @@ class Prefixes:
                 self._known.insert(at, data)
         return known
 
-    def _shared(self, data: bytes, at: int) -> int:
+    def _overlap(self, data: bytes, at: int) -> int:
         return max(
             (_common(data, self._known[i]) for i in (at - 1, at) if 0 <= i < len(self._known)), default=0
         )

@@ -27,22 +27,22 @@ MOST_CONFIDENT: Final = 100.0
 
 def digest(*parts: str | bytes) -> bytes:
     """16 bytes that name `parts`; parts are length-prefixed, so no two lists collide by joining."""
-    return blake2b(_framed(parts), digest_size=16).digest()
+    return blake2b(_frame(parts), digest_size=16).digest()
 
 
 def digests(*parts: str | bytes) -> Callable[..., bytes]:
     """For many lists that begin with the same parts: `digests(a)(b, c)` is `digest(a, b, c)`."""
-    head = blake2b(_framed(parts), digest_size=16)
+    head = blake2b(_frame(parts), digest_size=16)
 
     def named(*rest: str | bytes) -> bytes:
         h = head.copy()
-        h.update(_framed(rest))
+        h.update(_frame(rest))
         return h.digest()
 
     return named
 
 
-def _framed(parts: Iterable[str | bytes]) -> bytes:
+def _frame(parts: Iterable[str | bytes]) -> bytes:
     framed: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -371,8 +371,8 @@ class Sequence:
             text=self.text + text,
             tokens=tokens,
             logprob=self.logprob + logprob if known else None,  # type: ignore[operator]
-            token_logprobs=self._joined(self.token_logprobs, token_logprobs),
-            token_confidences=self._joined(self.token_confidences, token_confidences),
+            token_logprobs=self._join(self.token_logprobs, token_logprobs),
+            token_confidences=self._join(self.token_confidences, token_confidences),
             log_mass=None if mass is None or log_mass is None else mass + log_mass,
             finish=finish,
             cut=cut,
@@ -381,9 +381,7 @@ class Sequence:
             thought=_both(self.thought, thought),
         )
 
-    def _joined(
-        self, old: tuple[float, ...] | None, new: tuple[float, ...] | None
-    ) -> tuple[float, ...] | None:
+    def _join(self, old: tuple[float, ...] | None, new: tuple[float, ...] | None) -> tuple[float, ...] | None:
         """Numbers of the tokens so far and of new ones; None where some are unknown."""
         return None if new is None or (old is None and (self.text or self.thought)) else (old or ()) + new
 

@@ -90,7 +90,7 @@ def load(target: str, *, typed: bool = False) -> Any:
     if not free and "__" in attribute:
         raise ConfigError(f"{target!r} names an inner part of Python; {REMEDY}")
     found = attrgetter(attribute)(import_module(module))
-    if not free and not (_part(found) if own else _defined(found, module)):
+    if not free and not (_part(found) if own else _belongs(found, module)):
         raise ConfigError(
             f"{target!r} is {'no part' if own else f'of {_module(found)!r}, and not'} of {module!r}; {REMEDY}"
         )
@@ -176,7 +176,7 @@ def _module(found: object) -> str:
     return str(getattr(found, "__module__", None) or type(found).__module__)
 
 
-def _defined(found: object, module: str) -> bool:
+def _belongs(found: object, module: str) -> bool:
     """Whether an object belongs to the package of a module; what is no class and no function was made by it."""
     runs = isinstance(found, type) or inspect.isroutine(found)
     return not runs or _module(found).partition(".")[0] == module.partition(".")[0]

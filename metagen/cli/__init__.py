@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from metagen import __version__, trust
 from metagen.border import told
 from metagen.cli import output, results, runs, tools
-from metagen.cli.signals import exit_code, heeded
+from metagen.cli.signals import exit_code, heed
 from metagen.errors import InputError, MetagenError
 
 REPORT_IT = (
@@ -31,7 +31,7 @@ class _Policy(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         come: list[int] = []
         try:
-            with trust.guarded(Path.cwd()), heeded() as come:
+            with trust.guarded(Path.cwd()), heed() as come:
                 return super().invoke(ctx)
         except MetagenError as error:
             typer.secho("error: ", fg="red", bold=True, err=True, nl=False)

@@ -19,7 +19,7 @@ PAUSE = 10.0
 
 
 @contextlib.contextmanager
-def watched(meter: Meter, name: str) -> Iterator[None]:
+def show_progress(meter: Meter, name: str) -> Iterator[None]:
     """Progress on stderr while the block runs: a bar on a terminal, else a line now and then."""
     from rich.live import Live
 

@@ -11,7 +11,7 @@ import typer
 
 from metagen.cli import output
 from metagen.cli.options import Json, Limit, Out, Run, Sets, Trust, experiments
-from metagen.cli.progress import watched
+from metagen.cli.progress import show_progress
 from metagen.errors import InputError
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _run(experiment: Experiment, out: Path | None) -> None:
                 directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
                 directory.claim()
                 held.enter_context(directory.held("run"))
-                with watched(meter, experiment.name):
+                with show_progress(meter, experiment.name):
                     state = runner.run(setup, directory, meter)
         except KeyboardInterrupt:
             _interrupted(directory.resume_hint if directory else None)
@@ -267,7 +267,7 @@ def _study(found: Study, root: Path, as_json: bool) -> None:
 
     meter, directory = Meter(), StudyDirectory(root)
     try:
-        with watched(meter, found.experiment.name):
+        with show_progress(meter, found.experiment.name):
             result = studies.run(found, root, meter, begins=lambda role: output.say(f"{role} …"))
     except KeyboardInterrupt:
         _interrupted(f"go on with: metagen resume {root}")

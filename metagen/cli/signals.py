@@ -29,7 +29,7 @@ def exit_code(error: KeyboardInterrupt) -> int:
 
 
 @contextmanager
-def heeded() -> Iterator[list[int]]:
+def heed() -> Iterator[list[int]]:
     """SIGTERM (of SLURM, Kubernetes and others, before they kill) and SIGHUP interrupt as SIGINT does: what has ended
     is recorded, and the run can be resumed. A second signal ends the process at once.
 

@@ -128,10 +128,10 @@ class EngineTrial:
     def together(self, *calls: Awaitable[T]) -> list[T]:
         """Results of calls that run at once, in an event loop of their own."""
 
-        async def gathered() -> list[T]:
+        async def gather() -> list[T]:
             return list(await asyncio.wait_for(asyncio.gather(*calls), self.patience))
 
-        return asyncio.run(gathered())
+        return asyncio.run(gather())
 
     def greedy(self, engine: Engine) -> list[Sample]:
         """The greedy completion of each prompt."""

@@ -58,7 +58,7 @@ class AttemptLaws(EngineTrial):
                 await asyncio.sleep(0)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            self._accounted(scope, engine, begun=turns > 1)
+            self._check_account(scope, engine, begun=turns > 1)
 
         for turns in (0, 1, 3, 10, 50):
             asyncio.run(asyncio.wait_for(cut(turns), self.patience))
@@ -75,12 +75,12 @@ class AttemptLaws(EngineTrial):
             await asyncio.to_thread(other.__exit__, None, None, None)
             (outcome,) = await asyncio.gather(work, return_exceptions=True)
             assert isinstance(outcome, list | EngineError)
-            self._accounted(scope, other, begun=True)
+            self._check_account(scope, other, begun=True)
 
         with self.make() as other:
             asyncio.run(asyncio.wait_for(fail(other), self.patience))
 
-    def _accounted(self, scope: Scope, engine: Engine, *, begun: bool) -> None:
+    def _check_account(self, scope: Scope, engine: Engine, *, begun: bool) -> None:
         rows = scope.trace.rows
         lost = sum(row.physical.calls for row in rows if isinstance(row, Lost))
         used = 20 - (scope.left().calls or 0)

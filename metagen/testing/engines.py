@@ -92,13 +92,13 @@ class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws):
     def _outcomes(self, engine: Engine, good: list[GenerateRequest], bad: list[GenerateRequest]) -> list[Any]:
         """Answers and errors, of all at once and of an Evaluate request that is none among them."""
 
-        async def gathered() -> list[Any]:
+        async def gather() -> list[Any]:
             calls = [engine.generate(request) for request in (*good, *bad)]
             return await asyncio.gather(
                 *calls, engine.evaluate([EvaluateRequest((1,), ())]), return_exceptions=True
             )
 
-        *answers, refused = asyncio.run(asyncio.wait_for(gathered(), self.patience))
+        *answers, refused = asyncio.run(asyncio.wait_for(gather(), self.patience))
         assert isinstance(refused, InputError)
         return answers
 
@@ -108,7 +108,7 @@ class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws):
         began = time.monotonic()
         whole = self.ask(engine, *self._storm())
         took = time.monotonic() - began
-        cut = [one for share in SHARES for one in self._cancelled(engine, share * took)]
+        cut = [one for share in SHARES for one in self._cancel(engine, share * took)]
         after = self.draw(engine, *self._storm())
         kept = [(number, i, sample) for number, r in cut for i, sample in r.ended.items()]
         assert all(0 <= i < 8 for _, i, _ in kept)
@@ -130,7 +130,7 @@ class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws):
     def _storm(self) -> list[GenerateRequest]:
         return [self.request(seeds(8, 8 * i), i % len(self.prompts)) for i in range(12)]
 
-    def _cancelled(self, engine: Engine, pause: float) -> list[tuple[int, GenerateRequest]]:
+    def _cancel(self, engine: Engine, pause: float) -> list[tuple[int, GenerateRequest]]:
         """The requests of a storm, by number, that had no answer when all were cancelled after so many seconds."""
         requests = self._storm()
 
@@ -198,7 +198,7 @@ class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws):
             found = self.draw(other, self.request(8))
             if "seeds" not in self.without:
                 self.same(found, self.draw(engine, self.request(8)))
-            outcomes = asyncio.run(asyncio.wait_for(self._closed(other), self.patience))
+            outcomes = asyncio.run(asyncio.wait_for(self._close(other), self.patience))
         kinds = Counter(type(one) for one in outcomes)
         assert set(kinds) <= {Generated, EngineError}, f"whoever waits gets an EngineError, not {kinds}"
         with pytest.raises(EngineError):
@@ -208,7 +208,7 @@ class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws):
                 self.evaluate(other, EvaluateRequest((0, 1), (0,)))
         other.__exit__(None, None, None)
 
-    async def _closed(self, engine: Engine) -> list[Any]:
+    async def _close(self, engine: Engine) -> list[Any]:
         """What requests come to while the engine is closed."""
         tasks = [
             asyncio.create_task(engine.generate(self.request(8, i % len(self.prompts)))) for i in range(16)

@@ -184,13 +184,13 @@ class GenerationLaws(EngineTrial):
         untils: dict[int, Until] = dict.fromkeys(range(len(greedy)), Tokens(3))
         if by == "steps":
             untils = {i: Step(mark) for i, mark in _inside(greedy)}
-        ends = {i: self._grown(engine, i, until) for i, until in untils.items()}
+        ends = {i: self._grow(engine, i, until) for i, until in untils.items()}
         self.agree(
             [(end.text, end.finish, end.tokens and end.tokens.ids) for end in ends.values()],
             [(greedy[i].text, greedy[i].finish, greedy[i].ids) for i in ends],
         )
 
-    def _grown(self, engine: Engine, number: int, until: Until) -> Sequence:
+    def _grow(self, engine: Engine, number: int, until: Until) -> Sequence:
         """The greedy completion of a prompt, part by part."""
         prefix, left = self.prefixes[number], self.most
         while prefix.finish is None:
@@ -203,7 +203,7 @@ class GenerationLaws(EngineTrial):
             longer = self.grown(engine, prefix, part)
             if part.ids is not None and part.finish is None:
                 assert engine.render(longer) == (*(engine.render(prefix) or ()), *part.ids)
-            prefix = longer if part.finish is None else _finished(longer, part)
+            prefix = longer if part.finish is None else _finish(longer, part)
         return prefix
 
     def test_messages_are_read_as_turns_or_as_plain_text(self, engine: Engine) -> None:
@@ -346,5 +346,5 @@ def _inside(samples: list[Sample], length: int = 1) -> list[tuple[int, str]]:
     return found
 
 
-def _finished(sequence: Sequence, sample: Sample) -> Sequence:
+def _finish(sequence: Sequence, sample: Sample) -> Sequence:
     return Sequence(sequence.prompt, sequence.text, sequence.tokens, finish=sample.finish)

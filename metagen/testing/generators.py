@@ -74,7 +74,7 @@ class GeneratorLaws:
     def make(self) -> AbstractContextManager[Generator] | Generator:
         """The generator under test; a context manager if it needs one."""
 
-    def _opened(self) -> AbstractContextManager[Generator]:
+    def _open(self) -> AbstractContextManager[Generator]:
         made = self.make()
         return nullcontext(made) if isinstance(made, Generator) else made
 
@@ -88,14 +88,14 @@ class GeneratorLaws:
         return texts
 
     def test_results_extend_the_prefix_and_come_in_the_number_asked_for(self) -> None:
-        with self._opened() as generator:
+        with self._open() as generator:
             drawn = self._draw(generator, 3)
         assert len(drawn) == 3
         assert all(s.extends(Sequence.of(self.prompt)) for s in drawn)
 
     def test_a_text_that_was_begun_is_gone_on_with(self) -> None:
         begun = Sequence.of(self.prompt).extend(self.begun)
-        with self._opened() as generator:
+        with self._open() as generator:
             if not generator.accepts_prefix:
                 return
             drawn, _ = run(
@@ -105,18 +105,18 @@ class GeneratorLaws:
         assert all(s.extends(begun) for s in drawn)
 
     def test_same_seed_same_samples_and_more_samples_begin_with_the_fewer(self) -> None:
-        with self._opened() as generator:
+        with self._open() as generator:
             few, many = self._draw(generator, 2), self._draw(generator, 5)
         assert [s.text for s in many[:2]] == [s.text for s in few]
 
     def test_start_gives_the_samples_with_those_numbers(self) -> None:
-        with self._opened() as generator:
+        with self._open() as generator:
             all_five, last_two = self._draw(generator, 5), self._draw(generator, 2, start=3)
         assert [s.text for s in last_two] == [s.text for s in all_five[3:]]
 
     def test_a_recorded_sample_is_never_run_again(self) -> None:
         journal = CountingJournal()
-        with self._opened() as generator:
+        with self._open() as generator:
             first = self._draw(generator, 3, journal=journal)
             paid = journal.recorded
             again = self._draw(generator, 3, journal=journal)
@@ -130,7 +130,7 @@ class GeneratorLaws:
         journal = CountingJournal()
         prefix = Sequence.of(self.prompt)
         finished = dataclasses.replace(prefix, finish="eos")
-        with self._opened() as generator:
+        with self._open() as generator:
             for asked, n, start in ((prefix, 0, 0), (prefix, 1, -1), (finished, 1, 0)):
                 generate = partial(generator.generate, asked, n=n, start=start)
                 with pytest.raises(InputError):
@@ -139,7 +139,7 @@ class GeneratorLaws:
 
     def test_what_is_declared_unsupported_is_an_error(self) -> None:
         prefix = Sequence.of(self.prompt)
-        with self._opened() as generator:
+        with self._open() as generator:
             if not generator.accepts_until:
                 with pytest.raises(UnsupportedError):
                     run(lambda s: generator.generate(prefix, until=Step("\n"), scope=s))
@@ -148,7 +148,7 @@ class GeneratorLaws:
                     run(lambda s: generator.generate(prefix.extend(self.begun), scope=s))
 
     def test_blocks_of_tokens_join_into_a_longer_sequence(self) -> None:
-        with self._opened() as generator:
+        with self._open() as generator:
             if not (generator.accepts_until and generator.accepts_prefix):
                 return
 
@@ -167,7 +167,7 @@ class GeneratorLaws:
 
     def test_a_budget_of_calls_is_never_overshot_and_gives_the_first_samples(self) -> None:
         prefix = Sequence.of(self.prompt)
-        with self._opened() as generator:
+        with self._open() as generator:
             free = self._draw(generator, 3)
             got, rows = (
                 run(

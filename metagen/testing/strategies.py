@@ -68,7 +68,7 @@ class StrategyLaws(GeneratorLaws):
         strategy = self.make() if runs == 1 else self._over()
         for budget in self.limits(strategy):
             ends = {
-                _end(strategy.solve(self.prompt, budget=budget, journal=UnsteadyJournal(seed)))
+                _end_of(strategy.solve(self.prompt, budget=budget, journal=UnsteadyJournal(seed)))
                 for seed in range(MOODS)
             }
             assert len(ends) == 1, f"{budget}: {ends}"
@@ -83,14 +83,14 @@ class StrategyLaws(GeneratorLaws):
                 part = UnsteadyJournal(kept)
                 asyncio.run(part.record(rows[: max(0, kept)]))
                 again = over.solve(self.prompt, budget=budget, journal=part)
-                assert _end(again) == _end(first), f"{budget}: {kept} of {len(rows)} records were there"
+                assert _end_of(again) == _end_of(first), f"{budget}: {kept} of {len(rows)} records were there"
 
     @pytest.mark.parametrize("runs", [1, 2])
     def test_it_is_cancelled_cleanly_and_goes_on_from_its_records(self, runs: int) -> None:
         strategy = self.make() if runs == 1 else self._over()
         whole = strategy.solve(self.prompt)
 
-        async def cancelled(turns: int, journal: MemoryJournal) -> None:
+        async def cancel(turns: int, journal: MemoryJournal) -> None:
             task = asyncio.create_task(strategy.asolve(self.prompt, journal=journal))
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -103,8 +103,8 @@ class StrategyLaws(GeneratorLaws):
 
         for turns in (1, 2, 5, 12, 30, 70):
             journal = UnsteadyJournal(turns)
-            asyncio.run(cancelled(turns, journal))
-            assert _end(strategy.solve(self.prompt, journal=journal)) == _end(whole)
+            asyncio.run(cancel(turns, journal))
+            assert _end_of(strategy.solve(self.prompt, journal=journal)) == _end_of(whole)
 
     def test_alone_it_spends_and_ends_as_it_does_in_a_scope(self) -> None:
         """`solve` opens a root scope of its own: all that is spent stands there, and keeps the budget."""
@@ -125,7 +125,7 @@ class StrategyLaws(GeneratorLaws):
                 budget=budget,
                 problem=self.prompt.problem_id,
             )
-            assert _ended(within, rows) == _end(alone), budget
+            assert _ends(within, rows) == _end_of(alone), budget
 
     @pytest.mark.parametrize("budget", [Budget(calls=3), Budget(prefilled=7), Budget(calls=0)])
     def test_other_limits_bind_alike(self, budget: Budget) -> None:
@@ -179,11 +179,11 @@ def crossings() -> Iterator[list[Row]]:
         yield rows
 
 
-def _end(result: Result) -> tuple[object, ...]:
-    return _ended(result.sequence, result.trace.rows)
+def _end_of(result: Result) -> tuple[object, ...]:
+    return _ends(result.sequence, result.trace.rows)
 
 
-def _ended(sequence: Sequence, rows: Iterable[Row]) -> tuple[object, ...]:
+def _ends(sequence: Sequence, rows: Iterable[Row]) -> tuple[object, ...]:
     """What has to be the same of two runs: the result, and what was asked, answered and refused on the way."""
     asked = sorted((row.path, row.index, row.status, row.usage.generated or 0) for row in rows)
     return sequence.text, sequence.exhausted, tuple(asked)

@@ -24,7 +24,7 @@ class VerifierLaws:
     def sequences(self) -> list[Sequence]:
         return [Sequence.of(self.prompt).extend(text, finish="eos") for text in self.texts]
 
-    def _opened(self) -> AbstractContextManager[Verifier]:
+    def _open(self) -> AbstractContextManager[Verifier]:
         made = self.make()
         return nullcontext(made) if isinstance(made, Verifier) else made
 
@@ -37,18 +37,18 @@ class VerifierLaws:
         return run(score, journal=journal)[0]
 
     def test_one_score_each_in_the_unit_interval_or_a_verdict(self) -> None:
-        with self._opened() as verifier:
+        with self._open() as verifier:
             scores = self._scores(verifier, self.sequences())
         assert len(scores) == len(self.texts)
         assert all(s.verdict is not None or (s.value is not None and 0.0 <= s.value <= 1.0) for s in scores)
 
     def test_nothing_to_score_is_no_scores(self) -> None:
-        with self._opened() as verifier:
+        with self._open() as verifier:
             assert self._scores(verifier, []) == []
 
     def test_order_and_repetition_change_nothing(self) -> None:
         sequences = self.sequences()
-        with self._opened() as verifier:
+        with self._open() as verifier:
             forward = self._scores(verifier, sequences)
             backward = self._scores(verifier, sequences[::-1])
             doubled = self._scores(verifier, sequences + sequences)
@@ -59,14 +59,14 @@ class VerifierLaws:
 
     def test_a_recorded_score_is_never_paid_for_again(self) -> None:
         journal = CountingJournal()
-        with self._opened() as verifier:
+        with self._open() as verifier:
             first = self._scores(verifier, self.sequences(), journal)
             paid = journal.recorded
             assert self._scores(verifier, self.sequences(), journal) == first
         assert journal.recorded == paid
 
     def test_oracles_mark_their_scores(self) -> None:
-        with self._opened() as verifier:
+        with self._open() as verifier:
             assert all(s.oracle == verifier.oracle for s in self._scores(verifier, self.sequences()))
 
 

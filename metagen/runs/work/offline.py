@@ -228,7 +228,7 @@ def _price(name: str, given: Any) -> Price | None:
         return given
     try:
         return Price(**given)
-    except TypeError:
+    except (TypeError, InputError):
         raise InputError(
             f"engines.{name}.price = {given!r}: expected a mapping with prompt: and generated:, per million tokens"
         ) from None
