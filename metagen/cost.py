@@ -56,7 +56,7 @@ class Usage:
     def share(self, share: float) -> Usage:
         """A part of each field; counts are rounded up."""
 
-        def part(column: tuple[Any]) -> float:
+        def part(column: tuple[float]) -> float:
             amount = share * column[0]
             return math.ceil(amount) if isinstance(column[0], int) else amount
 
