@@ -83,6 +83,19 @@ def _run(path: str, info: ValidationInfo) -> str:
     return str(found.resolve())
 
 
+def _points(path: str, info: ValidationInfo) -> str:
+    """The file itself, or the table of samples of a run's directory, as an absolute path."""
+    base = info.context.base if isinstance(info.context, Context) else File()
+    given = (base / File(path).expanduser()).resolve()
+    file = given / "candidates.parquet" if given.is_dir() else given
+    if not file.is_file():
+        raise ValueError(
+            f"there is no file {str(file)!r}; expected the directory of a finished run with pools, or a file, relative "
+            "to the experiment file"
+        )
+    return str(file)
+
+
 T = TypeVar("T", tuple[Any, ...], dict[str, Any])
 
 
@@ -131,6 +144,7 @@ ModelName = Annotated[
 ]
 FileName = Annotated[str, Expects("the path of a file"), AfterValidator(_file)]
 FolderName = Annotated[str, Expects("the path of a directory"), AfterValidator(_folder)]
+PointsName = Annotated[str, Expects("the path of a run or a file"), AfterValidator(_points)]
 RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidator(_run)]
 Pattern = Annotated[str, Expects("a regular expression with one group"), AfterValidator(_regex)]
 RuleName = Annotated[
