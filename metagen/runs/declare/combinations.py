@@ -82,6 +82,7 @@ class Combinations:
                 yield cell
 
     def _fault(self, path: Path, expected: str, *, value: object = None) -> Fault:
+        path = self.source.written(path)
         field = dotted(path) if value is None else assigned(path, value)
         return Fault(self.source.place(path), field, expected)
 

@@ -36,10 +36,10 @@ from metagen.runs.declare import registry
 from metagen.runs.declare.registry import PROVIDED, Section
 from metagen.runs.declare.specs import engines, generators, tasks, verifiers
 from metagen.runs.declare.specs.fields import (
+    AnyVerifier,
     EngineName,
     GeneratorName,
     StrategyName,
-    VerifierName,
     distinct,
 )
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, ValueSpec, naming
@@ -156,7 +156,7 @@ PLAIN: Final[Mapping[Any, Any]] = {str: Text, int: Integer, float: Number, bool:
 NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
     Engine: (EngineName, "engines"),
     Generator: (GeneratorName, "generators"),
-    Verifier: (VerifierName, "verifiers"),
+    Verifier: (AnyVerifier, "verifiers"),
 }
 #: What parameters without an annotation are, by their names.
 ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
@@ -334,7 +334,12 @@ def spelling(hint: Any) -> Any:
         ]
         if not said:
             return None
-        return Union[(*dict.fromkeys(said), *([None] if NoneType in inner else []))]
+        found: Any = Union[(*dict.fromkeys(said), *([None] if NoneType in inner else []))]
+        words = [word for one in said if get_origin(one) is Literal for word in get_args(one)]
+        if words and Imported in said:
+            either = Expects(f"one of {', '.join(words)}, or a function, as package.module:function")
+            return Annotated[found, either]
+        return found
     if origin in (Mapping, dict) and (each := spelling(inner[1])) is not None:
         return dict.__class_getitem__((Text, each))
     if origin is type:
@@ -343,7 +348,7 @@ def spelling(hint: Any) -> Any:
         return None
     if origin in (tuple, list, Sequence, Iterable) and (each := spelling(inner[0])) is not None:
         several = tuple.__class_getitem__((each, ...))
-        return Annotated[several, AfterValidator(distinct)] if each is VerifierName else several
+        return Annotated[several, AfterValidator(distinct)] if each is AnyVerifier else several
     if origin is Callable or hint is Callable:
         return Imported
     for part, (name, _) in NAMED.items():

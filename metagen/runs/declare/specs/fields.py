@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema
 
 from metagen.errors import InputError
 from metagen.generators import tiny
@@ -16,6 +16,9 @@ from metagen.generators.pool import FIELDS
 from metagen.runs.declare.source import nearest
 from metagen.runs.directory import RunDirectory
 from metagen.values import Expects, Text
+
+#: Stands in schemas for a definition of a section.
+DEFINED: Final = "x-defined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,13 @@ def _regex(pattern: str) -> str:
 
 EngineName = Annotated[str, Expects("the name of an engine"), _reference("engines")]
 VerifierName = Annotated[str, Expects("the name of a verifier"), _reference("verifiers")]
+#: A verifier's name, or its definition, which `nested` gives a name before it is read.
+AnyVerifier = Annotated[
+    str,
+    Expects("the name of a verifier, or its definition"),
+    _reference("verifiers"),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {DEFINED: "verifiers"}]}),
+]
 GeneratorName = Annotated[str, Expects("the name of a generator"), _reference("generators")]
 StrategyName = Annotated[str, Expects("the name of a strategy"), _reference("strategies")]
 #: Names stand in paths and in `generator/strategy@n`.
