@@ -94,7 +94,7 @@ def test_a_module_lends_a_rule_a_class_or_a_function_that_makes_one(plugin: str)
         ({"kind": "choice", "leters": "AB"}, {}, "answer='choice' has no option 'leters'; it has: pattern, letters"),
         ({"kind": "text", "pattern": "(a)"}, {"pattern": "(b)"}, "'pattern' is given twice"),
         ("choice", {"letters": "A"}, "answer='choice': letters='A': expected two or more"),
-        ("verdicts", {"wrong": "none"}, "wrong='none': expected one of texts, one"),
+        ("verdicts", {"wrong": "none"}, "wrong='none'; expected one of texts, one"),
         ("verdicts", {"pattern": "(a)"}, "answer='verdicts' has no option 'pattern'"),
         ({"kind": "recorded", "rule": "choise"}, {}, "answer.rule='choise' is no answer rule"),
         ("no_such_module:x", {}, "cannot be imported .*No module named"),

@@ -18,18 +18,14 @@ from metagen.runs.declare.registry import Section
 from metagen.runs.declare.source import Fault, Path, Source, assigned, dotted, nearest
 from metagen.runs.declare.specs import (
     AllocationSpec,
-    ConstraintMassSpec,
     Context,
     Definition,
     EngineGeneratorSpec,
     LocalSpec,
     OpenAISpec,
     OptionSpec,
-    OrmSpec,
     PartSpec,
     PluginSpec,
-    PrmSpec,
-    RecordedSpec,
     ReplaySpec,
     model_of,
 )
@@ -86,6 +82,7 @@ class Combinations:
                 yield cell
 
     def _fault(self, path: Path, expected: str, *, value: object = None) -> Fault:
+        path = self.source.written(path)
         field = dotted(path) if value is None else assigned(path, value)
         return Fault(self.source.place(path), field, expected)
 
@@ -126,8 +123,9 @@ class Combinations:
 
     def _reward_models(self) -> Iterator[Fault]:
         """A reward model's tags are known, and it is of the kind that it is used as."""
-        for name, verifier in self.verifiers.items():
-            if not isinstance(verifier, PrmSpec | OrmSpec) or (verifier.tags or verifier.layout) is not None:
+        verifiers: dict[str, Any] = self.verifiers
+        for name, verifier in verifiers.items():
+            if verifier.kind not in ("prm", "orm") or (verifier.tags or verifier.layout) is not None:
                 continue
             engine = self.engines.get(verifier.engine)
             if engine is None:
@@ -260,8 +258,8 @@ class Combinations:
                 "or api: completions in its engine"
             )
             yield self._fault(("task", "form"), reason, value="text")
-        verifier = self.verifiers.get(getattr(s, "verifier", None) or "")
-        if isinstance(verifier, RecordedSpec):
+        verifier: Any = self.verifiers.get(getattr(s, "verifier", None) or "")
+        if verifier is not None and verifier.kind == "recorded":
             recorded = isinstance(g, ReplaySpec) and f"scores.{verifier.score}" in g.fields
             if not recorded:
                 yield self._fault(
@@ -270,7 +268,8 @@ class Combinations:
                     f"map it there, fields: {{scores.{verifier.score}: …}}, or leave one out of the grid",
                     value=getattr(s, "verifier", None),
                 )
-        if isinstance(verifier, ConstraintMassSpec) and isinstance(g, EngineGeneratorSpec) and not g.log_mass:
+        keeps = not isinstance(g, EngineGeneratorSpec) or g.log_mass
+        if verifier is not None and verifier.kind == "constraint_mass" and not keeps:
             yield self._fault(
                 (*path, "verifier"),
                 f"weighs by what masks left, which generator {generator!r} does not keep; set log_mass: true there, or "

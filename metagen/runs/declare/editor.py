@@ -7,6 +7,7 @@ from typing import Any, Final
 from pydantic.json_schema import models_json_schema
 
 from metagen.runs.declare.specs import Experiment
+from metagen.runs.declare.specs.fields import DEFINED
 from metagen.runs.declare.study import StudySpec
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -26,4 +27,16 @@ def json_schema() -> dict[str, Any]:
     grid.pop("required", None)
     for side in ("generators", "strategies"):
         grid["properties"][side] = {"anyOf": [{"const": "all"}, grid["properties"][side]]}
-    return {"$schema": DIALECT, "title": "An experiment of metagen", **experiment, "$defs": found}
+    whole = {"$schema": DIALECT, "title": "An experiment of metagen", **experiment, "$defs": found}
+    return dict(_refer(whole))
+
+
+def _refer(schema: Any) -> Any:
+    """The schema, with references in place of what stands for definitions of a section."""
+    if isinstance(schema, list):
+        return [_refer(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if DEFINED in schema:
+        return {"$ref": f"#/properties/{schema[DEFINED]}/additionalProperties"}
+    return {name: _refer(one) for name, one in schema.items()}

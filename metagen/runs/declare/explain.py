@@ -33,7 +33,7 @@ def fault(source: Source, error: ErrorDetails, whole: type = Experiment, at: Pat
         path, missing, value = (*path, "kind"), "kind" not in value, value.get("kind")
     alike = _misspelt(error, missing)
     expected = ("missing; " if missing else "") + _expected(error, owner, path, value) + alike
-    path = (*at, *path)
+    path = source.written((*at, *path))
     field = dotted(path) if missing else assigned(path, value)
     return Fault(source.place(path), field, expected)
 

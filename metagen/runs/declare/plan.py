@@ -19,7 +19,6 @@ from metagen.runs.declare.cells import sizes
 from metagen.runs.declare.settings import laid, split, variant, words
 from metagen.runs.declare.source import Source
 from metagen.runs.declare.specs import SECTIONS, Experiment, ReplaySpec, Spec
-from metagen.runs.declare.specs.verifiers import RecordedSpec
 from metagen.runs.declare.study import Setting, Study
 from metagen.runs.study_directory import Role
 from metagen.tasks.base import Problem
@@ -202,8 +201,8 @@ def _verified(study: Study, model: str) -> str | None:
     generator = experiment.generators[model]
     if spec is None or not isinstance(generator, ReplaySpec) or generator.scored is not None:
         return None
-    judges = [experiment.verifiers[name] for _, name in sorted(spec.critiques.items())]
-    scores = [judge.score for judge in judges if isinstance(judge, RecordedSpec)]
+    judges: list[Any] = [experiment.verifiers[name] for _, name in sorted(spec.critiques.items())]
+    scores = [judge.score for judge in judges if judge.kind == "recorded"]
     return scores[-1] if scores else None
 
 

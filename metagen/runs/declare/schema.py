@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from metagen.errors import ConfigError, InputError
 from metagen.runs.declare.combinations import Combinations
 from metagen.runs.declare.explain import fault
+from metagen.runs.declare.nested import move_out
 from metagen.runs.declare.source import Fault, Source, read, write
 from metagen.runs.declare.specs import SECTIONS, Context, Experiment
 
@@ -76,6 +77,7 @@ def examined(source: Source, base: Path) -> tuple[Experiment | None, list[Fault]
         del source.data["study"]
         reason = "belongs to a study; run it with: metagen study FILE, or leave this section out"
         faults.append(Fault(source.place(("study",)), "study", reason))
+    move_out(source)
     context = named(source, base)
     grid = source.data.setdefault("grid", {})
     if isinstance(grid, dict):

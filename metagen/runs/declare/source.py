@@ -90,13 +90,25 @@ class Source:
     name: str
     data: dict[str, Any] = field(default_factory=dict)
     places: dict[Path, Place] = field(default_factory=dict)
+    #: Where parts stand in the file that have moved: by their path in `data`.
+    moved: dict[Path, Path] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
     def place(self, path: Path) -> Place:
         """Of the value, or of the nearest thing around it that the file has."""
+        path = self.written(path)
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, Place(self.name, 1, 1))
+
+    def written(self, path: Path) -> Path:
+        """The path at which the file has what stands at a path of `data`."""
+        end = next((end for end in range(len(path), 0, -1) if path[:end] in self.moved), None)
+        return path if end is None else self.written((*self.moved[path[:end]], *path[end:]))
+
+    def move(self, path: Path, to: Path) -> None:
+        """Note that the part at a path now stands at another one."""
+        self.moved.setdefault(to, path)
 
     def assign(self, assignment: str, *, option: str = "--set", named: Container[str] = ()) -> None:
         """Override one value: `grid.n=[1, 4]`, the value in YAML; names may have dots in them.

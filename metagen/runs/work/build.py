@@ -24,9 +24,7 @@ from metagen.runs.declare.specs import (
     ExecutorSpec,
     Experiment,
     OptionSpec,
-    OrmSpec,
     PartSpec,
-    PrmSpec,
 )
 from metagen.runs.declare.specs.definition import DerivedSpec
 from metagen.runs.declare.specs.strategies import StepSpec
@@ -101,11 +99,7 @@ class Setup:
         if isinstance(spec, ByDifficultySpec):
             parts["options"] = [self._option(one, generator) for one in spec.then or ()]
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
-        for field, section in spec.uses.items():
-            named = getattr(spec, field)
-            if section in made and named is not None:
-                some = isinstance(named, tuple)
-                parts[field] = [made[section][one] for one in named] if some else made[section][named]
+        parts |= _named(spec, made)
         options = {name: value for name, value in spec.options().items() if name != "n"}
         options = {name: self._made(value, below) for name, value in options.items()}
         options = self._fitted(spec.kind, options, n)
@@ -121,11 +115,7 @@ class Setup:
                 "verifiers": self.verifiers,
                 "generators": self.generators,
             }
-            own = {
-                field: made[section][named]
-                for field, section in value.uses.items()
-                if section in made and (named := getattr(value, field)) is not None
-            }
+            own = _named(value, made)
             options = {name: self._made(one, generator) for name, one in value.options().items()}
             return registry.make(value.section, value.kind, options, {"generator": generator, **own})
         if isinstance(value, Mapping):
@@ -315,6 +305,17 @@ def _verifiers(
     return {name: made[name] for name in experiment.verifiers if name in needed.judging}
 
 
+def _named(spec: PartSpec, made: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The parts that the fields of a definition name, of those that are made: by section, and by name."""
+    found: dict[str, Any] = {}
+    for field, section in spec.uses.items():
+        named = getattr(spec, field)
+        if section in made and named is not None:
+            several = isinstance(named, tuple)
+            found[field] = [made[section][one] for one in named] if several else made[section][named]
+    return found
+
+
 def _verifier(
     experiment: Experiment,
     name: str,
@@ -324,14 +325,8 @@ def _verifier(
     made: Mapping[str, Verifier],
 ) -> Verifier:
     spec = experiment.verifiers[name]
-    parts = {**given, "name": name, "members": [made[member] for member in spec.named("verifiers")]}
-    there: Mapping[str, Mapping[str, Any]] = {"engines": engines, "generators": generators, "verifiers": made}
-    for field, section in spec.uses.items():
-        if section in there and isinstance(named := getattr(spec, field), str):
-            parts[field] = there[section][named]
-    if isinstance(spec, PrmSpec | OrmSpec):
-        # None: as the model's config.json names them.
-        parts["tags"] = spec.tags.tags if spec.tags else None
+    made_of = _named(spec, {"engines": engines, "generators": generators, "verifiers": made})
+    parts = {**given, "name": name, **made_of}
     with about("verifiers", name):
         verifier: Verifier = registry.make("verifiers", spec.kind, spec.options(), parts)
     return verifier

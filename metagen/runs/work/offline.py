@@ -25,11 +25,9 @@ from metagen.runs.declare.specs import (
     ExecutorSpec,
     Experiment,
     OpenAISpec,
-    OrmSpec,
     PartSpec,
     PluginSpec,
     PluginVerifierSpec,
-    PrmSpec,
     TorchSpec,
 )
 from metagen.runs.declare.specs.models import RecipeSpec
@@ -67,7 +65,7 @@ def closed(
 
 
 def _unknown(spec: PartSpec) -> PluginVerifierSpec:
-    return PluginVerifierSpec.model_validate({"kind": UNKNOWN, "whole": isinstance(spec, OrmSpec)})
+    return PluginVerifierSpec.model_validate({"kind": UNKNOWN, "whole": spec.kind == "orm"})
 
 
 def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
@@ -104,9 +102,9 @@ def _model(spec: PartSpec) -> str | Recipe | None:
 
 def _is_remote(spec: PartSpec, experiment: Experiment) -> bool:
     """Whether a reward model has no tokenizer here to count with."""
-    if not isinstance(spec, PrmSpec | OrmSpec):
+    if spec.kind not in ("prm", "orm"):
         return False
-    model = _model(experiment.engines[spec.engine])
+    model = _model(experiment.engines[spec.named("engines")[0]])
     return model is None or _tokenizer(model, needed=False) is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, abc
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from metagen.errors import DataError, InputError
 from metagen.generators.base import Generator
-from metagen.parts import name_of
+from metagen.parts import name_of, part
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
+from metagen.values import Count
 from metagen.verifiers.base import UNSCORED, Verifier
 from metagen.verifiers.code.check import EDITION, Suite, check, syntax_fault
 from metagen.verifiers.code.limits import Limits
@@ -38,39 +39,30 @@ def ask_for_tests(task: Prompt) -> Prompt:
     return replace(task, messages=(*task.messages, Message("user", turn)))
 
 
+@part
 class DualAgreement(Verifier):
     """Scores programs by `dual_agreement` with tests that `generator` writes; scores are of the set scored together.
 
     ask: the prompt for tests, made of the problem's; `ask_for_tests` by default. Of its `n` samples, the assertions
     that call an entry point (the prompt's public `entry_points`; any function, if none is named) are taken in their
     order, `most` at most, and each once. rule: how a consensus set is scored. Each program is executed once, as a leaf
-    call. Verdicts: `missing` without a program, `untested` if there is not one assertion. Raises InputError for n or
-    most below 1, and for another rule; DataError for a problem whose programs read standard input.
+    call. Verdicts: `missing` without a program, `untested` if there is not one assertion. Raises DataError
+    for a problem whose programs read standard input.
     """
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        generator: Generator,
-        *,
-        ask: Callable[[Prompt], Prompt] = ask_for_tests,
-        n: int = 8,
-        most: int = 64,
-        rule: Rule = "product",
-        program: ProgramRule | None = None,
-        limits: Limits | None = None,
-        name: str = "dual_agreement",
-    ) -> None:
-        if n < 1 or most < 1:
-            raise InputError(
-                f"{name}: n={n!r}, most={most!r}; expected numbers of samples and of tests, at least 1"
-            )
-        if rule not in get_args(Rule):
-            raise InputError(f"{name}: rule={rule!r}; expected one of {', '.join(get_args(Rule))}")
-        self.name, self._rule = name, rule
-        self._sandbox, self._program = sandbox, program or FencedProgram()
-        self._limits = limits or sandbox.limits
-        self._generator, self._ask, self._n, self._most = generator, ask, n, most
+    sandbox: Sandbox = field(kw_only=False)
+    generator: Generator = field(kw_only=False)
+    ask: Callable[[Prompt], Prompt] = ask_for_tests
+    n: Count = 8
+    most: Count = 64
+    rule: Rule = "product"
+    program: ProgramRule | None = None
+    limits: Limits | None = None
+    name: str = "dual_agreement"
+
+    def __post_init__(self) -> None:
+        self._program = self.program or FencedProgram()
+        self._limits = self.limits or self.sandbox.limits
 
     @property
     def relative(self) -> bool:
@@ -78,13 +70,13 @@ class DualAgreement(Verifier):
 
     @property
     def fingerprint(self) -> str:
-        rule = () if self._rule == "product" else (self._rule,)
-        parts = (self._generator.fingerprint, str(self._n), str(self._most), name_of(self._ask), *rule)
+        rule = () if self.rule == "product" else (self.rule,)
+        parts = (self.generator.fingerprint, str(self.n), str(self.most), name_of(self.ask), *rule)
         return digest("dual agreement", self._execution, *parts).hex()
 
     @property
     def _execution(self) -> str:
-        parts = (self._sandbox.fingerprint, self._program.fingerprint, repr(self._limits))
+        parts = (self.sandbox.fingerprint, self._program.fingerprint, repr(self._limits))
         return digest("tests passed", EDITION, *parts).hex()
 
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
@@ -99,7 +91,7 @@ class DualAgreement(Verifier):
         found = await executed(programs, lambda program: self._passed(program, tests), by=by, scope=scope)
         places = [i for i, s in enumerate(sequences) if s.digest in found]
         table = [found[sequences[i].digest]["passed"] for i in places]
-        values = dict(zip(places, dual_agreement(table, self._rule), strict=True)) if places else {}
+        values = dict(zip(places, dual_agreement(table, self.rule), strict=True)) if places else {}
         return [self._scored(s, values.get(i), s.digest in programs) for i, s in enumerate(sequences)]
 
     @staticmethod
@@ -115,15 +107,15 @@ class DualAgreement(Verifier):
                 "that call a function; choose by public tests, or by what the programs write (mbr with execution)"
             )
         points = tuple(prompt.public.get("entry_points", ()))
-        prefix = Sequence.of(self._ask(prompt))
-        written = await self._generator.generate(prefix, n=self._n, scope=scope)
+        prefix = Sequence.of(self.ask(prompt))
+        written = await self.generator.generate(prefix, n=self.n, scope=scope)
         # A prompt may end in the middle of the first assertion.
         texts = [(prefix.prompt.text or "").rpartition("\n")[2] + s.text for s in written]
         found = dict.fromkeys(test for text in texts for test in assertions(text, points))
-        return Suite(tuple(found)[: self._most], prompt.public.get("setup", ""), points) if found else None
+        return Suite(tuple(found)[: self.most], prompt.public.get("setup", ""), points) if found else None
 
     async def _passed(self, program: str, tests: Suite) -> dict[str, Any]:
-        report = await check(self._sandbox, program, tests, limits=self._limits, stop=False)
+        report = await check(self.sandbox, program, tests, limits=self._limits, stop=False)
         return {"passed": [case.verdict == "passed" for case in report.cases]}
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import abc
 from collections.abc import Mapping
+from dataclasses import field
 from typing import ClassVar
 
 from metagen.errors import DataError
+from metagen.parts import part
 from metagen.sequence import Score, Sequence, digest
-from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.program import ProgramRule
-from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.code.tested import Tested, Tests
 
 
@@ -28,6 +27,7 @@ class BrokenTests(DataError):
         )
 
 
+@part
 class HiddenTests(Tested):
     """1 if all tests of the sequence's problem pass; 0, and the verdict of the test, if one shows the program wrong.
 
@@ -41,17 +41,11 @@ class HiddenTests(Tested):
     name = "hidden_tests"
     stop = True
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        tests: Mapping[str, Tests],
-        *,
-        program: ProgramRule | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(sandbox, program, limits)
-        self._tests = tests
-        self._data = digest(*(part for name in sorted(tests) for part in (name, tests[name].digest)))
+    tests: Mapping[str, Tests] = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._data = digest(*(one for name in sorted(self.tests) for one in (name, self.tests[name].digest)))
 
     @property
     def data(self) -> bytes:
@@ -63,9 +57,9 @@ class HiddenTests(Tested):
 
     async def judged(self, sequence: Sequence) -> Score:
         problem = sequence.prompt.problem_id
-        if problem not in self._tests:
+        if problem not in self.tests:
             raise DataError(f"there are no hidden tests for the problem {problem!r}; give them by its id")
-        report = await self.report(sequence, self._tests[problem])
+        report = await self.report(sequence, self.tests[problem])
         if report is None:
             return Score(0.0, verdict="missing", oracle=True)
         if (broken := report.broken) is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from metagen.errors import DataError
+from metagen.parts import part
 from metagen.sequence import Score, Sequence
+from metagen.values import Positive, Size
 from metagen.verifiers.code.feedback import feedback
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import ProgramRule
@@ -11,6 +13,7 @@ from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.code.tested import Tested, read_tests
 
 
+@part
 class PublicTests(Tested):
     """The share of public tests that pass, with `feedback` on the first that do not.
 
@@ -23,16 +26,7 @@ class PublicTests(Tested):
 
     stop = False
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        *,
-        program: ProgramRule | None = None,
-        limits: Limits | None = None,
-        name: str = "public_tests",
-    ) -> None:
-        super().__init__(sandbox, program, limits)
-        self.name = name
+    name: str = "public_tests"
 
     async def judged(self, sequence: Sequence) -> Score:
         try:
@@ -48,3 +42,21 @@ class PublicTests(Tested):
             return Score(None, verdict="untested", feedback=feedback(report))
         verdict = None if report.verdict == "passed" else "ungraded" if report.ungraded else report.verdict
         return Score(report.share, verdict=verdict, feedback=feedback(report))
+
+
+def public_tests(
+    sandbox: Sandbox,
+    *,
+    program: ProgramRule | None = None,
+    wall: Positive | None = None,
+    memory: Size | None = None,
+    name: str = "public_tests",
+) -> PublicTests:
+    """The share of a problem's public tests that a program passes, in a sandbox; with words on what failed.
+
+    wall, memory: of one execution, in seconds of wall clock and bytes; by default those of the sandbox.
+    """
+    given = {"wall": wall, "memory": memory}
+    known = {limit: value for limit, value in given.items() if value is not None}
+    limits = Limits(**known) if known else None  # type: ignore[arg-type]  # each is what its name says
+    return PublicTests(sandbox, program=program, limits=limits, name=name)

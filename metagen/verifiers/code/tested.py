@@ -6,10 +6,12 @@ import asyncio
 from abc import abstractmethod
 from collections import abc
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any, ClassVar, TypeAlias
 
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
@@ -29,20 +31,25 @@ def read_tests(public: Mapping[str, Any]) -> Tests | None:
     return IOTests.of(public) or Suite.of(public)
 
 
+@part
 class Tested(PrimitiveVerifier):
     """Scores each sequence by the report on its program; one execution is one call."""
 
     whole: ClassVar[bool] = True
     #: Whether all tests are run, or none beyond the first that does not pass.
-    stop: bool
+    stop: ClassVar[bool]
 
-    def __init__(self, sandbox: Sandbox, program: ProgramRule | None, limits: Limits | None) -> None:
-        self._sandbox, self._program = sandbox, program or FencedProgram()
-        self._limits = limits or sandbox.limits
+    sandbox: Sandbox = field(kw_only=False)
+    program: ProgramRule | None = None
+    limits: Limits | None = None
+
+    def __post_init__(self) -> None:
+        self._program = self.program or FencedProgram()
+        self._limits = self.limits or self.sandbox.limits
 
     @property
     def fingerprint(self) -> str:
-        parts = (self._sandbox.fingerprint, self._program.fingerprint, repr(self._limits))
+        parts = (self.sandbox.fingerprint, self._program.fingerprint, repr(self._limits))
         return digest(type(self).__name__, EDITION, *parts, self.data).hex()
 
     @property
@@ -70,5 +77,5 @@ class Tested(PrimitiveVerifier):
         if program is None:
             return None
         if isinstance(tests, IOTests):
-            return await check_io(self._sandbox, program, tests, limits=self._limits, stop=self.stop)
-        return await check(self._sandbox, program, tests, limits=self._limits, stop=self.stop)
+            return await check_io(self.sandbox, program, tests, limits=self._limits, stop=self.stop)
+        return await check(self.sandbox, program, tests, limits=self._limits, stop=self.stop)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections import abc
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Literal, Self, get_args
+from dataclasses import field, replace
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metagen.border import Part, checked
 from metagen.errors import InputError
-from metagen.generators.base import Generator
-from metagen.generators.engine import Engine
-from metagen.parts import name_of
+from metagen.parts import name_of, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
-from metagen.verifiers.base import UNSCORED, Verifier
+from metagen.values import Count
+from metagen.verifiers.base import UNSCORED
 from metagen.verifiers.generative.question import PREFERENCE
-from metagen.verifiers.generative.respondent import Asked, Respondent, Way
-from metagen.verifiers.generative.way import By, respondent, worded
+from metagen.verifiers.generative.respondent import Asked, Respondent
+from metagen.verifiers.generative.way import GenerativeVerifier, worded
 from metagen.verifiers.odds import logit, sigmoid
 from metagen.verifiers.utility.pairs import Pair, PairUtility
 
@@ -32,7 +32,8 @@ Strengths = Callable[[Matrix], NDArray[np.float64]]
 EDGE = 1e-9
 
 
-class PairwiseJudge:
+@part
+class PairwiseJudge(Part):
     """P(a is better than b), asked in both orders: p₁ with a first, p₂ with b first.
 
     merge: `mean` takes ½ (p₁ + 1 − p₂), in which a bonus on the probability of the first place cancels;
@@ -42,19 +43,14 @@ class PairwiseJudge:
     judge that is asked about single completions.
     """
 
-    def __init__(self, respondent: Respondent, *, merge: Merge = "mean") -> None:
-        if not respondent.question.compares:
+    respondent: Respondent = field(kw_only=False)
+    merge: Merge = "mean"
+
+    def __post_init__(self) -> None:
+        if not self.respondent.question.compares:
             raise InputError(
                 "the judge's question is about one answer; use PREFERENCE, or one with {first} and {second}"
             )
-        if merge not in get_args(Merge):
-            raise InputError(f"merge={merge!r}: expected one of {', '.join(get_args(Merge))}")
-        self.respondent, self.merge = respondent, merge
-
-    @property
-    def oracle(self) -> bool:
-        """Whether the judge has a part that knows the reference answer."""
-        return self.respondent.oracle
 
     @property
     def fingerprint(self) -> str:
@@ -72,20 +68,20 @@ class PairwiseJudge:
         asked: dict[tuple[bytes, bytes], Pair] = {}
         for key, pair in zip(keys, pairs, strict=True):
             a, b = pair if key == (pair[0].digest, pair[1].digest) else pair[::-1]
-            if (score := self._unasked(a, b)) is not None:
+            if (score := self._tell(a, b)) is not None:
                 known[key] = score
             else:
                 asked[key] = a, b
         both = [self._ask(*order) for a, b in asked.values() for order in ((a, b), (b, a))]
         answers = await self.respondent.ask(both, scope)
         for i, key in enumerate(asked):
-            known[key] = self._merged(answers[2 * i], answers[2 * i + 1])
+            known[key] = self._merge(answers[2 * i], answers[2 * i + 1])
         return [
             known[key] if key == (pair[0].digest, pair[1].digest) else _other(known[key])
             for key, pair in zip(keys, pairs, strict=True)
         ]
 
-    def _unasked(self, a: Sequence, b: Sequence) -> Score | None:
+    def _tell(self, a: Sequence, b: Sequence) -> Score | None:
         if a.prompt.digest != b.prompt.digest:
             raise InputError(
                 f"completions of two prompts cannot be compared ({a.prompt.problem_id!r}, {b.prompt.problem_id!r})"
@@ -101,7 +97,7 @@ class PairwiseJudge:
         prompt = self.respondent.question.prompt(first.prompt, first=first.text, second=second.text)
         return Asked(digest(first.digest, second.digest), prompt)
 
-    def _merged(self, forward: Score, backward: Score) -> Score:
+    def _merge(self, forward: Score, backward: Score) -> Score:
         unread = forward.unread + backward.unread
         for score in (forward, backward):
             if score.value is None:
@@ -116,6 +112,7 @@ class PairwiseJudge:
         return Score(value, raw=raw, feedback=forward.feedback, unread=unread)
 
 
+@part
 class PreferenceUtility(PairUtility):
     """u(y, y') = P(y is better than y'): minimum Bayes risk then takes the highest win rate among the samples.
 
@@ -124,23 +121,23 @@ class PreferenceUtility(PairUtility):
 
     name = "preference"
 
-    def __init__(self, judge: PairwiseJudge) -> None:
-        self._judge = judge
+    judge: PairwiseJudge = field(kw_only=False)
 
     @property
     def fingerprint(self) -> str:
-        return digest("preference utility", self._judge.fingerprint).hex()
+        return digest("preference utility", self.judge.fingerprint).hex()
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
-        scores = await self._judge.compare(pairs, scope=scope)
+        scores = await self.judge.compare(pairs, scope=scope)
         return [math.nan if score.value is None else score.value for score in scores]
 
 
-class Tournament(Verifier):
+@part
+class Tournament(GenerativeVerifier):
     """Scores each sequence against the others that are scored with it: a value says nothing beside another set's.
 
-    engine, generator, by, samples, critiques, temperature, max_tokens, normalise: as of `way.respondent`; wording:
-    fields of `Question` in place of those of PREFERENCE. merge: as of `PairwiseJudge`.
+    The words are those of PREFERENCE; the fields are those of `GenerativeVerifier`, and these. merge: as of
+    `PairwiseJudge`.
 
     meetings: opponents of each (fewer if there are fewer); None: everyone meets everyone. The schedule depends
     on what is compared and not on its order. strengths: None gives the win rate, the mean of P(better) over
@@ -148,69 +145,46 @@ class Tournament(Verifier):
     prior=0.5).theta` from `metagen.analysis.preference`, which also takes into account whom one has met; the
     value is then σ(θ), raw θ. Completions of different prompts do not meet. One without a known comparison has
     the verdict `unscored`; one by itself scores ½. One that is `forged` meets nobody, and scores 0. Verdicts that
-    cannot be read are counted with the first of the two. Raises InputError for meetings below 1.
+    cannot be read are counted with the first of the two.
     """
 
-    def __init__(
-        self,
-        engine: Engine | None = None,
-        *,
-        generator: Generator | None = None,
-        meetings: int | None = None,
-        merge: Merge = "mean",
-        strengths: Strengths | None = None,
-        by: By = "auto",
-        samples: int | None = None,
-        critiques: int = 0,
-        temperature: float = 1.0,
-        max_tokens: int | None = None,
-        normalise: bool = True,
-        name: str = "tournament",
-        **wording: Any,
-    ) -> None:
-        question = worded(PREFERENCE, wording, name)
-        asked = respondent(
-            engine, generator, question, name=name, by=by, samples=samples, critiques=critiques,
-            temperature=temperature, max_tokens=max_tokens, normalise=normalise,
-        )  # fmt: skip
-        self._hold(PairwiseJudge(asked, merge=merge), meetings, strengths, name)
+    meetings: Count | None = None
+    merge: Merge = "mean"
+    strengths: Strengths | None = None
+    name: str = "tournament"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        asked = self.ask_about(worded(PREFERENCE, self.wording))
+        self._hold(PairwiseJudge(asked, merge=self.merge))
 
     @classmethod
+    @checked
     def of(
         cls,
         judge: PairwiseJudge,
         *,
-        meetings: int | None = None,
+        meetings: Count | None = None,
         strengths: Strengths | None = None,
         name: str = "tournament",
     ) -> Self:
         """A tournament whose judge is there already."""
         tournament = cls.__new__(cls)
-        tournament._hold(judge, meetings, strengths, name)
+        tournament.meetings, tournament.strengths, tournament.name = meetings, strengths, name
+        tournament._hold(judge)
         return tournament
 
-    def _hold(
-        self, judge: PairwiseJudge, meetings: int | None, strengths: Strengths | None, name: str
-    ) -> None:
-        if meetings is not None and meetings < 1:
-            raise InputError(
-                f"meetings={meetings!r}: expected the number of opponents, at least 1, or None for all"
-            )
-        self.judge, self._meetings, self._strengths, self.name = judge, meetings, strengths, name
+    def _hold(self, judge: PairwiseJudge) -> None:
+        self.judge, self.respondent = judge, judge.respondent
 
     @property
     def relative(self) -> bool:
         return True
 
     @property
-    def way(self) -> Way:
-        """How its judge comes to a verdict: see `Judge.way`."""
-        return self.judge.respondent.way
-
-    @property
     def fingerprint(self) -> str:
-        ranked = "" if self._strengths is None else name_of(self._strengths)
-        return digest("tournament", self.judge.fingerprint, str(self._meetings), ranked).hex()
+        ranked = "" if self.strengths is None else name_of(self.strengths)
+        return digest("tournament", self.judge.fingerprint, str(self.meetings), ranked).hex()
 
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         sequences = [s.answered for s in sequences]
@@ -219,7 +193,7 @@ class Tournament(Verifier):
         groups: dict[bytes, list[Sequence]] = {}
         for s in distinct.values():
             groups.setdefault(s.prompt.digest, []).append(s)
-        plans = [(group, schedule(len(group), self._meetings)) for group in groups.values()]
+        plans = [(group, schedule(len(group), self.meetings)) for group in groups.values()]
         pairs = [(group[i], group[j]) for group, plan in plans for i, j in plan]
         results = iter(await self.judge.compare(pairs, scope=scope))
         scores = dict.fromkeys(forged, Score(0.0, verdict="forged"))
@@ -232,21 +206,21 @@ class Tournament(Verifier):
                 if (value := result.value) is not None:
                     wins[i, j] += value
                     wins[j, i] += 1.0 - value
-            ranked = zip(group, self._ranked(wins), unread, strict=True)
+            ranked = zip(group, self._rank(wins), unread, strict=True)
             scores |= {s.digest: replace(score, unread=count) for s, score, count in ranked}
         return [replace(scores[s.digest], oracle=self.oracle) for s in sequences]
 
-    def _ranked(self, wins: Matrix) -> list[Score]:
+    def _rank(self, wins: Matrix) -> list[Score]:
         if len(wins) == 1:
             return [Score(0.5)]
         met = (wins + wins.T).sum(axis=1)
         scores = [UNSCORED] * len(wins)
         there = np.flatnonzero(met)
-        if self._strengths is None:
+        if self.strengths is None:
             for i in there:
                 scores[i] = Score(min(1.0, float(wins[i].sum() / met[i])))
         elif there.size:
-            theta = self._strengths(wins[np.ix_(there, there)])
+            theta = self.strengths(wins[np.ix_(there, there)])
             for i, strength in zip(there, theta, strict=True):
                 scores[i] = Score(sigmoid(float(strength)), raw=float(strength))
         return scores

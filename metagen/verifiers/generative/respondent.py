@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import abc
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -18,8 +18,10 @@ from metagen.errors import InputError, ScopeError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine
 from metagen.generators.primitive import Primitive
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence, TokenIds, digest
+from metagen.values import Amount, Count
 from metagen.verifiers.base import UNSCORED
 from metagen.verifiers.generative.labels import LabelReader, Reading
 from metagen.verifiers.generative.question import CORRECT, Question
@@ -82,6 +84,7 @@ class Respondent(Part, ABC):
         """
 
 
+@part
 class LabelRespondent(Respondent):
     """Reads the probabilities of the labels behind the cue: GenRM (Zhang et al. 2024).
 
@@ -96,50 +99,47 @@ class LabelRespondent(Respondent):
 
     way = "labels"
 
-    def __init__(
-        self,
-        engine: Engine,
-        question: Question = CORRECT,
-        *,
-        critic: Generator | None = None,
-        critiques: int = 0,
-        normalise: bool = True,
-        price: Price | None = FREE,
-    ) -> None:
-        if critiques < 0 or (critic is None) != (critiques == 0):
+    engine: Engine = field(kw_only=False)
+    question: Question = field(default=CORRECT, kw_only=False)
+    critic: Generator | None = None
+    critiques: Amount = 0
+    normalise: bool = True
+    price: Price | None = FREE
+
+    def __post_init__(self) -> None:
+        engine, question, critic, critiques = self.engine, self.question, self.critic, self.critiques
+        if (critic is None) != (critiques == 0):
             raise InputError(
                 f"critiques={critiques!r}, critic={critic!r}: expected both, a generator and a number ≥ 1, or neither"
             )
         if critic is not None:
-            _independent(critic)
-        self.question = question
+            _check_independent(critic)
         # What the engine cannot write, such as a chat without a template, it says here and not in the middle of a run.
         engine.render(
             Sequence(question.prompt(TRIAL, **dict.fromkeys(question.places - {"task"}, "?")), question.cue)
         )
-        self._reader = LabelReader(engine, list(question.labels), question.wording, price)
-        self._engine, self._critic, self._critiques, self._normalise = engine, critic, critiques, normalise
+        self._reader = LabelReader(engine, list(question.labels), question.wording, self.price)
 
     def __repr__(self) -> str:
-        behind = f", behind {self._critiques} critiques of {self._critic!r}" if self._critic else ""
-        return f"the probabilities of labels in {self._engine!r}{behind}"
+        behind = f", behind {self.critiques} critiques of {self.critic!r}" if self.critic else ""
+        return f"the probabilities of labels in {self.engine!r}{behind}"
 
     @property
     def fingerprint(self) -> str:
-        critic = self._critic.fingerprint if self._critic else ""
+        critic = self.critic.fingerprint if self.critic else ""
         parts = (self._reader.fingerprint, self.question.fingerprint, critic)
-        return digest("probability judge", *parts, str(self._critiques), str(self._normalise)).hex()
+        return digest("probability judge", *parts, str(self.critiques), str(self.normalise)).hex()
 
     async def ask(self, asked: abc.Sequence[Asked], scope: Scope) -> list[Score]:
-        critic = self._critic
+        critic = self.critic
         if critic is None:
             cue = self.question.cue
             readings = await self._reader.read([(a.name, Sequence(a.prompt, cue)) for a in asked], scope)
             return [self._score(reading) for reading in readings]
-        return await _each(asked, lambda one: self._criticised(one, critic, scope), scope)
+        return await _each(asked, lambda one: self._criticise(one, critic, scope), scope)
 
-    async def _criticised(self, one: Asked, critic: Generator, scope: Scope) -> Score:
-        written = await _write(critic, one.prompt, self._critiques, scope)
+    async def _criticise(self, one: Asked, critic: Generator, scope: Scope) -> Score:
+        written = await _write(critic, one.prompt, self.critiques, scope)
         whole = [critique for critique in written if not critique.exhausted]
         ends = [self._end(critique) for critique in whole]
         readings = await self._reader.read([(end.digest, end) for end in ends], scope)
@@ -155,22 +155,23 @@ class LabelRespondent(Respondent):
         known = critique.tokens
         if (
             known is not None
-            and known.tokenizer == self._engine.tokenizer_fingerprint
+            and known.tokenizer == self.engine.tokenizer_fingerprint
             and text == critique.text
         ):
-            tokens = TokenIds((*known.ids, *(self._engine.encode(tail) if tail else ())), known.tokenizer)
+            tokens = TokenIds((*known.ids, *(self.engine.encode(tail) if tail else ())), known.tokenizer)
         return Sequence(critique.prompt, text + tail, tokens=tokens)
 
     def _score(self, reading: Reading) -> Score:
         if reading.verdict is not None:
             return Score(None, verdict=reading.verdict)
         raw = self.question.expected(reading.shares)
-        if not self._normalise:
+        if not self.normalise:
             worst = min(self.question.labels.values())
             raw = worst + reading.mass * (raw - worst)
         return Score(self.question.scaled(raw), raw=raw)
 
 
+@part
 class WritingRespondent(Respondent):
     """Lets a generator write answers, `samples` times, reads the verdict of each, and takes the mean worth.
 
@@ -178,36 +179,37 @@ class WritingRespondent(Respondent):
     where there is none, a score (`VerdictReader`); the rest of an answer is the critique. A chat is told the form of
     the answer behind the question; a text is not, and has to show it itself. Answers without a verdict, and those that
     a limit cut within their thought, count for nothing and are counted (`Score.unread`); if none has one, the score
-    has no value and the verdict `unparsable`. Raises InputError for samples below 1.
+    has no value and the verdict `unparsable`.
     """
 
     way = "samples"
 
-    def __init__(self, generator: Generator, question: Question = CORRECT, *, samples: int = 1) -> None:
-        if samples < 1:
-            raise InputError(f"samples={samples!r}: expected how often the judge answers, at least 1")
-        _independent(generator)
-        self.question, self._generator, self._samples = question, generator, samples
-        self._reader = VerdictReader(question)
+    generator: Generator = field(kw_only=False)
+    question: Question = field(default=CORRECT, kw_only=False)
+    samples: Count = 1
+
+    def __post_init__(self) -> None:
+        _check_independent(self.generator)
+        self._reader = VerdictReader(self.question)
 
     def __repr__(self) -> str:
-        return f"the mean of {self._samples} written verdicts of {self._generator!r}"
+        return f"the mean of {self.samples} written verdicts of {self.generator!r}"
 
     @property
     def fingerprint(self) -> str:
-        parts = (self._generator.fingerprint, self.question.fingerprint, str(self._samples))
+        parts = (self.generator.fingerprint, self.question.fingerprint, str(self.samples))
         return digest("counting judge", *parts).hex()
 
     async def ask(self, asked: abc.Sequence[Asked], scope: Scope) -> list[Score]:
-        return await _each(asked, lambda one: self._counted(one, scope), scope)
+        return await _each(asked, lambda one: self._count(one, scope), scope)
 
     def written_behind(self, prompt: Prompt) -> Prompt:
         return self.question.told(prompt)
 
-    async def _counted(self, one: Asked, scope: Scope) -> Score:
+    async def _count(self, one: Asked, scope: Scope) -> Score:
         # The cue is not written for the judge: a server may not be able to go on from half an answer.
         prompt = self.written_behind(one.prompt)
-        written = await _write(self._generator, prompt, self._samples, scope)
+        written = await _write(self.generator, prompt, self.samples, scope)
         return _mean([(self._read(answer.text), answer.text) for answer in written])
 
     def _read(self, text: str) -> Score:
@@ -268,6 +270,6 @@ def _mean(parts: abc.Sequence[tuple[Score, str]]) -> Score:
     return Score(min(1.0, max(0.0, value)), raw=raw, feedback=feedback or None, unread=unread)
 
 
-def _independent(generator: Generator) -> None:
+def _check_independent(generator: Generator) -> None:
     if not generator.independent:
         raise UnsupportedError(f"a judge averages independent answers; {generator!r} draws jointly")

@@ -1,20 +1,23 @@
-"""How a judge comes to its verdicts: by what its engine can do, or as it is told."""
+"""Verifiers that ask a model in words, and how they come to verdicts: by what an engine can do, or as they are told."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final, Literal, get_args
+from dataclasses import field, replace
+from typing import Any, Final, Literal
 
 from metagen.cost import FREE, Price
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine, SamplingParams
 from metagen.generators.primitive import EngineGenerator
+from metagen.parts import given, part
+from metagen.values import Amount, Count, Quantity
+from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.labels import reads_labels
-from metagen.verifiers.generative.question import Question
-from metagen.verifiers.generative.respondent import LabelRespondent, Respondent, WritingRespondent
+from metagen.verifiers.generative.question import Labels, Question
+from metagen.verifiers.generative.respondent import LabelRespondent, Respondent, Way, WritingRespondent
 
 By = Literal["auto", "labels", "samples"]
 #: Fields of `Question` that words are given for.
@@ -25,67 +28,96 @@ SAMPLES: Final = 4
 LONGEST: Final = 512
 
 
-def respondent(
-    engine: Engine | None,
-    generator: Generator | None,
-    question: Question,
-    *,
-    name: str,
-    by: By = "auto",
-    samples: int | None = None,
-    critiques: int = 0,
-    temperature: float = 1.0,
-    max_tokens: int | None = None,
-    normalise: bool = True,
-) -> Respondent:
-    """Who answers the question. by: `labels` reads the labels' probabilities, which an engine must be able to;
-    `samples` reads what is written; `auto` takes the labels where the engine can, else the samples.
+@part
+class GenerativeVerifier(Verifier):
+    """A verifier that asks a model in words.
 
-    engine, generator: one of both; a generator only writes. samples: answers that are written, 4 by default.
-    critiques: written before labels are read, at `temperature`, of at most `max_tokens` tokens (512); where verdicts
-    are written, each is behind a critique of its own, so that so many samples are drawn. normalise: as of
-    `LabelRespondent`. Raises InputError for what does not fit together, UnsupportedError for labels that the engine
-    cannot read.
+    engine, or generator: the model; a generator only writes. by: `labels` reads the labels' probabilities, which an
+    engine must be able to; `samples` reads the verdicts in written answers; `auto` takes the labels where the engine
+    can. samples: answers that are written, 4 by default. critiques: written before labels are read, at `temperature`,
+    of at most `max_tokens` tokens (512); a written verdict stands behind a critique of its own, so that so many samples
+    are drawn. normalise: as of `LabelRespondent`. template, labels, cue, join, chat: fields of `Question` in place of
+    those that the question has.
+
+    Raises InputError for fields that do not fit together, UnsupportedError for labels that the engine cannot read.
     """
-    if (engine is None) == (generator is None):
-        raise InputError(f"{name}: engine={engine!r}, generator={generator!r}: expected one of both")
-    if by not in get_args(By):
-        raise InputError(f"{name}: by={by!r}: expected one of {', '.join(get_args(By))}")
-    if samples is not None and critiques and samples != critiques:
-        raise InputError(
-            f"{name}: samples={samples!r}, critiques={critiques!r}: a written verdict has its critique before it; give "
-            "one of both"
+
+    engine: Engine | None = field(default=None, kw_only=False)
+    generator: Generator | None = None
+    by: By = "auto"
+    samples: Count | None = None
+    critiques: Amount = 0
+    temperature: Quantity = 1.0
+    max_tokens: Count | None = None
+    normalise: bool = True
+    template: str | None = None
+    labels: Labels | None = None
+    cue: str | None = None
+    join: str | None = None
+    chat: bool | None = None
+    #: Who answers its question.
+    respondent: Respondent = field(init=False)
+
+    def __post_init__(self) -> None:
+        if odd := self.conflict(dict(given(self))):
+            raise InputError(f"{self.name}: {odd}")
+
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        """What its fields cannot be to each other: see `Strategy.conflict`."""
+        engine, generator, samples, critiques = (
+            given[name] for name in ("engine", "generator", "samples", "critiques")
         )
-    able = engine is not None and reads_labels(engine)
-    if by == "labels" and not able:
-        raise UnsupportedError(
-            f"{name}: by='labels' reads probabilities of given tokens, which {engine or generator!r} does not tell; "
-            "leave by out, or give by='samples'"
-        )
-    if able and by != "samples":
-        assert engine is not None
-        if samples is not None and by == "auto":
-            raise InputError(
-                f"{name}: samples={samples!r}: {engine!r} tells the labels' probabilities, which need no samples; "
-                "leave samples out, or give by='samples'"
+        if (engine is None) == (generator is None):
+            return f"engine={engine!r}, generator={generator!r}: expected one of both"
+        if samples is not None and critiques and samples != critiques:
+            return (
+                f"samples={samples!r}, critiques={critiques!r}: a written verdict has its critique before it; give "
+                "one of both"
             )
-        # The critic's answer ends where it would begin its verdict, which is read and not written.
-        stop = (question.cue.strip(),) if question.cue.strip() else ()
-        critic = _writer(engine, temperature, max_tokens, stop) if critiques else None
-        return LabelRespondent(
-            engine, question, critic=critic, critiques=critiques, normalise=normalise, price=_price(engine)
+        return None
+
+    @property
+    def way(self) -> Way:
+        """`labels`: probabilities are read. `samples`: verdicts are written."""
+        return self.respondent.way
+
+    @property
+    def wording(self) -> dict[str, Any]:
+        """The words that were given for the question."""
+        return {name: value for name in WORDING if (value := getattr(self, name)) is not None}
+
+    def ask_about(self, question: Question) -> Respondent:
+        """The model, asked a question in the way that the fields say."""
+        engine = self.engine
+        able = engine is not None and reads_labels(engine)
+        if self.by == "labels" and not able:
+            raise UnsupportedError(
+                f"{self.name}: by='labels' reads probabilities of given tokens, which {engine or self.generator!r} "
+                "does not tell; leave by out, or give by='samples'"
+            )
+        if engine is not None and able and self.by != "samples":
+            if self.samples is not None and self.by == "auto":
+                raise InputError(
+                    f"{self.name}: samples={self.samples!r}: {engine!r} tells the labels' probabilities, which need no "
+                    "samples; leave samples out, or give by='samples'"
+                )
+            # The critic's answer ends where it would begin its verdict, which is read and not written.
+            stop = (question.cue.strip(),) if question.cue.strip() else ()
+            critic = self._writer(engine, stop) if self.critiques else None
+            return LabelRespondent(
+                engine, question, critic=critic, critiques=self.critiques, normalise=self.normalise,
+                price=_price(engine),
+            )  # fmt: skip
+        writer = self._writer(engine) if engine is not None else self.generator
+        assert writer is not None
+        return WritingRespondent(writer, question, samples=self.samples or self.critiques or SAMPLES)
+
+    def _writer(self, engine: Engine, stop: tuple[str, ...] = ()) -> EngineGenerator:
+        params = SamplingParams(
+            temperature=self.temperature, max_tokens=self.max_tokens or LONGEST, stop=stop
         )
-    if generator is None:
-        assert engine is not None
-        generator = _writer(engine, temperature, max_tokens)
-    return WritingRespondent(generator, question, samples=samples or critiques or SAMPLES)
-
-
-def _writer(
-    engine: Engine, temperature: float, max_tokens: int | None, stop: tuple[str, ...] = ()
-) -> EngineGenerator:
-    params = SamplingParams(temperature=temperature, max_tokens=max_tokens or LONGEST, stop=stop)
-    return EngineGenerator(engine, params, price=_price(engine))
+        return EngineGenerator(engine, params, price=_price(engine))
 
 
 def _price(engine: Engine) -> Price | None:
@@ -105,14 +137,9 @@ def own_wording(model: Engine | Generator | None) -> dict[str, Any]:
     return {name: entry[name] for name in (*WORDING, "max_tokens") if name in entry}
 
 
-def worded(question: Question, wording: Mapping[str, Any], name: str) -> Question:
-    """The question with other fields. A label may be a number, as YAML reads it. InputError for an unknown field."""
-    unknown = sorted(set(wording) - set(WORDING))
-    if unknown:
-        raise InputError(f"{name}: unknown option {unknown[0]!r}; a question has {', '.join(WORDING)}")
+def worded(question: Question, wording: Mapping[str, Any]) -> Question:
+    """The question with other fields. A label may be a number, as YAML reads it."""
     fields = dict(wording)
     if "labels" in fields:
-        if not isinstance(fields["labels"], Mapping):
-            raise InputError(f"{name}: labels={fields['labels']!r}: expected labels with what each is worth")
         fields["labels"] = {str(label): float(worth) for label, worth in fields["labels"].items()}
     return replace(question, **fields)

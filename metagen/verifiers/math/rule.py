@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import abc
 from collections.abc import Iterable
+from dataclasses import field
 from functools import cache
 from importlib.metadata import version
 
-from metagen.errors import InputError
+from metagen.parts import part
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.math.extract import SOURCES, Source, check, find
@@ -29,6 +30,7 @@ def _mpmath() -> str:
     return version("mpmath")
 
 
+@part
 class MathRule(AnswerRule):
     r"""Reads mathematical answers: `\frac{1}{2}`, `0.5` and `50\%` have the same key, and so have `2(k+1)` and `2k+2`.
 
@@ -39,25 +41,21 @@ class MathRule(AnswerRule):
     pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; its last match is
     looked at first. sources: where an answer is looked for, in which order. percent: `50%` is one half
     (`hundredths`), or 50, for data whose references leave the sign out (`dropped`). Verdicts: `missing` and
-    `unparsable`. Raises InputError for a pattern without one group, and an unknown source or percent.
+    `unparsable`. Raises InputError for a pattern without one group, and an unknown source.
     """
 
-    def __init__(
-        self,
-        pattern: str | None = None,
-        *,
-        sources: abc.Sequence[Source] = SOURCES,
-        percent: Percent = "hundredths",
-    ) -> None:
-        if percent not in ("hundredths", "dropped"):
-            raise InputError(f"percent={percent!r} is unknown; expected 'hundredths' or 'dropped'")
-        self._pattern = one_group("pattern", pattern) if pattern is not None else None
-        self._sources, self._percent = check(tuple(sources)), percent
+    pattern: str | None = field(default=None, kw_only=False)
+    sources: abc.Sequence[Source] = SOURCES
+    percent: Percent = "hundredths"
+
+    def __post_init__(self) -> None:
+        self._pattern = one_group("pattern", self.pattern) if self.pattern is not None else None
+        self._sources = check(tuple(self.sources))
 
     @property
     def fingerprint(self) -> str:
         pattern = self._pattern.pattern if self._pattern else ""
-        return digest("math rule", EDITION, pattern, " ".join(self._sources), self._percent, _mpmath()).hex()
+        return digest("math rule", EDITION, pattern, " ".join(self._sources), self.percent, _mpmath()).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         texts = [self.find(sequence) for sequence in sequences]
@@ -86,8 +84,8 @@ class MathRule(AnswerRule):
                 continue
             if i % _STRETCH == _STRETCH - 1:
                 await asyncio.sleep(0)
-            found = attempt(answer, self._percent, _SHORT)
+            found = attempt(answer, self.percent, _SHORT)
             if found is None:
-                found = await asyncio.to_thread(verdict, answer, self._percent)
+                found = await asyncio.to_thread(verdict, answer, self.percent)
             verdicts[answer] = found
         return verdicts

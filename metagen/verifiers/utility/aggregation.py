@@ -8,9 +8,9 @@ from collections import abc
 
 import numpy as np
 
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence
-from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.utility.base import (
     TextUtility,
     Vector,
@@ -22,6 +22,7 @@ from metagen.verifiers.utility.base import (
 )
 
 
+@part
 class AggregatingUtility(TextUtility):
     """A utility of texts whose `expected` may compare with the *mean bag* of n-grams of all references.
 
@@ -29,9 +30,7 @@ class AggregatingUtility(TextUtility):
     aggregation"), and it approximates: the mean of counts, not of scores. `matrix` stays as it is.
     """
 
-    def __init__(self, *, aggregate: bool, answer: AnswerRule | None) -> None:
-        super().__init__(answer=answer)
-        self.aggregate = aggregate
+    aggregate: bool = False
 
     @abstractmethod
     def compare_with_mean(self, texts: list[str], first: int, start: int, weights: Vector) -> Vector:

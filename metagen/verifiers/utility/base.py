@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections import abc
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from metagen.border import Part, promises
 from metagen.errors import InputError, UnsupportedError, install
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import AnswerRule
@@ -134,6 +136,7 @@ def _mean(row: Vector, weights: Vector) -> float:
     return math.fsum(row * weights) / total if total else 0.0
 
 
+@part
 class TextUtility(Utility):
     """A utility that is a pure function of two texts. It makes no calls; equal texts are compared once.
 
@@ -142,17 +145,17 @@ class TextUtility(Utility):
 
     spends = False
 
-    def __init__(self, *, answer: AnswerRule | None = None) -> None:
-        self._answer = answer
+    answer: AnswerRule | None = None
 
     @property
     def fingerprint(self) -> str:
-        rule = self._answer.fingerprint if self._answer else ""
+        rule = self.answer.fingerprint if self.answer else ""
         return digest(type(self).__qualname__, self.options(), rule).hex()
 
     def options(self) -> str:
-        """What tells two utilities of this class apart."""
-        return ""
+        """What tells two utilities of this class apart: by default its fields."""
+        fields = [one.name for one in dataclasses.fields(self) if one.init and one.name != "answer"]
+        return " ".join(str(getattr(self, name)) for name in fields)
 
     @abstractmethod
     def compare(self, candidates: list[str], references: list[str] | None) -> Matrix:
@@ -177,7 +180,7 @@ class TextUtility(Utility):
 
     async def texts(self, sequences: abc.Sequence[Sequence]) -> list[str]:
         """What is compared."""
-        return await texts_of(sequences, self._answer)
+        return await texts_of(sequences, self.answer)
 
 
 def without_pairs(candidates: abc.Sequence[object], references: abc.Sequence[object] | None) -> Matrix | None:

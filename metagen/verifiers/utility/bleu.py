@@ -5,45 +5,36 @@ from __future__ import annotations
 import numpy as np
 
 from metagen.errors import InputError
-from metagen.verifiers.base import AnswerRule
+from metagen.parts import part
+from metagen.values import Count
 from metagen.verifiers.utility.aggregation import AggregatingUtility
 from metagen.verifiers.utility.base import Matrix, Vector, library
 from metagen.verifiers.utility.ngrams import Ids, ngrams, words
 
 
+@part
 class BLEU(AggregatingUtility):
     """Sentence BLEU in [0, 1]: a hundredth of sacrebleu's figure, with its tokenizer and its smoothing `exp`.
 
     effective_order: orders for which a candidate is too short are left out, as is right for sentences; without, they
     make it 0. aggregate: `expected` compares with the mean n-gram counts and the mean length of the references, as
     ChrF does; `matrix` is the same. Needs sacrebleu, whose `tokenize` names a tokenizer. Raises InputError for an
-    unknown tokenizer, or max_order below 1.
+    unknown tokenizer.
     """
 
     name = "bleu"
 
-    def __init__(
-        self,
-        *,
-        aggregate: bool = False,
-        tokenize: str = "13a",
-        max_order: int = 4,
-        effective_order: bool = True,
-        lowercase: bool = False,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        super().__init__(aggregate=aggregate, answer=answer)
-        metric = library("sacrebleu", "BLEU").BLEU
-        if tokenize not in metric.TOKENIZERS:
-            raise InputError(f"tokenize={tokenize!r}: expected one of {', '.join(sorted(metric.TOKENIZERS))}")
-        if max_order < 1:
-            raise InputError(f"max_order={max_order!r}: expected at least 1")
-        self.max_order, self.effective_order = max_order, effective_order
-        self.tokenize, self.lowercase = tokenize, lowercase
-        self._tokenizer = metric(tokenize=tokenize).tokenizer
+    tokenize: str = "13a"
+    max_order: Count = 4
+    effective_order: bool = True
+    lowercase: bool = False
 
-    def options(self) -> str:
-        return f"{self.aggregate} {self.tokenize} {self.max_order} {self.effective_order} {self.lowercase}"
+    def __post_init__(self) -> None:
+        metric = library("sacrebleu", "BLEU").BLEU
+        if self.tokenize not in metric.TOKENIZERS:
+            known = ", ".join(sorted(metric.TOKENIZERS))
+            raise InputError(f"tokenize={self.tokenize!r}: expected one of {known}")
+        self._tokenizer = metric(tokenize=self.tokenize).tokenizer
 
     def compare(self, candidates: list[str], references: list[str] | None) -> Matrix:
         documents = self._documents([*candidates, *(references or ())])

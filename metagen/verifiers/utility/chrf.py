@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from string import punctuation
 
 import numpy as np
 
-from metagen.errors import InputError
-from metagen.verifiers.base import AnswerRule
+from metagen.parts import part
+from metagen.values import Amount, Count, Positive
 from metagen.verifiers.utility.aggregation import AggregatingUtility
 from metagen.verifiers.utility.base import Matrix, Vector
 from metagen.verifiers.utility.ngrams import Bags, characters, ngrams, words
@@ -20,6 +19,7 @@ _MARK = f"[{re.escape(punctuation)}]"
 _WORD = re.compile(rf"(?P<head>\S+)(?P<tail>{_MARK})|(?P<mark>{_MARK})(?P<rest>\S+)")
 
 
+@part
 class ChrF(AggregatingUtility):
     """chrF in [0, 1]: a hundredth of sacrebleu's figure. word_order=2 is chrF++; beta=1 is symmetric.
 
@@ -27,35 +27,20 @@ class ChrF(AggregatingUtility):
     too short, it is (1 + β²)PR / (β²P + R). 0 where a text is empty.
 
     aggregate: `expected` compares each candidate with the *mean bag* of the references instead of with each of them
-    (reference aggregation, Vamvas & Sennrich 2024): linear in n, and an approximation. `matrix` is the same. Raises
-    InputError for char_order below 1, word_order below 0, or beta ≤ 0.
+    (reference aggregation, Vamvas & Sennrich 2024): linear in n, and an approximation. `matrix` is the same.
     """
 
     name = "chrf"
 
-    def __init__(
-        self,
-        *,
-        aggregate: bool = False,
-        char_order: int = 6,
-        word_order: int = 0,
-        beta: float = 2.0,
-        lowercase: bool = False,
-        whitespace: bool = False,
-        answer: AnswerRule | None = None,
-    ) -> None:
-        super().__init__(aggregate=aggregate, answer=answer)
-        if char_order < 1 or word_order < 0:
-            raise InputError(f"char_order={char_order!r}, word_order={word_order!r}: expected ≥ 1 and ≥ 0")
-        if not (math.isfinite(beta) and beta > 0):
-            raise InputError(f"beta={beta!r}: expected a number > 0; 2 weighs recall twice, as published")
-        self.char_order, self.word_order = char_order, word_order
-        self.beta, self.lowercase, self.whitespace = float(beta), lowercase, whitespace
-        self.symmetric = beta == 1
+    char_order: Count = 6
+    word_order: Amount = 0
+    beta: Positive = 2.0
+    lowercase: bool = False
+    whitespace: bool = False
 
-    def options(self) -> str:
-        spaces = f"{self.lowercase} {self.whitespace}"
-        return f"{self.aggregate} {self.char_order} {self.word_order} {self.beta} {spaces}"
+    def __post_init__(self) -> None:
+        self.beta = float(self.beta)
+        self.symmetric = self.beta == 1
 
     def compare(self, candidates: list[str], references: list[str] | None) -> Matrix:
         first = None if references is None else len(candidates)

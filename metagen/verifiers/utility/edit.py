@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from metagen.verifiers.base import AnswerRule
+from metagen.parts import part
 from metagen.verifiers.utility.base import Matrix, TextUtility, library
 
 
+@part
 class EditSimilarity(TextUtility):
     """1 − d(y, y') / max(|y|, |y'|), in characters; two empty texts are equal. Needs rapidfuzz."""
 
     name = "edit"
     symmetric = True
 
-    def __init__(self, *, answer: AnswerRule | None = None) -> None:
-        super().__init__(answer=answer)
+    def __post_init__(self) -> None:
         self._cdist = library("rapidfuzz.process", "EditSimilarity").cdist
         self._similarity = library("rapidfuzz.distance", "EditSimilarity").Levenshtein.normalized_similarity
 

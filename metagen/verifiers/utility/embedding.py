@@ -6,6 +6,7 @@ import base64
 from abc import abstractmethod
 from collections import abc
 from collections.abc import Awaitable, Callable
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from metagen.border import answered
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import AnswerRule
@@ -38,6 +40,7 @@ class Embedder(Protocol):
         """What embedding this text takes, known before it is done."""
 
 
+@part
 class EmbeddingCosine(Utility):
     """The cosine of the angle between the embeddings, in [−1, 1]; 0 with a vector of zeros.
 
@@ -48,13 +51,13 @@ class EmbeddingCosine(Utility):
     name = "embedding"
     symmetric = True
 
-    def __init__(self, embedder: Embedder, *, answer: AnswerRule | None = None) -> None:
-        self._embedder, self._answer = embedder, answer
+    embedder: Embedder = field(kw_only=False)
+    answer: AnswerRule | None = None
 
     @property
     def fingerprint(self) -> str:
-        rule = self._answer.fingerprint if self._answer else ""
-        return digest("embedding cosine", self._embedder.fingerprint, rule).hex()
+        rule = self.answer.fingerprint if self.answer else ""
+        return digest("embedding cosine", self.embedder.fingerprint, rule).hex()
 
     async def matrix(
         self,
@@ -66,7 +69,7 @@ class EmbeddingCosine(Utility):
         if (nothing := without_pairs(candidates, references)) is not None:
             return nothing
         sequences, first = [*candidates, *(references or ())], len(candidates)
-        texts, place = distinct(await texts_of(sequences, self._answer))
+        texts, place = distinct(await texts_of(sequences, self.answer))
         vectors = await self._vectors(texts, scope)
         length = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit = vectors / np.where(length == 0, 1.0, length)
@@ -78,41 +81,40 @@ class EmbeddingCosine(Utility):
         items = tuple(Item(digest(text)) for text in texts)
 
         async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
-            found = np.asarray(await self._embedder.embed([texts[i] for i in positions]), dtype="<f4")
+            found = np.asarray(await self.embedder.embed([texts[i] for i in positions]), dtype="<f4")
             if found.ndim != 2 or len(found) != len(positions) or not np.isfinite(found).all():
                 raise InputError(
                     f"an embedding of {len(positions)} texts has the shape {found.shape}, or is not finite; "
                     "expected one vector of numbers for each text"
                 )
-            usages = [self._embedder.usage(texts[i]) for i in positions]
+            usages = [self.embedder.usage(texts[i]) for i in positions]
             return [Outcome({"vector": _packed(v)}, u, u) for v, u in zip(found, usages, strict=True)]
 
         def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
-            return Usage.sum(self._embedder.usage(texts[i]) for i in positions)
+            return Usage.sum(self.embedder.usage(texts[i]) for i in positions)
 
-        rows = await scope.call(Request("embed", self._embedder.fingerprint, items), execute, worst)
+        rows = await scope.call(Request("embed", self.embedder.fingerprint, items), execute, worst)
         known = {row.content: _unpacked((row.payload or {})["vector"]) for row in rows}
         nothing = np.full_like(next(iter(known.values())), np.nan)
         return np.array([known.get(item.content, nothing) for item in items])
 
 
+@part
 class FunctionEmbedder(Embedder):
     """Embeds by `function(texts)`, which may be async. Charged one call per text.
 
     name: part of the fingerprint; change it when the function changes its mind.
     """
 
-    def __init__(
-        self, function: Callable[[list[str]], Any | Awaitable[Any]], *, name: str = "function"
-    ) -> None:
-        self._function, self._name = function, name
+    function: Callable[[list[str]], Any | Awaitable[Any]] = field(kw_only=False)
+    name: str = "function"
 
     @property
     def fingerprint(self) -> str:
-        return digest("function embedder", self._name).hex()
+        return digest("function embedder", self.name).hex()
 
     async def embed(self, texts: list[str]) -> NDArray[Any]:
-        return np.asarray(await answered(self, self._function, texts))
+        return np.asarray(await answered(self, self.function, texts))
 
     def usage(self, text: str) -> Usage:
         return Usage(calls=1)

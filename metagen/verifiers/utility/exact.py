@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import abc
+from dataclasses import field
 
 import numpy as np
 
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.utility.base import Matrix, Utility
 
 
+@part
 class ExactAnswer(Utility):
     """u(y, y') = 1[answer of y = answer of y'], by the keys of an answer rule.
 
@@ -23,12 +26,11 @@ class ExactAnswer(Utility):
     symmetric = True
     spends = False
 
-    def __init__(self, answer: AnswerRule) -> None:
-        self._answer = answer
+    answer: AnswerRule = field(kw_only=False)
 
     @property
     def fingerprint(self) -> str:
-        return digest("exact answer", self._answer.fingerprint).hex()
+        return digest("exact answer", self.answer.fingerprint).hex()
 
     async def matrix(
         self,
@@ -43,5 +45,5 @@ class ExactAnswer(Utility):
         return np.array((ours[:, None] == theirs) & (ours[:, None] >= 0), dtype=np.float64)
 
     async def _classes(self, sequences: abc.Sequence[Sequence], numbers: dict[str, int]) -> np.ndarray:
-        keys = [answer.key for answer in await self._answer.read(sequences)]
+        keys = [answer.key for answer in await self.answer.read(sequences)]
         return np.array([-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal, TypeAlias, get_args
+from dataclasses import field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from metagen.errors import DataError, InputError
+from metagen.errors import DataError
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.utility.base import Matrix, Utility, without_pairs
@@ -23,6 +25,7 @@ Agreement = Literal["share", "all"]
 _UNKNOWN = -2
 
 
+@part
 class ExecutionAgreement(Utility):
     """The share of inputs on which both programs give the same output; `all`: 1 if they do on every one, else 0.
 
@@ -30,26 +33,19 @@ class ExecutionAgreement(Utility):
     program is run once, not once per pair.
     outputs: runs programs (such as ProgramOutputs, in a sandbox), or recorded outputs by the program's text.
     name: tells utilities apart whose `outputs` has no fingerprint of its own.
-    Raises DataError where outputs are missing, or are not equally many. InputError for an unknown agreement.
+    Raises DataError where outputs are missing, or are not equally many.
     """
 
     symmetric = True
 
-    def __init__(
-        self,
-        outputs: Execute | Mapping[str, Outputs],
-        *,
-        agreement: Agreement = "share",
-        name: str = "execution",
-    ) -> None:
-        if agreement not in get_args(Agreement):
-            raise InputError(f"agreement={agreement!r}: expected one of {', '.join(get_args(Agreement))}")
-        self._outputs, self._agreement, self.name = outputs, agreement, name
+    outputs: Execute | Mapping[str, Outputs] = field(kw_only=False)
+    agreement: Agreement = "share"
+    name: str = "execution"
 
     @property
     def fingerprint(self) -> str:
-        runs = getattr(self._outputs, "fingerprint", "")
-        return digest("execution agreement", self.name, self._agreement, runs).hex()
+        runs = getattr(self.outputs, "fingerprint", "")
+        return digest("execution agreement", self.name, self.agreement, runs).hex()
 
     async def matrix(
         self,
@@ -68,7 +64,7 @@ class ExecutionAgreement(Utility):
         for one, other in zip(ours.T, theirs.T, strict=True):
             same += (one[:, None] == other) & (one[:, None] >= 0)
         inputs = outputs.shape[1]
-        result = same / inputs if self._agreement == "share" else np.array(same == inputs, dtype=np.float64)
+        result = same / inputs if self.agreement == "share" else np.array(same == inputs, dtype=np.float64)
         result[ours[:, 0] == _UNKNOWN, :] = np.nan
         result[:, theirs[:, 0] == _UNKNOWN] = np.nan
         return result
@@ -76,10 +72,10 @@ class ExecutionAgreement(Utility):
     async def _run(self, programs: list[Sequence], scope: Scope) -> list[list[int]]:
         """The outputs of each program, numbered over all; a failure is −1, and −2 what has not been run."""
         found: abc.Sequence[Outputs | None]
-        if isinstance(self._outputs, Mapping):
-            found = [self._recorded(self._outputs, program) for program in programs]
+        if isinstance(self.outputs, Mapping):
+            found = [self._recorded(self.outputs, program) for program in programs]
         else:
-            found = await self._outputs(programs, scope)
+            found = await self.outputs(programs, scope)
         counts = sorted({len(outputs) for outputs in found if outputs is not None})
         if len(found) != len(programs) or len(counts) > 1 or counts == [0]:
             raise DataError(

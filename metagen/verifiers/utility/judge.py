@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Final
 
 from metagen.errors import InputError
 from metagen.logs import logger
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import digest
 from metagen.verifiers.generative.question import Question
@@ -36,6 +38,7 @@ as good as the reference. The wording need not be the same.
 )
 
 
+@part
 class JudgeUtility(PairUtility):
     """u(y, y') from a judge whose question has {first}, the reference, and {second}, the candidate.
 
@@ -48,28 +51,29 @@ class JudgeUtility(PairUtility):
 
     name = "judge"
 
-    def __init__(self, respondent: Respondent) -> None:
-        if not respondent.question.compares:
+    respondent: Respondent = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        if not self.respondent.question.compares:
             raise InputError(
                 "the judge's question is about one answer; use AGAINST_REFERENCE, or one with {first}, the "
                 "reference, and {second}, the candidate"
             )
-        self._respondent = respondent
 
     @property
     def fingerprint(self) -> str:
-        return digest("judge utility", self._respondent.fingerprint).hex()
+        return digest("judge utility", self.respondent.fingerprint).hex()
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
-        question = self._respondent.question
+        question = self.respondent.question
         pairs = [(y.answered, z.answered) for y, z in pairs]
-        forged = {s.digest for pair in pairs for s in pair if self._respondent.forged(s.text)}
+        forged = {s.digest for pair in pairs for s in pair if self.respondent.forged(s.text)}
         honest = [(y, z) for y, z in pairs if not {y.digest, z.digest} & forged]
         asked = [
             Asked(digest(z.digest, y.digest), question.prompt(y.prompt, first=z.text, second=y.text))
             for y, z in honest
         ]
-        answers = await self._respondent.ask(asked, scope)
+        answers = await self.respondent.ask(asked, scope)
         if unread := sum(score.unread for score in answers):
             _LOG.warning("ratings cannot be read", extra={"unread": unread, "pairs": len(answers)})
         scores = iter(answers)

@@ -7,12 +7,14 @@ import math
 from abc import abstractmethod
 from collections import abc
 from collections.abc import Awaitable, Callable
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metagen.border import answered, one_each, promises
 from metagen.errors import InputError
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.utility.base import Matrix, Utility
@@ -51,6 +53,7 @@ class PairUtility(Utility):
         return result[np.ix_(rows, columns)]
 
 
+@part
 class FunctionUtility(PairUtility):
     """Rates by `function(candidate, reference)`; it may be async. It is neither recorded nor charged.
 
@@ -61,14 +64,9 @@ class FunctionUtility(PairUtility):
 
     spends = False
 
-    def __init__(
-        self,
-        function: Callable[[Sequence, Sequence], float | Awaitable[float | None] | None],
-        *,
-        name: str = "function",
-        symmetric: bool = False,
-    ) -> None:
-        self._function, self.name, self.symmetric = function, name, symmetric
+    function: Callable[[Sequence, Sequence], float | Awaitable[float | None] | None] = field(kw_only=False)
+    name: str = "function"
+    symmetric: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -98,7 +96,7 @@ class FunctionUtility(PairUtility):
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         async def one(pair: Pair) -> float:
-            found = await answered(self, self._function, *pair, hint=float | None)
+            found = await answered(self, self.function, *pair, hint=float | None)
             return math.nan if found is None else float(found)
 
         values = await asyncio.gather(*map(one, pairs))

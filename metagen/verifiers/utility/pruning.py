@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter, abc
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metagen.call import Item
-from metagen.errors import InputError
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
+from metagen.values import Count, Fraction
 from metagen.verifiers.utility.base import (
     Matrix,
     Utility,
@@ -39,6 +40,7 @@ class Pruned:
     survivors: tuple[int, ...]
 
 
+@part
 class ConfidencePruning(Utility):
     """A utility that compares candidates with more and more references, and drops those that will not be the best.
 
@@ -47,19 +49,17 @@ class ConfidencePruning(Utility):
     1 − alpha of them (alpha = 1: all stay). It ends with one candidate, or with all references.
 
     `expected` is NaN for the dropped, so only the best is meant to be used; `matrix` is the utility's own.
-    The order of references is drawn from the scope's seed and their texts: that of the pool plays no part. Raises
-    InputError for alpha outside (0, 1], and for first or resamples below 1.
+    The order of references is drawn from the scope's seed and their texts: that of the pool plays no part.
     """
 
-    def __init__(
-        self, utility: Utility, *, alpha: float = 0.99, first: int = 8, resamples: int = 500
-    ) -> None:
-        if not 0 < alpha <= 1:
-            raise InputError(f"alpha={alpha!r}: expected a confidence in (0, 1]; the paper has 0.99 and 0.9")
-        if first < 1 or resamples < 1:
-            raise InputError(f"first={first!r}, resamples={resamples!r}: expected at least 1 of each")
-        self.utility, self.alpha, self.first, self.resamples = utility, alpha, first, resamples
-        self.name, self.symmetric = utility.name, utility.symmetric
+    utility: Utility = field(kw_only=False)
+    #: The paper has 0.99 and 0.9.
+    alpha: Fraction = 0.99
+    first: Count = 8
+    resamples: Count = 500
+
+    def __post_init__(self) -> None:
+        self.name, self.symmetric = self.utility.name, self.utility.symmetric
 
     @property
     def spends(self) -> bool:

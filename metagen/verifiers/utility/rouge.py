@@ -7,11 +7,12 @@ import re
 import numpy as np
 
 from metagen.errors import InputError
-from metagen.verifiers.base import AnswerRule
+from metagen.parts import part
 from metagen.verifiers.utility.base import Matrix, TextUtility, library
 from metagen.verifiers.utility.ngrams import words
 
 
+@part
 class RougeL(TextUtility):
     r"""2PR / (P + R) with P and R the share of the longest common subsequence in either text. Needs rapidfuzz.
 
@@ -23,17 +24,15 @@ class RougeL(TextUtility):
     name = "rouge-l"
     symmetric = True
 
-    def __init__(self, *, token: str = "[a-z0-9]+", answer: AnswerRule | None = None) -> None:
-        super().__init__(answer=answer)
+    token: str = "[a-z0-9]+"
+
+    def __post_init__(self) -> None:
         try:
-            self._token = re.compile(token)
+            self._token = re.compile(self.token)
         except re.error as error:
-            raise InputError(f"token={token!r} is not a regular expression: {error}") from error
+            raise InputError(f"token={self.token!r} is not a regular expression: {error}") from error
         self._cdist = library("rapidfuzz.process", "RougeL").cdist
         self._common = library("rapidfuzz.distance", "RougeL").LCSseq.similarity
-
-    def options(self) -> str:
-        return self._token.pattern
 
     def compare(self, candidates: list[str], references: list[str] | None) -> Matrix:
         tokens = [[m[0] for m in self._token.finditer(t.lower())] for t in [*candidates, *(references or ())]]

@@ -7,6 +7,7 @@ from string import punctuation
 
 import numpy as np
 
+from metagen.parts import part
 from metagen.verifiers.utility.base import Matrix, TextUtility
 from metagen.verifiers.utility.ngrams import ngrams, words
 
@@ -14,6 +15,7 @@ _PUNCTUATION = str.maketrans("", "", punctuation)
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 
 
+@part
 class TokenF1(TextUtility):
     """2PR / (P + R) over words, repetitions clipped; case, ASCII punctuation and English articles don't matter.
 

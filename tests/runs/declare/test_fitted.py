@@ -56,17 +56,17 @@ def test_a_map_is_fitted_on_the_samples_of_a_file(suffix: str, tmp_path: Path) -
         file.write_text("\n".join(lines) + "\n", "utf-8")
     else:
         written(file, *rows, {"score.prm": None, "correct": True})
-    found = calibrated([BOASTFUL], name="c", points=file, score="prm")
+    found = calibrated(BOASTFUL, name="c", points=file, score="prm")
     assert found.calibration == fit_temperature([values], [right], bias=True)
     assert isinstance(found.calibration, Temperature) and 2 < found.calibration.temperature < 4.5
-    isotonic = calibrated([BOASTFUL], name="c", points=file, score="prm", fit="isotonic")
+    isotonic = calibrated(BOASTFUL, name="c", points=file, score="prm", fit="isotonic")
     assert isotonic.calibration == fit_isotonic([values], [right])
 
 
 def test_points_that_no_map_fits_are_refused_with_their_place(tmp_path: Path) -> None:
     alike = written(tmp_path / "alike.jsonl", {"prm": 0.2, "correct": True}, {"prm": 0.4, "correct": True})
     with pytest.raises(InputError, match=r"verifier 'c', points '.*alike.jsonl': .*right and wrong samples"):
-        calibrated([BOASTFUL], name="c", points=alike, score="prm")
+        calibrated(BOASTFUL, name="c", points=alike, score="prm")
     with pytest.raises(
         DataError, match=r"the columns prm, correct; expected 'correct', and 'score.sure' or 'sure'"
     ):

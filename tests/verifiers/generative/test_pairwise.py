@@ -109,7 +109,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
             run(lambda s: judge.compare([(sequences("1")[0], other)], scope=s))
         with pytest.raises(InputError, match="merge='median'"):
             PairwiseJudge(LabelRespondent(engine, COMPARE), merge="median")  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="opponents"):
+        with pytest.raises(InputError, match="meetings=0; expected an integer ≥ 1"):
             Tournament.of(judge, meetings=0)
 
 

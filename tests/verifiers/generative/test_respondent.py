@@ -123,7 +123,7 @@ def test_what_cannot_be_read_is_refused_when_the_judge_is_made(judged: type, que
         Judge.of(WritingRespondent(FunctionGenerator(lambda *_: "A"), PREFERENCE))
     with pytest.raises(InputError, match="expected both"):
         LabelRespondent(judged(), question, critiques=3)
-    with pytest.raises(InputError, match="at least 1"):
+    with pytest.raises(InputError, match="samples=0; expected an integer ≥ 1"):
         WritingRespondent(FunctionGenerator(lambda *_: "Yes"), samples=0)
 
 

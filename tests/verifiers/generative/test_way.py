@@ -69,7 +69,7 @@ def test_one_completion_and_pairs_by_the_same_words() -> None:
 def test_a_critic_stops_before_its_verdict() -> None:
     with TorchEngine("tiny-prm", threads=1) as engine:
         verifier = Judge(engine, critiques=3, max_tokens=5, temperature=0.7, **TAGS)  # type: ignore[arg-type]
-        critic = verifier.respondent._critic  # type: ignore[attr-defined]  # of this kind of judge
+        critic = verifier.respondent.critic  # type: ignore[attr-defined]  # of this kind of judge
         assert (critic.params.stop, critic.params.max_tokens, critic.params.temperature) == (
             ("<step>",),
             5,
@@ -78,11 +78,11 @@ def test_a_critic_stops_before_its_verdict() -> None:
 
 
 def test_labels_may_be_numbers_and_unknown_words_are_refused() -> None:
-    assert worded(RUBRIC, {"labels": {1: 0, 2: 1}}, "r").labels == {"1": 0.0, "2": 1.0}
-    with pytest.raises(InputError, match="'tempalte'; a question has template"):
-        worded(RUBRIC, {"tempalte": "x"}, "r")
+    assert worded(RUBRIC, {"labels": {1: 0, 2: 1}}).labels == {"1": 0.0, "2": 1.0}
+    with pytest.raises(InputError, match="'tempalte'; did you mean 'template'"):
+        Judge(None, tempalte="x")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="expected labels with what each is worth"):
-        worded(RUBRIC, {"labels": ["a", "b"]}, "r")
+        Judge(None, labels=["a", "b"])  # type: ignore[arg-type]
     with (
         TorchEngine("tiny-prm", threads=1) as engine,
         pytest.raises(InputError, match="one of correct, rubric"),

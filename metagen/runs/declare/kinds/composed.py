@@ -190,7 +190,7 @@ def _utility(spec: UtilitySpec, answer: AnswerRule, judge: Verifier | None) -> U
             raise InputError(
                 "a utility of kind judge needs judge:, the name of a verifier of kind judge, whose model rates answers"
             )
-        return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, spec.wording, "utility")))
+        return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, spec.wording)))
     if spec.kind == "preference":
         if judge is None:
             raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import abc
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,24 +16,12 @@ from numpy.typing import NDArray
 from metagen.analysis.calibration import Temperature, fit_isotonic, fit_temperature
 from metagen.analysis.preference import bradley_terry
 from metagen.errors import DataError, InputError
-from metagen.generators.base import Generator
-from metagen.generators.engine import Engine
+from metagen.parts import part
+from metagen.runs.declare.specs.fields import PointsName
+from metagen.values import Number, Positive, Text
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.calibrated import Calibrated
-from metagen.verifiers.generative.pairwise import Tournament
-
-
-def tournament(
-    engine: Engine | None = None,
-    *,
-    generator: Generator | None = None,
-    strengths: Literal["win_rate", "bradley_terry"] = "win_rate",
-    name: str = "tournament",
-    **given: Any,
-) -> Tournament:
-    """A tournament by win rates, or by the strengths of the Bradley–Terry model."""
-    fit = bradley_terry_strengths if strengths == "bradley_terry" else None
-    return Tournament(engine, generator=generator, strengths=fit, name=name, **given)
+from metagen.verifiers.generative.pairwise import Strengths, Tournament
 
 
 def bradley_terry_strengths(wins: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -45,26 +33,44 @@ def bradley_terry_strengths(wins: NDArray[np.float64]) -> NDArray[np.float64]:
 vars(bradley_terry_strengths).update(fingerprint="metagen.experiments.kinds.fitted.bradley_terry_strengths")
 
 
+@part
+class FittedTournament(Tournament):
+    """Candidates compared in pairs, in both orders.
+
+    strengths: the win rate, the strengths of the Bradley–Terry model, or a function of the matrix of wins.
+    """
+
+    strengths: Literal["win_rate", "bradley_terry"] | Strengths | None = "win_rate"  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.strengths == "win_rate":
+            self.strengths = None
+        elif self.strengths == "bradley_terry":
+            self.strengths = bradley_terry_strengths
+        super().__post_init__()
+
+
 def calibrated(
-    members: abc.Sequence[Verifier],
+    verifier: Verifier,
     *,
     name: str,
-    temperature: float = 1.0,
-    bias: float = 0.0,
-    points: str | Path | None = None,
+    temperature: Positive = 1.0,
+    bias: Number = 0.0,
+    points: PointsName | None = None,
     fit: Literal["temperature", "isotonic"] = "temperature",
-    score: str = "score",
+    score: Text | None = None,
     steps: bool = False,
 ) -> Calibrated:
-    """One verifier, its scores mapped by a temperature and a bias, or by what is fitted on points.
+    """A verifier whose scores are mapped monotonically.
 
-    points, score: as of `scored_samples`. fit: a temperature with a bias, or an isotonic map; steps: map the values of
-    steps too. Raises DataError for points that cannot be read, InputError for points that no map fits.
+    Either by temperature and bias, p ↦ σ(logit(p) / temperature + bias), or by a map that is fitted on `points`:
+    samples of other problems, of a run or in a file, with their scores and whether they are right. fit: a temperature
+    with a bias, or an isotonic map. score: the points' name of the score; by default that of the verifier. steps: map
+    the values of steps too. Raises DataError for points that cannot be read, InputError for points that no map fits.
     """
-    (verifier,) = members
     if points is None:
         return Calibrated(verifier, Temperature(temperature, bias), steps=steps, name=name)
-    values, right = scored_samples(Path(points), score)
+    values, right = scored_samples(Path(points), score or verifier.name)
     try:
         fitted = (
             fit_isotonic([values], [right])
@@ -74,6 +80,21 @@ def calibrated(
     except InputError as error:
         raise InputError(f"verifier {name!r}, points {str(points)!r}: {error}") from None
     return Calibrated(verifier, fitted, steps=steps, name=name)
+
+
+def _conflict(given: Mapping[str, Any]) -> str | None:
+    """What fields of `calibrated` cannot be to each other. Defaults are as good as nothing: runs write them out."""
+    usual = (
+        {"fit": "temperature", "score": None}
+        if given["points"] is None
+        else {"temperature": 1.0, "bias": 0.0}
+    )
+    odd = next((name for name, value in usual.items() if given[name] != value), None)
+    needs = "needs points to fit" if given["points"] is None else "is fitted on the points"
+    return odd and f"{odd} {needs}; give points, or a temperature and a bias"
+
+
+vars(calibrated).update(conflict=_conflict)
 
 
 def scored_samples(file: Path, score: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -9,16 +9,7 @@ from metagen.runs.declare.specs.generators import EngineGeneratorSpec, PluginGen
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, Spec
 from metagen.runs.declare.specs.strategies import ByDifficultySpec, OptionSpec
 from metagen.runs.declare.specs.tasks import ArithmeticSpec, JsonlSpec
-from metagen.runs.declare.specs.verifiers import (
-    CalibratedSpec,
-    ConstraintMassSpec,
-    EnsembleSpec,
-    OrmSpec,
-    PluginVerifierSpec,
-    PrmSpec,
-    RecordedSpec,
-    WithThoughtSpec,
-)
+from metagen.runs.declare.specs.verifiers import PluginVerifierSpec
 from metagen.values import Expects
 
 __all__ = [
@@ -27,12 +18,9 @@ __all__ = [
     "ArithmeticSpec",
     "BudgetSpec",
     "ByDifficultySpec",
-    "CalibratedSpec",
-    "ConstraintMassSpec",
     "Context",
     "Definition",
     "EngineGeneratorSpec",
-    "EnsembleSpec",
     "ExecutorSpec",
     "Expects",
     "Experiment",
@@ -41,18 +29,14 @@ __all__ = [
     "LocalSpec",
     "OpenAISpec",
     "OptionSpec",
-    "OrmSpec",
     "PartSpec",
     "PluginGeneratorSpec",
     "PluginSpec",
     "PluginVerifierSpec",
     "PoolSpec",
-    "PrmSpec",
-    "RecordedSpec",
     "ReplaySpec",
     "Spec",
     "TorchSpec",
     "VLLMSpec",
-    "WithThoughtSpec",
     "model_of",
 ]

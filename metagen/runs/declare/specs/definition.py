@@ -16,6 +16,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Field,
     GetCoreSchemaHandler,
@@ -34,35 +35,27 @@ from metagen.generators.engine import Engine
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import PROVIDED, Section
 from metagen.runs.declare.specs import engines, generators, tasks, verifiers
-from metagen.runs.declare.specs.fields import EngineName, GeneratorName, StrategyName, VerifierName
-from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, naming
+from metagen.runs.declare.specs.fields import (
+    AnyVerifier,
+    EngineName,
+    GeneratorName,
+    StrategyName,
+    distinct,
+)
+from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, ValueSpec, naming
 from metagen.runs.declare.specs.strategies import ByDifficultySpec, Ladder, PluginStrategySpec, StepSpec
 from metagen.sequence import Step
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.tree.split import Split
 from metagen.values import Expects, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import Verifier
+from metagen.verifiers.layouts import TaggedSteps
 
 #: Kinds whose fields are written down; those of others are derived from what makes them.
 WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
     "engines": {"torch": engines.TorchSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
     "generators": {"engine": generators.EngineGeneratorSpec, "replay": generators.ReplaySpec},
-    "verifiers": {
-        "prm": verifiers.PrmSpec,
-        "implicit": verifiers.ImplicitSpec,
-        "orm": verifiers.OrmSpec,
-        "oracle": verifiers.OracleSpec,
-        "recorded": verifiers.RecordedSpec,
-        "constraint_mass": verifiers.ConstraintMassSpec,
-        "examples": verifiers.ExamplesSpec,
-        "dual_agreement": verifiers.DualAgreementSpec,
-        "public_tests": verifiers.PublicTestsSpec,
-        "judge": verifiers.JudgeSpec,
-        "tournament": verifiers.TournamentSpec,
-        "ensemble": verifiers.EnsembleSpec,
-        "with_thought": verifiers.WithThoughtSpec,
-        "calibrated": verifiers.CalibratedSpec,
-    },
+    "verifiers": {},
     "strategies": {"by_difficulty": ByDifficultySpec},
     "steps": {},
     "task": {
@@ -157,16 +150,18 @@ class Definition:
 # -- derived ------------------------------------------------------------------------------------------
 
 #: A function of another module.
-Imported = Annotated[str, Expects("a function, as package.module:function")]
+Imported = Annotated[str, Field(pattern=":"), Expects("a function, as package.module:function")]
 PLAIN: Final[Mapping[Any, Any]] = {str: Text, int: Integer, float: Number, bool: Switch, NoneType: None}
 #: What is named in a file, with the section where it is defined.
 NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
     Engine: (EngineName, "engines"),
     Generator: (GeneratorName, "generators"),
-    Verifier: (VerifierName, "verifiers"),
+    Verifier: (AnyVerifier, "verifiers"),
 }
 #: What parameters without an annotation are, by their names.
 ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
+#: Values that are defined in their place.
+VALUES: Final[Mapping[type, type[ValueSpec]]] = {TaggedSteps: verifiers.TagsSpec}
 #: What is defined in its place, with its section.
 NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps"}
 
@@ -204,7 +199,8 @@ class DerivedSpec(PartSpec):
         for name, value in given.items():
             if name == "over" or (value is None and name in self.unsaid):
                 continue
-            found[self.renamed.get(name, name)] = _imported(value) if name in self.imported else value
+            value = value.value if isinstance(value, ValueSpec) else value
+            found[self.renamed.get(name, name)] = _load(value) if name in self.imported else value
         return found
 
     def named(self, section: Section) -> tuple[str, ...]:
@@ -225,11 +221,11 @@ def nested(value: Any) -> Iterator[PartSpec]:
             yield from nested(one)
 
 
-def _imported(value: Any) -> Any:
-    """What names of functions stand for."""
+def _load(value: Any) -> Any:
+    """The functions that names stand for; a word stays as it is."""
     if isinstance(value, tuple):
-        return [_imported(one) for one in value]
-    return trust.load(value) if isinstance(value, str) else value
+        return [_load(one) for one in value]
+    return trust.load(value) if isinstance(value, str) and ":" in value else value
 
 
 class DerivedStrategySpec(DerivedSpec):
@@ -338,7 +334,12 @@ def spelling(hint: Any) -> Any:
         ]
         if not said:
             return None
-        return Union[(*dict.fromkeys(said), *([None] if NoneType in inner else []))]
+        found: Any = Union[(*dict.fromkeys(said), *([None] if NoneType in inner else []))]
+        words = [word for one in said if get_origin(one) is Literal for word in get_args(one)]
+        if words and Imported in said:
+            either = Expects(f"one of {', '.join(words)}, or a function, as package.module:function")
+            return Annotated[found, either]
+        return found
     if origin in (Mapping, dict) and (each := spelling(inner[1])) is not None:
         return dict.__class_getitem__((Text, each))
     if origin is type:
@@ -346,12 +347,15 @@ def spelling(hint: Any) -> Any:
     if origin is tuple and Ellipsis not in inner:
         return None
     if origin in (tuple, list, Sequence, Iterable) and (each := spelling(inner[0])) is not None:
-        return tuple.__class_getitem__((each, ...))
+        several = tuple.__class_getitem__((each, ...))
+        return Annotated[several, AfterValidator(distinct)] if each is AnyVerifier else several
     if origin is Callable or hint is Callable:
         return Imported
     for part, (name, _) in NAMED.items():
         if isinstance(hint, type) and part in hint.__mro__:
             return name
+    if hint in VALUES:
+        return VALUES[hint]
     for part, section in NESTED.items():
         if isinstance(hint, type) and part in hint.__mro__:
             return Annotated[PartSpec, Definition(section)]

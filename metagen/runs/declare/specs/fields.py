@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema
 
 from metagen.errors import InputError
 from metagen.generators import tiny
@@ -16,6 +16,9 @@ from metagen.generators.pool import FIELDS
 from metagen.runs.declare.source import nearest
 from metagen.runs.directory import RunDirectory
 from metagen.values import Expects, Text
+
+#: Stands in schemas for a definition of a section.
+DEFINED: Final = "x-defined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,19 @@ def _run(path: str, info: ValidationInfo) -> str:
     return str(found.resolve())
 
 
+def _points(path: str, info: ValidationInfo) -> str:
+    """The file itself, or the table of samples of a run's directory, as an absolute path."""
+    base = info.context.base if isinstance(info.context, Context) else File()
+    given = (base / File(path).expanduser()).resolve()
+    file = given / "candidates.parquet" if given.is_dir() else given
+    if not file.is_file():
+        raise ValueError(
+            f"there is no file {str(file)!r}; expected the directory of a finished run with pools, or a file, relative "
+            "to the experiment file"
+        )
+    return str(file)
+
+
 T = TypeVar("T", tuple[Any, ...], dict[str, Any])
 
 
@@ -120,6 +136,13 @@ def _regex(pattern: str) -> str:
 
 EngineName = Annotated[str, Expects("the name of an engine"), _reference("engines")]
 VerifierName = Annotated[str, Expects("the name of a verifier"), _reference("verifiers")]
+#: A verifier's name, or its definition, which `nested` gives a name before it is read.
+AnyVerifier = Annotated[
+    str,
+    Expects("the name of a verifier, or its definition"),
+    _reference("verifiers"),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {DEFINED: "verifiers"}]}),
+]
 GeneratorName = Annotated[str, Expects("the name of a generator"), _reference("generators")]
 StrategyName = Annotated[str, Expects("the name of a strategy"), _reference("strategies")]
 #: Names stand in paths and in `generator/strategy@n`.
@@ -131,6 +154,7 @@ ModelName = Annotated[
 ]
 FileName = Annotated[str, Expects("the path of a file"), AfterValidator(_file)]
 FolderName = Annotated[str, Expects("the path of a directory"), AfterValidator(_folder)]
+PointsName = Annotated[str, Expects("the path of a run or a file"), AfterValidator(_points)]
 RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidator(_run)]
 Pattern = Annotated[str, Expects("a regular expression with one group"), AfterValidator(_regex)]
 RuleName = Annotated[

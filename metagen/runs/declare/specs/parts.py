@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
@@ -16,6 +17,15 @@ class Spec(BaseModel):
     """What all parts of an experiment share: frozen, strict, nothing unknown, no infinities."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class ValueSpec(Spec):
+    """A value that is defined in its place, and is no part."""
+
+    @property
+    @abstractmethod
+    def value(self) -> Any:
+        """What the part is made with."""
 
 
 def naming(**fields: Section) -> Mapping[str, Section]:

@@ -8,11 +8,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.specs.fields import (
+    AnyVerifier,
     GeneratorName,
     Labels,
     RunName,
     StrategyName,
-    VerifierName,
     distinct,
     some,
 )
@@ -140,7 +140,7 @@ class ByDifficultySpec(StrategySpec):
     mean: MeanSpec | None = None
     groups: Count = 5
     predictor: Literal["agreement", "mean_score"] = "agreement"
-    verifier: VerifierName | None = None
+    verifier: AnyVerifier | None = None
 
     @model_validator(mode="after")
     def _given_or_learned(self) -> Self:
@@ -189,6 +189,6 @@ class PluginStrategySpec(PluginSpec):
     """A strategy of another package."""
 
     uses = naming(over="strategies", verifier="verifiers")
-    verifier: VerifierName | None = None
+    verifier: AnyVerifier | None = None
     over: StrategyName | None = None
     n: Ladder | None = None
