@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from metagen.errors import DataError
 from metagen.sequence import Score, Sequence
-from metagen.verifiers.code.feedback import feedback
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import ProgramRule
+from metagen.verifiers.code.report import feedback
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.code.tested import Tested, read_tests
 
@@ -34,7 +34,7 @@ class PublicTests(Tested):
         super().__init__(sandbox, program, limits)
         self.name = name
 
-    async def judged(self, sequence: Sequence) -> Score:
+    async def judge(self, sequence: Sequence) -> Score:
         try:
             tests = read_tests(sequence.prompt.public)
         except DataError:  # no Python: as broken as a test that fails whatever the program does
