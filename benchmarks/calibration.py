@@ -19,7 +19,7 @@ from scipy.special import comb
 from scipy.stats import binom, hypergeom
 
 from benchmarks.row import Row
-from metagen.analysis.comparison import picked
+from metagen.analysis.comparison import pick
 from metagen.analysis.estimators import best_of_k
 from metagen.analysis.extrapolation import coverage_beyond
 from metagen.analysis.intervals import DIFFERENCES, SHARES, interval
@@ -177,7 +177,7 @@ def _recommended(
     worth = [values["single"], values["single"], values["best-of-4"], values["majority@9"]]
     held, wide = [], []
     for i in range(min(most, REPEATS["recommended"])):
-        one = picked(
+        one = pick(
             np.stack([option[i] for option in options]), support=SHARES,
             choose=lambda some: first_best(some.mean(axis=1)), seed=i,
         )  # fmt: skip

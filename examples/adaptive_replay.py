@@ -151,7 +151,7 @@ def stopping(pool: Recorded, most: int, found: Mapping[str, Replayed]) -> Iterat
         yield row(
             name, f"{drawn:.1f}", f"{r.fewer:.2f} [{float(fewer.low):.2f}, {float(fewer.high):.2f}]",
             f"{r.cheaper:.2f}", f"{100 * r.accuracy.mean():.2f}", f"{100 * r.full_accuracy.mean():.2f}",
-            points(r.gained()),
+            points(r.gain()),
             f"{100 * r.agreement.mean():.2f} [{100 * float(agree.low):.2f}, {100 * float(agree.high):.2f}]",
             f"{100 * accuracy_at(curve, np.full(len(curve), drawn)).mean():.2f}",
         )  # fmt: skip

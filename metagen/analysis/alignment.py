@@ -42,7 +42,7 @@ def best_of_n_pmf(p: ArrayLike, r: ArrayLike, n: float) -> Floats:
     probability of a reward that is not above y's, F⁻ of one below. n need not be whole: Yang et al. take e^(mΔ).
     Raises InputError for p that is no distribution, r that is not finite, and n < 1.
     """
-    p, r = _known(p, r)
+    p, r = _policy(p, r)
     _candidates(n)
     of, mass = _classes(p, r)
     below = np.concatenate([[0.0], np.cumsum(mass)[:-1]])
@@ -65,7 +65,7 @@ def soft_best_of_n_pmf(p: ArrayLike, r: ArrayLike, n: int, beta: float) -> Float
     by the trapezoidal rule over log t, which converges exponentially. β → 0 is best-of-n, β → ∞ is p. p, r: [outcomes].
     Raises InputError as `best_of_n_pmf`, and for β that is not positive, or so small that r/β overflows.
     """
-    p, r = _known(p, r)
+    p, r = _policy(p, r)
     _candidates(n)
     there = p > 0
     top = r[there].max()
@@ -103,7 +103,7 @@ def tilt(p: ArrayLike, r: ArrayLike, lam: float) -> Floats:
 
     λ = ∞ gives p on the best rewards alone. Raises InputError as `best_of_n_pmf`, and for λ that is NaN.
     """
-    p, r = _known(p, r)
+    p, r = _policy(p, r)
     if math.isnan(lam):
         raise InputError("lam=nan: expected a weight of the reward")
     there = p > 0
@@ -123,7 +123,7 @@ def tilt_at(p: ArrayLike, r: ArrayLike, kl: float) -> tuple[Floats, float]:
     p, r: [outcomes]. No tilt goes beyond −log p(best class); for `kl` at or above that, the result is p on that class,
     with λ = ∞ (Yang et al. 2024). Raises InputError as `best_of_n_pmf`, and for kl that is negative or NaN.
     """
-    p, r = _known(p, r)
+    p, r = _policy(p, r)
     if not kl >= 0.0:
         raise InputError(f"kl={kl!r}: expected nats, at least 0")
     if kl == 0.0:
@@ -202,8 +202,8 @@ def win_rate(q: ArrayLike, p: ArrayLike, r: ArrayLike) -> float:
 
     Raises InputError as `best_of_n_pmf`.
     """
-    p, r = _known(p, r)
-    q, _ = _known(q, r)
+    p, r = _policy(p, r)
+    q, _ = _policy(q, r)
     rewards = np.unique(r)
     of = np.searchsorted(rewards, r)
     ours, theirs = (np.bincount(of, weights=x, minlength=len(rewards)) for x in (q, p))
@@ -248,7 +248,9 @@ def blockwise_pmf(
         for prefix, mass in open_.items():
             drawn = dict(_from(prefix, 1.0, row, min(len(prefix) + block, longest), longest))
             p = np.array(list(drawn.values()))
-            q = best_of_n_pmf(p / p.sum(), _tied(np.array([value(y) for y in drawn], np.float64), slack), n)
+            q = best_of_n_pmf(
+                p / p.sum(), _tie_near(np.array([value(y) for y in drawn], np.float64), slack), n
+            )
             end = len(row(prefix)) - 1
             for y, share in zip(drawn, q.tolist(), strict=True):
                 done = y[-1] == end or len(y) == longest
@@ -268,12 +270,12 @@ def tokenwise_pmf(
     """
     row = _row(next)
 
-    def tilted(prefix: Tokens) -> Floats:
+    def tilt_row(prefix: Tokens) -> Floats:
         p = row(prefix)
         values = np.array([value((*prefix, z)) if p[z] > 0 else 0.0 for z in range(len(p))])
         return tilt(p, values, lam)
 
-    return sequences(tilted, longest)
+    return sequences(tilt_row, longest)
 
 
 def expected_values(of: Mapping[Tokens, float], reward: Callable[[Tokens], float]) -> dict[Tokens, float]:
@@ -361,7 +363,7 @@ def _classes(p: Floats, r: Floats) -> tuple[NDArray[np.int64], Floats]:
     return np.asarray(of, np.int64), np.asarray(mass, np.float64)
 
 
-def _tied(values: Floats, slack: float) -> Floats:
+def _tie_near(values: Floats, slack: float) -> Floats:
     """Values with neighbours closer than `slack` made equal to the lowest of them; as they are if one is not finite."""
     if not np.isfinite(values).all():
         return values
@@ -386,7 +388,7 @@ def _grid(log_a: Floats, n: int) -> Iterator[Floats]:
             first = at = end + 1
 
 
-def _known(p: ArrayLike, r: ArrayLike) -> tuple[Floats, Floats]:
+def _policy(p: ArrayLike, r: ArrayLike) -> tuple[Floats, Floats]:
     p, r = np.asarray(p, np.float64), np.asarray(r, np.float64)
     if p.shape != r.shape or p.ndim != 1 or not p.size:
         raise InputError(f"p {p.shape} and r {r.shape}: expected one [outcomes] for both, not empty")

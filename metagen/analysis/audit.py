@@ -202,9 +202,9 @@ class Auditing:
             size, sample = largest
             found = (-size, int(numbers[samples.problem[sample]]), int(places[sample]))
             self._largest = found if self._largest is None else min(self._largest, found)
-        repeated = _repeated(samples)
+        repeated = _repeats(samples)
         self._repeated += int(repeated.sum())
-        self._repeated_long += int((repeated & (_written(samples) >= LONG)).sum())
+        self._repeated_long += int((repeated & (_lengths(samples) >= LONG)).sum())
         order = np.lexsort((samples.position, samples.problem))
         self._trend.add(samples, order)
         self._by_length.add(samples.length.astype(np.float64), samples.problem, order)
@@ -389,7 +389,7 @@ def _classes(samples: Samples) -> tuple[int, int, tuple[int, int] | None, int]:
     return int(both.sum()), len(np.unique(problem[begins[both]])), largest, int((classes > 1).sum())
 
 
-def _repeated(samples: Samples) -> Bools:
+def _repeats(samples: Samples) -> Bools:
     """Samples whose text, with its thought, an earlier one of their problem has; an empty one repeats nothing."""
     order = np.lexsort((samples.position, samples.text, samples.problem))
     same = np.zeros(len(order), dtype=bool)
@@ -397,8 +397,8 @@ def _repeated(samples: Samples) -> Bools:
     same[1:] = (problem[1:] == problem[:-1]) & (text[1:] == text[:-1])
     found = np.zeros(len(order), dtype=bool)
     found[order] = same
-    return np.asarray(found & (_written(samples) > 0))
+    return np.asarray(found & (_lengths(samples) > 0))
 
 
-def _written(samples: Samples) -> Ints:
+def _lengths(samples: Samples) -> Ints:
     return samples.length if samples.written is None else samples.written

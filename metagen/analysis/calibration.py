@@ -79,7 +79,7 @@ def fit_temperature(scores: Rows, correct: Rows, *, bias: bool = False) -> Tempe
     within 0.01 … 100: scores that separate right from wrong perfectly want 0. Raises InputError if all samples
     are right, or all wrong, and if higher scores go with lower accuracy, which no monotone map mends.
     """
-    v, right = _scored(scores, correct)
+    v, right = _flatten(scores, correct)
     x = logit(np.clip(v, EDGE, 1.0 - EDGE))
     if right.all() or not right.any():
         raise InputError(
@@ -113,7 +113,7 @@ def fit_isotonic(scores: Rows, correct: Rows) -> Isotonic:
     Flournoy 2017), so that it rises where the data do. scores, correct: [problems, samples], or ragged, as of
     `fit_temperature`. Raises InputError if nothing is scored, and if all samples are right, or all wrong.
     """
-    v, right = _scored(scores, correct)
+    v, right = _flatten(scores, correct)
     if right.all() or not right.any():
         raise InputError("a map needs right and wrong samples to fit, and all are alike; give more problems")
     levels, place = np.unique(v, return_inverse=True)
@@ -178,7 +178,7 @@ def reliability(
             "resamples ≥ 100"
         )
     pool = Pool.of(scores, correct)
-    v, right = _scored(scores, correct)
+    v, right = _flatten(scores, correct)
     edges = np.linspace(0.0, 1.0, bins + 1)
     if equal == "mass":
         edges = np.unique(np.concatenate(([0.0], np.quantile(v, edges[1:-1]), [1.0])))
@@ -206,7 +206,7 @@ def brier_score(scores: Rows, correct: Rows) -> float:
 
     scores, correct: [problems, samples], or ragged, as of `fit_temperature`. Raises InputError if nothing is scored.
     """
-    v, right = _scored(scores, correct)
+    v, right = _flatten(scores, correct)
     return float(((v - right) ** 2).mean())
 
 
@@ -215,12 +215,12 @@ def log_loss(scores: Rows, correct: Rows) -> float:
 
     scores, correct: [problems, samples], or ragged, as of `fit_temperature`. Raises InputError if nothing is scored.
     """
-    v, right = _scored(scores, correct)
+    v, right = _flatten(scores, correct)
     x = logit(np.clip(v, EDGE, 1.0 - EDGE))
     return float(-np.where(right, log_expit(x), log_expit(-x)).mean())
 
 
-def _scored(scores: Rows, correct: Rows) -> tuple[Floats, NDArray[np.bool_]]:
+def _flatten(scores: Rows, correct: Rows) -> tuple[Floats, NDArray[np.bool_]]:
     """All scored samples, flat. InputError if there is none, or a score lies outside [0, 1]."""
     pool = Pool.of(scores, correct)
     v, right = pool.scores[pool.scored], pool.correct[pool.scored]

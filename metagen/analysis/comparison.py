@@ -87,7 +87,7 @@ def contrasts(
     estimate alone, p_value NaN, and does not count for the correction. support: of a and b. Raises
     InputError for shapes that differ, and values that are infinite or outside of the support.
     """
-    pairs = {name: _shared(name, *pair) for name, pair in rows.items()}
+    pairs = {name: _pair(name, *pair) for name, pair in rows.items()}
     tests = sum(len(a) >= max(fewest, 2) for a, _ in pairs.values())
     found = {
         name: paired_difference(b, a, support=support, level=1.0 - alpha, tests=max(tests, 1), fewest=fewest)
@@ -133,7 +133,7 @@ def sentence(c: Contrast) -> str:
         )
         return f"{same} {d.problems} problems, which cannot tell them apart"
     alone = " uncorrected" if c.tests > 1 else ""
-    found = f"{_points(d.estimate)}, 95% interval{alone} [{_signed(d.low)}, {_signed(d.high)}], {p}"
+    found = f"{_points(d.estimate)}, 95% interval{alone} [{_sign_text(d.low)}, {_sign_text(d.high)}], {p}"
     if c.shown:
         return found
     least = "none of any size" if isinf(d.detectable) else f"{100 * d.detectable:.1f} points"
@@ -147,7 +147,7 @@ def p_number(p_value: float) -> str:
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}" if p_value < 0.0995 else f"{p_value:.2f}"
 
 
-def picked(
+def pick(
     values: ArrayLike,
     *,
     judged: ArrayLike | None = None,
@@ -194,7 +194,7 @@ def picked(
     return Picked(estimate, low if support is None else max(low, support[0]), high, naive, chosen, shares)
 
 
-def _shared(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
+def _pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1 or np.isinf(x).any() or np.isinf(y).any():
         raise InputError(
@@ -204,9 +204,9 @@ def _shared(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
     return x[both], y[both]
 
 
-def _signed(share: float) -> str:
+def _sign_text(share: float) -> str:
     return f"{100 * share:+.1f}".replace("-", "−")
 
 
 def _points(share: float) -> str:
-    return f"{_signed(share)} points"
+    return f"{_sign_text(share)} points"

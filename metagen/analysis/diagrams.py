@@ -68,13 +68,13 @@ def best_of_n_lines(quality: VerifierQuality) -> list[Line]:
     """
     ns = [float(at.n) for at in quality.curve]
 
-    def measured(label: str, name: str) -> Line:
+    def line(label: str, name: str) -> Line:
         found = [getattr(at, name) for at in quality.curve]
         return Line(label, ns, *([getattr(e, part) for e in found] for part in ("value", "low", "high")))
 
     return [
-        measured("oracle", "oracle"),
-        measured("best of n", "chosen"),
+        line("oracle", "oracle"),
+        line("best of n", "chosen"),
         Line("predicted", ns, [at.predicted for at in quality.curve]),
         Line("accepted, at random", ns, [at.accepted for at in quality.curve]),
         Line("predicted from two rates", ns, [at.accepted_predicted for at in quality.curve]),

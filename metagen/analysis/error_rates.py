@@ -161,7 +161,7 @@ def predicted_in_pool(right: ArrayLike, sizes: ArrayLike, of: Levels, ns: Sequen
     rows = []
     for n in ns:
         mixed = hypergeom.pmf(np.arange(n + 1), kinds[0][:, None], kinds[1][:, None], n)
-        rows.append((mixed @ _given(of, n))[place.ravel()])
+        rows.append((mixed @ _by_number_right(of, n))[place.ravel()])
     return np.stack(rows)
 
 
@@ -184,7 +184,7 @@ def predicted_by_group(pool: Pool, ns: Sequence[int], groups: ArrayLike | None =
     return result
 
 
-def _given(of: Levels, n: int) -> Floats:
+def _by_number_right(of: Levels, n: int) -> Floats:
     """P(the best of n is right) if j of them are, for j = 0 … n.
 
     Σ_s j·m₁ ∫₀¹ (F₁ + m₁x)^(j−1) (F₀ + m₀x)^(n−j) dx, with F the mass below level s: one of j right samples

@@ -144,7 +144,7 @@ def mean_best_of_k(scores: ArrayLike, values: ArrayLike, ks: Sequence[int]) -> F
     """
     scores, values = np.asarray(scores, dtype=np.float64), np.asarray(values, dtype=np.float64)
     _check(ks, scores, values)
-    known = _known(scores, values)
+    known = _scored(scores, values)
     lower, equal = standing(scores)
     lower = lower + (~known).sum(axis=1, keepdims=True)
     rows = []
@@ -232,7 +232,7 @@ def soft_best_at_k(
     if not 0.0 < beta < np.inf or np.isinf(scores).any():
         what = f"beta={beta!r}" if not 0.0 < beta < np.inf else "a score is infinite"
         raise InputError(f"soft best-of-k: {what}; expected 0 < beta < ∞ and finite scores, NaN for none")
-    known = _known(scores, values)
+    known = _scored(scores, values)
 
     def outcome(entries: tuple[NDArray[Any], ...], rows: slice) -> Floats:
         score, value = (np.asarray(a, dtype=np.float64) for a in entries)
@@ -242,7 +242,7 @@ def soft_best_at_k(
         return np.asarray((share * value).sum(axis=-1) / np.where(total > 0.0, total, np.nan))
 
     arrays = np.where(known, scores, -np.inf), np.where(known, values, 0.0)
-    return _averaged(Job(arrays, outcome, ks), scores.shape, rng, subsets)
+    return _average(Job(arrays, outcome, ks), scores.shape, rng, subsets)
 
 
 def mbr_at_k(
@@ -273,7 +273,7 @@ def mbr_at_k(
         return np.asarray((best * value).sum(axis=-1) / best.sum(axis=-1))
 
     places = np.broadcast_to(np.arange(n), right.shape)
-    return _averaged(Job((places, right), outcome, ks), right.shape, rng, subsets)
+    return _average(Job((places, right), outcome, ks), right.shape, rng, subsets)
 
 
 def subset_share(n: int, k: int) -> Floats:
@@ -299,7 +299,7 @@ def _votes(
     _check(ks, ids, right, *(w for w in given.values() if w is not None))
     problems, n = ids.shape
     draws = Draws.of(problems, subsets)
-    many = [k for k in ks if not draws.enumerated(n, k)]
+    many = [k for k in ks if not draws.enumerates(n, k)]
     found = {name: (np.zeros((len(ks), problems)), np.zeros((len(ks), problems))) for name in given}
     jobs, width = {}, 1
     for name, w in given.items():
@@ -317,12 +317,12 @@ def _votes(
     return {name: AtK(tuple(ks), *both) for name, both in found.items()}
 
 
-def _averaged(job: Job, shape: tuple[int, ...], rng: np.random.Generator, subsets: int | None) -> AtK:
+def _average(job: Job, shape: tuple[int, ...], rng: np.random.Generator, subsets: int | None) -> AtK:
     problems, n = shape
     return AtK(tuple(job.ks), *averages({"": job}, problems, n, Draws.of(problems, subsets), rng)[""])
 
 
-def _known(scores: Floats, values: Floats) -> Bools:
+def _scored(scores: Floats, values: Floats) -> Bools:
     """Which samples have a score. InputError if one of them has no finite value."""
     known = ~np.isnan(scores)
     lost = known & ~np.isfinite(values)

@@ -64,7 +64,7 @@ def interval(values: ArrayLike, *, support: Support | None = None, level: float 
     else:
         error = rows.std(axis=1, ddof=1) / np.sqrt(problems)
         if support is None:
-            low, high = _skewed(rows, mean, error, level)
+            low, high = _johnson(rows, mean, error, level)
         else:
             low, high = (_bound(rows, end, support, level) for end in support)
             # Equal values may have a mean that is off by rounding.
@@ -125,7 +125,7 @@ def _bound(rows: Floats, end: float, support: Support, level: float) -> Floats:
     return np.asarray(np.where(flat, place, far + np.sign(place - far) * width * inner))
 
 
-def _skewed(rows: Floats, mean: Floats, error: Floats, level: float) -> tuple[Floats, Floats]:
+def _johnson(rows: Floats, mean: Floats, error: Floats, level: float) -> tuple[Floats, Floats]:
     """Johnson's bounds, [rows]."""
     problems = rows.shape[1]
     centred = rows - mean[:, None]

@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Rows = NDArray[Any] | Sequence[ArrayLike]
 
 
-def padded(rows: Rows) -> Floats:
+def pad(rows: Rows) -> Floats:
     """Rows as one array [problems, samples], NaN behind those that are shorter.
 
     Raises InputError if there is no row, or a row is no list of numbers.
@@ -53,7 +53,7 @@ class Pool:
 
         Raises InputError if the rows of the two differ in length, a problem has no sample, or values are not allowed.
         """
-        x, right = padded(scores), padded(correct)
+        x, right = pad(scores), pad(correct)
         if x.shape != right.shape:
             raise InputError(f"scores {x.shape} and correct {right.shape}: expected one [problems, samples]")
         if any(np.size(a) != np.size(b) for a, b in zip(scores, correct, strict=True)):

@@ -132,11 +132,11 @@ def refits(
     return found
 
 
-def _exponentiated(x: Floats, a: float, b: float) -> Floats:
+def _exponentiated_power(x: Floats, a: float, b: float) -> Floats:
     return np.asarray(np.exp(a * x**b))
 
 
-def _linear(x: Floats, intercept: float, slope: float) -> Floats:
+def _log_linear(x: Floats, intercept: float, slope: float) -> Floats:
     return np.asarray(intercept + slope * np.log(x))
 
 
@@ -144,16 +144,21 @@ def _to_a_floor(x: Floats, floor: float, scale: float, exponent: float) -> Float
     return np.asarray(floor + scale * x**-exponent)
 
 
-def _fit_exponentiated(x: Floats, y: Floats, sigma: Floats) -> Floats:
+def _fit_exponentiated_power(x: Floats, y: Floats, sigma: Floats) -> Floats:
     """From the line ln(−ln c) = ln(−a) + b·ln k, refined where errors are those of c."""
     inner = np.log(-np.log(np.clip(y, 1e-6, 1.0 - 1e-6)))
     slope, start = np.polyfit(np.log(x), inner, 1)
     return _least_squares(
-        _exponentiated, x, y, sigma, (-np.exp(start), min(slope, -1e-3)), ((-np.inf, -np.inf), (0.0, 0.0))
+        _exponentiated_power,
+        x,
+        y,
+        sigma,
+        (-np.exp(start), min(slope, -1e-3)),
+        ((-np.inf, -np.inf), (0.0, 0.0)),
     )
 
 
-def _fit_linear(x: Floats, y: Floats, sigma: Floats) -> Floats:
+def _fit_log_linear(x: Floats, y: Floats, sigma: Floats) -> Floats:
     slope, intercept = np.polyfit(np.log(x), y, 1, w=1.0 / sigma)
     return np.array([intercept, slope])
 
@@ -195,13 +200,13 @@ def _least_squares(
 
 
 _FITS: dict[Law, Callable[[Floats, Floats, Floats], Floats]] = {
-    "exponentiated power": _fit_exponentiated,
-    "log-linear": _fit_linear,
+    "exponentiated power": _fit_exponentiated_power,
+    "log-linear": _fit_log_linear,
     "power to a floor": _fit_to_a_floor,
 }
 _FORMULAS: dict[Law, Callable[..., Floats]] = {
-    "exponentiated power": _exponentiated,
-    "log-linear": _linear,
+    "exponentiated power": _exponentiated_power,
+    "log-linear": _log_linear,
     "power to a floor": _to_a_floor,
 }
 #: What y does with x under the laws that go one way only.

@@ -59,7 +59,7 @@ class Replayed:
         """How many times fewer tokens."""
         return float(self.full_tokens.mean() / self.tokens.mean())
 
-    def gained(self) -> Difference:
+    def gain(self) -> Difference:
         """Accuracy against the full vote, over the same problems and orders."""
         return paired_difference(self.accuracy, self.full_accuracy)
 
@@ -98,7 +98,7 @@ def replay(
             f"most={most!r}, batch={batch!r}, orders={orders!r}: expected 1 … {size}, 1 … {size} and ≥ 0"
         )
     rng = np.random.default_rng(seed)
-    runs = [_once(rule, pool.ordered(rng if orders else None), most, batch) for _ in range(max(orders, 1))]
+    runs = [_once(rule, pool.shuffle(rng if orders else None), most, batch) for _ in range(max(orders, 1))]
     return Replayed(most, *np.mean(runs, axis=0))
 
 
@@ -138,7 +138,7 @@ class _Pool:
     tokens: Floats
     right: Floats
 
-    def ordered(self, rng: np.random.Generator | None) -> _Pool:
+    def shuffle(self, rng: np.random.Generator | None) -> _Pool:
         """In a random order, the same for all of its arrays."""
         if rng is None:
             return self

@@ -98,7 +98,7 @@ def panels_figure(panels: Mapping[str, Panel], frame: Frame, *, title: str = "")
 
     Raises InputError if there is nothing to draw.
     """
-    seen = _kept(panels, frame)
+    seen = _keep(panels, frame)
     span = _span(seen.values(), frame)
     styles = looks(label for panel in panels.values() for label in panel.labels)
     with style():
@@ -119,7 +119,7 @@ def panel_figure(name: str, panels: Mapping[str, Panel], frame: Frame) -> Figure
 
     Groups named `line-I` and `band-I` are what belongs to the I-th label of all panels.
     """
-    seen = _kept(panels, frame)
+    seen = _keep(panels, frame)
     styles = looks(label for panel in panels.values() for label in panel.labels)
     with style():
         figure = Figure(figsize=(4.3, 3.1), layout="constrained")
@@ -164,10 +164,10 @@ def lean(svg: str) -> str:
     """An SVG element for a page with places cut to a hundredth of a point, and only the ids that something names."""
     named = set(re.findall(r"#([\w.-]+)", svg))
 
-    def kept(match: re.Match[str]) -> str:
+    def keep(match: re.Match[str]) -> str:
         return match[0] if match[1] in named or re.search(r"-(line|band|point)-\d+$", match[1]) else ""
 
-    svg = re.sub(r' id="([^"]*)"', kept, svg)
+    svg = re.sub(r' id="([^"]*)"', keep, svg)
     svg = re.sub(r"\s*\n\s*", " ", svg.replace("font-family: 'DejaVu Sans'; ", ""))
     svg = re.sub(r' transform="rotate\(-0 [\d. ]+\)"', "", svg)
     # Scales are below 1, and stay as they are.
@@ -177,7 +177,7 @@ def lean(svg: str) -> str:
 # ------------------------------------------------------------------------------------------------ drawing
 
 
-def _kept(panels: Mapping[str, Panel], frame: Frame) -> dict[str, Panel]:
+def _keep(panels: Mapping[str, Panel], frame: Frame) -> dict[str, Panel]:
     kept, _ = drawable(panels, frame)
     if not kept:
         raise InputError(

@@ -51,7 +51,7 @@ class Draws:
             raise InputError(f"subsets={subsets!r}: expected at least 2, to know the Monte-Carlo error")
         return cls(min(subsets, max(PERMUTATIONS, subsets // PERMUTATIONS)), subsets)
 
-    def enumerated(self, n: int, k: int) -> bool:
+    def enumerates(self, n: int, k: int) -> bool:
         """Whether there are so few subsets that all are counted."""
         return comb(n, k) <= max(self.subsets, n)
 
@@ -82,7 +82,7 @@ def averages(
         name: (np.zeros((len(j.ks), problems)), np.zeros((len(j.ks), problems))) for name, j in jobs.items()
     }
     every = {k for job in jobs.values() for k in job.ks}
-    listed = {k: _all_subsets(n, k) for k in every if draws.enumerated(n, k)}
+    listed = {k: _all_subsets(n, k) for k in every if draws.enumerates(n, k)}
     step = max(1, CELLS // (max(draws.subsets, n) * max(width, n)))
     for start in range(0, problems, step):
         rows = slice(start, min(start + step, problems))

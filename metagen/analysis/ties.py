@@ -23,7 +23,7 @@ def margin(error: ArrayLike = 0.0, other: ArrayLike = 0.0) -> NDArray[np.float64
     return np.asarray(np.maximum(TIE, both) + SLACK)
 
 
-def tied(accuracies: ArrayLike, errors: ArrayLike = 0.0) -> NDArray[np.int64]:
+def leaders(accuracies: ArrayLike, errors: ArrayLike = 0.0) -> NDArray[np.int64]:
     """The places of those that tie with the highest, ascending; accuracies, errors: [options]."""
     means = np.asarray(accuracies, dtype=np.float64)
     mine = np.broadcast_to(np.asarray(errors, dtype=np.float64), means.shape)
@@ -33,4 +33,4 @@ def tied(accuracies: ArrayLike, errors: ArrayLike = 0.0) -> NDArray[np.int64]:
 
 def first_best(accuracies: ArrayLike, errors: ArrayLike = 0.0) -> int:
     """The first option that ties with the most accurate; accuracies, errors: [options], cheapest first."""
-    return int(tied(accuracies, errors)[0])
+    return int(leaders(accuracies, errors)[0])

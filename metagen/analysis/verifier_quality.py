@@ -18,7 +18,7 @@ from metagen.analysis.error_rates import ErrorRates, error_rates, predicted_by_g
 from metagen.analysis.estimators import best_of_k, pass_at_k, subset_share
 from metagen.analysis.first_error import FirstError, first_error
 from metagen.analysis.intervals import DIFFERENCES, SHARES, Support, interval
-from metagen.analysis.ragged import Floats, Pool, Rows, padded
+from metagen.analysis.ragged import Floats, Pool, Rows, pad
 from metagen.analysis.ranks import standing
 from metagen.analysis.selection import Fall, over_optimisation, pooled_auc, problem_aucs
 from metagen.errors import InputError
@@ -217,7 +217,7 @@ def mean_of_chosen(pool: Pool, values: Rows, ns: Sequence[int]) -> Floats:
 
     values: [problems, samples], or ragged. Raises InputError for other shapes, and for a sample without a value.
     """
-    x = padded(values)
+    x = pad(values)
     if x.shape != pool.scores.shape or np.isnan(x[pool.present]).any():
         raise InputError(f"values {x.shape} for samples {pool.scores.shape}: expected one for each sample")
     result = np.full((len(ns), len(pool.sizes)), np.nan)
@@ -236,7 +236,7 @@ def length_bias(pool: Pool, lengths: Rows, ns: Sequence[int]) -> LengthBias:
 
     lengths: [problems, samples], or ragged, in any unit.
     """
-    x = padded(lengths)
+    x = pad(lengths)
     relative = mean_of_chosen(pool, lengths, ns)
     means = np.array([row[:size].mean() for row, size in zip(x, pool.sizes, strict=True)])
     preference = []

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from metagen.errors import DataError
 from metagen.tasks.base import Problem
-from metagen.tasks.contest import PREAMBLE, ContestTask, lines, parsed_json
+from metagen.tasks.contest import PREAMBLE, ContestTask, lines, parse_json
 from metagen.tasks.records import Hub, Record, field, question, text
 
 _LEVELS: Final = {"introductory": 1, "interview": 2, "competition": 3}
@@ -26,7 +26,7 @@ class APPSTask(ContestTask):
 
     def problem(self, record: Record, number: int) -> Problem:
         name = f"apps/{text(record, 'problem_id', 'id')}"
-        tests = parsed_json(field(record, "input_output"), "input_output")
+        tests = parse_json(field(record, "input_output"), "input_output")
         if not isinstance(tests, dict) or not all(
             isinstance(tests.get(k), list) for k in ("inputs", "outputs")
         ):
@@ -37,12 +37,16 @@ class APPSTask(ContestTask):
         asked, function = question(record, "question"), tests.get("fn_name")
         if function is not None:
             hidden = [_assertion(a, b) for a, b in zip(given, expected, strict=True)]
-            made = self.called(name, asked, str(function), str(record.get("starter_code") or ""), [], hidden)
+            made = self.function_problem(
+                name, asked, str(function), str(record.get("starter_code") or ""), [], hidden
+            )
         else:
             pairs = [
                 (lines(a, "an input"), lines(b, "an output")) for a, b in zip(given, expected, strict=True)
             ]
-            made = self.reading(name, asked, [], pairs, preamble=PREAMBLE, compare="tokens", tolerance=1e-5)
+            made = self.stdin_problem(
+                name, asked, [], pairs, preamble=PREAMBLE, compare="tokens", tolerance=1e-5
+            )
         return Problem(made.prompt, made.reference, _LEVELS.get(str(record.get("difficulty"))))
 
 

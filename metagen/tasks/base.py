@@ -82,7 +82,7 @@ class Task(Part, ABC):
         return key
 
 
-def checked(problems: Iterable[Problem], where: str) -> Iterator[Problem]:
+def check_problems(problems: Iterable[Problem], where: str) -> Iterator[Problem]:
     """The problems as they come; DataError for none at all, and for an id that occurs twice."""
     seen: set[str] = set()
     for problem in problems:

@@ -73,7 +73,7 @@ class CodeTask(RecordTask):
         Raises BrokenTests (of `metagen.verifiers.code.hidden`) where the problem's own tests cannot run.
         """
         if self._grader is None:
-            self._grader = sandboxed(self.hidden(), self.program)
+            self._grader = sandbox_grader(self.hidden(), self.program)
         names = [digest(problem.digest, repr(self.program.read(sequence))) for sequence in sequences]
         new = {n: s for n, s in zip(names, sequences, strict=True) if n not in self._graded}
         found = dict(zip(new, await self._grader(problem, list(new.values())), strict=True)) if new else {}
@@ -87,7 +87,7 @@ class CodeTask(RecordTask):
         return [True] * len(found)
 
 
-def sandboxed(hidden: Mapping[str, Mapping[str, Any]], program: ProgramRule) -> Grader:
+def sandbox_grader(hidden: Mapping[str, Mapping[str, Any]], program: ProgramRule) -> Grader:
     """Runs hidden tests, by problem id, in a sandbox of its own. Raises IsolationError where there can be none.
 
     A program that no test shows wrong, and one could not judge, has the grade nan: it is `ungraded`. The grader raises

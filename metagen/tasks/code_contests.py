@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from metagen.errors import DataError
 from metagen.tasks.base import Problem
 from metagen.tasks.code import Grader
-from metagen.tasks.contest import ContestTask, Pairs, lines, parsed_json
+from metagen.tasks.contest import ContestTask, Pairs, lines, parse_json
 from metagen.tasks.records import Hub, Record, Source, question, text
 from metagen.tasks.template import Form, Wording
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
@@ -66,12 +66,14 @@ class CodeContestsTask(ContestTask):
             options["seconds"] = seconds
         if memory := record.get("memory_limit_bytes"):
             options["memory"] = int(memory)
-        return self.reading(text(record, "name"), question(record, "description"), shown, hidden, **options)
+        return self.stdin_problem(
+            text(record, "name"), question(record, "description"), shown, hidden, **options
+        )
 
 
 def _pairs(record: Record, name: str) -> Pairs:
     """The tests under one name; none where the field is missing or null."""
-    found = parsed_json(record.get(name), name) or []
+    found = parse_json(record.get(name), name) or []
     if isinstance(found, Mapping):
         given, expected = found.get("input"), found.get("output")
         if not (isinstance(given, list) and isinstance(expected, list) and len(given) == len(expected)):

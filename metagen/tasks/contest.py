@@ -75,11 +75,11 @@ class ContestTask(CodeTask):
         self._seconds, self._memory = seconds, memory
         if form == "few_shot":
             raise InputError("form='few_shot': these problems have no examples; expected chat, text or auto")
-        asking = ASKING.given(*PLACES, prompt=prompt, form=form)
+        asking = ASKING.with_options(*PLACES, prompt=prompt, form=form)
         rule = program or WithPreamble(FencedProgram())
         super().__init__(source, asking=asking, program=rule, grader=grader, limit=limit)
 
-    def reading(
+    def stdin_problem(
         self, name: str, question: str, shown: Pairs, hidden: Pairs, *, preamble: str = "", **options: Any
     ) -> Problem:
         """A problem whose programs read standard input. shown, hidden: inputs and outputs. options: of IOTests."""
@@ -93,7 +93,7 @@ class ContestTask(CodeTask):
         public |= {"preamble": preamble} if preamble else {}
         return Problem(self._asking.prompt(name, values, public), json.dumps(tests.data))
 
-    def called(
+    def function_problem(
         self,
         name: str,
         question: str,
@@ -128,7 +128,7 @@ def _tests(pairs: Pairs, options: Mapping[str, Any]) -> IOTests:
 Pairs = list[tuple[str, str]]
 
 
-def parsed_json(value: Any, what: str) -> Any:
+def parse_json(value: Any, what: str) -> Any:
     """What a field holds, which may be written as JSON. DataError that names it."""
     if not isinstance(value, str):
         return value

@@ -96,9 +96,11 @@ class CRUXEvalTask(RecordTask):
     ) -> None:
         if mode not in get_args(Mode):
             raise InputError(f"mode={mode!r}: expected one of {', '.join(get_args(Mode))}")
-        self.mode, self._grader = mode, grader or sandboxed()
+        self.mode, self._grader = mode, grader or sandbox_grader()
         given = "input" if mode == "output" else "output"
-        self._asking = ASKINGS[mode].given("question", "code", given, prompt=prompt, form=form, shots=shots)
+        self._asking = ASKINGS[mode].with_options(
+            "question", "code", given, prompt=prompt, form=form, shots=shots
+        )
         self.stop = self._asking.stops
         rule = LiteralRule(PATTERN, arguments=mode == "input")
         super().__init__(source, answer=self._asking.answer(rule), limit=limit)
@@ -129,7 +131,7 @@ class CRUXEvalTask(RecordTask):
         return grades
 
 
-def sandboxed() -> Grader:
+def sandbox_grader() -> Grader:
     """Runs f on the arguments that a sequence gives, where these are literals, and compares what it returns."""
     rule, made = LiteralRule(PATTERN, arguments=True), list[Any]()
 

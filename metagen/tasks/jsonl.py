@@ -12,8 +12,18 @@ from metagen.errors import DataError, InputError
 from metagen.matching import first_match
 from metagen.sequence import Form, Prompt
 from metagen.tasks.base import Problem
-from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, asked, found, in_text, jsonl
-from metagen.tasks.template import Turns, Whole, Wording, turned
+from metagen.tasks.records import (
+    Hub,
+    Record,
+    RecordTask,
+    Source,
+    as_text,
+    in_text,
+    jsonl,
+    not_blank,
+    read_records,
+)
+from metagen.tasks.template import Turns, Whole, Wording, turn_form
 from metagen.verifiers.pattern import one_group
 from metagen.verifiers.rules import Rule, answer_rule
 
@@ -71,7 +81,10 @@ class JsonlTask(RecordTask):
         wording: Wording = (
             ("{question}\n" if form in (None, "text") else "{question}") if prompt is None else prompt
         )
-        self._turns, self._form = Turns.of(wording).expecting("question", others=True), turned(wording, form)
+        self._turns, self._form = (
+            Turns.of(wording).expecting("question", others=True),
+            turn_form(wording, form),
+        )
         if (shown := self._fields.get("answer", "answer")) in self._turns.places:
             raise InputError(
                 f"prompt: the place {{{shown}}} would show the model the right answer; for the braces themselves write "
@@ -86,15 +99,15 @@ class JsonlTask(RecordTask):
         name, reference = (as_text(self._field(record, f), f"the {f}") for f in ("id", "answer"))
         if self._reference_part is not None and (found := first_match(self._reference_part, reference)):
             reference = (found.groups[0] or "").strip()
-        return Problem(self._asked(record, name), reference, self._level(record))
+        return Problem(self._prompt_of(record, name), reference, self._level(record))
 
-    def _asked(self, record: Record, name: str) -> Prompt:
+    def _prompt_of(self, record: Record, name: str) -> Prompt:
         question = in_text(self._field(record, "question"), "the question")
         if not isinstance(question, str):
             if not self._bare:
                 raise DataError("the question is a chat's messages, which need no prompt=; leave it out")
             return Prompt(name, messages=question, form=self._form or "auto")
-        values = {"question": asked(question)}
+        values = {"question": not_blank(question)}
         for place in self._turns.places:
             if place not in values:
                 values[place] = as_text(self._field(record, place, f"{{{place}}}"), f"the {place}")
@@ -103,7 +116,7 @@ class JsonlTask(RecordTask):
     def _records(self) -> Iterator[tuple[int, Record | DataError]]:
         source = self.source
         if isinstance(source, Hub) or Path(source).suffix.lower() in TABLES:
-            return found(source)
+            return read_records(source)
         return jsonl(Path(source))
 
     def _field(self, record: Record, field: str, place: str = "") -> Any:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
 from metagen.tasks.code import Grader
-from metagen.tasks.contest import PREAMBLE, ContestTask, lines, parsed_json
+from metagen.tasks.contest import PREAMBLE, ContestTask, lines, parse_json
 from metagen.tasks.records import Hub, Record, Source, field, question, text
 from metagen.tasks.template import Form, Wording
 from metagen.verifiers.code.program import ProgramRule
@@ -67,7 +67,7 @@ class LiveCodeBenchTask(ContestTask):
 
     def problem(self, record: Record, number: int) -> Problem:
         name, asked = text(record, "question_id"), question(record, "question_content")
-        metadata = parsed_json(record.get("metadata") or {}, "metadata")
+        metadata = parse_json(record.get("metadata") or {}, "metadata")
         function = metadata.get("func_name") if isinstance(metadata, dict) else None
         shown = _cases(record.get("public_test_cases") or [], "public_test_cases")
         hidden = _cases(field(record, "private_test_cases"), "private_test_cases")
@@ -76,12 +76,12 @@ class LiveCodeBenchTask(ContestTask):
             raise DataError("the tests are of a function, and metadata has no func_name")
         if function is not None:
             starter = str(record.get("starter_code") or "")
-            made = self.called(
+            made = self.function_problem(
                 name, asked, str(function), starter, map(_assertion, shown), map(_assertion, hidden)
             )
         else:
             pairs = [[(given, expected) for given, expected, _ in cases] for cases in (shown, hidden)]
-            made = self.reading(
+            made = self.stdin_problem(
                 name, asked, pairs[0], pairs[1], preamble=PREAMBLE, compare="lines", tolerance=0.0
             )
         return Problem(made.prompt, made.reference, level)
@@ -112,8 +112,8 @@ def _date(name: str, value: str | None) -> date | None:
 def _cases(value: Any, what: str) -> list[tuple[str, str, str]]:
     """Input, output and kind of each test."""
     if isinstance(value, str) and not value.lstrip().startswith("["):
-        value = unpacked(value, what)
-    found = parsed_json(value, what)
+        value = unpack(value, what)
+    found = parse_json(value, what)
     if not isinstance(found, list) or not all(isinstance(case, dict) for case in found):
         raise DataError(f"{what} is {found!r:.80}; expected a list of tests with input, output and testtype")
     return [
@@ -126,7 +126,7 @@ def _cases(value: Any, what: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def unpacked(packed: str, what: str) -> str:
+def unpack(packed: str, what: str) -> str:
     """The JSON of tests as they are published: a text, pickled, compressed, in base 64.
 
     The pickle is read as data: nothing in it is run. Raises DataError for one that is more than a text.
@@ -153,5 +153,5 @@ def unpacked(packed: str, what: str) -> str:
 def _assertion(case: tuple[str, str, str]) -> str:
     """A test of a function: a line of JSON for each argument, and the JSON of what it returns."""
     given, expected, _ = case
-    args = [parsed_json(line, "an argument") for line in given.split("\n") if line.strip()]
-    return f"assert answer({', '.join(map(repr, args))}) == {parsed_json(expected, 'an output')!r}"
+    args = [parse_json(line, "an argument") for line in given.split("\n") if line.strip()]
+    return f"assert answer({', '.join(map(repr, args))}) == {parse_json(expected, 'an output')!r}"

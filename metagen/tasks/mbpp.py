@@ -77,7 +77,7 @@ class MBPPTask(CodeTask):
         if shown < 0:
             raise InputError(f"shown={shown!r}: expected how many tests the prompt shows, at least 0")
         self._shown, self._challenge = shown, challenge
-        asking = ASKING.given("question", "tests", prompt=prompt, form=form, shots=shots)
+        asking = ASKING.with_options("question", "tests", prompt=prompt, form=form, shots=shots)
         self.stop = asking.stops
         usual: ProgramRule = FencedProgram()
         if form == "few_shot":
@@ -92,7 +92,7 @@ class MBPPTask(CodeTask):
         solution = str(record.get("code") or "")
         setup = "\n".join(part for part in (*_imports(solution, tests), setup) if part)
         names = _entry_points(solution, tests)
-        used = _used(solution, (setup, *tests), names)
+        used = _other_names(solution, (setup, *tests), names)
         more = _tests(record, "challenge_test_list") if self._challenge else ()
         shown = tests[: self._shown]
         values = {
@@ -105,7 +105,7 @@ class MBPPTask(CodeTask):
         return Problem(prompt, json.dumps(code_tests([*tests, *more], setup, names, used)))
 
 
-def _defined(code: str) -> set[str]:
+def _definitions(code: str) -> set[str]:
     """The functions and classes of a solution."""
     try:
         nodes = ast.iter_child_nodes(parsed(code))
@@ -116,7 +116,7 @@ def _defined(code: str) -> set[str]:
 
 def _entry_points(code: str, tests: abc.Sequence[str]) -> list[str]:
     """What the tests call of what the solution defines: it may have the name of a builtin, such as `sum`."""
-    return sorted(_defined(code).intersection(name for test in tests for name in _CALLED.findall(test)))
+    return sorted(_definitions(code).intersection(name for test in tests for name in _CALLED.findall(test)))
 
 
 def _imports(code: str, tests: abc.Sequence[str]) -> list[str]:
@@ -130,10 +130,10 @@ def _imports(code: str, tests: abc.Sequence[str]) -> list[str]:
     return [ast.unparse(node) for node, names in zip(nodes, bound, strict=True) if names & words]
 
 
-def _used(code: str, texts: abc.Sequence[str], points: abc.Sequence[str]) -> list[str]:
+def _other_names(code: str, texts: abc.Sequence[str], points: abc.Sequence[str]) -> list[str]:
     """What else setup and tests name of what the solution defines, such as the class of a tree that they build."""
     words = {word for text in texts for word in re.findall(r"\w+", text)}
-    return sorted(_defined(code) & words - set(points))
+    return sorted(_definitions(code) & words - set(points))
 
 
 def _tests(record: Record, name: str) -> tuple[str, ...]:

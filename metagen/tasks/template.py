@@ -144,7 +144,7 @@ class Asking:
     stop: str
     form: Form = "chat"
 
-    def given(
+    def with_options(
         self,
         *places: str,
         prompt: Wording | None = None,
@@ -208,7 +208,7 @@ class Asking:
         return rule if self.turns.assistant is None else Whole(rule)
 
 
-def turned(prompt: Wording, form: Turned | None) -> Turned | None:
+def turn_form(prompt: Wording, form: Turned | None) -> Turned | None:
     """The form of a user's prompt: `auto` for turns, and what is given. None: a text, sent as it is.
 
     InputError for an unknown form.

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metagen.analysis.comparison import Contrast, contrasts, holm, picked, sentence
+from metagen.analysis.comparison import Contrast, contrasts, holm, pick, sentence
 from metagen.analysis.intervals import SHARES
 from metagen.analysis.paired import paired_difference
 from metagen.errors import InputError
@@ -140,7 +140,7 @@ class TestPicked:
         draw = np.random.default_rng(2)
         naive, honest = [], []
         for seed in range(30):  # twenty options that are all worth 0.5
-            found = picked((draw.random((20, 60)) < 0.5).astype(float), seed=seed)
+            found = pick((draw.random((20, 60)) < 0.5).astype(float), seed=seed)
             naive.append(found.naive)
             honest.append(found.estimate)
         assert np.mean(naive) > 0.6
@@ -148,13 +148,13 @@ class TestPicked:
 
     def test_an_option_that_is_always_best_is_worth_its_mean(self) -> None:
         values = np.random.default_rng(3).random((1, 31)) + np.array([[0.0], [2.0], [1.0]])
-        found = picked(values)
+        found = pick(values)
         assert found.chosen == 1 and found.shares.tolist() == pytest.approx([0, 1, 0])
         assert found.estimate == pytest.approx(values[1].mean()) == pytest.approx(found.naive)
         assert found.low < found.estimate < found.high
 
     def test_one_problem_has_no_other_half(self) -> None:
-        found = picked([[0.0], [1.0]])
+        found = pick([[0.0], [1.0]])
         assert np.isnan(found.estimate) and found.naive == 1.0 and found.chosen == 1
 
     def test_intervals_hold_what_is_true_of_the_winner(self) -> None:
@@ -164,12 +164,12 @@ class TestPicked:
         """
         draw, covered = np.random.default_rng(5), 0
         for seed in range(40):
-            found = picked((draw.random((20, 100)) < 0.5).astype(float), support=SHARES, seed=seed)
+            found = pick((draw.random((20, 100)) < 0.5).astype(float), support=SHARES, seed=seed)
             covered += found.low <= 0.5 <= found.high
         assert covered >= 35
 
     def test_problems_that_are_all_alike_leave_room_for_others(self) -> None:
-        every, none = picked(np.ones((3, 12)), support=SHARES), picked(np.zeros((3, 12)), support=SHARES)
+        every, none = pick(np.ones((3, 12)), support=SHARES), pick(np.zeros((3, 12)), support=SHARES)
         assert every.estimate == every.high == 1.0 and every.low == pytest.approx(0.025 ** (1 / 12))
         assert none.estimate == none.low == 0.0 and none.high == pytest.approx(1 - 0.025 ** (1 / 12))
 
@@ -178,8 +178,8 @@ class TestPicked:
         draw, naive, honest, shown = np.random.default_rng(7), [], [], 0
         for seed in range(30):
             rows = (draw.random((21, 80)) < 0.5).astype(float)
-            found = picked(rows[1:], judged=rows[1:] - rows[0], seed=seed)
-            assert found.chosen == picked(rows[1:]).chosen
+            found = pick(rows[1:], judged=rows[1:] - rows[0], seed=seed)
+            assert found.chosen == pick(rows[1:]).chosen
             naive.append(found.naive)
             honest.append(found.estimate)
             shown += found.low > 0
@@ -188,16 +188,16 @@ class TestPicked:
 
     def test_a_rule_of_ones_own_chooses(self) -> None:
         values = np.array([[0.498] * 20, [0.5] * 20])
-        found = picked(values, choose=lambda rows: int(np.argmin(rows.mean(axis=1))))
+        found = pick(values, choose=lambda rows: int(np.argmin(rows.mean(axis=1))))
         assert found.chosen == 0 and found.estimate == pytest.approx(0.498)
         assert found.shares.tolist() == pytest.approx([1, 0])
 
     @pytest.mark.parametrize("values", [[0.0, 1.0], [[NAN, 1.0]], np.zeros((0, 3))])
     def test_faults(self, values: list[float]) -> None:
         with pytest.raises(InputError, match="picking among values"):
-            picked(values)
+            pick(values)
         with pytest.raises(InputError, match="picking among judged"):
-            picked(np.zeros((2, 3)), judged=np.zeros((3, 2)))
+            pick(np.zeros((2, 3)), judged=np.zeros((3, 2)))
 
 
 def test_a_contrast_is_a_value() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metagen.analysis.ragged import Pool, Rows, padded
+from metagen.analysis.ragged import Pool, Rows, pad
 from metagen.errors import InputError
 
 
 def test_shorter_rows_end_in_nothing() -> None:
-    assert np.isnan(padded([[1, 2, 3], [4]])).tolist() == [[False] * 3, [False, True, True]]
-    assert padded(np.ones((2, 3), dtype=int)).dtype == np.float64
-    assert padded([[], [1.0]]).shape == (2, 1)
+    assert np.isnan(pad([[1, 2, 3], [4]])).tolist() == [[False] * 3, [False, True, True]]
+    assert pad(np.ones((2, 3), dtype=int)).dtype == np.float64
+    assert pad([[], [1.0]]).shape == (2, 1)
 
 
 def test_a_sample_without_a_score_is_a_sample() -> None:

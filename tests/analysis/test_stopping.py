@@ -93,7 +93,7 @@ def test_a_rule_that_never_stops_is_the_full_vote() -> None:
     assert found.tokens.tolist() == found.full_tokens.tolist() == pytest.approx(tokens.sum(axis=1).tolist())
     exact = majority_at_k(classes, correct, [40], np.random.default_rng(0)).accuracy[0]
     assert found.accuracy.tolist() == found.full_accuracy.tolist() == exact.tolist()
-    assert found.gained().estimate == 0
+    assert found.gain().estimate == 0
 
 
 def test_a_fixed_number_is_that_number_of_samples() -> None:
@@ -137,7 +137,7 @@ def test_the_published_saving_is_that_of_mostly_easy_problems() -> None:
     classes, correct, tokens = pool(600, easy=True)
     beta = replay(Beta(), classes, correct, tokens=tokens)
     dirichlet = replay(Dirichlet(), classes, correct, tokens=tokens, orders=5)
-    assert beta.fewer > 3 and beta.agreement.mean() > 0.99 and abs(beta.gained().estimate) < 0.005
+    assert beta.fewer > 3 and beta.agreement.mean() > 0.99 and abs(beta.gain().estimate) < 0.005
     assert dirichlet.drawn.mean() > beta.drawn.mean()
     assert dirichlet.agreement.mean() >= beta.agreement.mean() - 0.005
     hard = replay(Beta(), *pool(600)[:2], orders=5)

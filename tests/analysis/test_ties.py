@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from metagen.analysis.figures import Point, frontier
-from metagen.analysis.ties import first_best, margin, tied
+from metagen.analysis.ties import first_best, leaders, margin
 
 
 def test_half_a_point_or_two_monte_carlo_errors() -> None:
     assert margin() == pytest.approx(0.005) and margin(0.003, 0.004) == pytest.approx(0.01)
-    assert tied([0.80, 0.801, 0.79, 0.804]).tolist() == [0, 1, 3]
-    assert tied([0.80, 0.83], [0.01, 0.015]).tolist() == [0, 1]
+    assert leaders([0.80, 0.801, 0.79, 0.804]).tolist() == [0, 1, 3]
+    assert leaders([0.80, 0.83], [0.01, 0.015]).tolist() == [0, 1]
 
 
 def test_the_cheapest_of_ties_is_named() -> None:

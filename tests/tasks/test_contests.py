@@ -19,7 +19,7 @@ from metagen.tasks.apps import APPSTask
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.code_contests import CodeContestsTask
 from metagen.tasks.cruxeval import CRUXEvalTask
-from metagen.tasks.livecodebench import LiveCodeBenchTask, unpacked
+from metagen.tasks.livecodebench import LiveCodeBenchTask, unpack
 from metagen.verifiers.code.isolation import IsolationError
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.code.tested import read_tests
@@ -153,7 +153,7 @@ def test_nothing_is_unpickled(tmp_path: Path, value: str, words: str) -> None:
 def test_texts_of_all_protocols_are_read(protocol: int) -> None:
     for text in ('[{"input": "1"}]', "é" * 300, "x" * 70_000):
         given = base64.b64encode(zlib.compress(pickle.dumps(text, protocol))).decode()
-        assert unpacked(given, "tests") == text
+        assert unpack(given, "tests") == text
 
 
 APPS = {

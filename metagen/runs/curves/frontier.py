@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from metagen.analysis import figures
 from metagen.analysis.intervals import SHARES, interval
-from metagen.analysis.ties import margin, tied
+from metagen.analysis.ties import leaders, margin
 from metagen.errors import InputError
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult
@@ -81,7 +81,7 @@ class AtCost:
 class Size:
     """Which model is best at a budget. accuracy, share: by model; share of resamples in which it is the best.
 
-    model: None where the budget pays for none; of those that tie (`tied`) the one that spends least. What a model
+    model: None where the budget pays for none; of those that tie (`leaders`) the one that spends least. What a model
     cannot do for the budget is left out. alone: it pays for one only, so that nothing was compared.
     """
 
@@ -253,7 +253,7 @@ def optimal_size(
         means = {model: float(row.mean()) for model, row in rows.items()}
         won = wins(np.stack(list(rows.values())), resamples, seed)
         models = sorted(rows, key=lambda model: bought[model].spends)  # type: ignore[union-attr]
-        alike = tuple(models[i] for i in tied([means[model] for model in models]))
+        alike = tuple(models[i] for i in leaders([means[model] for model in models]))
         found.append(Size(budget, alike[0], means, dict(zip(rows, won, strict=True)), alike))
     return found
 

@@ -303,7 +303,7 @@ def _replayed(every: Mapping[str, Replayed]) -> Table | None:
         fewer = f"{one.fewer:.2f}×" + (
             "" if bounds is None else f" [{float(bounds.low):.2f}, {float(bounds.high):.2f}]"
         )
-        gained = None if few else one.gained()
+        gained = None if few else one.gain()
         lost = "–" if gained is None else difference(gained.estimate, gained.low, gained.high)
         accuracy = rated(float(one.accuracy.mean()), nan, nan)
         rows.append((model, str(one.most), fewer, accuracy, lost, share(float(one.agreement.mean()))))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metagen.analysis.comparison import picked
+from metagen.analysis.comparison import pick
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.errors import InputError
@@ -112,7 +112,7 @@ def best_by_group(result: StudyResult, made: Groups, cost: str, at: Sequence[flo
             if not rows:
                 continue
             values = np.stack(list(rows.values()))
-            choice = picked(values, support=SHARES)
+            choice = pick(values, support=SHARES)
             few = mine.sum() < FEW
             accuracy, low, high = (np.nan,) * 3 if few else (choice.estimate, choice.low, choice.high)
             found.append(

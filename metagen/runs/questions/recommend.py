@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metagen.analysis.comparison import Contrast, Picked, contrasts, picked, sentence
+from metagen.analysis.comparison import Contrast, Picked, contrasts, pick, sentence
 from metagen.analysis.intervals import DIFFERENCES, SHARES
 from metagen.analysis.ties import first_best
 from metagen.errors import ConfigError, InputError
@@ -305,7 +305,7 @@ def _valued(rows: Floats, noise: Floats, judged: Floats | None = None, seed: int
         # Fewer problems have larger errors.
         return first_best(some.mean(axis=1), noise * np.sqrt(rows.shape[1] / some.shape[1]))
 
-    found = picked(
+    found = pick(
         rows, judged=judged, choose=choose, support=SHARES if judged is None else DIFFERENCES, seed=seed
     )
     return replace(found, estimate=found.naive, low=nan, high=nan) if rows.shape[1] < FEW else found

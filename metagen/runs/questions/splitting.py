@@ -14,7 +14,7 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.figures import Line
-from metagen.analysis.ties import tied
+from metagen.analysis.ties import leaders
 from metagen.runs.curves.frontier import AtCost, at_cost, ladder, shared, wins
 from metagen.runs.curves.recorded import COUNTED
 from metagen.runs.curves.study import Bools, Curve, StudyResult
@@ -69,7 +69,7 @@ class Best:
     def tied(self) -> tuple[str, ...]:
         """Those that no other beats by more than a tie (`analysis.ties`)."""
         names = list(self.at)
-        return tuple(names[i] for i in tied([at.mean for at in self.at.values()]))
+        return tuple(names[i] for i in leaders([at.mean for at in self.at.values()]))
 
     @property
     def sure(self) -> float:

@@ -13,7 +13,7 @@ from math import nan
 
 import numpy as np
 
-from metagen.analysis.comparison import picked
+from metagen.analysis.comparison import pick
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES
@@ -85,7 +85,7 @@ def best_temperature(
         return None
     at = np.array([s.temperature for s in given], dtype=np.float64)
     values = np.stack([rows[s.label] for s in given])
-    choice = picked(values, support=SHARES)
+    choice = pick(values, support=SHARES)
     if values.shape[1] < FEW:
         return Best(n, float(at[choice.chosen]), nan, nan, nan, nan, nan)
     drawn = at[(resampled(values.shape[1], resamples, 0) @ values.T).argmax(axis=1)]

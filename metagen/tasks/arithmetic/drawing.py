@@ -134,7 +134,7 @@ def _attempt(difficulty: Difficulty, rng: random.Random, level: int) -> Problem 
             left, right = _operands(difficulty, rng, values, unused, remaining)
             op = rng.choice(OPERATIONS)
             value = apply(op, values.get(left) or literal(left), values.get(right) or literal(right))
-            if value is not None and _allowed(value, difficulty) and not _trivial(left, op, right):
+            if value is not None and _is_small(value, difficulty) and not _trivial(left, op, right):
                 found = Definition(NAMES[index], left, op, right), value
                 break
         if found is None:
@@ -148,7 +148,7 @@ def _attempt(difficulty: Difficulty, rng: random.Random, level: int) -> Problem 
     if len(unused) > 1:
         return None
     if difficulty.shuffled:
-        return _shuffled(definitions, rng, level)
+        return _shuffle_names(definitions, rng, level)
     return Problem(tuple(definitions), definitions[-1].name, level)
 
 
@@ -179,7 +179,7 @@ def _draw_literal(difficulty: Difficulty, rng: random.Random) -> str:
     return str(rng.randint(2, 12) if rng.random() < 0.6 else rng.randint(2, 49))
 
 
-def _allowed(value: Fraction, difficulty: Difficulty) -> bool:
+def _is_small(value: Fraction, difficulty: Difficulty) -> bool:
     """Small enough that a small model can know its arithmetic: this is what makes checking learnable."""
     if value == 0 or (value < 0 and not difficulty.negatives):
         return False
@@ -192,7 +192,7 @@ def _trivial(left: str, op: str, right: str) -> bool:
     return left == right or (op in "*/" and right == "1")
 
 
-def _shuffled(definitions: list[Definition], rng: random.Random, level: int) -> Problem:
+def _shuffle_names(definitions: list[Definition], rng: random.Random, level: int) -> Problem:
     fresh = rng.sample(NAMES, len(definitions))
     rename = {d.name: name for d, name in zip(definitions, fresh, strict=True)}
     target = rename[definitions[-1].name]

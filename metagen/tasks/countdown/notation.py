@@ -107,10 +107,10 @@ def expression(numbers: Table, played: abc.Sequence[Move]) -> str:
     """
     forms: list[tuple[Number, _Form]] = [(n, _Form("", ((str(n), True),))) for n in numbers]
     for move in played:
-        left, right = _taken(forms, move.left), _taken(forms, move.right)
+        left, right = _take(forms, move.left), _take(forms, move.right)
         result = move.result
         assert result is not None
-        forms.append((result, _joined(left, right, "+" if move.op in "+-" else "*", move.op in "+*")))
+        forms.append((result, _join(left, right, "+" if move.op in "+-" else "*", move.op in "+*")))
     return ",".join(sorted(str(form) for _, form in forms))
 
 
@@ -131,7 +131,7 @@ class _Form:
         return f"({first[0]}{''.join((self.op if given else minus) + text for text, given in rest)})"
 
 
-def _joined(left: _Form, right: _Form, op: str, given: bool) -> _Form:
+def _join(left: _Form, right: _Form, op: str, given: bool) -> _Form:
     """One chain of both, of the parts of what is a chain of this kind already."""
 
     def parts(form: _Form, taken: bool) -> Iterator[tuple[str, bool]]:
@@ -143,7 +143,7 @@ def _joined(left: _Form, right: _Form, op: str, given: bool) -> _Form:
     return _Form(op, (*parts(left, True), *parts(right, given)))
 
 
-def _taken(forms: list[tuple[Number, _Form]], value: Number) -> _Form:
+def _take(forms: list[tuple[Number, _Form]], value: Number) -> _Form:
     """One way in which the value came about, the first in order of text, so that equal numbers are exchangeable."""
     one = min((form for form in forms if form[0] == value), key=lambda form: str(form[1]))
     forms.remove(one)

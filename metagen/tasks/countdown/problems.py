@@ -69,7 +69,7 @@ def level_of(problem: Problem) -> int | None:
 def problems(split: Split, level: int, count: int, seed: int = 0) -> list[Problem]:
     """`count` different problems of a level. ValueError if the space has not so many."""
     found: dict[Problem, None] = {}
-    for problem in _drawn(split, level, seed):
+    for problem in _draw(split, level, seed):
         found.setdefault(problem)
         if len(found) == count:
             return list(found)
@@ -78,7 +78,7 @@ def problems(split: Split, level: int, count: int, seed: int = 0) -> list[Proble
     )
 
 
-def _drawn(split: Split, level: int, seed: int) -> Iterator[Problem]:
+def _draw(split: Split, level: int, seed: int) -> Iterator[Problem]:
     """Problems of a level as they come, until too many draws in a row bring none that is new."""
     draw = random.Random(f"countdown {split} {level} {seed}")
     seen, in_vain = set[tuple[tuple[int, ...], int]](), 0

@@ -17,7 +17,7 @@ from metagen.tasks.countdown import expressions, notation, problems
 from metagen.tasks.countdown.game import COUNTDOWN, RATIONALS, Move, Number, Rules, Table, after, table
 from metagen.tasks.countdown.problems import LEVELS
 from metagen.tasks.levelled import LevelledTask
-from metagen.tasks.template import Turns, Whole, Wording, turned, whole
+from metagen.tasks.template import Turns, Whole, Wording, turn_form, whole
 from metagen.verifiers.base import Answer, AnswerRule
 
 
@@ -86,7 +86,7 @@ class Game24Task(Task):
         self.path, self.limit = Path(path), limit
         wording = "{question}" if prompt is None else prompt
         self._turns = Turns.of(wording).expecting("question", "numbers", "target")
-        self._form = turned(wording, form)
+        self._form = turn_form(wording, form)
 
     @cached_property
     def answer(self) -> AnswerRule:
@@ -147,10 +147,10 @@ class ExpressionRule(AnswerRule):
         played = expressions.read(answer)
         if not played:
             return None
-        return notation.expression(_used(played), played)
+        return notation.expression(_first_numbers(played), played)
 
     def _read(self, sequence: Sequence) -> Answer:
-        found = _played(sequence, self.rules)
+        found = _play(sequence, self.rules)
         if found is None:
             return Answer(verdict="unparsable" if sequence.text.strip() else "missing")
         numbers, played = found
@@ -162,11 +162,11 @@ def solves(sequence: Sequence, rules: Rules = COUNTDOWN) -> bool:
     """Whether a finished sequence reaches the target of its prompt with every number used once."""
     if sequence.finish not in ("eos", "stop"):
         return False
-    found = _played(sequence, rules)
+    found = _play(sequence, rules)
     return found is not None and found[1][-1].result == sequence.prompt.public["target"]
 
 
-def _played(sequence: Sequence, rules: Rules) -> tuple[Table, tuple[Move, ...]] | None:
+def _play(sequence: Sequence, rules: Rules) -> tuple[Table, tuple[Move, ...]] | None:
     """Numbers and moves of a solution that keeps to the rules and leaves one number."""
     numbers = table(sequence.prompt.public["numbers"])
     steps = notation.replay(numbers, sequence.text, rules)
@@ -180,7 +180,7 @@ def _played(sequence: Sequence, rules: Rules) -> tuple[Table, tuple[Move, ...]] 
     return (numbers, tuple(played)) if played and left is not None and len(left) == 1 else None
 
 
-def _used(played: abc.Sequence[Move]) -> Table:
+def _first_numbers(played: abc.Sequence[Move]) -> Table:
     """The numbers that moves begin with: all that no earlier move has made."""
     made: list[Number] = []
     given: list[Number] = []

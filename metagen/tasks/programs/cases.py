@@ -21,7 +21,7 @@ class Case:
 
     def __str__(self) -> str:
         """As in prompts: ` 3 1 > 1 3`."""
-        return shown(self.x) + came_to(self.expected)
+        return list_text(self.x) + result_text(self.expected)
 
     @property
     def plain(self) -> tuple[list[list[int]], Any]:
@@ -29,14 +29,14 @@ class Case:
         return [list(self.x)], list(self.expected) if isinstance(self.expected, tuple) else self.expected
 
 
-def shown(x: Iterable[int]) -> str:
+def list_text(x: Iterable[int]) -> str:
     """A list as prompts have it: a blank before each number, so that a number is the same token everywhere."""
     return "".join(f" {v}" for v in x)
 
 
-def came_to(value: int | Iterable[int]) -> str:
+def result_text(value: int | Iterable[int]) -> str:
     """What comes out, as prompts have it."""
-    return f" = {value}" if isinstance(value, int) else " >" + shown(value)
+    return f" = {value}" if isinstance(value, int) else " >" + list_text(value)
 
 
 def prompt(public: tuple[Case, ...]) -> str:
@@ -54,13 +54,13 @@ def read_prompt(text: str) -> tuple[Case, ...]:
     if not parts or None in parts:
         raise ValueError(f"not a prompt of this task: {text!r}")
     return tuple(
-        Case(_read(part[1]), int(part[3]) if part[3] is not None else _read(part[2]))
+        Case(_numbers(part[1]), int(part[3]) if part[3] is not None else _numbers(part[2]))
         for part in parts
         if part
     )
 
 
-def _read(numbers: str) -> tuple[int, ...]:
+def _numbers(numbers: str) -> tuple[int, ...]:
     return tuple(int(n) for n in numbers.split())
 
 

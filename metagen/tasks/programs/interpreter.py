@@ -78,7 +78,7 @@ class Function:
             match tree.body:
                 case [ast.FunctionDef(decorator_list=[]) as function]:
                     self.name, self._argument = function.name, _argument(function)
-                    self._run = _Compiler({self._argument, *_assigned(function)}).block(function.body)
+                    self._run = _Compiler({self._argument, *_bound_names(function)}).block(function.body)
                 case _:
                     raise Unsupported("expected one function and nothing else")
         except (RecursionError, MemoryError):
@@ -124,7 +124,7 @@ def _argument(function: ast.FunctionDef) -> str:
     raise Unsupported("expected one argument")
 
 
-def _assigned(function: ast.FunctionDef) -> Iterator[str]:
+def _bound_names(function: ast.FunctionDef) -> Iterator[str]:
     """The names that statements bind; those of comprehensions are their own."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
@@ -141,7 +141,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _checked(value: Any) -> Any:
+def _limit(value: Any) -> Any:
     if isinstance(value, int):
         if not -MAX_INTEGER < value < MAX_INTEGER:
             raise _Limit
@@ -256,7 +256,7 @@ class _Compiler:
                 return self._name(name)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
                 apply, a, b = _BINARY[type(op)], self.expression(left), self.expression(right)
-                return lambda names: _checked(apply(a(names), b(names)))
+                return lambda names: _limit(apply(a(names), b(names)))
             case ast.UnaryOp(op=sign, operand=operand) if type(sign) in _UNARY:
                 change, inner = _UNARY[type(sign)], self.expression(operand)
                 return lambda names: change(inner(names))
@@ -272,10 +272,10 @@ class _Compiler:
                 return lambda names: whole(names)[index(names)]
             case ast.List(elts=items):
                 parts = [self.expression(i) for i in items]
-                return lambda names: _checked([part(names) for part in parts])
+                return lambda names: _limit([part(names) for part in parts])
             case ast.Tuple(elts=items):
                 parts = [self.expression(i) for i in items]
-                return lambda names: _checked(tuple(part(names) for part in parts))
+                return lambda names: _limit(tuple(part(names) for part in parts))
             case ast.ListComp(elt=each, generators=generators):
                 return self._comprehension(each, generators)
             case ast.Call():
@@ -350,9 +350,7 @@ class _Compiler:
                 names[_TURNS] += 1
                 if names[_TURNS] > MAX_TURNS:
                     raise _Limit
-                names.update(
-                    zip(variables, [item] if whole else _unpacked(item, len(variables)), strict=True)
-                )
+                names.update(zip(variables, [item] if whole else _unpack(item, len(variables)), strict=True))
                 if not all(condition(names) for condition in conditions):
                     continue
                 if depth + 1 == len(parts):
@@ -367,7 +365,7 @@ class _Compiler:
             for name in own & names.keys():
                 del names[name]
             names.update(hidden)
-            return _checked(result)
+            return _limit(result)
 
         return comprehend
 
@@ -383,13 +381,13 @@ class _Compiler:
                 given = {k.arg: self.expression(k.value) for k in node.keywords if k.arg in keywords}
                 if len(node.args) not in counts or len(given) < len(node.keywords):
                     raise Unsupported(f"these arguments of {name}")
-                arguments = [self._passed(name, a) for a in node.args]
-                return lambda names: _checked(
+                arguments = [self._argument_of(name, a) for a in node.args]
+                return lambda names: _limit(
                     call(*[a(names) for a in arguments], **{str(k): v(names) for k, v in given.items()})
                 )
         raise Unsupported(f"a call at line {node.lineno}")
 
-    def _passed(self, name: str, node: ast.expr) -> Evaluate:
+    def _argument_of(self, name: str, node: ast.expr) -> Evaluate:
         if isinstance(node, ast.GeneratorExp):
             if name not in _CONSUMES:
                 raise Unsupported(f"a generator expression in {name}")
@@ -407,7 +405,7 @@ def _targets(node: ast.expr) -> tuple[list[str], bool]:
     raise Unsupported(f"a target at line {node.lineno}")
 
 
-def _unpacked(item: Any, count: int) -> Any:
+def _unpack(item: Any, count: int) -> Any:
     values = tuple(item)
     if len(values) != count:
         raise ValueError("wrong number of values to unpack")

@@ -127,7 +127,7 @@ def problems(split: Split, level: int, count: int, seed: int = 0) -> list[Proble
             )
         if grammar.easy(program) is not easy or behaviour(program) in found:
             continue
-        problem = _singled_out(program, rng, split, level)
+        problem = _single_out(program, rng, split, level)
         if problem is not None:
             found[behaviour(program)] = problem
             in_vain = 0
@@ -146,7 +146,7 @@ def draw(rng: random.Random, length: int, easy: bool = False, split: Split = Spl
             return problem
 
 
-def _singled_out(program: Program, rng: random.Random, split: Split, level: int) -> Problem | None:
+def _single_out(program: Program, rng: random.Random, split: Split, level: int) -> Problem | None:
     """A problem whose public examples rule out what the hidden tests would: None if none was found.
 
     Asked of all programs of one operation, and of those that differ from this one in a member of a kind or

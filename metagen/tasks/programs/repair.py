@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import abc
 from dataclasses import dataclass
 
-from metagen.tasks.programs.cases import Case, came_to
+from metagen.tasks.programs.cases import Case, result_text
 from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import Output, outputs
 from metagen.tasks.programs.trace import untraced
@@ -65,4 +65,4 @@ def _got(output: Output) -> str:
     if output.status != "returned":
         return f" {output.error or output.status}"
     plain = isinstance(value, list) and all(isinstance(v, int) for v in value)
-    return came_to(value) if plain or isinstance(value, int) else f" {value!r}"
+    return result_text(value) if plain or isinstance(value, int) else f" {value!r}"

@@ -39,7 +39,7 @@ async def interpret(program: str, calls: abc.Sequence[str]) -> list[str | None]:
 
 def key_of(output: Output) -> str | None:
     """The key that a sandbox gives to the same value."""
-    return plain.key(_tagged(output.value)) if output.status == "returned" else None
+    return plain.key(_tag(output.value)) if output.status == "returned" else None
 
 
 class ProgramTask(LevelledTask):
@@ -190,10 +190,10 @@ class OutputsRule(AnswerRule):
         return Answer(program, key, None if key is not None else "unparsable")
 
 
-def _tagged(value: Any) -> Any:
+def _tag(value: Any) -> Any:
     """A value as a sandbox sends it."""
     if isinstance(value, list):
-        return [_tagged(v) for v in value]
+        return [_tag(v) for v in value]
     if isinstance(value, tuple | set):
-        return {type(value).__name__: [_tagged(v) for v in value]}
+        return {type(value).__name__: [_tag(v) for v in value]}
     return {"int": hex(value)} if type(value) is int else value

@@ -15,7 +15,7 @@ import re
 from collections import abc
 from typing import Final
 
-from metagen.tasks.programs.cases import Case, came_to, shown
+from metagen.tasks.programs.cases import Case, list_text, result_text
 from metagen.tasks.programs.grammar import ENTRY_POINT, Program
 
 _COMMENT: Final = re.compile(r"[ \t]*#[^\n]*")
@@ -27,7 +27,9 @@ def traced(program: Program, cases: abc.Sequence[Case]) -> str:
     values = zip(*(program.values(list(case.x)) for case in cases), strict=True)
     text = f"def {ENTRY_POINT}(x):\n"
     for line, reached in zip(lines, values, strict=False):
-        comment = " ;".join(shown(x) + came_to(case.expected) for x, case in zip(reached, cases, strict=True))
+        comment = " ;".join(
+            list_text(x) + result_text(case.expected) for x, case in zip(reached, cases, strict=True)
+        )
         text += f" x={line} #{comment}\n"
     return f"{text} return {last}\n"
 

@@ -1,6 +1,6 @@
 """bubblewrap: namespaces without network, a read-only system, a private disk in memory, an unprivileged user.
 
-The candidate sees the system's programs and libraries, what its language needs, and an empty `/tmp`:
+The candidate sees the system's programs and libraries, those of its language, and an empty `/tmp`:
 no `/proc`, no `/home`, no `/etc` but the loader's cache, no environment. As an ordinary user, bubblewrap
 makes a user namespace. As root it needs none: the candidate then gets a user id of its own, drawn for
 this run, because the kernel holds root to no limit on processes.
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from metagen.verifiers.code import seccomp
-from metagen.verifiers.code.isolation import IsolationError, found, rlimits
+from metagen.verifiers.code.isolation import IsolationError, find_program, rlimits
 from metagen.verifiers.code.limits import Limits
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -111,7 +111,7 @@ class Bubblewrap:
     def _user(self) -> list[str]:
         if not self.root:
             return []
-        setpriv = found("setpriv")
+        setpriv = find_program("setpriv")
         if setpriv is None:
             raise IsolationError("no 'setpriv' here, which gives up the rights of root; install util-linux")
         user = self.users.start + secrets.randbelow(len(self.users))
@@ -125,7 +125,7 @@ class Bubblewrap:
             "--",
         ]
 
-    def seen(self, file: Path, place: str) -> str:
+    def path_inside(self, file: Path, place: str) -> str:
         return place
 
     def check(self) -> None:

@@ -1,7 +1,7 @@
 """Control groups: memory and processes of a whole tree, bounded by the kernel. Version 2, or version 1 where it rules.
 
 A group is made for one execution and removed after it. Where no group can be made, `Groups.find`
-returns None, and what holds then is written in `Bubblewrap.holds`.
+returns None, and `Bubblewrap.holds` says which limits hold then.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ class Group:
                     os.kill(int(pid), signal.SIGKILL)
 
     async def remove(self) -> None:
-        """Kill all in it, and remove it when the last one is gone. Never raises: what stays is swept later."""
+        """Kill all in it, and remove it when the last one is gone. Never raises: a rest is swept later."""
         pause = 0.001
-        while pause < 2.0 and not self._removed():
+        while pause < 2.0 and not self._try_remove():
             with suppress(OSError):  # gone meanwhile, or not ours any more
                 self.kill()
             await asyncio.sleep(pause)
             pause *= 2
 
-    def _removed(self) -> bool:
+    def _try_remove(self) -> bool:
         gone = True
         for directory in self.directories:
             try:
@@ -97,7 +97,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """Where groups can be made: a parent directory for memory and one for processes, often the same."""
+    """The places of new groups: a parent directory for memory and one for processes, often the same."""
 
     memory: Path | None
     pids: Path | None

@@ -18,8 +18,8 @@ from metagen.errors import DataError
 from metagen.sequence import digest
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.execution import Stopped
+from metagen.verifiers.code.language import lacks_package
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.packages import lacks_package
 from metagen.verifiers.code.report import Case, JudgeVerdict, Report, TestVerdict, decisive
 from metagen.verifiers.code.sandbox import Sandbox, load
 from metagen.verifiers.code.session import Session
@@ -36,12 +36,12 @@ MANY = 50
 class Suite:
     """Tests in Python, for candidates in any language.
 
-    tests: each a piece of code that calls the candidate's functions by name, such as `assert f(2) == 4`.
-    setup: code that they share; run after the candidate has been loaded. entry_points: functions that are the
-    candidate's even if the setup defines them, as where the setup is a prompt with a stub. names: what else of the
-    candidate's the tests may use, where neither they nor the setup define it. Without entry points and names, the
-    candidate is asked for every name that neither tests, nor setup, nor Python defines, and may bring its own `math`.
-    objects: for tests of classes, which then take an object's word: what its methods return, and whether it is true.
+    tests: each a piece of code that calls the candidate's functions by name, such as `assert f(2) == 4`. setup: code
+    that they share; run after the candidate has been loaded. entry_points: functions that are the candidate's even if
+    the setup defines them, as where the setup is a prompt with a stub. names: other names of the candidate's that the
+    tests may use, where neither they nor the setup define them. Without entry points and names, the candidate is asked
+    for every name that neither tests, nor setup, nor Python defines, and may bring its own `math`. objects: for tests
+    of classes. These then trust the candidate's objects: their methods' results, and their truth.
 
     Raises DataError where there are no tests, and for code that is no Python.
     """
@@ -82,7 +82,7 @@ class Suite:
 
 @lru_cache(4096)
 def syntax_fault(code: str) -> str | None:
-    """What a compiler says against a piece of code; None if nothing."""
+    """A compiler's objection to a piece of code; None if it has none."""
     try:
         with warnings.catch_warnings(action="ignore"):
             compile(code, "<test>", "exec", dont_inherit=True)
@@ -141,14 +141,14 @@ class _Run:
         async with self._sandbox.place(), AsyncExitStack() as stack:
             candidate, judge = await self._sandbox.pair(stack, self._limits)
             verdict, detail = await load(candidate, self._program, "solution")
-            done = [] if verdict != "finished" else await self._judged(candidate, judge)
+            done = [] if verdict != "finished" else await self._judge(candidate, judge)
             if verdict != "finished":
                 # It would not load the next time either.
                 done = [Case(t, verdict, detail=detail) for t in self._tests.tests[self._first :]]
             self.stdout, _ = candidate.output()
             return done
 
-    async def _judged(self, candidate: Session, judge: Session) -> list[Case]:
+    async def _judge(self, candidate: Session, judge: Session) -> list[Case]:
         """The cases up to the first that ends one of the two, or that stops the run."""
         pending = list(enumerate(self._tests.tests))[self._first :]
         tests = self._tests
@@ -190,14 +190,14 @@ class _Run:
     async def _carry(
         self, candidate: Session, judge: Session, request: Any, depth: int = 0
     ) -> dict[str, Any]:
-        """The candidate's answer to a request; what it uses of the tests' meanwhile is carried back to them."""
+        """The candidate's answer to a request; its uses of the tests' objects meanwhile are carried back to them."""
         if not _is_request(request):
             judge.end("forged", "the code of the tests wrote a call of its own making")
         if depth > DEEPEST:
             error = "RecursionError"
             return {"raised": [error, "the program and the tests call each other without end", "", error]}
         if request["op"] == "call":
-            self._call = self._shown(request) or self._call
+            self._call = self._show_call(request) or self._call
         answer = await candidate.ask(request, long=judge.long)
         while "back" in answer:
             if not _is_use(answer["back"]):
@@ -220,7 +220,7 @@ class _Run:
         detail = self._trace if verdict == "raised" and self._trace else _text(message.get("message"))
         return Case(test, verdict, call=None if verdict == "passed" else self._call, detail=detail, **parts)
 
-    def _shown(self, request: dict[str, Any]) -> str | None:
+    def _show_call(self, request: dict[str, Any]) -> str | None:
         """A call as Python would write it; None for the access to an attribute and the like."""
         kind, name = request["target"]
         if kind == "function":

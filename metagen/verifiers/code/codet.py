@@ -20,11 +20,11 @@ from metagen.values import Count
 from metagen.verifiers.base import UNSCORED, Verifier
 from metagen.verifiers.code.check import EDITION, Suite, check, syntax_fault
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.outputs import calls, executed, one_prompt
+from metagen.verifiers.code.outputs import calls, one_prompt, run_all
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
 
-#: How a consensus set is scored: |programs| · |tests|, or √|programs| · |tests|.
+#: The score of a consensus set: |programs| · |tests|, or √|programs| · |tests|.
 Rule = Literal["product", "sqrt"]
 
 
@@ -88,14 +88,14 @@ class DualAgreement(Verifier):
             return [Score(None, verdict="untested") for _ in sequences]
         programs = {s.digest: p for s in sequences if (p := self._program.read(s)) is not None}
         by = digest(self._execution, tests.digest).hex()
-        found = await executed(programs, lambda program: self._passed(program, tests), by=by, scope=scope)
+        found = await run_all(programs, lambda program: self._test(program, tests), by=by, scope=scope)
         places = [i for i, s in enumerate(sequences) if s.digest in found]
         table = [found[sequences[i].digest]["passed"] for i in places]
         values = dict(zip(places, dual_agreement(table, self.rule), strict=True)) if places else {}
-        return [self._scored(s, values.get(i), s.digest in programs) for i, s in enumerate(sequences)]
+        return [self._score_of(s, values.get(i), s.digest in programs) for i, s in enumerate(sequences)]
 
     @staticmethod
-    def _scored(sequence: Sequence, value: float | None, program: bool) -> Score:
+    def _score_of(sequence: Sequence, value: float | None, program: bool) -> Score:
         if value is not None:
             return Score(float(value))
         return UNSCORED if program else Score(0.0, verdict="missing")
@@ -114,7 +114,7 @@ class DualAgreement(Verifier):
         found = dict.fromkeys(test for text in texts for test in assertions(text, points))
         return Suite(tuple(found)[: self.most], prompt.public.get("setup", ""), points) if found else None
 
-    async def _passed(self, program: str, tests: Suite) -> dict[str, Any]:
+    async def _test(self, program: str, tests: Suite) -> dict[str, Any]:
         report = await check(self.sandbox, program, tests, limits=self._limits, stop=False)
         return {"passed": [case.verdict == "passed" for case in report.cases]}
 

@@ -32,12 +32,12 @@ def _docstrings(text: str) -> list[str]:
 
 
 def entry_points(tests: abc.Sequence[str]) -> tuple[str, ...]:
-    """The names that every test calls, builtins only if nothing else is: what the candidate must define.
+    """The names that every test calls, which the candidate must define; builtins only if there are no others.
 
     For data sets that do not name it, such as MBPP, of whose candidates one defines a `sum` of its own.
     Raises SyntaxError for a test that is no Python.
     """
-    called = [_called(test) for test in tests]
+    called = [_calls(test) for test in tests]
     common = [name for name in called[0] if all(name in names for names in called)] if called else []
     own = [name for name in common if not hasattr(builtins, name)]
     return tuple(own or common[:1])
@@ -51,7 +51,7 @@ def _is_value(code: str) -> bool:
     return not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print")
 
 
-def _called(test: str) -> list[str]:
+def _calls(test: str) -> list[str]:
     """Names of functions called, outermost first."""
     calls = [node.func for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call)]
     return list(dict.fromkeys(func.id for func in calls if isinstance(func, ast.Name)))

@@ -1,23 +1,28 @@
-"""One execution: an isolated process that is watched, and killed with all it started."""
+"""One execution: an isolated process that is watched, and killed with all it started, at its deadline at the latest."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TypeVar
 
 from metagen.errors import MetagenError
 from metagen.verifiers.code.cgroup import Group
-from metagen.verifiers.code.deadline import Deadline
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.process import Process
 
-#: How an execution ended without an answer.
+T = TypeVar("T")
+#: Ends of an execution without an answer.
 Ending = Literal["timeout", "memory", "output", "crashed", "forged"]
 #: Seconds that a sandbox may take to stand; far more than it needs, even on a busy machine.
 START = 120.0
+#: Seconds. A timer that goes off so much too late says that this process was not running.
+_HELD_UP = 0.25
+#: Times that the deadline may begin anew.
+_PAUSES = 3
 
 
 class SandboxError(MetagenError):
@@ -30,6 +35,27 @@ class Stopped(Exception):
     def __init__(self, verdict: Ending, detail: str) -> None:
         super().__init__(detail)
         self.verdict, self.detail = verdict, detail
+
+
+class Deadline:
+    """`seconds` from now; begun anew, a few times, where this process was held up, so that the program had to wait."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._pauses = seconds, _PAUSES
+        self._end = asyncio.get_running_loop().time() + seconds
+
+    async def within(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """The result of `wait`, which may be called again; TimeoutError when the time is over."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with asyncio.timeout_at(self._end):
+                    return await wait()
+            except TimeoutError:
+                if loop.time() - self._end < _HELD_UP or not self._pauses:
+                    raise
+                self._pauses -= 1
+                self._end = loop.time() + self._seconds
 
 
 class Execution:
@@ -64,7 +90,7 @@ class Execution:
         self._began = time.monotonic()
         self._deadline = Deadline(self._limits.wall)
 
-    def unstarted(self, detail: str) -> SandboxError:
+    def start_error(self, detail: str) -> SandboxError:
         """The error for an inside that does not stand."""
         said = self.stderr.decode(errors="replace").strip() or detail
         return SandboxError(
@@ -78,7 +104,7 @@ class Execution:
         return time.monotonic() - self._began
 
     def output(self) -> tuple[str, str]:
-        """What was written to standard output and error until now, within the limit."""
+        """Standard output and error until now, within the limit."""
         if self.process is not None:
             self.process.drain()
         return self.stdout.decode(errors="replace"), self.stderr.decode(errors="replace")
@@ -90,7 +116,7 @@ class Execution:
         self.kill()
         raise self._ending
 
-    async def ended(self) -> int:
+    async def wait(self) -> int:
         """Wait for the process to end by itself: its exit status. Stopped if a signal or a limit ended it."""
         assert self.process is not None
         process = self.process

@@ -18,7 +18,7 @@ class BrokenTests(DataError):
     """The hidden tests of a problem cannot run, or fail whatever the program does: nothing is known of its programs.
 
     In a run it is a failure of this problem alone, under this name: no program is graded by such tests, neither as
-    right nor as wrong, and the other problems go on. why: what a person has to mend.
+    right nor as wrong, and the other problems go on. why: the fault that a person has to mend.
     """
 
     def __init__(self, problem: str, why: str) -> None:
@@ -53,9 +53,9 @@ class HiddenTests(Tested):
 
     async def grade(self, sequences: abc.Sequence[Sequence]) -> list[Score]:
         """The scores, outside of any scope."""
-        return await asyncio.gather(*map(self.judged, sequences))
+        return await asyncio.gather(*map(self.judge, sequences))
 
-    async def judged(self, sequence: Sequence) -> Score:
+    async def judge(self, sequence: Sequence) -> Score:
         problem = sequence.prompt.problem_id
         if problem not in self.tests:
             raise DataError(f"there are no hidden tests for the problem {problem!r}; give them by its id")

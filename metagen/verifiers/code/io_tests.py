@@ -1,6 +1,6 @@
 """Tests by standard input and output: programs of contests, in any language, one run for each test.
 
-The program runs as a script. Expected outputs never enter its sandbox: what it wrote is compared here, so that no exit
+The program runs as a script. Expected outputs never enter its sandbox: its output is compared here, so that no exit
 status, and nothing else that it says of itself, can pass a test.
 """
 
@@ -19,7 +19,7 @@ from metagen.sequence import digest
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.report import Case, Report, TestVerdict, decisive
 from metagen.verifiers.code.sandbox import Outcome, Sandbox
-from metagen.verifiers.code.wire import LONG
+from metagen.verifiers.code.session import LONG
 
 #: `exact`: white space at the end of a line, and empty lines at the end, do not count. `lines`: nor does white space at
 #: the beginning of a line. `tokens`: no white space does.
@@ -37,7 +37,7 @@ _SHOWN: Final = 500
 class IOTests:
     """inputs[i] on standard input is to give outputs[i] on standard output, with exit status 0.
 
-    compare: what white space counts. tolerance: numbers in one place may differ by so much, absolutely or relative to
+    compare: which white space counts. tolerance: numbers in one place may differ by so much, absolutely or relative to
     the expected one; two that are written as integers must be equal; 0: only by how they are written. None: outputs are
     compared as texts. fold_case: letters of either case are the same. seconds: of processor time, at most, for each
     test; the wall limit is four times as much. memory: bytes. None: those of the sandbox.
@@ -104,7 +104,7 @@ class IOTests:
         return digest("io tests", str(len(self.inputs)), *self.inputs, *self.outputs, options)
 
     def limits(self, limits: Limits, expected: str) -> Limits:
-        """The limits of one run. What is expected may always be written, beside as much as the limit on output."""
+        """The limits of one run: the limit on output is widened by the length of the expected one."""
         most = limits.output + 2 * len(expected.encode(errors="replace"))
         limits = replace(limits, output=most, memory=self.memory or limits.memory)
         if self.seconds is None:
@@ -174,7 +174,7 @@ async def check_io(
         late = sum(case.verdict == "timeout" for case in cases) >= PATIENCE
         if late or (stop and decisive(cases[-1].verdict)):
             break
-    cases += [Case(_told(given), "unreached") for given in tests.inputs[len(cases) :]]
+    cases += [Case(_input_text(given), "unreached") for given in tests.inputs[len(cases) :]]
     return Report(tuple(cases), stdout)
 
 
@@ -182,16 +182,16 @@ def _case(tests: IOTests, given: str, expected: str, outcome: Outcome) -> Case:
     if outcome.verdict == "finished":
         right = tests.matches(outcome.stdout, expected)
         verdict: TestVerdict = "passed" if right else "failed"
-        shown = {} if right else _differing(outcome.stdout, expected)
-        return Case(_told(given), verdict, **shown)
-    return Case(_told(given), outcome.verdict, detail=outcome.detail)
+        shown = {} if right else _show_difference(outcome.stdout, expected)
+        return Case(_input_text(given), verdict, **shown)
+    return Case(_input_text(given), outcome.verdict, detail=outcome.detail)
 
 
-def _told(given: str) -> str:
+def _input_text(given: str) -> str:
     return f"with the input\n{given if len(given) <= _SHOWN else given[:_SHOWN] + ' …'}"
 
 
-def _differing(output: str, expected: str) -> dict[str, str]:
+def _show_difference(output: str, expected: str) -> dict[str, str]:
     """Both, from the first line on which they differ, where they are long."""
     if max(len(output), len(expected)) <= _SHOWN:
         return {"expected": expected.rstrip("\n"), "got": output.rstrip("\n")}

@@ -1,4 +1,4 @@
-"""What keeps a candidate in: the contract of an isolation, and the absence of one.
+"""Isolation of a candidate: the contract of an isolation, and the absence of one.
 
 An isolation turns a command into one that runs it isolated and within limits. `Bubblewrap` is the real
 one. `NoIsolation` has to be asked for by its name.
@@ -24,7 +24,7 @@ class IsolationError(InputError):
 
 
 class Isolation(Protocol):
-    """How untrusted commands are started."""
+    """A way to start untrusted commands."""
 
     @property
     def filter(self) -> bytes | None:
@@ -36,7 +36,7 @@ class Isolation(Protocol):
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """What is kept, in words, one sentence each."""
+        """The guarantees, in words, one sentence each."""
 
     def command(
         self,
@@ -53,13 +53,13 @@ class Isolation(Protocol):
         readable: directories that it sees, read-only; hidden: empty ones. files: files of ours, by where it sees them.
         """
 
-    def seen(self, file: Path, place: str) -> str:
-        """Where the candidate finds a file of ours that is put at `place`."""
+    def path_inside(self, file: Path, place: str) -> str:
+        """The path at which the candidate finds a file of ours that is put at `place`."""
 
 
 @cache
-def found(program: str) -> str | None:
-    """Where a program of the system is."""
+def find_program(program: str) -> str | None:
+    """The path of a program of the system; None without it."""
     return shutil.which(program)
 
 
@@ -68,7 +68,7 @@ def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
 
     beside: processes of ours that the kernel counts with the candidate's. Raises IsolationError without `prlimit`.
     """
-    prlimit = found("prlimit")
+    prlimit = find_program("prlimit")
     if prlimit is None:
         raise IsolationError("no 'prlimit' here, which sets the limits of each process; install util-linux")
     seconds = limits.cpu_seconds
@@ -89,7 +89,7 @@ def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
 class NoIsolation:
     """Candidates run as the user, with the user's files and network. For trusted programs alone.
 
-    Limits of each process hold, except where the user is root; what daemonised children do, nobody stops.
+    Limits of each process hold, except where the user is root. Nobody stops daemonised children.
     """
 
     filter: bytes | None = None
@@ -113,5 +113,5 @@ class NoIsolation:
     ) -> list[str]:
         return [*rlimits(limits), *inner]
 
-    def seen(self, file: Path, place: str) -> str:
+    def path_inside(self, file: Path, place: str) -> str:
         return str(file)

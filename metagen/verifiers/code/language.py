@@ -1,4 +1,4 @@
-"""What a sandbox needs to know of a language. Python is the first; others implement `Language`."""
+"""Languages of a sandbox. Python is the first; others implement `Language`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from metagen.errors import InputError
 from metagen.sequence import digest
@@ -20,7 +20,7 @@ from metagen.sequence import digest
 
 @dataclass(frozen=True)
 class Start:
-    """How a process is started: its command, and what an inside is sent before the first line of the protocol.
+    """The start of a process: its command, and the preamble of an inside, sent before the first line of the protocol.
 
     command: begins with an executable. environment: variables of a script, which has no others.
     """
@@ -51,10 +51,10 @@ class Language(Protocol):
         """Directories of the system, or of what is readable, that it must not see; but for what is readable in them."""
 
     def start(self, socket: int) -> Start:
-        """How the inside is started."""
+        """The start of the inside."""
 
     def script(self, file: str) -> Start:
-        """How a file is run as a program of its own, which reads standard input; nothing is sent to it."""
+        """The start of a file as a program of its own, which reads standard input; nothing is sent to it."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Python:
 
     @property
     def hidden(self) -> tuple[Path, ...]:
-        # What is installed there may be anything: credentials of a cloud, a package index's, the user's own code.
-        return tuple(p for p in _installed(self.interpreter) if p not in self.packages)
+        # Anything may be installed there: credentials of a cloud or a package index, the user's own code.
+        return tuple(p for p in _package_places(self.interpreter) if p not in self.packages)
 
     def start(self, socket: int) -> Start:
         return self.run(source("candidate"), socket)
@@ -103,7 +103,9 @@ class Python:
     def run(self, program: str, socket: int) -> Start:
         """Run a program of ours: isolated from environment and site packages, unbuffered, writing no bytecode."""
         same = self.interpreter == _base_interpreter()
-        preamble = compiled(program) if same else f"from __future__ import annotations\n{program}".encode()
+        preamble = (
+            compile_inside(program) if same else f"from __future__ import annotations\n{program}".encode()
+        )
         loader = _LOADER.format(
             paths=[str(p) for p in self.packages], code="marshal.loads(code)" if same else "code"
         )
@@ -111,6 +113,12 @@ class Python:
         return Start([str(self.interpreter.resolve()), *words], preamble)
 
 
+#: Of the index, those that programs of models import; a module of another name is a program's own invention.
+_MISSING: Final = re.compile(
+    r"No module named '(attr|bs4|Crypto|cython|dateutil|gmpy2|jax|lxml|matplotlib|more_itertools|mpmath|nltk|networkx|"
+    r"numba|numpy|pandas|primesieve|psutil|pydantic|pyrsistent|pytest|pytz|regex|requests|scipy|seaborn|shapely|"
+    r"sklearn|sortedcontainers|sympy|tensorflow|toolz|torch|tqdm|typing_extensions|yaml)\b"
+)
 #: Reads the inside from the socket. As an argument, it would be read, decoded and parsed once more by each start.
 _LOADER = """\
 import marshal, os, sys
@@ -124,7 +132,7 @@ exec({code})
 
 @cache
 def _own(interpreter: Path) -> tuple[Path, ...]:
-    """What an interpreter needs beyond the system."""
+    """Directories that an interpreter needs beyond the system's."""
     # Not the whole prefix of …/bin/python3: beside these, it may hold what is none of a candidate's business.
     prefix = interpreter.resolve().parent.parent
     own = [prefix / name for name in ("bin", "lib", "lib64") if (prefix / name).is_dir()]
@@ -132,8 +140,8 @@ def _own(interpreter: Path) -> tuple[Path, ...]:
 
 
 @cache
-def _installed(interpreter: Path) -> tuple[Path, ...]:
-    """Where packages are installed: of this interpreter, and of all others of the system."""
+def _package_places(interpreter: Path) -> tuple[Path, ...]:
+    """Directories of installed packages: of this interpreter, and of all others of the system."""
     places = [interpreter.resolve().parent.parent, Path("/usr"), Path("/usr/local")]
     names = [f"{lib}/{python}/{kind}-packages" for lib in ("lib", "lib64") for python in ("python3", "python3.*")
              for kind in ("site", "dist")]  # fmt: skip
@@ -142,7 +150,7 @@ def _installed(interpreter: Path) -> tuple[Path, ...]:
 
 
 @cache
-def compiled(program: str) -> bytes:
+def compile_inside(program: str) -> bytes:
     """The code of a program, for an interpreter of the version that runs this: it starts sooner."""
     code = compile(
         program, "<inside>", "exec", flags=annotations.compiler_flag, dont_inherit=True, optimize=2
@@ -150,7 +158,7 @@ def compiled(program: str) -> bytes:
     return marshal.dumps(code)
 
 
-#: What an inside says of the file that it is joined with, for its reader and the type checker.
+#: Imports of an inside from the file that it is joined with, for the reader and the type checker.
 _IMPORT = re.compile(
     r"^from (__future__ import annotations|metagen\.verifiers\.code\.inside\.values import \([^)]*\))\n",
     re.MULTILINE,
@@ -167,7 +175,7 @@ def source(name: str) -> str:
 
 @cache
 def _version(interpreter: Path) -> str:
-    """What another interpreter says of itself."""
+    """The implementation and version of another interpreter."""
     command = [str(interpreter), "-I", "-S", "-c", "import sys; print(sys.implementation.name, sys.version)"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env={})
@@ -181,3 +189,14 @@ def _version(interpreter: Path) -> str:
 def _base_interpreter() -> Path:
     executable = getattr(sys, "_base_executable", None) or sys.executable
     return Path(executable).resolve()
+
+
+def lacks_package(kind: str, message: str) -> bool:
+    """Whether an exception of this type, with this message, says that a known package is missing."""
+    return kind == "ModuleNotFoundError" and _MISSING.match(message) is not None
+
+
+def script_lacks_package(errors: str) -> bool:
+    """The same, of the last line of a script's standard error."""
+    kind, _, message = errors.rstrip().rpartition("\n")[2].partition(": ")
+    return lacks_package(kind, message)

@@ -1,4 +1,4 @@
-"""What one execution may use."""
+"""The limits of one execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs do, as leaf calls: executed once for each program, recorded, and charged."""
+"""Executions of programs as leaf calls: once for each program, recorded, and charged."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ EDITION = "3"
 Run = Callable[[str], Awaitable[dict[str, Any]]]
 
 
-async def executed(
+async def run_all(
     programs: Mapping[bytes, str], run: Run, *, by: str, scope: Scope
 ) -> dict[bytes, Mapping[str, Any]]:
-    """What `run` says of each program, by its name, as far as the budget goes. by: a fingerprint of what is run.
+    """The result of `run` for each program, by its name, as far as the budget goes. by: fingerprint of the execution.
 
     Raises a limit's refusal if not even one was reached.
     """
@@ -50,7 +50,7 @@ async def executed(
 
 
 class ProgramOutputs:
-    """The outputs of programs on the public inputs of their prompt: what MBR-exec compares.
+    """The outputs of programs on the public inputs of their prompt, which MBR-exec compares.
 
     `await outputs(sequences, scope)` gives for each sequence one key for each input, equal for equal values; a key of
     None where the program gave none, or is missing; None in place of all keys where the budget did not reach the
@@ -84,7 +84,7 @@ class ProgramOutputs:
         async def run(program: str) -> dict[str, Any]:
             return await (self._run(program, inputs) if tests is None else self._read(program, tests))
 
-        found = await executed(programs, run, by=by, scope=scope)
+        found = await run_all(programs, run, by=by, scope=scope)
         nothing = (None,) * len(inputs)
         rows = {name: tuple(row["outputs"]) for name, row in found.items()}
         return [rows.get(s.digest) if s.digest in programs else nothing for s in sequences]
@@ -111,8 +111,8 @@ def output_classes(outputs: abc.Sequence[abc.Sequence[str | None] | None]) -> li
 
     The choice of the utility `ExecutionAgreement` in its 0-1 form is the majority of these classes (MBR-exec).
 
-    `outputs[i][k]`: what program i gave on input k, None for no output. None for a program that failed anywhere, or was
-    not run.
+    `outputs[i][k]`: the output of program i on input k, None for no output. None for a program that failed anywhere, or
+    was not run.
     """
     return [digest(*map(str, row)).hex() if row and None not in row else None for row in outputs]
 

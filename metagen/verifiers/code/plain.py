@@ -1,4 +1,4 @@
-"""Plain values, as a sandbox answers them, seen from outside: what equals what, and how to show them.
+"""Plain values, as a sandbox answers them, seen from outside: their keys, equal for equal values, and their text.
 
 Outside, they stay JSON (`inside/values.py` has the form): nothing that a candidate says becomes a set or a
 dict in this process, where crafted hashes would make it slow.
@@ -46,11 +46,11 @@ def _key(data: Any, depth: int) -> str:
             return "[" + ",".join(_key(v, depth + 1) for v in data) + "]"
         case dict():
             ((tag, content),) = data.items()
-            return _tagged(tag, content, depth + 1)
+            return _tag_key(tag, content, depth + 1)
     raise ValueError(type(data).__name__)
 
 
-def _tagged(tag: str, content: Any, depth: int) -> str:
+def _tag_key(tag: str, content: Any, depth: int) -> str:
     match tag:
         case "int":
             return _ratio(int(content, 16))
@@ -76,9 +76,9 @@ def _tagged(tag: str, content: Any, depth: int) -> str:
         case "numpy":
             return _key(content[1], depth)
         case "defaultdict":
-            return _tagged("dict", content[1], depth)
+            return _tag_key("dict", content[1], depth)
         case "made":
-            return _made(content[0], content[1], content[2], depth)
+            return _library_key(content[0], content[1], content[2], depth)
         case "tuple" | "values" | "iterator":
             return tag + _key(content, depth)
         case "set" | "frozenset" | "keys" | "items":
@@ -98,12 +98,12 @@ def _tagged(tag: str, content: Any, depth: int) -> str:
     raise KeyError(tag)
 
 
-def _made(module: str, name: str, args: list[Any], depth: int) -> str:
+def _library_key(module: str, name: str, args: list[Any], depth: int) -> str:
     """Dictionaries of all kinds are equal to one another."""
     if name == "Counter":
         return _key(args[0], depth)
     if name == "OrderedDict":
-        return _tagged("dict", [pair["tuple"] for pair in args[0]], depth)
+        return _tag_key("dict", [pair["tuple"] for pair in args[0]], depth)
     return f"{json.dumps(module)}.{json.dumps(name)}{_key(args, depth)}"
 
 
@@ -142,24 +142,24 @@ def _parts(data: Any, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         yield "…"
     elif isinstance(data, list):
-        yield from _listed("[", data, "]", depth)
+        yield from _list_parts("[", data, "]", depth)
     elif not isinstance(data, dict):
         yield repr(data)
     else:
-        yield from _tagged_parts(data, depth)
+        yield from _tag_parts(data, depth)
 
 
-def _tagged_parts(data: dict[str, Any], depth: int) -> Iterator[str]:
+def _tag_parts(data: dict[str, Any], depth: int) -> Iterator[str]:
     match data:
         case {"tuple": list(content)}:
-            yield from _listed("(", content, ",)" if len(content) == 1 else ")", depth)
+            yield from _list_parts("(", content, ",)" if len(content) == 1 else ")", depth)
         case {"set": [_, *_] as content}:
-            yield from _listed("{", content, "}", depth)
+            yield from _list_parts("{", content, "}", depth)
         case {"dict": list(pairs)}:
             yield "{"
             for i, pair in enumerate(pairs):
                 yield ", " if i else ""
-                yield from _listed("", pair if isinstance(pair, list) else [pair], "", depth, ": ")
+                yield from _list_parts("", pair if isinstance(pair, list) else [pair], "", depth, ": ")
             yield "}"
         case {"int": str(digits)}:
             yield digits
@@ -172,7 +172,7 @@ def _tagged_parts(data: dict[str, Any], depth: int) -> Iterator[str]:
         case {"of": [_, plain, _]} | {"numpy": [_, plain]} | {"defaultdict": [_, plain]}:
             yield from _parts({"dict": plain} if "defaultdict" in data else plain, depth + 1)
         case {"named": [str(name), _, list(content), _]} | {"made": [_, str(name), list(content)]}:
-            yield from _listed(f"{name}(", content, ")", depth)
+            yield from _list_parts(f"{name}(", content, ")", depth)
         case {"ref": [_, str(name)]} | {"lazy": [_, str(name)]}:
             yield f"<{name} object>"
         case _:
@@ -182,7 +182,7 @@ def _tagged_parts(data: dict[str, Any], depth: int) -> Iterator[str]:
                 yield ")"
 
 
-def _listed(left: str, content: list[Any], right: str, depth: int, between: str = ", ") -> Iterator[str]:
+def _list_parts(left: str, content: list[Any], right: str, depth: int, between: str = ", ") -> Iterator[str]:
     yield left
     for i, value in enumerate(content):
         yield between if i else ""

@@ -1,4 +1,4 @@
-"""The program in a sequence: what of a model's text is code, and what of the prompt belongs to it."""
+"""The program in a sequence: the code in a model's text, and the part of the prompt that belongs to it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FencedProgram:
 class CompletedProgram:
     """The prompt's text and the completion after it, up to the first line that begins a new top-level statement.
 
-    The rule for base models that complete a function, as HumanEval's prompts ask: what follows the function
+    The rule for base models that complete a function, as HumanEval's prompts ask: the rest after the function
     (`if __name__`, `print(…)`, another `def` without a body) is left out. functions: keep further functions
     and classes, which the completed one may call.
     """

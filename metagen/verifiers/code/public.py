@@ -6,9 +6,9 @@ from metagen.errors import DataError
 from metagen.parts import part
 from metagen.sequence import Score, Sequence
 from metagen.values import Positive, Size
-from metagen.verifiers.code.feedback import feedback
 from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import ProgramRule
+from metagen.verifiers.code.report import feedback
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.code.tested import Tested, read_tests
 
@@ -28,7 +28,7 @@ class PublicTests(Tested):
 
     name: str = "public_tests"
 
-    async def judged(self, sequence: Sequence) -> Score:
+    async def judge(self, sequence: Sequence) -> Score:
         try:
             tests = read_tests(sequence.prompt.public)
         except DataError:  # no Python: as broken as a test that fails whatever the program does

@@ -22,18 +22,17 @@ from metagen.verifiers.code.cgroup import Group, Groups
 from metagen.verifiers.code.execution import Ending, Execution, Stopped
 from metagen.verifiers.code.gate import Gate
 from metagen.verifiers.code.isolation import Isolation, IsolationError, NoIsolation
-from metagen.verifiers.code.language import Language, Python, source
+from metagen.verifiers.code.language import Language, Python, lacks_package, source
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.packages import lacks_package
 from metagen.verifiers.code.script import Script, ScriptFiles
 from metagen.verifiers.code.session import Session
 
-#: How an execution went. Only `finished` says that the program came to its end and answered all.
+#: The end of an execution. Only `finished` says that the program came to its end and answered all.
 Verdict = Literal["finished", "raised", "unrepresentable", "unavailable"] | Ending
 
 #: Bytes of address space of a script beside its memory, where a control group counts what is used.
 STACKS = 1 << 30
-#: Where a script finds itself.
+#: The path of a script in its sandbox.
 SCRIPT = "/tmp/program.py"
 # Moves itself into the groups named before `--`, then becomes the command after it.
 _JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 125; shift; done; shift; exec "$@"'
@@ -41,7 +40,7 @@ _JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 125; shift; 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one expression came to.
+    """The value of one expression.
 
     key: equal for equal values, None unless the verdict is `finished`. text: the value, or the
     exception, for people to read. traceback: of the exception.
@@ -55,9 +54,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one execution went. answers: of the expressions that were reached, in order.
+    """The outcome of one execution. answers: of the expressions that were reached, in order.
 
-    detail: what happened, where the verdict is not `finished`. stdout and stderr: within the limit on output.
+    detail: the reason of any other verdict than `finished`. stdout and stderr: within the limit on output.
     """
 
     verdict: Verdict
@@ -117,7 +116,7 @@ class Sandbox:
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """What is kept here, in words, one sentence each."""
+        """The guarantees here, in words, one sentence each."""
         memory = "memory of all processes of a run together, by a control group"
         pids = "processes and threads of a run together, by a control group"
         each = "no group can be made here that bounds memory: each process has its limit, all of a run as many limits"
@@ -138,7 +137,7 @@ class Sandbox:
         async with self.place(), self._script(program, stdin, limits) as script:
             verdict: Verdict
             try:
-                verdict, detail = await script.finished()
+                verdict, detail = await script.wait_for_end()
             except Stopped as stop:
                 verdict, detail = stop.verdict, stop.detail
             return _outcome(script, verdict, (), detail)
@@ -172,7 +171,7 @@ class Sandbox:
     async def pair(self, stack: AsyncExitStack, limits: Limits) -> tuple[Session, Session]:
         """A candidate's process and a judge's, started at the same time, closed with `stack`."""
         try:
-            # Waits for both, also where one fails: what has been opened is in the stack, and closed with it.
+            # Waits for both, also where one fails: an open process is in the stack, and closed with it.
             async with asyncio.TaskGroup() as group:
                 candidate = group.create_task(stack.enter_async_context(self.open(limits)))
                 judge = group.create_task(stack.enter_async_context(self.open(limits, inside="judge")))
@@ -216,9 +215,9 @@ class Sandbox:
         """A script that has begun; when the block is left, it is killed with all it started."""
         group = self._groups.create(limits) if self._groups else None
         script = Script(limits, group)
-        with ScriptFiles.written(program, stdin) as files:
+        with ScriptFiles.write(program, stdin) as files:
             try:
-                inner = script.marked(self.language.script(self.isolation.seen(files.program, SCRIPT)))
+                inner = script.mark(self.language.script(self.isolation.path_inside(files.program, SCRIPT)))
                 seen = {SCRIPT: files.program, "/dev/stdin": files.stdin}
                 # Address space is no memory: a program may ask for a large stack, and use little of it.
                 grouped = group is not None and group.memory is not None
@@ -241,7 +240,7 @@ class Sandbox:
         files: Mapping[str, Path] = MappingProxyType({}),
     ) -> Iterator[tuple[list[str], tuple[int, ...]]]:
         """The command that runs `inner` isolated, and the file descriptors that it inherits until the block is left."""
-        calls = _piped(self.isolation.filter)
+        calls = _pipe(self.isolation.filter)
         try:
             command = self.isolation.command(
                 inner,
@@ -273,7 +272,7 @@ async def _to_its_end(start: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-def _piped(data: bytes | None) -> tuple[int, ...]:
+def _pipe(data: bytes | None) -> tuple[int, ...]:
     """A file descriptor to read `data` from; none for None. A pipe holds far more than a filter."""
     if data is None:
         return ()

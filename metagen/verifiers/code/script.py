@@ -14,9 +14,8 @@ from typing import Literal
 
 from metagen.verifiers.code.cgroup import Group
 from metagen.verifiers.code.execution import Execution, Stopped
-from metagen.verifiers.code.language import Start
+from metagen.verifiers.code.language import Start, script_lacks_package
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.packages import lacks_package_said
 
 #: Says on standard error that the sandbox stands, then becomes the program; where it cannot, says nothing.
 _BEGIN = 'while [ "$1" != -- ]; do export "$1"; shift; done; shift; [ -x "$1" ] && echo "$0" >&2 && exec "$@"'
@@ -33,7 +32,7 @@ class ScriptFiles:
 
     @classmethod
     @contextmanager
-    def written(cls, program: str, stdin: str) -> Iterator[ScriptFiles]:
+    def write(cls, program: str, stdin: str) -> Iterator[ScriptFiles]:
         with TemporaryDirectory(prefix="metagen-", ignore_cleanup_errors=True) as folder:
             found = cls(Path(folder, "program"), Path(folder, "stdin"))
             Path(folder).chmod(0o711)  # bubblewrap, or the candidate, may be another user
@@ -52,7 +51,7 @@ class Script(Execution):
         self._stands = asyncio.get_running_loop().create_future()
         self._before = bytearray()
 
-    def marked(self, begin: Start) -> list[str]:
+    def mark(self, begin: Start) -> list[str]:
         """A command that says when it begins."""
         variables = [f"{name}={value}" for name, value in begin.environment.items()]
         return ["/bin/sh", "-c", _BEGIN, self._mark, *variables, "--", *begin.command]
@@ -68,24 +67,24 @@ class Script(Execution):
             os.close(given)
         assert self.process is not None
         try:
-            ended = asyncio.ensure_future(self.ended())
+            ended = asyncio.ensure_future(self.wait())
             await asyncio.wait([self._stands, ended], return_when=asyncio.FIRST_COMPLETED)
             if not self._stands.done():
-                raise self.unstarted(f"exit status {await ended}")
+                raise self.start_error(f"exit status {await ended}")
             ended.cancel()
         except Stopped as stop:
-            raise self.unstarted(stop.detail) from None
+            raise self.start_error(stop.detail) from None
         self.begin()
 
-    async def finished(self) -> tuple[Literal["finished", "raised", "unavailable"], str]:
+    async def wait_for_end(self) -> tuple[Literal["finished", "raised", "unavailable"], str]:
         """Wait for its end, and what it said where that is no good one. Stopped if something else ended it."""
-        status = await self.ended()
+        status = await self.wait()
         if not status:
             return "finished", ""
         said = self.stderr.decode(errors="replace")[-_TOLD:]
         if said.rstrip().rpartition("\n")[2].startswith("MemoryError"):
             self.end("memory", f"the program ran out of its {self._limits.memory} bytes of memory")
-        verdict: Literal["raised", "unavailable"] = "unavailable" if lacks_package_said(said) else "raised"
+        verdict: Literal["raised", "unavailable"] = "unavailable" if script_lacks_package(said) else "raised"
         return verdict, said or f"the program ended with exit status {status}"
 
     def _keep(self, number: int, data: bytes) -> None:

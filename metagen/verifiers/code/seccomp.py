@@ -1,4 +1,4 @@
-"""A system-call filter, as a BPF program: what no solution of a problem needs, and attacks on a kernel do.
+"""A system-call filter, as a BPF program that denies calls which no solution needs, and attacks on a kernel do.
 
 Namespaces already hide the host; the filter narrows what a candidate may ask of the kernel at all. It
 denies tracing, mounting, new namespaces, kernel modules, keys, BPF, io_uring, memory that no limit

@@ -1,16 +1,22 @@
-"""A session: a fresh isolated process that is asked over a socket."""
+"""A session: a fresh isolated process that is asked over a socket, in lines of JSON."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import secrets
 import socket
 from typing import Any, NoReturn
 
 from metagen.verifiers.code.cgroup import Group
 from metagen.verifiers.code.execution import Execution, Stopped
+from metagen.verifiers.code.inside.values import CONTAINER
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.wire import LONG, crowded, parsed, written
+
+#: Bytes of a line that is looked at in a thread.
+LONG = 64 * 1024
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
 
 class Session(Execution):
@@ -55,7 +61,7 @@ class Session(Execution):
             await self.receive()
             self.begin()
         except Stopped as stop:
-            raise self.unstarted(stop.detail) from None
+            raise self.start_error(stop.detail) from None
 
     async def ask(self, request: dict[str, Any], *, long: bool = False) -> dict[str, Any]:
         """The answer to one request; Stopped when there is none."""
@@ -84,14 +90,14 @@ class Session(Execution):
 
     def send(self, message: dict[str, Any]) -> None:
         if self._ending is None:
-            self._writer.write(written(message))
+            self._writer.write(encode(message))
 
     async def forward(self, message: dict[str, Any], *, long: bool) -> None:
         """Send what came from another session; in a thread, where it is long."""
         if not long:
             self.send(message)
             return
-        line = await asyncio.to_thread(written, message)
+        line = await asyncio.to_thread(encode, message)
         if self._ending is None:
             self._writer.write(line)
 
@@ -113,19 +119,44 @@ class Session(Execution):
         if not line.endswith(b"\n"):
             await self._silent()
         self.long = len(line) > LONG
-        if self.long and crowded(line, self._limits.answer):
+        if self.long and is_crowded(line, self._limits.answer):
             self.end("output", f"{self._who} returned more lists than {self._limits.answer} bytes may hold")
-        # What a candidate makes long must not hold up the others.
-        message = await asyncio.to_thread(parsed, line) if self.long else parsed(line)
+        # A long answer must not hold up the others.
+        message = await asyncio.to_thread(decode, line) if self.long else decode(line)
         if not isinstance(message, dict) or message.get("nonce") != self._nonce:
             self.end("forged", f"{self._who} wrote a line of its own to the channel of answers")
         return message
 
     async def _silent(self) -> NoReturn:
         """The channel is closed, and an answer was expected: why? Raises Stopped."""
-        self.end("crashed", f"{self._who} ended with exit status {await self.ended()} before it answered")
+        self.end("crashed", f"{self._who} ended with exit status {await self.wait()} before it answered")
 
     async def close(self) -> None:
         if self.process is not None:
             self._writer.transport.abort()
         await super().close()
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """A message as a line."""
+    return json.dumps(message).encode() + b"\n"
+
+
+def decode(line: bytes) -> Any:
+    """The JSON of a line; None if it is none."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_crowded(line: bytes, room: int) -> bool:
+    """Whether a line opens more lists and objects than values of `room` bytes can: two for each that contains others.
+
+    Each costs far more here than in the line: one of nothing else would take long to parse, in one go.
+    """
+    most = 2 * room // CONTAINER + 4096
+    if line.count(b"[") + line.count(b"{") <= most:
+        return False
+    bare = _TEXT.sub(b"", line)
+    return bare.count(b"[") + bare.count(b"{") > most

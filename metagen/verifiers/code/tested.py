@@ -1,4 +1,4 @@
-"""Verifiers that run a suite of tests: what public and hidden tests have in common."""
+"""Verifiers that run a suite of tests: the common part of public and hidden tests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Tested(PrimitiveVerifier):
 
     async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         async def one(place: int, sequence: Sequence) -> Outcome:
-            ended[place] = outcome = Outcome(score_payload(await self.judged(sequence)), Usage(calls=1))
+            ended[place] = outcome = Outcome(score_payload(await self.judge(sequence)), Usage(calls=1))
             return outcome
 
         return await asyncio.gather(*(one(i, sequence) for i, sequence in enumerate(sequences)))
@@ -68,11 +68,11 @@ class Tested(PrimitiveVerifier):
         return Usage(calls=len(sequences))
 
     @abstractmethod
-    async def judged(self, sequence: Sequence) -> Score:
+    async def judge(self, sequence: Sequence) -> Score:
         """The score of one sequence."""
 
     async def report(self, sequence: Sequence, tests: Tests) -> Report | None:
-        """How its program does; None if it has none."""
+        """The report on its program; None if it has none."""
         program = self._program.read(sequence)
         if program is None:
             return None

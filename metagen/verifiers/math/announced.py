@@ -1,4 +1,4 @@
-"""How texts announce an answer, in many languages, and how quantities stand in sentences."""
+"""Phrases that announce an answer, in many languages, and quantities within sentences."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ _COMPOUND: Final = "|".join(
 )
 #: A quantity of several units.
 COMPOUND: Final = re.compile(_COMPOUND, re.ASCII | re.IGNORECASE)
-#: Behind a formula: what makes another number of it.
+#: Words behind a formula that make another number of it.
 FOLLOWS: Final = re.compile(
     rf"\s*(?:\$|\\\))?\s*(?:(?P<percent>\\?%|percent\b)|(?P<words>{_SCALE}\b(?:\s{_SCALE}\b)*|{_TEMPERATURE}"
     r"|[ap](?:\.\s?m\.?|m\b)))",
     re.IGNORECASE,
 )
-#: A number in a sentence, with what makes another number of it.
+#: A number in a sentence, with the words that make another number of it.
 NUMBER: Final = re.compile(
     rf"(?<![\w.,/\\^_{{:])(?:{_COMPOUND}|\d{{1,2}}(?::[0-5]\d)?\s?[ap](?:\.\s?m\.?|m\b)|\d+(?::\d+)+(?!\d)"
     rf"|[-−]?[$€£]?{_DIGITS}(?:/\d+|\s?%|\spercent\b)?(?![\d{{^]|[.,]\d)(?:(?:[ -]{_SCALE}\b)+"

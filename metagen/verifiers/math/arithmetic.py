@@ -17,7 +17,7 @@ import mpmath
 
 from metagen.verifiers.math.tree import BINDERS, INFINITY, Node, names
 
-#: Of a numerator and denominator together; what is longer goes on as a number of many digits.
+#: Of a numerator and denominator together; a longer fraction becomes a number of many digits.
 MAX_BITS: Final = 32_768
 #: Operations of one answer, in additions (about 2 µs each): half a second.
 WORK: Final = 250_000
@@ -54,7 +54,7 @@ class Beyond(ArithmeticError):
 
 
 class Work:
-    """What one answer may still cost."""
+    """The work that one answer may still cost."""
 
     def __init__(self, left: int = WORK) -> None:
         self.left = left
@@ -105,7 +105,7 @@ class Arithmetic:
             case "constant":
                 return self._constant(str(node.value))
         if node.op in BINDERS:
-            return self._bound(node, values)
+            return self._bind(node, values)
         inner = [self.value(a, values) for a in node.args]
         match node.op:
             case "add":
@@ -128,7 +128,7 @@ class Arithmetic:
                 return self.call(str(node.value), inner)
         raise Beyond(node.op)
 
-    def _bound(self, node: Node, values: Mapping[str, Number]) -> Number:
+    def _bind(self, node: Node, values: Mapping[str, Number]) -> Number:
         """Sums, products, integrals and limits of one variable; an unknown number where there is no value in time."""
         body, *ends = node.args
         name = str(node.value)
@@ -216,14 +216,14 @@ class Arithmetic:
         return sides[0] if abs(sides[0]) > mp.mpf(10) ** -70 else Fraction(0)
 
     def wide(self, value: Number) -> Any:
-        """As mpmath has it."""
+        """The value as a number of mpmath's."""
         if isinstance(value, Fraction):
             wide = self.mp.mpf(value.numerator)
             return wide if value.denominator == 1 else wide / value.denominator
         return self.mp.convert(value)
 
     def _costs(self, additions: int) -> None:
-        """Of an operation that takes the longer the more digits there are."""
+        """Spend the work of an operation that takes the longer the more digits there are."""
         self.work.spend(additions * max(1, self.digits // 100))
 
     def _constant(self, name: str) -> Number:
@@ -371,7 +371,7 @@ class Arithmetic:
         return self.mp.mpf(draw(name, *texts)) / 2**256
 
     def _text(self, value: Any) -> str:
-        # A little more than it is: what ends with a 5 lies between two, and noise must not decide which it is.
+        # A little more than the value: digits that end with a 5 lie between two, and noise must not decide.
         near = _near(self.digits)
         return str(self.mp.nstr(value + value * near, 25)) if abs(value) > near else "0"
 

@@ -1,4 +1,4 @@
-"""Where the answer stands in a solution."""
+"""The search for the answer in a solution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metagen.verifiers.math.tree import Unreadable
 from metagen.verifiers.pattern import last_match
 
 Source = Literal["pattern", "boxed", "phrase", "whole", "last"]
-#: Where an answer is looked for, in this order.
+#: The places of an answer, in the order of the search.
 SOURCES: Final[tuple[Source, ...]] = ("pattern", "boxed", "phrase", "whole", "last")
 #: Only so much of a long text, counted from its end, is looked at.
 TAIL: Final = 20_000
@@ -53,15 +53,15 @@ def find(
 ) -> str | None:
     r"""The answer as written in a solution, or None: from the first source that has one.
 
-    - `pattern`: what the group of the last match holds;
+    - `pattern`: the group of the last match;
     - `boxed`: the last `\boxed{…}`, with those joined to it by commas, `and` or `or`;
-    - `phrase`: what follows the last “the answer is”, “Answer:”, `####` or `<answer>`, to the end of its formula or
+    - `phrase`: the text behind the last “the answer is”, “Answer:”, `####` or `<answer>`, to the end of its formula or
       sentence;
     - `whole`: a text that is one answer and nothing else;
     - `last`: the last formula between math delimiters, or the last number outside of one, whichever comes later.
 
     ended: False for a text that was cut off. Then a match that reaches its end does not count, as more might have
-    followed, and nor does what is merely last.
+    followed; nor does the source `last`.
     """
     text = text[-TAIL:]
     found: str | None = None
@@ -70,7 +70,7 @@ def find(
             case "pattern":
                 found = last_match(pattern, text, ended=ended) if pattern is not None else None
             case "boxed":
-                found = _boxed(text)
+                found = _in_boxes(text)
             case "phrase":
                 found = _phrase(text, ended)
             case "whole":
@@ -82,7 +82,7 @@ def find(
     return None
 
 
-def _boxed(text: str) -> str | None:
+def _in_boxes(text: str) -> str | None:
     contents: list[str] = []
     before, last = len(text), 0
     for _ in range(_BOXES):
@@ -96,7 +96,7 @@ def _boxed(text: str) -> str | None:
             if contents:
                 break
             continue
-        if contents and not _joined(text, end, before):
+        if contents and not _is_joined(text, end, before):
             break
         if not inside.rstrip().endswith("%"):
             inside += _more(text, end)
@@ -109,7 +109,7 @@ def _boxed(text: str) -> str | None:
 
 
 def _more(text: str, end: int) -> str:
-    """What follows a formula and makes another number of it: a percent sign, `million`, `p.m.`."""
+    """The words behind a formula that make another number of it: a percent sign, `million`, `p.m.`."""
     match = FOLLOWS.match(text, end)
     return "" if match is None else "%" if match["percent"] else f" {match['words']}"
 
@@ -121,13 +121,13 @@ def _compound(text: str, beyond: int = 0) -> str | None:
     return match[0] if match and match.end() > len(before) else None
 
 
-def _joined(text: str, end: int, begin: int) -> bool:
-    """Whether what ends and what begins there are parts of one answer."""
+def _is_joined(text: str, end: int, begin: int) -> bool:
+    """Whether the part that ends and the part that begins there belong to one answer."""
     return end <= begin <= end + 70 and _JOIN.fullmatch(text, end, begin) is not None
 
 
 def _content(text: str, start: int) -> tuple[str | None, int]:
-    """What is in the box that begins at `start`, and where it ends."""
+    """The content of the box that begins at `start`, and the place of its end."""
     at = start + (6 if text.startswith("\\boxed", start) else 5)
     while at < len(text) and text[at] in " \t\n":
         at += 1
@@ -156,17 +156,17 @@ def _phrase(text: str, ended: bool) -> str | None:
             continue
         rest = rest[begin:].removeprefix("**").lstrip()
         reaches = match.end() + 1_000 >= len(text)
-        found, closed = _to_end(rest)
+        found, closed = _up_to_end(rest)
         if found and (ended or closed or not reaches):
             # A sentence in place of an answer: the answer is in it.
             words = len(re.findall(r"(?<!\\)\b[^\W\d_]{2,}", found))
             sentence = words > 3 or (words and VERB.search(found))
-            return (_last(found) if sentence else None) or _balanced(found)
+            return (_last(found) if sentence else None) or _balance(found)
     return None
 
 
-def _to_end(rest: str) -> tuple[str, bool]:
-    """What follows a phrase, to the end of its formulas or of the sentence, and whether that end was seen."""
+def _up_to_end(rest: str) -> tuple[str, bool]:
+    """The text behind a phrase, to the end of its formulas or of the sentence, and whether that end was seen."""
     for left, right in _DELIMITERS:
         if not rest.startswith(left):
             continue
@@ -182,15 +182,15 @@ def _to_end(rest: str) -> tuple[str, bool]:
             return (rest[:end] if more == "%" else rest[len(left) : end - len(right)]) + more, True
         follows = re.compile(r"\s*,?\s*(?:and|or|,)\s*(?=\$|\\\()").match(rest, end)
         if follows:
-            other, closed = _to_end(rest[follows.end() :])
+            other, closed = _up_to_end(rest[follows.end() :])
             return f"{rest[len(left) : end - len(right)]}, {other.strip('$')}", closed
         return rest[len(left) : end - len(right)], True
     stop = SENTENCE.search(rest)
     return (rest[: stop.start()], True) if stop else (rest, False)
 
 
-def _balanced(text: str) -> str:
-    r"""Without braces that close what was opened before the phrase, as in `\textbf{Answer: 5}`."""
+def _balance(text: str) -> str:
+    r"""Without braces that were opened before the phrase, as in `\textbf{Answer: 5}`."""
     text = text.strip().removeprefix("}").strip()
     for _ in range(4):
         for left, right in (("{", "}"), *_DELIMITERS):
@@ -231,7 +231,7 @@ def _last(text: str) -> str | None:
         if quantity := _compound(text[formula.start() : end + 40], formulas[-1].start() - formula.start()):
             return quantity
     first = len(formulas) - 1
-    while first and _joined(text, formulas[first - 1].end(), formulas[first].start()):
+    while first and _is_joined(text, formulas[first - 1].end(), formulas[first].start()):
         first -= 1
     contents = [next(g for g in formula.groups() if g is not None) for formula in formulas[first:]]
     return ", ".join(contents) + _more(text, end)

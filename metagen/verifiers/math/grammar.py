@@ -32,7 +32,7 @@ MAX_DEPTH: Final = 40
 END: Final = Token("o", "")
 #: Units of one letter, behind the stroke of another unit: km/h.
 _UNIT_LETTERS: Final = names("h s m g l L")
-#: What each bracket may be closed by.
+#: The closing brackets of each bracket.
 ENDS: Final = {"(": ")]", "[": ")]", "⦃": "⦄", "{": "}", "⟨": "⟩"}
 _ACCENTS: Final = names(
     "overline vec hat bar tilde underline overrightarrow widehat mathcal mathbb boldsymbol"
@@ -145,7 +145,7 @@ class Parser:
         result = self.ratio()
         while self.sees(*_SETS):
             operation = _SETS[self.take().text]
-            result = Node(operation, (_set(result), _set(self.ratio())))
+            result = Node(operation, (_to_set(result), _to_set(self.ratio())))
         return result
 
     def ratio(self) -> Node:
@@ -157,7 +157,7 @@ class Parser:
     def group(self, opening: str) -> Node:
         match opening:
             case "(" | "[" | "⦃" | "{" | "⟨":
-                return self.enclosed(opening)
+                return self.brackets(opening)
             case "|":
                 self.bars += 1
                 inner = self.sum()
@@ -177,7 +177,7 @@ class Parser:
                 return Node("reals")
         raise Unreadable(f"unexpected {opening or 'end'!r}")
 
-    def enclosed(self, opening: str) -> Node:
+    def brackets(self, opening: str) -> Node:
         if opening in "⦃{" and self.accept(ENDS[opening]):
             return Node("empty")
         builder = opening == "⦃" and self.builder()
@@ -208,7 +208,7 @@ class Parser:
         return Node("tuple", items)
 
     def builder(self) -> bool:
-        """Whether a set is given by a condition, as {x | x > 2} or {x ∈ ℝ : x > 2}; what stands before it is read."""
+        """Whether a set is given by a condition, as {x | x > 2} or {x ∈ ℝ : x > 2}; if so, skip to the condition."""
         ahead = [t.text for t in self.tokens[self.at : self.at + 4]]
         size = (
             2
@@ -282,7 +282,7 @@ class Parser:
                 factors = [Node("div", (whole, HUNDRED)) if self.percent else whole]
             elif not argument and self.sees("*", "/"):
                 divides = self.take().text == "/"
-                factor = self.signed()
+                factor = self.signed_power()
                 if divides:
                     factors = [Node("div", (_product(factors), factor))]
                 else:
@@ -329,17 +329,17 @@ class Parser:
             if mixed and _whole(factors[-1]) and "." not in self.next.text + follows[1].text:
                 over = self.take().text
                 self.take()
-                return self.mixed(factors, number(int(over)), self.power())
+                return self.mixed_number(factors, number(int(over)), self.power())
             if before.kind == "n" or before.text in ("}", "%"):
                 raise Unreadable(f"two numbers side by side: {before.text!r} {self.next.text!r}")
         elif self.next == ("c", "frac", self.next.spaced) and before.kind == "n" and _whole(factors[-1]):
             fraction = self.power()
             if fraction.op == "div" and all(_whole(a) for a in fraction.args):
-                return self.mixed(factors, *fraction.args)
+                return self.mixed_number(factors, *fraction.args)
             return fraction
         return self.power()
 
-    def mixed(self, factors: list[Node], over: Node, under: Node) -> Node:
+    def mixed_number(self, factors: list[Node], over: Node, under: Node) -> Node:
         return Node("add", (factors.pop(), Node("div", (over, under))))
 
     def unit(self) -> None:
@@ -363,14 +363,14 @@ class Parser:
             raise Unreadable("several units")
 
     def scale(self) -> Node | None:
-        """The factor that words stand for, as in `3 million dollars` and `3°F`; what follows them is left."""
+        """The factor that words stand for, as in `3 million dollars` and `3°F`; the words behind them are left."""
         word, _, rest = self.next.text.partition(" ")
         if self.next.kind != "w" or (factor := quantities.scale(word)) is None:
             return None
         if rest:
             self.tokens[self.at] = Token("w", rest.strip(), True)
         else:
-            # What follows stands beside a number, not beside a word.
+            # The next token stands beside a number, not beside a word.
             self.tokens[self.at] = Token("", word)
             self.take()
         return Node("symbol", (), factor) if isinstance(factor, str) else number(factor)
@@ -379,12 +379,12 @@ class Parser:
         result = self.postfix(self.primary())
         if self.accept("^"):
             self.deeper()
-            result = Node("pow", (result, self.signed()))
+            result = Node("pow", (result, self.signed_power()))
             self.depth -= 1
             result = self.postfix(result)
         return result
 
-    def signed(self) -> Node:
+    def signed_power(self) -> Node:
         negative = False
         while self.sees("+", "-"):
             negative ^= self.take().text == "-"
@@ -455,7 +455,7 @@ class Parser:
         return Node("symbol", (), name)
 
     def until(self, end: str) -> tuple[Node, ...]:
-        """What a bracket encloses, as a list."""
+        """The elements within a bracket."""
         inner = self.inside(end)
         return inner.args if inner.op == "list" else (inner,)
 
@@ -467,7 +467,7 @@ class Parser:
         return inner
 
     def one(self, end: str) -> Node:
-        """What a bracket encloses, if it is no list."""
+        """The one element within a bracket; Unreadable for several."""
         inner = self.until(end)
         if len(inner) != 1:
             raise Unreadable(f"{len(inner)} elements in place of one")
@@ -497,7 +497,7 @@ class Parser:
         return result if power is None else Node("pow", (result, power))
 
     def argument(self) -> Node:
-        r"""What a command takes: a group, or a single digit or symbol, as in `\frac12`."""
+        r"""The argument of a command: a group, or a single digit or symbol, as in `\frac12`."""
         token = self.next
         if self.accept("{"):
             return self.inside("}")
@@ -539,10 +539,10 @@ class Parser:
         raise Unreadable(f"unknown command {name!r}")
 
     def series(self, op: str) -> Node:
-        """A sum or product over a variable; what stands to its right, up to a + or −, is summed."""
+        """A sum or product over a variable, of the term to its right, up to a + or −."""
         self.expect("_")
         self.expect("{")
-        name = self.bound()
+        name = self.variable()
         self.expect("=")
         low = self.sum()
         self.expect("}")
@@ -581,13 +581,13 @@ class Parser:
     def limit(self) -> Node:
         self.expect("_")
         self.expect("{")
-        name = self.bound()
+        name = self.variable()
         self.expect("→")
         where = self.sum()
         self.expect("}")
         return Node("limit", (self.bind(name, self.product()), where), self.binder())
 
-    def bound(self) -> str:
+    def variable(self) -> str:
         token = self.take()
         if token.kind != "s":
             raise Unreadable(f"no variable: {token.text!r}")
@@ -599,7 +599,7 @@ class Parser:
 
     def bind(self, name: str, body: Node) -> Node:
         if any(n.op == "symbol" and name in str(n.value).partition("_")[2] for n in walk(body)):
-            # A sequence of which nothing is known: it hangs on the variable by its name.
+            # A sequence of which nothing is known: it depends on the variable by its name.
             body = Node("call", (body, Node("symbol", (), name)), "given sequence")
         return substitute(body, name, Node("symbol", (), self.binder()))
 
@@ -613,7 +613,7 @@ def _choice(sign: str, term: Node) -> Node:
     return Node("choice", pair if sign == "±" else pair[::-1])
 
 
-def _set(node: Node) -> Node:
+def _to_set(node: Node) -> Node:
     """An operand of sets: with braces that LaTeX does not print, `{0}` looks like a number."""
     return Node("set", (node,)) if node.op in ("number", "neg", "div", "root", "mul", "constant") else node
 

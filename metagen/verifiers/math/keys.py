@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, reduce
 from typing import Final, Literal, NamedTuple
 
@@ -24,7 +24,7 @@ _LONGEST: Final = 400
 class Keys:
     """Keys of trees. `key` raises Beyond where the arithmetic given is too narrow, Unreadable where there is none.
 
-    What is beyond the limits of arithmetic is known by its form: equal forms have equal keys, equal values in
+    The key of a value beyond the limits of arithmetic is its form: equal forms have equal keys, equal values in
     different forms have not.
     """
 
@@ -96,7 +96,7 @@ class Keys:
         return keys
 
     def _statements(self, items: list[Node], join: str) -> str:
-        """Conditions on one variable, joined: `or` unites; `and` and commas meet, or unite what does not meet."""
+        """Conditions on one variable, joined: `or` unites; `and` and commas meet, or unite sets that do not meet."""
         try:
             sets = [self.regions.inequality(item) for item in items]
         except Unreadable:
@@ -225,17 +225,10 @@ def _matrix(node: Node) -> Node:
             if node.op == "div" and parts[1].op == "matrix":
                 raise Unreadable("a quotient by a matrix")
             return _each(parts[0], lambda a: node._replace(args=(a, *parts[1:])))
-        case "add" if (
-            len({tuple(len(r.args) for r in p.args) if p.op == "matrix" else 0 for p in parts}) == 1
-        ):
+        case "add" if len({_shape(part) for part in parts}) == 1:
             rows = zip(*(p.args for p in parts), strict=True)
-            return Node(
-                "matrix",
-                tuple(
-                    Node("row", tuple(Node("add", c) for c in zip(*(r.args for r in row), strict=True)))
-                    for row in rows
-                ),
-            )
+            sums = ([Node("add", c) for c in zip(*(r.args for r in row), strict=True)] for row in rows)
+            return _matrix_of(sums)
         case "mul":
             return reduce(_product, parts)
     raise Unreadable(f"{node.op} of matrices")
@@ -254,18 +247,19 @@ def _product(left: Node, right: Node) -> Node:
     columns = list(zip(*(row.args for row in right.args), strict=True))
     if len(left.args[0].args) != len(right.args):
         raise Unreadable("matrices that do not fit")
-    return Node(
-        "matrix",
-        tuple(
-            Node(
-                "row",
-                tuple(
-                    Node("add", tuple(Node("mul", p) for p in zip(row.args, c, strict=True))) for c in columns
-                ),
-            )
-            for row in left.args
-        ),
+    return _matrix_of(
+        [Node("add", tuple(Node("mul", p) for p in zip(row.args, c, strict=True))) for c in columns]
+        for row in left.args
     )
+
+
+def _matrix_of(rows: Iterable[Iterable[Node]]) -> Node:
+    return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    """The lengths of a matrix's rows; () of a number."""
+    return tuple(len(row.args) for row in node.args) if node.op == "matrix" else ()
 
 
 Percent = Literal["hundredths", "dropped"]

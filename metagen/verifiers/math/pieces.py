@@ -1,8 +1,8 @@
-r"""Where a function changes its formula: `|x-5|` at 5, `\max(x, 10^6)` at 10^6, `\sqrt{x^2-8x+16}` at 4.
+r"""Places where a function changes its formula: `|x-5|` at 5, `\max(x, 10^6)` at 10^6, `\sqrt{x^2-8x+16}` at 4.
 
-A function of one variable is followed along the whole line, one of several along lines through all quadrants. Its kinks
-belong to the function, not to the way it is written: candidates come from the tree, and those at which its values go on
-smoothly are dropped.
+A function of one variable is followed along the whole line, one of several along lines through all quadrants. Kinks
+belong to the function, not to its form: candidates come from the tree, and those with smooth values around them are
+dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STILL: Final = MP.mpf(10) ** -150
 #: Differences across a candidate.
 _AROUND: Final = 14
 _ASIDE: Final = MP.mpf("0.737")
-#: Where steps are looked at, which never end.
+#: Places around which steps, which never end, are looked for.
 _NEAR: Final = tuple(MP.mpf(t) for t in ("1.137", "137.31", "-55.17"))
 #: Places on a line at all scales.
 ANCHORS: Final = tuple(s * MP.mpf("1.1352") * MP.mpf("4.017") ** k for k in range(12) for s in (1, -1))
@@ -53,7 +53,7 @@ def may_break(node: Node) -> bool:
 
 
 class Line:
-    """A line through the space of the variables: what lies at each t, and where functions break along it."""
+    """A line through the space of the variables: its place at each t, and the breaks of functions along it."""
 
     def __init__(self, place: Callable[[Any], Mapping[str, Any]], work: Work) -> None:
         self.place, self._work, self._arithmetic = place, work, Arithmetic(_DIGITS, work)
@@ -79,17 +79,17 @@ class Line:
         return value if MP.isfinite(value) else None
 
     def kinks(self, node: Node) -> list[Any]:
-        """Where the function is not smooth, in order."""
-        return [t for t in self.breaks(node) if self._kinked(node, t)]
+        """The places where the function is not smooth, in order."""
+        return [t for t in self.breaks(node) if self._is_kink(node, t)]
 
     def nearest(self, kinks: list[Any]) -> list[Any]:
-        """Those next to the places that steps are looked at, on either side."""
+        """The kinks next to the places of `_NEAR`, on either side."""
         found = []
         for t in _NEAR:
             found += [k for k in kinks if k > t][:1] + [k for k in kinks if k < t][-1:]
         return found
 
-    def _kinked(self, node: Node, t: Any) -> bool:
+    def _is_kink(self, node: Node, t: Any) -> bool:
         """By differences of high order of the values around it, which vanish where a function is analytic."""
         step, wide = _STEP * max(1, abs(t)), max(1, abs(t)) / 8
         # Not evenly: differences of even and odd functions would cancel.
@@ -144,7 +144,7 @@ class Line:
                 yield from ((node, below + k) for k in range(-1, 3))
 
     def _zeros(self, node: Node, level: Any = 0) -> tuple[Any, ...]:
-        """Where a function takes a level, or has a pole."""
+        """The places where a function takes a level, or has a pole."""
         if not symbols(node):
             return ()
         if (inverse := self._inverse(node, level)) is not None:
@@ -153,9 +153,9 @@ class Line:
         found = [t for d in below for t in self.zeros(d)]
         ends = [-_INFINITY, *self.breaks(node), _INFINITY]
         for low, high in pairwise(ends):
-            polynomial = self._fitted(node, level, below, low, high)
+            polynomial = self._fit(node, level, below, low, high)
             if polynomial is None:
-                crossed = self._scanned(node, level, low, high)
+                crossed = self._scan(node, level, low, high)
                 self.complete &= not crossed
                 found += crossed
                 continue
@@ -165,7 +165,7 @@ class Line:
         return _distinct(found)
 
     def _inverse(self, node: Node, level: Any) -> list[tuple[Node, Any]] | None:
-        """Functions and levels that stand for one function and one level; None for what has no inverse here."""
+        """Simpler functions and levels that stand for one function and one level; None without an inverse here."""
         varying = [a for a in node.args if symbols(a)]
         rest = [self.at(a, MP.zero) for a in node.args if not symbols(a)]
         if None in rest or (level and len(varying) != 1):
@@ -196,7 +196,7 @@ class Line:
                 return [(varying[0], MP.exp(level))]
         return None
 
-    def _fitted(self, node: Node, level: Any, below: list[Node], low: Any, high: Any) -> list[Any] | None:
+    def _fit(self, node: Node, level: Any, below: list[Node], low: Any, high: Any) -> list[Any] | None:
         """Coefficients of a function times its divisors between two places; None if that is no polynomial."""
         points: list[Any] = []
         newton: list[Any] = []
@@ -222,7 +222,7 @@ class Line:
                 break
         return None
 
-    def _scanned(self, node: Node, level: Any, low: Any, high: Any) -> list[Any]:
+    def _scan(self, node: Node, level: Any, low: Any, high: Any) -> list[Any]:
         """Zeros where the sign changes, or where a smallest value is 0, between places at many scales."""
         found: list[Any]
         self.searched = True
@@ -247,7 +247,7 @@ class Line:
 
 
 def _divisors(node: Node) -> list[Node]:
-    """What a tree divides by."""
+    """The divisors in a tree."""
     found: list[Node] = []
     for n in walk(node):
         if n.op == "call" and n.value in _QUOTIENTS and symbols(n):
@@ -303,7 +303,7 @@ def real_roots(coefficients: list[Any]) -> list[Any]:
 
 
 def _crossings(value: Callable[[Any], Any], grid: list[Any], most: int = _MOST) -> list[Any]:
-    """Where a function changes its sign between neighbours of a grid, or is 0 at one of them."""
+    """The places where a function changes its sign between neighbours of a grid, or is 0 at one of them."""
     values = [value(t) for t in grid]
     found = [t for t, v in zip(grid, values, strict=True) if v == 0]
     for (a, b), (left, right) in zip(pairwise(grid), pairwise(values), strict=True):
@@ -351,7 +351,7 @@ def _distinct(places: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def lines(variables: list[str], rest: Mapping[str, Any], work: Work) -> Iterable[Line]:
-    """The line itself of one variable; of more, lines that go through all quadrants. rest: what stays fixed."""
+    """The line itself of one variable; of more, lines that go through all quadrants. rest: the fixed variables."""
     if not variables:
         return
     if len(variables) == 1:

@@ -1,7 +1,6 @@
-"""What numerals stand for, and the words behind them: those that multiply, those that say more, and units.
+"""The values of numerals, and the words behind them: those that multiply, those that say more, and units.
 
-A unit is dropped, as the question sets it. What else there is stays: a quantity that is not understood is known by its
-text.
+A unit is dropped, as the question sets it. Other words stay: the key of a quantity that is not understood is its text.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ _QUALIFIERS: Final = names(
 )
 #: Other fractions in words, and numbers of any size.
 _NUMERAL: Final = re.compile(r"(?:\w*(?:teen|tie|illion|hundred|thousand|dozen)|n)ths?|\w*illions?")
-#: Of scripts whose words have no blanks between them: what makes more than a unit.
+#: Characters that make more than a unit of a word, in scripts without blanks between words.
 _EASTERN: Final = frozenset("半以未超余前後后上下割折成分点點時时반이전후할")
 _EASTERN_SCALES: Final = {
     "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "만": 10**4, "억": 10**8,
@@ -138,14 +137,14 @@ _NUMBERS: Final = [
 ]  # fmt: skip
 
 
-def repeated(match: re.Match[str]) -> str | None:
+def said_twice(match: re.Match[str]) -> str | None:
     """The number that a match of SPELLED says twice; None if the word is another one."""
     number, word = int(match[1]), match[2].lower()
     return match[1] if number < len(_NUMBERS) and _NUMBERS[number] == word else None
 
 
 def scale(word: str) -> int | Fraction | str | None:
-    """What a word multiplies a number by; a name, where that is not known; None if it does not."""
+    """The factor that a word stands for; a name, where the factor is not known; None for any other word."""
     lower = word.lower()
     forms = (word,) if len(word) == 1 else (lower, lower.removesuffix("s"))
     return next((SCALES.get(f) or _NAMED[f] for f in forms if f in SCALES or f in _NAMED), None)
@@ -164,7 +163,7 @@ def unit(words: str) -> str:
 
 
 def foreign(word: str) -> int:
-    """What a word of another script behind a number multiplies it by; Unreadable where that is not known."""
+    """The factor of a word of another script behind a number; Unreadable where it is not known."""
     if isinstance(known := scale(word), int):
         return known
     eastern = "\u3040" <= word[0] <= "\ud7ff"
@@ -181,7 +180,7 @@ def _singular(word: str) -> str:
     return _SINGULAR.get(word) or (word[:-1] if word.endswith("s") and len(word) > 3 else word)
 
 
-def written(text: str) -> str:
+def to_one_form(text: str) -> str:
     """A quantity known by its text, in one form: a time, and one of several units; any other text as it is."""
     if clock := _CLOCK.fullmatch(text):
         return f"{int(clock[1])}:{clock[2] or '00'}{clock[3] or ''} {clock[4].lower()}m"
@@ -192,7 +191,7 @@ def written(text: str) -> str:
     return text
 
 
-def timed(text: str) -> bool:
+def is_time(text: str) -> bool:
     """Whether a text is a time of the day or a date, not the ratio, quotient or difference that it looks like.
 
     `12:30` is a time, for a ratio would be 2:5; `2:3` and `7:45` are read as ratios.

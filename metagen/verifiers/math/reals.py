@@ -1,4 +1,4 @@
-"""Sets of real numbers: intervals, what satisfies an inequality, and one form for each."""
+"""Sets of real numbers: intervals, solutions of inequalities, and one form for each set."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def complement(pieces: Reals) -> Reals:
 
 
 def meet(left: Reals, right: Reals) -> Reals:
-    """What both hold."""
+    """The numbers in both."""
     return complement((*complement(left), *complement(right)))
 
 
@@ -174,13 +174,11 @@ class Regions:
             if not symbols(difference):
                 raise Unreadable("a comparison of numbers")
             line = self.scalars.linear(difference, unknown)
-            result = meet(
-                result, self._half(*line, sign) if line else self._solved(difference, sign, unknown)
-            )
+            result = meet(result, self._half(*line, sign) if line else self._solve(difference, sign, unknown))
         return result
 
-    def _solved(self, difference: Node, sign: str, unknown: str) -> Reals:
-        """Where a function is positive, negative or not zero: from its signs between its zeros, poles and kinks."""
+    def _solve(self, difference: Node, sign: str, unknown: str) -> Reals:
+        """The set where a function is positive, negative or not zero, from its signs between zeros, poles and kinks."""
         if sign == "=":
             raise Unreadable("an equation that is not linear")
         (line,) = lines([unknown], {}, self.scalars.work)

@@ -26,7 +26,7 @@ _SHORT = 3_000
 
 @cache
 def _mpmath() -> str:
-    """How it rounds is part of the keys."""
+    """Its version: the keys depend on how it rounds."""
     return version("mpmath")
 
 
@@ -34,12 +34,12 @@ def _mpmath() -> str:
 class MathRule(AnswerRule):
     r"""Reads mathematical answers: `\frac{1}{2}`, `0.5` and `50\%` have the same key, and so have `2(k+1)` and `2k+2`.
 
-    Keys are functions of the answer alone, so that having the same key is an equivalence relation; what counts as the
-    same is said in docs/explanation/answers.md. Nothing is executed, and the work of an answer is counted and ends at
-    a limit, so that no verdict hangs on how busy the machine is.
+    Keys are functions of the answer alone, so having the same key is an equivalence relation;
+    docs/explanation/answers.md says which answers are the same. Nothing is executed. The work of an answer is counted
+    and ends at a limit, so no verdict depends on the load of the machine.
 
     pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; its last match is
-    looked at first. sources: where an answer is looked for, in which order. percent: `50%` is one half
+    looked at first. sources: the places of an answer, in the order of the search. percent: `50%` is one half
     (`hundredths`), or 50, for data whose references leave the sign out (`dropped`). Verdicts: `missing` and
     `unparsable`. Raises InputError for a pattern without one group, and an unknown source.
     """

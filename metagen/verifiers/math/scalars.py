@@ -13,7 +13,7 @@ from typing import Any, Final
 from metagen.verifiers.math.arithmetic import Arithmetic, TooLarge, Undefined, Work, context, draw
 from metagen.verifiers.math.pieces import ANCHORS, MP, WHOLE, Line, lines, may_break
 from metagen.verifiers.math.tree import INFINITY, ONE, ZERO, Node, minus, names, substitute, symbols
-from metagen.verifiers.math.words import quoted
+from metagen.verifiers.math.words import quote
 
 #: Digits that values are computed to, until two agree.
 PRECISIONS: Final = (110, 220, 440)
@@ -36,11 +36,11 @@ Complex = tuple[Any, Any]
 def settle(value: Callable[[int], Complex]) -> Complex:
     """The value, real and imaginary part, to 60 places and 60 digits: computed to more digits until two runs agree.
 
-    What stays below half of the digits twice is zero. TooLarge beyond 10^160, where 60 places are not to be had.
+    A value that stays below half of the digits twice is zero. TooLarge beyond 10^160, where 60 places cannot be had.
     """
-    before = _converted(value(PRECISIONS[0]))
+    before = _convert(value(PRECISIONS[0]))
     for precision in PRECISIONS[1:]:
-        after = _converted(value(precision))
+        after = _convert(value(precision))
         size = _size(after)
         if size and not _SMALLEST < magnitude(size) <= _LARGEST:
             raise TooLarge("a number")
@@ -62,7 +62,7 @@ def magnitude(value: Any) -> int:
     return int(WIDE.mag(value) * 0.30103)
 
 
-def _converted(value: Complex) -> Complex:
+def _convert(value: Complex) -> Complex:
     re, im = value
     return WIDE.convert(re), WIDE.convert(im)
 
@@ -79,10 +79,10 @@ def exact_key(value: Fraction) -> str:
 
 
 def numeric_key(value: Complex) -> str:
-    """The exact key of what is a fraction beyond doubt, `6-5i` with one of both parts; otherwise `~` and 30 digits."""
+    """The exact key of a fraction beyond doubt, `6-5i` where both parts are fractions; otherwise `~` and 30 digits."""
     re, im = (_fraction(part) for part in value)
     if re is None or im is None:
-        return f"~{rounded(value)}"
+        return f"~{round_off(value)}"
     if not im:
         return exact_key(re)
     return f"{exact_key(re) if re else ''}{'+' if re and im > 0 else ''}{exact_key(im)}i"
@@ -97,12 +97,12 @@ def _fraction(value: Any) -> Fraction | None:
     return near if abs(near - exact) <= abs(exact) * _RATIONAL else None
 
 
-def rounded(value: Complex) -> str:
-    """30 digits after the point; of what is smaller than 1, 30 digits that count."""
+def round_off(value: Complex) -> str:
+    """30 digits after the point; of a number below 1, 30 significant digits."""
     size = _size(value)
     places = DIGITS
     if size and size < 1:
-        # The exact place of the first digit: what is about 10^-5 may begin at the fifth place or at the sixth.
+        # The exact place of the first digit: a number of about 10^-5 may begin at the fifth place or at the sixth.
         first = magnitude(size) - 1
         while size >= _ten(first + 1):
             first += 1
@@ -184,7 +184,7 @@ class Scalars:
             return numeric_key(values[0])
         if not kinks:
             for name in sorted(symbols(node)):
-                if entries == [rounded((_wide(place[name]), WIDE.zero)) for place in places]:
+                if entries == [round_off((_wide(place[name]), WIDE.zero)) for place in places]:
                     return name_key(name)
         return f"function {digest(' '.join([*entries, *kinks]))}"
 
@@ -199,7 +199,7 @@ class Scalars:
             return "large"  # far out on a line
 
     def places(self, node: Node) -> tuple[list[Place], list[str]]:
-        """Where a function is looked at, and its kinks: both hang on the function, not on how it is written."""
+        """The places at which a function is evaluated, and its kinks: both depend on the function, not on its form."""
         names = sorted(symbols(node))
         places: list[Place] = [{name: point(name, i) for name in names} for i in range(POINTS)]
         if not may_break(node):
@@ -238,12 +238,12 @@ class Scalars:
                 first - max(1, abs(first)) * MP.mpf(k), last + max(1, abs(last)) * MP.mpf(k)
             )]  # fmt: skip
             places += [line.place(t) for t in inner + outer]
-            return [rounded((WIDE.convert(t), WIDE.zero)) for t in found]
+            return [round_off((WIDE.convert(t), WIDE.zero)) for t in found]
         places += [line.place(t) for t in (*ANCHORS, *WHOLE)]
         if not line.complete:
             return ["somewhere"]
         nearest = line.nearest(found)
-        return [rounded((WIDE.convert(t), WIDE.zero)) for t in nearest]
+        return [round_off((WIDE.convert(t), WIDE.zero)) for t in nearest]
 
     def proportional(self, node: Node, *, positive: bool) -> str:
         """The key of a function up to a constant factor (a positive one)."""
@@ -257,7 +257,7 @@ class Scalars:
             if not isinstance(value, tuple):
                 entries.append(value)
                 continue
-            entries.append(rounded(settle(self._quotient(node, place, places[pivot], positive=positive))))
+            entries.append(round_off(settle(self._quotient(node, place, places[pivot], positive=positive))))
         return digest(" ".join([*entries, *kinks]))
 
     def _quotient(
@@ -302,11 +302,11 @@ def point(name: str, number: int) -> Fraction:
 
 def name_key(name: str) -> str:
     """A variable by itself is a text: `C` is the choice, the class and the constant alike."""
-    return quoted(name.removeprefix("text "))
+    return quote(name.removeprefix("text "))
 
 
 def _entry(value: Complex | str) -> str:
-    return rounded(value) if isinstance(value, tuple) else value
+    return round_off(value) if isinstance(value, tuple) else value
 
 
 def _wide(value: Fraction) -> Any:

@@ -52,7 +52,7 @@ _SHORT_UNITS: Final = names("cm mm km kg mg ml mL ft mi lb lbs hr hrs oz yd sq c
 #: Two letters that are a word, where a blank stands before them.
 _SMALL_WORDS: Final = names("is of to in as at by if it on so we no be an bn")
 _PRODUCTS: Final = tuple(map(frozenset, ("xyz", "abc", "pqr", "rst", "kmn", "abcd", "mn", "uvw")))
-#: What Unicode has for what LaTeX spells. Digits of other scripts, and letters that look Latin, stay what they are.
+#: Unicode characters for LaTeX commands. Digits of other scripts, and letters that look Latin, stay as they are.
 _UNICODE: Final = str.maketrans({
     "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "∕": "/", "⁄": "/", "√": "\\sqrt ",
     "≦": "≤", "≧": "≥", "⩽": "≤", "⩾": "≥", "≃": "≈", "∣": "|", "⟩": "⟩", "〈": "⟨", "〉": "⟩", "’": "'", "′": "'",
@@ -89,7 +89,7 @@ _SPELLED: Final = {"**": "^", "<=": "≤", ">=": "≥", "!=": "≠", "==": "="}
 _THOUSANDS: Final = re.compile(r"(?<![\d.,])(?:[1-9]\d{0,2}(?:,\d{3})+)(?!\d|,\d)(?!\.\d*,\d)", re.ASCII)
 #: A leading zero never opens groups of thousands: this comma is a decimal one.
 _DECIMAL_COMMA: Final = re.compile(r"(?<![\d.,])0,(?=\d{3,}(?![\d,.]))", re.ASCII)
-#: What is left of groups that are no thousands, as in 1,00,000, is no element either.
+#: The rest of groups that are no thousands, as in 1,00,000, is no element either.
 _ZEROS: Final = re.compile(r",0{2,}(?![\d.])|(?<![\d.,])0{2,},", re.ASCII)
 _BLANKS: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?: \d{3})+(?![\d /])", re.ASCII)
 
@@ -131,7 +131,7 @@ _NEGATIVE: Final = re.compile(r"^\s*(?:negative|minus)\s+(?=[\d.\\])", re.IGNORE
 _LABEL: Final = re.compile(
     r"^\s*(?:\*\*)?(?:final\s+answer|answer)(?:\s+is)?\s*[:=]?\s*(?:\*\*)?", re.IGNORECASE
 )
-#: All of an answer in another face, as `\textbf{42}`: what has digits is no word.
+#: All of an answer in another face, as `\textbf{42}`: a text with digits is no word.
 _FACE: Final = re.compile(
     rf"(?:{_TEXT}|\\(?:boldsymbol|bm|underline))\s*\{{([^{{}}]*\d[^{{}}]*)\}}", re.ASCII
 )
@@ -156,7 +156,7 @@ def clean(answer: str) -> str:
     if "." in text:
         text = _ABBREVIATED.sub(r"\1", text)
     if spelled := quantities.SPELLED.fullmatch(text):
-        text = quantities.repeated(spelled) or text
+        text = quantities.said_twice(spelled) or text
     return _BRACKETED.sub(r" \1", text).strip()
 
 
@@ -221,7 +221,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def _depths(text: str) -> list[int]:
-    """How many brackets are open at each character: a comma within them separates elements."""
+    """The number of open brackets at each character: a comma within them separates elements."""
     same = text.replace("\\{", " (").replace("\\}", " )")
     return list(accumulate((c in "([") - (c in ")]") for c in same))
 

@@ -1,4 +1,4 @@
-"""What an answer says, as a tree of data: nothing in it can be called or evaluated by accident."""
+"""An answer as a tree of data: nothing in it can be called or evaluated by accident."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Unreadable(ValueError):
 
 
 class Node(NamedTuple):
-    """One operation and what it is applied to.
+    """One operation and its arguments.
 
     Values: `number` (value: a Fraction), `symbol` (value: its name), `constant` (`pi`, `e`, `i`, `oo`), `add`, `mul`,
     `div`, `neg`, `pow`, `root` (degree, radicand), `call` (value: the function), `choice` (± as its two readings).
@@ -85,7 +85,7 @@ def choose(node: Node, side: int) -> Node:
 
 
 def structure(node: Node) -> str:
-    """The tree as text, sums and products in one order: equal for equal trees, whatever they are worth."""
+    """The tree as text, sums and products in one order: equal for equal trees, whatever their values."""
     inner = [structure(a) for a in node.args]
     if node.op in ("add", "mul", "set", "union", "meet") or node.value in ("max", "min", "gcd", "lcm"):
         inner.sort()

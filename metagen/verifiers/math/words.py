@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Final
 
-from metagen.verifiers.math.quantities import timed, written
+from metagen.verifiers.math.quantities import is_time, to_one_form
 from metagen.verifiers.math.tokens import FUNCTIONS, GREEK, unwrap
 from metagen.verifiers.math.tree import names
 
@@ -37,14 +37,14 @@ def plain(answer: str) -> str:
 
 
 def prose(answer: str) -> str | None:
-    """The key of what is words at first sight, with no need of a parser."""
+    """The key of an answer that is words at first sight, with no need of a parser; None for others."""
     if len(answer) > MAX_CHARACTERS * 2:
         return None
     text = plain(answer)
-    if timed(text):
-        return quoted(written(text))
+    if is_time(text):
+        return quote(to_one_form(text))
     if label := _LABEL.match(text):
-        return quoted(label[1])
+        return quote(label[1])
     if "=" in answer or len(text) > MAX_CHARACTERS or not _PROSE.fullmatch(text):
         return None
     runs = re.findall(r"[^\W\d_]+", text)
@@ -55,20 +55,22 @@ def prose(answer: str) -> str | None:
     if len(text) == 1 or any(
         len(run) > 3 and run.casefold() not in _MATH and not run.startswith("arc") for run in runs
     ):
-        return quoted(text)
+        return quote(text)
     return None
 
 
 def words(answer: str) -> str | None:
-    """The key of what is no mathematics but can be compared as text; None if it cannot."""
+    """The key of an answer that is no mathematics but can be compared as text; None if it cannot."""
     text = plain(answer)
     if len(text) > MAX_CHARACTERS or not _SIMPLE.fullmatch(text):
         return None
     return (
-        quoted(written(text)) if any(c.isalpha() for c in text) or re.fullmatch(r"\d+(:\d+)+", text) else None
+        quote(to_one_form(text))
+        if any(c.isalpha() for c in text) or re.fullmatch(r"\d+(:\d+)+", text)
+        else None
     )
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Keys of texts stand in quotes, so that none is ever the key of a number."""
     return f'"{text.casefold()}"'

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from metagen.errors import PromptError
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Prompt, Score, Sequence, digest
-from metagen.tasks.base import Problem, Task, checked
+from metagen.tasks.base import Problem, Task, check_problems
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 
@@ -47,7 +47,7 @@ class ToyTask(Task):
         return FunctionRule(_read, _key)
 
     def problems(self) -> Iterator[Problem]:
-        return checked(self._draw(), "the toy task")
+        return check_problems(self._draw(), "the toy task")
 
     def _draw(self) -> Iterator[Problem]:
         for i in range(self.count):

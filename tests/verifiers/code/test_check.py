@@ -452,7 +452,7 @@ def test_long_answers_are_read_in_threads(sandbox: Sandbox, monkeypatch: pytest.
         return run
 
     monkeypatch.setattr(plain, "key", noted("key", key))
-    monkeypatch.setattr("metagen.verifiers.code.wire.json.loads", noted("json", loads))
+    monkeypatch.setattr("metagen.verifiers.code.session.json.loads", noted("json", loads))
     outcome = asyncio.run(sandbox.evaluate("", ["1", "[[]] * 50_000"]))
     assert threads == {"key": [True, False], "json": [True, True, True, False]}
     assert len(str(outcome.answers[1].key)) < 100, "and their keys are short"

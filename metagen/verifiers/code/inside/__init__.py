@@ -1,1 +1,1 @@
-"""What runs inside a sandbox: sources that are sent there as text, and import nothing of metagen."""
+"""Sources that run inside a sandbox: they are sent there as text, and import nothing of metagen."""

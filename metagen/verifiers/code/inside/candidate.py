@@ -44,7 +44,7 @@ _set_attribute = object.__setattr__
 _compile, _exec, _eval, _getattr = compile, exec, eval, getattr
 _BaseException, _MemoryError = BaseException, MemoryError
 _PROGRAM = "<program>"
-#: Arguments that a program may change in place; of a tuple, what is in it.
+#: Arguments that a program may change in place; of a tuple, its items.
 _MUTABLE = (_list, _dict, _set, _bytearray, _tuple, _deque, _defaultdict)
 #: Bytes of items that are sent ahead of being asked for.
 _CHUNK = 4096
@@ -73,7 +73,7 @@ class _Channel:
 
 
 class Lent:
-    """A function or an object of the tests', which stays with them: what is done to it is done there."""
+    """A function or an object of the tests', which stays with them: every operation on it is done there."""
 
     __slots__ = ("_number",)
 
@@ -95,22 +95,21 @@ class Lent:
         return _int(candidate.back("hash", (self,)))
 
 
-def _applied(name: str) -> Any:
+def _forward(name: str) -> Any:
     return lambda *args: candidate.back(name, args)
 
 
-def _reversed(name: str) -> Any:
+def _forward_swapped(name: str) -> Any:
     return lambda one, other: candidate.back(name, (other, one))
 
 
 _ARITHMETIC = "add sub mul truediv floordiv mod pow and or xor".split()  # noqa: SIM905  short
-for (
-    _name
-) in "eq ne lt le gt ge len iter getitem setitem delitem contains bool str repr neg abs int float".split():  # noqa: SIM905
-    setattr(Lent, f"__{_name}__", _applied(_name))
+_COMPARISONS = "eq ne lt le gt ge contains".split()  # noqa: SIM905
+_OTHERS = "len iter getitem setitem delitem bool str repr neg abs int float".split()  # noqa: SIM905
+for _name in _ARITHMETIC + _COMPARISONS + _OTHERS:
+    setattr(Lent, f"__{_name}__", _forward(_name))
 for _name in _ARITHMETIC:
-    setattr(Lent, f"__{_name}__", _applied(_name))
-    setattr(Lent, f"__r{_name}__", _reversed(_name))
+    setattr(Lent, f"__r{_name}__", _forward_swapped(_name))
 
 
 class _Candidate:
@@ -127,7 +126,7 @@ class _Candidate:
             "setitem": lambda x, k, v: x.__setitem__(k, v), "abs": abs, "float": float, "int": int,
             "isinstance": isinstance,
         }  # fmt: skip
-        #: Of an iterator that raised, by its number, what it raised after the items that have been sent.
+        #: By the number of an iterator: its error, which comes after the items that have been sent.
         self.late: dict[int, BaseException] = {}
         #: Of the tests', by number: the same object is the same again.
         self.lent: dict[int, Lent] = {}
@@ -141,7 +140,7 @@ class _Candidate:
         self.kept.append(value)
         return _len(self.kept) - 1
 
-    def kept_as(self, number: int, name: str) -> Any:
+    def find(self, number: int, name: str) -> Any:
         if number < 0:
             return self.lent.setdefault(number, Lent(number))
         return self.kept[number]
@@ -168,7 +167,7 @@ class _Candidate:
             raise _of_tests(*given["raised"])
         if "unrepresentable" in given:
             raise NotPlain(given["unrepresentable"])
-        return decode(given["returned"], self.kept_as)
+        return decode(given["returned"], self.find)
 
     def answer(self, request: dict[str, Any]) -> str:
         """The answer to one request, as the inside of a JSON object."""
@@ -182,7 +181,7 @@ class _Candidate:
         except _MemoryError:
             return '"raised":["MemoryError","MemoryError","","MemoryError"]'
         except _BaseException as error:  # whatever the candidate raises, exits included, is its answer
-            return f'"raised":[{",".join(map(quoted, _described(error, self.source)))}]'
+            return f'"raised":[{",".join(map(quoted, _describe(error, self.source)))}]'
 
     def load(self, request: dict[str, Any]) -> str:
         module = _type(_sys)(request["name"])
@@ -198,7 +197,7 @@ class _Candidate:
         else:
             target = self.kept[name] if kind == "ref" else self.functions[name]
         given = [*_enumerate(request["args"]), *_dict.items(request["kwargs"])]
-        values = {place: decode(data, self.kept_as) for place, data in given}
+        values = {place: decode(data, self.find) for place, data in given}
         args = [values[i] for i in _range(_len(request["args"]))]
         value = target(*args, **{k: values[k] for k in request["kwargs"]})
         self.encoder.lazy = True
@@ -207,7 +206,7 @@ class _Candidate:
         changed = [
             f"[{_number(place, _int) if _type(place) is _int else quoted(place)},{self.encoder.text(values[place])}]"
             for place, data in given
-            if _type(values[place]) in _MUTABLE and values[place] != decode(data, self.kept_as)
+            if _type(values[place]) in _MUTABLE and values[place] != decode(data, self.find)
         ]
         return f'{answer},"changed":[{",".join(changed)}]' if changed else answer
 
@@ -239,7 +238,7 @@ class _Candidate:
 
 
 def _of_tests(name: str, message: str, trace: str, builtin: str) -> BaseException:
-    """What the tests raised while the program used something of theirs."""
+    """The error that the tests raised while the program used one of their objects."""
     import builtins
 
     kind = _getattr(builtins, builtin, Exception)
@@ -247,7 +246,7 @@ def _of_tests(name: str, message: str, trace: str, builtin: str) -> BaseExceptio
     return error
 
 
-def _described(error: BaseException, source: str) -> tuple[str, str, str, str]:
+def _describe(error: BaseException, source: str) -> tuple[str, str, str, str]:
     """Type, message, traceback, and the builtin type that it is a kind of."""
     kind = _type(error)
     builtin = next((k.__name__ for k in kind.__mro__ if k.__module__ == "builtins"), "Exception")
@@ -255,10 +254,10 @@ def _described(error: BaseException, source: str) -> tuple[str, str, str, str]:
         message = _str(error)[:1000]
     except _BaseException:  # its own __str__
         message = ""
-    return kind.__name__, message, _traced(error, source), builtin
+    return kind.__name__, message, _format_trace(error, source), builtin
 
 
-def _traced(error: BaseException, source: str) -> str:
+def _format_trace(error: BaseException, source: str) -> str:
     """The traceback below this file, with the program's lines."""
     import linecache
     import traceback

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Channel:
-    """Lines of JSON over a socket; what is asked of the candidate goes out here, and its answers come in."""
+    """Lines of JSON over a socket: questions to the candidate go out here, and its answers come in."""
 
     def __init__(self, number: int) -> None:
         self.number, self.rest = number, b""
@@ -59,26 +59,26 @@ class Channel:
             data = data[os.write(self.number, data) :]
 
     def ask(self, op: str, **parts: str) -> Any:
-        """What the candidate answers, its parts given as JSON; raises what it raised."""
+        """The candidate's answer; parts: of the question, as JSON. Raises the candidate's error."""
         fields = ",".join(f"{quoted(k)}:{v}" for k, v in {"op": quoted(op), **parts}.items())
         self.asked += 1
         self.send(f'"ask":{{{fields}}}')
         answer = self.receive()
         while "back" in answer:
-            self.send(f'"given":{{{self.given(answer["back"])}}}')
+            self.send(f'"given":{{{self.lend_use(answer["back"])}}}')
             answer = self.receive()
         if "raised" in answer:
-            raise _raised(*answer["raised"])
+            raise _make_error(*answer["raised"])
         if "unrepresentable" in answer:
             raise NotPlain(answer["unrepresentable"])
         return answer
 
-    def given(self, back: dict[str, Any]) -> str:
-        """What the candidate gets for using something that was lent to it, as the inside of a JSON object."""
+    def lend_use(self, back: dict[str, Any]) -> str:
+        """The result of the candidate's use of a lent object, as the inside of a JSON object."""
         try:
             args = [decode(data, Received) for data in back["args"]]
             kwargs = {name: decode(data, Received) for name, data in back["kwargs"].items()}
-            permitted(back["function"], args)
+            permit(back["function"], args)
             value = USES[back["function"]](*args, **kwargs)
             return f'"returned":{Encoder(self.room, _reference).text(value)}'
         except (NotPlain, TooLarge) as error:
@@ -157,12 +157,12 @@ class Remote:
         )
 
     def __instancecheck__(self, instance: Any) -> bool:
-        self._trusted("what is an instance")
+        self._trust("what is an instance")
         return bool(channel.apply("isinstance", instance, self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._method:
-            self._trusted("a method")
+            self._trust("a method")
         return channel.call(f'["ref",{self._number}]', args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -172,10 +172,10 @@ class Remote:
         return value
 
     def __bool__(self) -> bool:
-        self._trusted("the truth")
+        self._trust("the truth")
         return bool(channel.apply("bool", self))
 
-    def _trusted(self, what: str) -> None:
+    def _trust(self, what: str) -> None:
         if not namespace.objects:
             raise NotPlain(
                 f"{what} of an object of the candidate's (type {self._type!r}) would decide the test; say objects=True "
@@ -190,32 +190,32 @@ class Remote:
 
     def __eq__(self, other: object) -> bool:
         if not (isinstance(other, Remote) and other._number == self._number):
-            self._ordered(other)
+            self._refuse(other)
         return True
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def _ordered(self, other: object) -> NoReturn:
+    def _refuse(self, other: object) -> NoReturn:
         raise NotPlain(f"a value of type {self._type!r} is not plain, so it cannot be compared")
 
-    __lt__ = __le__ = __gt__ = __ge__ = _ordered
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __hash__(self) -> int:
-        self._trusted("the hash")
+        self._trust("the hash")
         return object.__hash__(self)
 
 
-def _forwarded(name: str) -> Callable[..., Any]:
+def _forward(name: str) -> Callable[..., Any]:
     return lambda *args: channel.apply(name, *args)
 
 
 for _name in ("len", "str", "repr", "iter", "getitem", "abs", "float", "int"):
-    setattr(Remote, f"__{_name}__", _forwarded(_name))
+    setattr(Remote, f"__{_name}__", _forward(_name))
 
 
 class Received:
-    """What comes with an answer: `Received(number, name)` is an object of the candidate's, `pull` an iterator."""
+    """The references in an answer: `Received(number, name)` is an object of the candidate's, `pull` an iterator."""
 
     def __new__(cls, number: int, name: str) -> Any:
         if number < 0:
@@ -227,11 +227,11 @@ class Received:
     def pull(number: int, name: str) -> Any:
         """Nothing is asked of it before the test wants it."""
         found = Items(number, name)
-        return generated(found) if name == "generator" else found
+        return generate(found) if name == "generator" else found
 
 
 class Items:
-    """An iterator of the candidate's: what it yields comes when it is wanted, more at a time the more is wanted."""
+    """An iterator of the candidate's: items come when they are wanted, more at a time the more are wanted."""
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name, self.count = number, name, 1
@@ -256,7 +256,7 @@ class Items:
         return getattr(Remote(self.number, self.name), name)
 
 
-def generated(items: Items) -> Iterator[Any]:
+def generate(items: Items) -> Iterator[Any]:
     """The same as a generator: tests may ask for one."""
     yield from items
 
@@ -272,7 +272,7 @@ class Function:
 
 
 class Namespace(dict):  # type: ignore[type-arg]  # dict[str, Any] would be evaluated at run time
-    """Where the tests run: names that they do not define are the candidate's; only `names`, unless that is None."""
+    """The namespace of the tests: names that it lacks are the candidate's; only `names`, unless that is None."""
 
     entry_points: frozenset[str] = frozenset()
     names: frozenset[str] | None = None
@@ -281,14 +281,14 @@ class Namespace(dict):  # type: ignore[type-arg]  # dict[str, Any] would be eval
     def __missing__(self, name: str) -> Any:
         if name in self.entry_points:
             return Function(name)
-        if hasattr(builtins, name) or not self.known(name):
+        if hasattr(builtins, name) or not self.is_asked(name):
             raise KeyError(name)
         answer = channel.ask("name", name=quoted(name))
         if "missing" in answer:
             raise KeyError(name)
         return decode(answer["returned"], Remote)
 
-    def known(self, name: str) -> bool:
+    def is_asked(self, name: str) -> bool:
         """Whether the candidate is asked for it."""
         return self.names is None or name in self.names or name in self.entry_points
 
@@ -315,11 +315,11 @@ class Rewrite:
         """Replace the assertions among the statements below a node."""
         for part in ("body", "orelse", "finalbody"):
             if isinstance(statements := getattr(node, part, None), list):
-                setattr(node, part, [new for statement in statements for new in self.replaced(statement)])
+                setattr(node, part, [new for statement in statements for new in self.replace(statement)])
         for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
             self.visit(inner)
 
-    def replaced(self, node: Any) -> list[Any]:
+    def replace(self, node: Any) -> list[Any]:
         if not isinstance(node, _ast.Assert):
             self.visit(node)
             return [node]
@@ -333,7 +333,7 @@ class Rewrite:
             before = [
                 _ast.Assign([_ast.Name(names[i].id, _ast.Store(), **at)], values[i], **at) for i in (0, 1)
             ]
-            # What is called is what is tested; the other side is what was expected.
+            # The side with a call is tested; the other side was expected.
             order = names[::-1] if [calls(v) for v in values] == [False, True] else names
             sides = _ast.Tuple([*order, _ast.Constant(type(test.ops[0]).__name__, **at)], load, **at)
             if isinstance(test.ops[0], _ast.Is | _ast.IsNot):
@@ -393,7 +393,7 @@ def lendable(value: Any) -> bool:
     return bool(own == "tests") and kind is not Remote
 
 
-def permitted(function: str, args: list[Any]) -> None:
+def permit(function: str, args: list[Any]) -> None:
     """NotPlain unless it is lent objects of the tests' that are used, by names that are not private."""
     subject = args[0]
     instance = [type(value).__module__ == "tests" for value in args]
@@ -411,7 +411,7 @@ def permitted(function: str, args: list[Any]) -> None:
 
 
 def _uses() -> dict[str, Callable[..., Any]]:
-    """What a candidate may do to an object of the tests', by name."""
+    """The operations that a candidate may apply to an object of the tests', by name."""
     import _operator as operators
 
     plain = "eq ne lt le gt ge getitem setitem delitem contains neg add sub mul truediv floordiv mod pow xor"
@@ -442,7 +442,7 @@ def _become(old: Any, new: Any) -> None:
         old.extend(new)
 
 
-def _raised(name: str, message: str, trace: str, builtin: str) -> BaseException:
+def _make_error(name: str, message: str, trace: str, builtin: str) -> BaseException:
     base = getattr(builtins, builtin, Exception)
     if not (isinstance(base, type) and issubclass(base, BaseException)):
         base = Exception
@@ -454,12 +454,12 @@ def _raised(name: str, message: str, trace: str, builtin: str) -> BaseException:
     return error
 
 
-def _told(source: str, namespace: Namespace) -> str:
+def _judge(source: str, namespace: Namespace) -> str:
     """The verdict on a piece of the tests; no bad one where the candidate could not use something of theirs."""
     channel.limited = False
     verdict = _verdict(source, namespace)
     if channel.limited and not verdict.startswith('"verdict":"passed"'):
-        return _ended(
+        return _fault(
             "unrepresentable", NotPlain("the program used something of the tests' that cannot be lent")
         )
     return verdict
@@ -470,7 +470,7 @@ def _verdict(source: str, namespace: Namespace) -> str:
     try:
         code = compile(Rewrite(source).tree, "<test>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return _ended("broken", error)
+        return _fault("broken", error)
     try:
         exec(code, namespace)
         return '"verdict":"passed"'
@@ -479,9 +479,9 @@ def _verdict(source: str, namespace: Namespace) -> str:
         parts = {"case": error.place}
         if error.sides is not None:
             got, expected, operator = error.sides
-            parts |= {"got": _shown(got), "expected": SIGNS[operator] + _shown(expected)}
+            parts |= {"got": _show(got), "expected": SIGNS[operator] + _show(expected)}
         if error.args[0] is not None:
-            parts["message"] = _shown(error.args[0])
+            parts["message"] = _show(error.args[0])
         return f'"verdict":"{verdict}",' + _fields(parts)
     except NotPlain as error:
         return '"verdict":"unrepresentable",' + _fields({"message": str(error)})
@@ -491,13 +491,13 @@ def _verdict(source: str, namespace: Namespace) -> str:
         of_candidate = isinstance(error, FromCandidate)
         if channel.foreign and not of_candidate and not _broken(error, namespace):
             met = ", ".join(sorted(channel.foreign))
-            return _ended("unrepresentable", error, f" (with objects of the candidate's: {met})")
-        return _ended(
+            return _fault("unrepresentable", error, f" (with objects of the candidate's: {met})")
+        return _fault(
             "raised" if of_candidate else "broken" if _broken(error, namespace) else "failed", error
         )
 
 
-def _ended(verdict: str, error: BaseException, more: str = "") -> str:
+def _fault(verdict: str, error: BaseException, more: str = "") -> str:
     return f'"verdict":"{verdict}",' + _fields({"message": f"{type(error).__name__}: {error}{more}"})
 
 
@@ -510,14 +510,14 @@ def _broken(error: BaseException, namespace: Namespace) -> bool:
         trace = trace.tb_next
     # Not in what the tests evaluate of a candidate's words.
     inside = trace is not None and trace.tb_frame.f_code.co_filename == "<test>"
-    return inside and isinstance(error, NameError) and not namespace.known(error.name or "")
+    return inside and isinstance(error, NameError) and not namespace.is_asked(error.name or "")
 
 
 def _fields(parts: dict[str, str]) -> str:
     return ",".join(f'"{k}":{quoted(str(v)[:2000])}' for k, v in parts.items())
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001  an integer of too many digits, or a type of the tests' own
@@ -535,10 +535,10 @@ if __name__ == "__main__":
     namespace.entry_points = frozenset(request["entry_points"])
     namespace.names = None if request["names"] is None else frozenset(request["names"])
     namespace.objects = request["objects"]
-    channel.send(f'"setup":true,{_told(request["setup"], namespace)}')
+    channel.send(f'"setup":true,{_judge(request["setup"], namespace)}')
     for point in request["entry_points"]:
         namespace.pop(point, None)
     met = frozenset(channel.foreign)
     for number, test in request["tests"]:
         channel.foreign = set(met)
-        channel.send(f'"test":{number},{_told(test, namespace)}')
+        channel.send(f'"test":{number},{_judge(test, namespace)}')

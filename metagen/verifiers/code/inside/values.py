@@ -66,7 +66,7 @@ class Encoder:
     it is, behind a reference; otherwise all that it yields is written.
     """
 
-    #: Whether builtin functions are written by their names: what tests pass, a program has itself.
+    #: Whether builtin functions are written by their names: a program has those that tests pass.
     names = False
 
     def __init__(self, room: int, refer: Callable[[Any], int] | None = None) -> None:
@@ -120,7 +120,7 @@ class Encoder:
             return f'{{"defaultdict":[{told},{self._items(_dict.items(v), depth, pairs=True)}]}}'
         for base, plain in _BASES:
             if _issubclass(kind, base):
-                return self._derived(v, kind, name, plain(v), depth)
+                return self._subclass(v, kind, name, plain(v), depth)
         if module == "fractions" and name == "Fraction":
             return f'{{"fraction":[{self.text(v.numerator)},{self.text(v.denominator)}]}}'
         if module == "decimal" and name == "Decimal":
@@ -141,7 +141,7 @@ class Encoder:
             raise NotPlain(f"a value of type {name!r} is not plain")
         return self._spend(f'{{"ref":[{self.refer(v)},{quoted(_str(name))}]}}')
 
-    def _derived(self, v: Any, kind: type, name: str, plain: Any, depth: int) -> str:
+    def _subclass(self, v: Any, kind: type, name: str, plain: Any, depth: int) -> str:
         """An instance of a subclass: named tuples with the names of their fields."""
         asked = "null"
         if self.refer is not None:
@@ -191,7 +191,7 @@ def _number(v: Any, kind: type) -> str:
     return _int.__repr__(v) if -_DIGITS < v < _DIGITS else f'{{"int":"{_hex(v)}"}}'
 
 
-# Unbound methods of the base: what a subclass overrides is not asked.
+# Unbound methods of the base: overrides of a subclass are not called.
 _BASES: Any = (
     (_int, lambda v: _int.__add__(v, 0)),
     (_float, lambda v: _float.__mul__(v, 1.0)),
@@ -207,7 +207,7 @@ _BASES: Any = (
 )
 
 
-#: What makes a value of the standard library again: by module and name, the arguments of its constructor.
+#: Constructors that make a value of the standard library again: by module and name, their arguments.
 _MADE: dict[tuple[str, str], Callable[[Any], tuple[Any, ...]]] = {
     ("datetime", "date"): lambda v: (v.year, v.month, v.day),
     ("datetime", "time"): lambda v: (v.hour, v.minute, v.second, v.microsecond, v.tzinfo),
@@ -242,7 +242,7 @@ def decode(data: Any, refer: Callable[[int, str], Any] | None = None) -> Any:
             raise NotPlain(f"a value of type {content[1]!r} is not plain")
         return refer(_int(content[0]), content[1])
     if tag == "function" and not _hasattr(refer, "pull"):
-        return _found(*content)
+        return _find(*content)
     if tag in _RICH:
         return _rich(tag, content, refer)
     if tag in ("dict", "items"):
@@ -255,10 +255,10 @@ _RICH = ("made", "defaultdict", "of", "named", "lazy", "numpy")
 
 
 def _rich(tag: str, content: list[Any], refer: Any) -> Any:
-    """What is more than a value of JSON and its tag; NotPlain for what cannot be made."""
+    """A value that is more than JSON and its tag; NotPlain if it cannot be made."""
     try:
         if tag == "made":
-            return _made(content[0], content[1], decode(content[2], refer))
+            return _make(content[0], content[1], decode(content[2], refer))
         if tag == "defaultdict":
             pairs = {decode(k, refer): decode(v, refer) for k, v in content[1]}
             return _defaultdict(_factory(content[0]), pairs)
@@ -283,13 +283,13 @@ def _rich(tag: str, content: list[Any], refer: Any) -> Any:
         raise NotPlain(f"a value of type {content[0]!r} cannot be made again: {error}") from None
 
 
-def _made(module: str, name: str, args: list[Any]) -> Any:
+def _make(module: str, name: str, args: list[Any]) -> Any:
     if (module, name) not in _MADE:
         raise NotPlain(f"{module}.{name} is not made here")
     return _getattr(__import__(module), name)(*args)
 
 
-def _found(module: str, name: str) -> Any:
+def _find(module: str, name: str) -> Any:
     """A builtin function that was passed to the program: its own one does the same."""
     found: Any = __import__(module)
     for part in [*module.split(".")[1:], *name.split(".")]:
@@ -298,7 +298,7 @@ def _found(module: str, name: str) -> Any:
 
 
 def _factory(name: str | None) -> Any:
-    """What a default dictionary makes: a builtin type; anything else is not known here."""
+    """The factory of a default dictionary: a builtin type; anything else is not known here."""
     if name is None:
         return None
     if name != "?":
@@ -327,7 +327,7 @@ def _numpy(dtype: str, data: Any) -> Any:
 
 
 def _ask(asked: Any, name: str) -> dict[str, Any]:
-    """The attributes of a value that stands for one of a subclass: what it lacks is asked of the original."""
+    """The attributes of a value that stands for one of a subclass: missing ones are asked of the original."""
 
     def missing(self: Any, attribute: str) -> Any:
         if attribute[:2] == "__":
