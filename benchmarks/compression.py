@@ -14,7 +14,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.row import Row, seconds
-from metagen.generators.torch.llama import LlamaModel
+from metagen.generators.torch.models.llama import LlamaModel
 
 BATCHES = (1, 16)
 STEPS = 4

@@ -59,8 +59,8 @@ from metagen.generators.models.recipes import (
 from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch.models.kgram import train
-from metagen.generators.torch.search import Step, made
-from metagen.generators.torch.speculation.lookup import look_up
+from metagen.generators.torch.search import Step, make_search
+from metagen.generators.torch.speculation.drafter import look_up
 from metagen.generators.torch.speculation.select import balance
 from metagen.generators.torch.speculation.verify import Drafted, Rule, acceptance, verify
 from metagen.runs.page.adapters import picture
@@ -553,7 +553,7 @@ def searched(
     A node's value is the probability of its text so far; without others, of a token, the geometric mean.
     """
     head = engine.render(mg.Sequence.of(prompt))
-    search = made(spec, engine.encode, engine.decode, engine.vocabulary, limit, seed=3)
+    search = make_search(spec, engine.encode, engine.decode, engine.vocabulary, limit, seed=3)
     rows: list[tuple[tuple[int, ...], str, float]] = [((), "0", 0.0)]
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_node("0", step=prompt, value=None, state="expanded", multiplicity=1, chosen=True)

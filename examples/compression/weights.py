@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from metagen.generators.tiny import resolve
-from metagen.generators.torch.optimal_brain import Grid, hessian, magnitude, prune, quantise
+from metagen.generators.torch.models.optimal_brain import Grid, hessian, magnitude, prune, quantise
 from metagen.tasks import arithmetic
 
 #: Weights of a row that share a grid, as in the engine's int4.

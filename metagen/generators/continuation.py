@@ -62,15 +62,15 @@ class Continuation:
 
         They may be completed, and are text if they are not.
         """
-        count, text = _broken(known), self._request.prefix.text
+        count, text = _count_broken(known), self._request.prefix.text
         if not count:
             return 0
-        written = _broken(text)
+        written = _count_broken(text)
         if written == len(text):
             # What is broken at the end of the prompt was never held back.
             tokens = self._request.prefix.tokens
             own = len(tokens.ids) if tokens is not None and ids[-len(tokens.ids) :] == tokens.ids else 0
-            written += _broken(self._behind(ids[: len(ids) - own])[1])
+            written += _count_broken(self._behind(ids[: len(ids) - own])[1])
         return max(0, count - written)
 
     def text(self, ids: list[int], *, final: bool) -> str:
@@ -103,20 +103,20 @@ class Continuation:
         full = len(ids) >= self._request.max_tokens
         if eos or stop:
             kept = ids[:-1]
-            return self._made(self.text(kept, final=True), kept, logprobs, finish="eos" if eos else "stop")
+            return self._make(self.text(kept, final=True), kept, logprobs, finish="eos" if eos else "stop")
         step_end: int | None = None
         if text and self._wanted and self._may_end(ids):
             new = self.text(ids, final=False)
-            cut, step_end = self._found(new)
+            cut, step_end = self._find_end(new)
             if cut is not None:
-                return self._made(new[:cut], ids[: self._inside(ids, cut)], logprobs, finish="stop")
+                return self._make(new[:cut], ids[: self._inside(ids, cut)], logprobs, finish="stop")
             if step_end is not None and not full:
-                return self._made(new, ids, logprobs, step_end=step_end)
+                return self._make(new, ids, logprobs, step_end=step_end)
         if full:
-            return self._made(self.text(ids, final=True), ids, logprobs, finish="length", step_end=step_end)
+            return self._make(self.text(ids, final=True), ids, logprobs, finish="length", step_end=step_end)
         if len(ids) >= self.limit:
             cut_step = isinstance(self._request.until, Step)
-            return self._made(self.text(ids, final=False), ids, logprobs, cut=cut_step)
+            return self._make(self.text(ids, final=False), ids, logprobs, cut=cut_step)
         return None
 
     def _may_end(self, ids: list[int]) -> bool:
@@ -130,14 +130,14 @@ class Continuation:
         tail = self._decode(ids[-window:])
         return len(tail) < self._longest or any(one in tail for one in self._wanted)
 
-    def _made(self, text: str, ids: list[int], logprobs: abc.Sequence[float], **how: Any) -> Sample:
+    def _make(self, text: str, ids: list[int], logprobs: abc.Sequence[float], **how: Any) -> Sample:
         each = tuple(logprobs) if self._request.params.logprobs else None
         # Behind dropped tokens that were not written as they were, ids do not continue those of the prefix.
         same = tuple(ids[: len(self._dropped)]) == self._dropped
         added = tuple(ids[len(self._dropped) :]) if same else None
         return Sample(text, added, len(logprobs), float(sum(logprobs)), each, **how)
 
-    def _found(self, text: str) -> tuple[int | None, int | None]:
+    def _find_end(self, text: str) -> tuple[int | None, int | None]:
         """Where a stop string cuts the new text, or else where the delimiter ends in it."""
         stops = [(at + len(s), at) for s in self._stop if (at := _find(self._before, text, s)) is not None]
         step_end = None
@@ -158,7 +158,7 @@ class Continuation:
         return kept
 
 
-def _broken(text: str) -> int:
+def _count_broken(text: str) -> int:
     """Broken characters at the end of a text."""
     return len(text) - len(text.rstrip(BROKEN))
 

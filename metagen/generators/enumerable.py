@@ -7,6 +7,7 @@ For tests and for authors of strategies: what a method should do in expectation 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import abc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,10 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from metagen.border import checked
 from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
-from metagen.generators.checks import adapts
+from metagen.generators.checks import Checks
 from metagen.generators.continuation import Continuation
 from metagen.generators.decoding.constraint import Constraints
-from metagen.generators.decoding.exact import Adapters, Row, confidence, drawn
+from metagen.generators.decoding.exact import Adapters, Row, confidence, draw
 from metagen.generators.decoding.parameters import BEYOND
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
@@ -39,6 +40,9 @@ from metagen.generators.primitive import EngineGenerator
 from metagen.generators.randomness import seed_array, uniform
 from metagen.prefixes import Prefixes
 from metagen.sequence import Prompt, Sequence, digest
+
+#: Ids behind those of the tokens, for the bytes of prompts.
+BYTES = 256
 
 Floats = NDArray[np.float64]
 Table = Mapping[tuple[str, ...], ArrayLike] | Callable[[str, tuple[str, ...]], ArrayLike]
@@ -92,6 +96,10 @@ class EnumerableEngine:
         self.chat: str | None = None
         self._constraints: Constraints | None = None
         self._cache = Prefixes()
+        # Without a bound of its own any text fits.
+        self._checks = Checks(
+            "the table", len(tokens) + BYTES, sys.maxsize if max_context is None else max_context
+        )
         self._lock = Lock()
         self._state = "new"
 
@@ -123,12 +131,12 @@ class EnumerableEngine:
     def check(self, params: SamplingParams) -> None:
         """InputError for a grammar that is none, or that the tokens cannot write."""
         if params.grammar is not None:
-            self._constrained().matcher(params.grammar, (), params.max_tokens)
+            self._grammars().matcher(params.grammar, (), params.max_tokens)
 
     # -- the model -------------------------------------------------------------------------------
 
     def probabilities(self, prompt: str, completion: tuple[str, ...]) -> Floats:
-        """p(· | prompt, completion) over the vocabulary."""
+        """[V]: p(· | prompt, completion) over the vocabulary."""
         if callable(self._table):
             row = self._table(prompt, completion)
         elif completion in self._table:
@@ -161,7 +169,7 @@ class EnumerableEngine:
         stack: list[tuple[tuple[str, ...], float, float]] = [((), 1.0, adapters.mu)]
         while stack:
             done, mass, cut = stack.pop()
-            row = self._held(self.probabilities(text, done), params, done)
+            row = self._hold(self.probabilities(text, done), params, done)
             q, cuts = adapters(row, (*head, *map(self.tokens.index, done)), cut)
             for token, p, behind in zip(self.tokens, q.tolist(), cuts.tolist(), strict=True):
                 if p == 0.0:
@@ -199,15 +207,11 @@ class EnumerableEngine:
 
     async def generate(self, request: GenerateRequest) -> Generated:
         self._check_open()
-        if not request.seeds:
-            raise InputError("a Generate request has no seeds; give one per sample")
-        if request.max_tokens < 1:
-            raise InputError(f"max_tokens={request.max_tokens!r}: expected an integer ≥ 1")
+        self._checks.generates(request)
         if (k := request.params.top_logprobs) > len(self.tokens):
             raise InputError(f"top_logprobs={k!r}: {self!r} has {len(self.tokens)} tokens; ask for no more")
-        self._check_ids(request.params.stop_token_ids)
         ids = self.render(request.prefix)
-        self._check_fit(len(ids), request.max_tokens)
+        self._checks.fits(len(ids), request.max_tokens)
         n, cached = len(request.seeds), self._read(ids, len(ids) - 1)
         prefilled, cached = len(ids) - cached, len(ids) * (n - 1) + cached
         with self._lock:
@@ -220,7 +224,9 @@ class EnumerableEngine:
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         self._check_open()
         for request in requests:
-            self._check_evaluate(request)
+            if request.outputs:
+                raise UnsupportedError(f"{self!r} has no head whose outputs score; ask for log-probabilities")
+            self._checks.reads(request)
         with self._lock:
             self.stats.requests += bool(requests)
         return [self._evaluate(request) for request in requests]
@@ -257,7 +263,7 @@ class EnumerableEngine:
                 numbers = uniform(seed_array([request.seeds[i] for i in rows]), position)
                 for (i, row), u in zip(list(rows.items()), numbers, strict=True):
                     self._draw(row, adapters, (prompt, before), ids, u)
-                    if (sample := self._ended(row, request.params, continuation)) is not None:
+                    if (sample := self._end(row, request.params, continuation)) is not None:
                         request.note(i, sample)
                         self._read((*ids, *rows.pop(i).ids[:-1]))  # the last token was only drawn
                 position += 1
@@ -282,9 +288,9 @@ class EnumerableEngine:
         (prompt, before), params = texts, adapters.params
         done = before + tuple(self.tokens[i] for i in row.ids)
         p = self.probabilities(prompt, done)
-        held = self._held(p, params, done)
+        held = self._hold(p, params, done)
         q, cuts = adapters(held, (*ids, *row.ids), row.cut)
-        token = drawn(q, u)
+        token = draw(q, u)
         if params.weighs and held is not p:
             free, _ = adapters(p, (*ids, *row.ids), row.cut)
             row.log_mass += min(0.0, float(np.log(free[held > 0].sum())))
@@ -296,7 +302,7 @@ class EnumerableEngine:
         with self._lock:
             self.stats.generated += 1
 
-    def _ended(self, row: Row, params: SamplingParams, continuation: Continuation) -> Sample | None:
+    def _end(self, row: Row, params: SamplingParams, continuation: Continuation) -> Sample | None:
         """The sample of a row, if its newest token ends it."""
         stop = row.ids[-1] in params.stop_token_ids
         eos = row.ids[-1] == self.eos and not params.ignore_eos
@@ -309,7 +315,7 @@ class EnumerableEngine:
         with self._lock:
             return max(0, min(self._cache.add(ids), len(ids) if most is None else most))
 
-    def _constrained(self) -> Constraints:
+    def _grammars(self) -> Constraints:
         if self._constraints is None:
             texts = [token.encode() for token in self.tokens]
             self._constraints = Constraints.of_tokens(
@@ -320,13 +326,13 @@ class EnumerableEngine:
             )
         return self._constraints
 
-    def _held(self, p: Floats, params: SamplingParams, done: tuple[str, ...]) -> Floats:
+    def _hold(self, p: Floats, params: SamplingParams, done: tuple[str, ...]) -> Floats:
         """The probabilities of what the grammar allows behind a completion, and 0 for the rest."""
         if params.grammar is None:
             return p
         ids = [self.tokens.index(token) for token in done]
         left = params.max_tokens - len(ids)
-        matcher = self._constrained().matcher(params.grammar, ids, left)
+        matcher = self._grammars().matcher(params.grammar, ids, left)
         held: Floats = np.where(matcher.allowed(left), p, 0.0)
         if not held.any():
             raise InputError(
@@ -340,7 +346,7 @@ class EnumerableEngine:
         rows, entropies = [], []
         for position in request.positions:
             labels = request.labels if request.labels is not None else (request.ids[position + 1],)
-            p = np.zeros(self._vocabulary)
+            p = np.zeros(len(self.tokens) + BYTES)
             p[: len(self.tokens)] = self._read_at(request, seen[: position + 1])
             entropies.append(float(-(p[p > 0] * np.log(p[p > 0])).sum()))
             with np.errstate(divide="ignore"):
@@ -360,28 +366,7 @@ class EnumerableEngine:
             return p
         words = Words.of(params, self.encode, self.decode, len(self.tokens), [self.eos])
         adapters = Adapters(params, words, request.start)
-        return adapters(self._held(p, params, done), ids, adapters.mu)[0]
-
-    def _check_evaluate(self, request: EvaluateRequest) -> None:
-        if request.outputs:
-            raise UnsupportedError(f"{self!r} has no head whose outputs score; ask for log-probabilities")
-        adapts(request)
-        if request.labels == ():
-            raise InputError("labels are empty; give at least one id, or None for the token that follows")
-        last = len(request.ids) - (request.labels is None)
-        if not request.positions or min(request.positions) < 0 or max(request.positions) >= last:
-            raise InputError(f"positions={request.positions!r}: expected indices from 0 to {last - 1}")
-        self._check_ids((*request.ids, *(request.labels or ())))
-        self._check_fit(len(request.ids), 0)
-
-    @property
-    def _vocabulary(self) -> int:
-        """Tokens, and the bytes of prompts."""
-        return len(self.tokens) + 256
-
-    def _check_ids(self, ids: abc.Sequence[int]) -> None:
-        if bad := [i for i in ids if not 0 <= i < self._vocabulary]:
-            raise InputError(f"token id {bad[0]!r} is not in the vocabulary (0 … {self._vocabulary - 1})")
+        return adapters(self._hold(p, params, done), ids, adapters.mu)[0]
 
     def _bytes(self, text: str) -> list[int]:
         return [len(self.tokens) + b for b in text.encode("utf-8", "surrogatepass")]
@@ -396,13 +381,6 @@ class EnumerableEngine:
         """Prompt and completion of whole ids: the bytes, and the tokens after them."""
         head = max((i + 1 for i, token in enumerate(ids) if token >= len(self.tokens)), default=0)
         return self.decode(ids[:head]), tuple(self.tokens[i] for i in ids[head:])
-
-    def _check_fit(self, prefix: int, new: int) -> None:
-        if self._context is not None and prefix + new > self._context:
-            raise PromptError(
-                f"{prefix} tokens of prefix and max_tokens={new} exceed the context of {self._context} tokens; "
-                f"shorten the prompt or give max_tokens ≤ {max(self._context - prefix, 0)}"
-            )
 
     def _check_open(self) -> None:
         if self._state != "open":

@@ -15,7 +15,7 @@ from metagen.border import checked
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import PromptError, UnsupportedError
-from metagen.generators.decoding.words import spelt
+from metagen.generators.decoding.words import spell
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest, SamplingParams
 from metagen.generators.waiting import waited
 from metagen.generators.watch import evaluated
@@ -99,7 +99,7 @@ async def alikelihoods(
     cannot write, or that merges with the whole prompt into one token; UnsupportedError for an engine that has no token
     ids, or cannot read what is asked.
     """
-    each = [_asked(engine, sequence, entropies, params) for sequence in sequences]
+    each = [_ask(engine, sequence, entropies, params) for sequence in sequences]
     # By ids, too: a text can be written in several ways.
     names = [digest(s.digest, repr(one.ids)) for s, one in zip(sequences, each, strict=True)]
     asked = dict(zip(names, each, strict=True))
@@ -114,7 +114,7 @@ async def alikelihoods(
     return [found[name] for name in names if name in found]
 
 
-def _asked(engine: Engine, sequence: Sequence, entropies: bool, params: SamplingParams | None) -> _Asked:
+def _ask(engine: Engine, sequence: Sequence, entropies: bool, params: SamplingParams | None) -> _Asked:
     ids, head = engine.render(sequence), engine.render(Sequence(sequence.prompt))
     if ids is None or head is None:
         raise UnsupportedError(
@@ -144,7 +144,7 @@ def _check_written(engine: Engine, sequence: Sequence) -> None:
     read = own is not None and own.tokenizer == engine.tokenizer_fingerprint
     if read or not sequence.text or size is None or decode is None:
         return
-    if spelt(sequence.text, engine.encode, decode, size) is None:
+    if spell(sequence.text, engine.encode, decode, size) is None:
         raise PromptError(
             f"the tokens cannot write the completion {sequence.text!r:.80}: {engine!r} has no likelihood of it; leave "
             "it out, or give ids"

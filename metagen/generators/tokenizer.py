@@ -24,7 +24,7 @@ REMEMBERED = 4096
 LIMIT = 10.0
 
 
-def rendered(tokenizer: Any, turns: list[dict[str, str]], directory: Path, **options: bool) -> str:
+def apply_template(tokenizer: Any, turns: list[dict[str, str]], directory: Path, **options: bool) -> str:
     """The turns by a tokenizer's chat template. ModelError if that takes longer than `LIMIT` seconds."""
     return str(
         bounded(
@@ -130,18 +130,18 @@ class Tokenizer:
         """
         own = prefix.tokens
         if own is not None and own.tokenizer == self.fingerprint:
-            head = self._rendered(prefix.prompt, "")
+            head = self._render(prefix.prompt, "")
             return head + own.ids, len(head)
         written = prefix.written
-        ids = self._rendered(prefix.prompt, written)
+        ids = self._render(prefix.prompt, written)
         if not written:
             return ids, len(ids)
-        return ids, min(len(self._rendered(prefix.prompt, "")), len(ids))
+        return ids, min(len(self._render(prefix.prompt, "")), len(ids))
 
     def token_ids(self, ids: tuple[int, ...]) -> TokenIds:
         return TokenIds(ids, self.fingerprint)
 
-    def _rendered(self, prompt: Prompt, text: str) -> tuple[int, ...]:
+    def _render(self, prompt: Prompt, text: str) -> tuple[int, ...]:
         key = (prompt.text, prompt.messages, prompt.form, text)
         with self._lock:
             if (known := self._prompts.get(key)) is not None:
@@ -171,7 +171,7 @@ class Tokenizer:
         partial = messages[-1].role == "assistant"
         turns = [{"role": m.role, "content": m.content} for m in messages]
         try:
-            text = rendered(
+            text = apply_template(
                 self._template,
                 turns,
                 self.directory,

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 
 from metagen.errors import InputError, ModelError
 from metagen.generators.directory import chat_template
-from metagen.generators.tokenizer import rendered
+from metagen.generators.tokenizer import apply_template
 from metagen.values import Expects
 from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps, TaggedSteps, WholeSolution
 
@@ -187,7 +187,7 @@ def _closing(directory: Path) -> str:
     mark = "§"
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": mark}]
     tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
-    text = rendered(tokenizer, turns, directory)
+    text = apply_template(tokenizer, turns, directory)
     if mark not in text:
         raise ModelError(
             f"{directory}: the chat template leaves out what the assistant says, so a solution cannot be scored; "

@@ -184,11 +184,7 @@ def test_a_sample_ends_at_the_first_of_its_ends_however_many_ids_came(tokenizer:
     def read(asked: GenerateRequest, text: str, known: int = 0) -> Any:
         continuation = Continuation(tokenizer.decode, asked, tokenizer.encode("Q"))
         ids = [*tokenizer.encode(text), *tokenizer.eos]
-        kind = endings.take(asked)
-        try:
-            return endings.sample(continuation, kind, ids, [-0.5] * len(ids), known)
-        finally:
-            endings.give_back(kind)
+        return endings.sample(continuation, endings.of(asked), ids, [-0.5] * len(ids), known)
 
     step = read(request("Q", Step("\n")), "a=1\nb=2\n")
     assert (step.text, step.step_end, step.generated, step.finish) == ("a=1\n", 4, 4, None)
@@ -198,9 +194,9 @@ def test_a_sample_ends_at_the_first_of_its_ends_however_many_ids_came(tokenizer:
     assert (whole.text, whole.finish, whole.generated, whole.logprob) == ("a=1\n", "eos", 5, -2.5)
     # vLLM may stop at a text that ends nothing here: the sample then goes on.
     goes_on = request("Q", stop=("\n\n",))
-    continuation, kind = Continuation(tokenizer.decode, goes_on, tokenizer.encode("Q")), endings.take(goes_on)
+    continuation, ends = Continuation(tokenizer.decode, goes_on, tokenizer.encode("Q")), endings.of(goes_on)
     ids = list(tokenizer.encode("a=1\n"))
-    assert endings.sample(continuation, kind, ids, [-0.5] * len(ids), 0) is None
+    assert endings.sample(continuation, ends, ids, [-0.5] * len(ids), 0) is None
 
 
 # -- answers ---------------------------------------------------------------------------------------

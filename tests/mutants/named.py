@@ -19,7 +19,7 @@ NAMED = (
     Named(
         "a text under a budget's cap is the beginning of the text without",
         "metagen/generators/torch/decode.py",
-        "self._owner(row).request.params.max_tokens - int(self._rows.position[row])",
+        "self._rows.generation(row).request.params.max_tokens - int(self._rows.position[row])",
         "int(self._rows.limit[row] - self._rows.length[row])",
         "tests/generators/torch/test_grammar.py::test_a_budget_cuts_what_closes_and_shapes_nothing",
     ),

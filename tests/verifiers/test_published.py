@@ -14,7 +14,7 @@ import torch
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators import tiny
 from metagen.generators.torch import TorchEngine
-from metagen.generators.torch.checkpoint import read_config
+from metagen.generators.torch.models.checkpoint import read_config
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.testing import VerifierLaws, run

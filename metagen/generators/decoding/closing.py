@@ -71,7 +71,7 @@ class Ways:
             way = self._search(self._start, EFFORT, _Search(EFFORT))
         else:
             way = self._search(self._start, len(way) - 1, _Search(LESS)) or way
-        return None if way is None else self._shortened(way)
+        return None if way is None else self._shorten(way)
 
     def hopeless(self, effort: int) -> bool:
         """Whether it is certain, after so many tokens tried, that no text of the grammar can be written."""
@@ -126,7 +126,7 @@ class Ways:
             self._told = True
             _LOG.warning("no end of a text was found near its limit", extra={"ahead": AHEAD, "tried": LOST})
 
-    def _shortened(self, way: Way) -> Way:
+    def _shorten(self, way: Way) -> Way:
         """A way without the detours that short searches find."""
         state, effort, i = self._start.deep_copy(), EFFORT, 0
         while i < len(way) - 1 and effort > 0:
@@ -148,7 +148,7 @@ class Ways:
             return (self._end,)
         level = [_Place((), b"", start, bytes(start.compute_bitmask()))]
         for depth in range(min(most, search.depth)):
-            if near is not None and (way := self._joined(level, most - depth, near)) is not None:
+            if near is not None and (way := self._join(level, most - depth, near)) is not None:
                 return self._keep(start, way)
             if depth >= most - 1:
                 break
@@ -178,7 +178,7 @@ class Ways:
         search.whole = False
         return None
 
-    def _joined(self, level: list[_Place], most: int, near: Way) -> Way | None:
+    def _join(self, level: list[_Place], most: int, near: Way) -> Way | None:
         """A way that goes on from one of these places as another one does."""
         for place in level:
             if (rest := self.rest(place.state, place.mask, near, most)) is not None:
@@ -190,7 +190,7 @@ class Ways:
         if search.merge and mask in self._kinds:
             search.whole = False
             return self._kinds[mask]
-        may = unpacked(mask, len(self._inner)) & self._inner
+        may = unpack(mask, len(self._inner)) & self._inner
         if search.merge and (visible := may & self._visible).any():
             search.whole, may = False, visible
         allowed = np.flatnonzero(may)
@@ -363,6 +363,6 @@ def _choices(mask: bytes) -> int:
     return int.from_bytes(mask, "little").bit_count()
 
 
-def unpacked(bits: bytes, size: int) -> NDArray[np.bool_]:
+def unpack(bits: bytes, size: int) -> NDArray[np.bool_]:
     """[vocab] of a mask in bits."""
     return np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[:size].astype(np.bool_)

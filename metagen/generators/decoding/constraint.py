@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import EngineError, InputError, UnsupportedError, install
-from metagen.generators.decoding.closing import Watch, Ways, unpacked
+from metagen.generators.decoding.closing import Watch, Ways, unpack
 from metagen.generators.decoding.grammar import Grammar
 
 #: Grammars that stay compiled.
@@ -109,7 +109,7 @@ class Matcher(Held):
 
     def allowed(self, left: int | None = None) -> Mask:
         """[vocab]: which tokens may come next; the end token where the text may end."""
-        mask = unpacked(self._mask(), self.size)
+        mask = unpack(self._mask(), self.size)
         return mask if self._watch is None or left is None else self._watch.keep(mask, left)
 
     def way(self, left: int) -> int | None:
@@ -215,7 +215,7 @@ class Constraints:
 
     def _compile(self, grammar: Grammar) -> Matcher:
         source = self._source(grammar)
-        matcher = self._made(grammar, source if grammar.canonical else _all_spellings(source))
+        matcher = self._make(grammar, source if grammar.canonical else _all_spellings(source))
         watch = None
         ways = Ways(matcher, self._ends, self.texts)
         if ways.hopeless(TRIED):
@@ -224,7 +224,7 @@ class Constraints:
                 "or no text of it to its end; take another model, or texts of the characters that it knows"
             )
         if grammar.close:
-            free = self._made(grammar, _all_spellings(source)) if grammar.canonical else matcher
+            free = self._make(grammar, _all_spellings(source)) if grammar.canonical else matcher
             ways = Ways(free, self._ends, self.texts, dense=grammar.kind == "json_schema")
             watch = Watch(ways, free.deep_copy(), ways.shortest())
         return Matcher(matcher, self._size, frozenset(self._ends), watch)
@@ -248,7 +248,7 @@ class Constraints:
         except ValueError as error:
             raise InputError(f"{grammar.kind} grammar {grammar.source!r:.80}: {error}") from error
 
-    def _made(self, grammar: Grammar, source: str) -> Any:
+    def _make(self, grammar: Grammar, source: str) -> Any:
         """A matcher of the library."""
         matcher = _library().LLMatcher(self._tokenizer, source, log_level=0)
         if matcher.is_error():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from metagen.errors import InputError
+from metagen.generators.decoding.adapters import whole
 
 #: Drafts of one row, at most: what the random numbers are keyed by has room for so many.
 MOST_DRAFTS: Final = 64
@@ -38,13 +39,13 @@ class Draft:
             if not ok:
                 raise InputError(f"draft: {name}={getattr(self, name)!r}: {what}")
 
-        expect(_whole(self.tokens) and self.tokens >= 1, "tokens", "expected an integer ≥ 1")
+        expect(whole(self.tokens) and self.tokens >= 1, "tokens", "expected an integer ≥ 1")
         expect(
             self.verify in (None, "token", "block"),
             "verify",
             "expected 'block', 'token', or None for the one that fits",
         )
-        fits = _whole(self.drafts) and 1 <= self.drafts <= MOST_DRAFTS
+        fits = whole(self.drafts) and 1 <= self.drafts <= MOST_DRAFTS
         expect(fits, "drafts", f"expected an integer from 1 to {MOST_DRAFTS}")
         expect(isinstance(self.adapt, bool), "adapt", "expected True or False")
         several = self.drafts > 1
@@ -55,7 +56,7 @@ class Draft:
         )
         if self.model is None:
             expect(
-                _whole(self.ngram) and self.ngram >= 1, "ngram", "a lookup looks for at least 1 token; use 3"
+                whole(self.ngram) and self.ngram >= 1, "ngram", "a lookup looks for at least 1 token; use 3"
             )
             expect(not several, "drafts", "a text is looked up once; give drafts=1, or a model that drafts")
         else:
@@ -75,7 +76,3 @@ class Draft:
     def describes(self, model: str) -> str:
         """What sampled tokens depend on, for a fingerprint. model: fingerprint of the draft's; empty for lookup."""
         return repr((model, self.tokens, self.rule, self.drafts, self.adapt, self.ngram))
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -87,7 +87,7 @@ class _Torch:
 
 
 def adapt(p: Floats, params: SamplingParams) -> Floats:
-    """Probabilities after temperature, top_k and top_p, in float64; temperature 0 keeps the first of the best."""
+    """[V]: probabilities after temperature, top_k and top_p, in float64; temperature 0 keeps the first of the best."""
     if params.temperature == 0:
         best: Floats = np.eye(len(p))[int(np.argmax(p))]
         return best
@@ -108,13 +108,13 @@ def adapt(p: Floats, params: SamplingParams) -> Floats:
 
 
 def confidence(p: Floats, k: int) -> float:
-    """−(1/k) Σ_j log p_j over the k most probable tokens; none of these logarithms counts less than −100."""
+    """Of p [V]: −(1/k) Σ_j log p_j over the k most probable tokens; none of these logarithms counts less than −100."""
     with np.errstate(divide="ignore"):
         return float(-np.log(np.sort(p)[-k:]).clip(min=-MOST_CONFIDENT).mean())
 
 
-def drawn(p: Floats, u: float) -> int:
-    """The first token, in order of ids, whose cumulative probability exceeds u."""
+def draw(p: Floats, u: float) -> int:
+    """Of p [V] the first token, in order of ids, whose cumulative probability exceeds u."""
     cdf = np.cumsum(p)
     goal = min(u * cdf[-1], float(np.nextafter(cdf[-1], 0.0)))
     return int(np.searchsorted(cdf, goal, side="right"))

@@ -43,7 +43,7 @@ class Boundaries:
             size += len(self.texts[ids[-dropped]])
         return ids[: len(ids) - dropped], ids[len(ids) - dropped :]
 
-    def spelled(self, text: bytes) -> list[int] | None:
+    def spell(self, text: bytes) -> list[int] | None:
         """Tokens of a text, always the longest that fits. None where none does."""
         ids = longest(text, self._ids, self._longest)
         return ids if b"".join(self.texts[i] for i in ids) == text else None
@@ -103,7 +103,7 @@ class ForcedBytes(Held):
                 self._rest = self._rest[len(text) :]
             elif text.startswith(self._rest):
                 behind, self._rest = text[len(self._rest) :], b""
-                ids_behind = self._boundaries.spelled(behind)
+                ids_behind = self._boundaries.spell(behind)
                 if self._then is not None and (ids_behind is None or not self._then.consume(ids_behind)):
                     return False
             else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from metagen.errors import InputError
 from metagen.generators.decoding.search import ConstrainedBeamSearch
-from metagen.generators.decoding.words import spelt
+from metagen.generators.decoding.words import spell
 
 #: Tokens of each phrase that a prefix ends with, or all of them once it has held the phrase.
 Progress = tuple[int, ...]
@@ -20,7 +20,7 @@ class Phrases:
         self._phrases = tuple(phrases)
         self._falls = [_falls(phrase) for phrase in phrases]
         #: What the end of one phrase is of the beginning of another, and which phrases each phrase holds.
-        self._shared = [[_shared(a, b) for b in phrases] for a in phrases]
+        self._shared = [[_overlap(a, b) for b in phrases] for a in phrases]
         self._holds = [frozenset(j for j, b in enumerate(phrases) if _within(b, a)) for a in phrases]
         self._behind: dict[tuple[int, frozenset[int]], int] = {}
 
@@ -81,7 +81,7 @@ def phrase_ids(
     """
     phrases: list[tuple[int, ...]] = []
     for phrase in spec.phrases:
-        ids = spelt(phrase, encode, decode, size) if isinstance(phrase, str) else phrase
+        ids = spell(phrase, encode, decode, size) if isinstance(phrase, str) else phrase
         if ids is None:
             raise InputError(
                 f"constrained_beam search: the tokens cannot write the phrase {phrase!r}; leave it out, or give ids"
@@ -115,7 +115,7 @@ def _falls(phrase: tuple[int, ...]) -> list[int]:
     return falls
 
 
-def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+def _overlap(a: tuple[int, ...], b: tuple[int, ...]) -> int:
     """How many tokens at the end of `a` are the beginning of `b`, not all of either."""
     return next((n for n in range(min(len(a), len(b)) - 1, 0, -1) if a[-n:] == b[:n]), 0)
 

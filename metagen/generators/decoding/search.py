@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 from metagen.errors import InputError
+from metagen.generators.decoding.adapters import real, whole
 
 #: When a beam search stops before the longest length: see `BeamSearch`.
 EarlyStopping = Literal["filled", "estimate", "bound"]
@@ -22,8 +23,41 @@ Phrase: TypeAlias = str | tuple[int, ...]
 MOST_PHRASES = 12
 
 
+class Search:
+    """A search as it is asked for. size_in: the field that holds its number of beams, or of candidates."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    size_in: ClassVar[str] = "width"
+
+    @property
+    def rows(self) -> int:
+        """Rows of the model that it takes at most."""
+        size: int = getattr(self, self.size_in)
+        return size
+
+    @property
+    def most(self) -> int:
+        """Samples that it returns at most."""
+        return self.rows
+
+    def check(self, n: int, vocabulary: int) -> None:
+        """InputError for more samples than it returns, or more beams or candidates than there are tokens."""
+        name, size = self.size_in, self.rows
+        if size > vocabulary:
+            raise InputError(
+                f"{self.kind} search: {name}={size!r} is above the vocabulary of {vocabulary} tokens; "
+                f"give {name} ≤ {vocabulary}"
+            )
+        if n > self.most:
+            remedy = "ask for n = 1" if self.most == 1 < size else f"give {name} ≥ {n}, or ask for fewer"
+            raise InputError(
+                f"n={n!r}: a {self.kind} search with {name}={size!r} returns {self.most} samples at most; {remedy}"
+            )
+
+
 @dataclass(frozen=True, slots=True)
-class BeamSearch:
+class BeamSearch(Search):
     """The `width` best prefixes are kept at each length; what ends is scored Σ log p / |y|^α.
 
     width: B, beams that live, and texts that are kept at most. alpha: α, the exponent of length normalisation; |y|
@@ -54,20 +88,6 @@ class BeamSearch:
                 raise InputError(
                     f"{self.kind} search: {name}={value!r}: expected one of {', '.join(get_args(known))}"
                 )
-
-    @property
-    def rows(self) -> int:
-        """Rows of the model that it takes at most."""
-        return self.width
-
-    @property
-    def most(self) -> int:
-        """Samples that it returns at most."""
-        return self.width
-
-    def check(self, n: int, vocabulary: int) -> None:
-        """InputError for more samples than it keeps, or more beams than there are tokens."""
-        _check(self.kind, "width", self.width, n, self.most, vocabulary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +147,7 @@ class ConstrainedBeamSearch(BeamSearch):
             )
         for phrase in self.phrases:
             ids = not isinstance(phrase, str)
-            if not phrase or (ids and not (isinstance(phrase, tuple) and all(map(_whole, phrase)))):
+            if not phrase or (ids and not (isinstance(phrase, tuple) and all(map(whole, phrase)))):
                 raise InputError(
                     f"constrained_beam search: phrase {phrase!r}: expected a text or a tuple of token ids, not empty"
                 )
@@ -139,7 +159,7 @@ class ConstrainedBeamSearch(BeamSearch):
 
 
 @dataclass(frozen=True, slots=True)
-class StochasticBeamSearch:
+class StochasticBeamSearch(Search):
     """`width` different texts drawn without replacement (Kool et al. 2019, arXiv:1903.06059).
 
     A beam search that ranks by perturbed log-probabilities G ~ Gumbel(log p), drawn top-down under the condition that
@@ -152,23 +172,9 @@ class StochasticBeamSearch:
     def __post_init__(self) -> None:
         _count(self.kind, "width", self.width)
 
-    @property
-    def rows(self) -> int:
-        """Rows of the model that it takes at most."""
-        return self.width
-
-    @property
-    def most(self) -> int:
-        """Samples that it returns at most."""
-        return self.width
-
-    def check(self, n: int, vocabulary: int) -> None:
-        """InputError for more samples than it draws, or more beams than there are tokens."""
-        _check(self.kind, "width", self.width, n, self.most, vocabulary)
-
 
 @dataclass(frozen=True, slots=True)
-class ContrastiveSearch:
+class ContrastiveSearch(Search):
     """Of the k most probable tokens the one of (1 − α) p(v) − α max_j cos(h_v, h_j) (Su et al. 2022, arXiv:2202.06417).
 
     h: the model's last hidden states, of the candidate and of all tokens before it. p is the distribution after all
@@ -176,6 +182,7 @@ class ContrastiveSearch:
     """
 
     kind: ClassVar[str] = "contrastive"
+    size_in: ClassVar[str] = "k"
     k: int = 5
     alpha: float = 0.6
 
@@ -184,18 +191,9 @@ class ContrastiveSearch:
         _real(self.kind, "alpha", self.alpha, 1.0, "a number in [0, 1] (0 is greedy)")
 
     @property
-    def rows(self) -> int:
-        """Rows of the model that it takes at most."""
-        return self.k
-
-    @property
     def most(self) -> int:
-        """Samples that it returns at most."""
+        """One text, whatever k is."""
         return 1
-
-    def check(self, n: int, vocabulary: int) -> None:
-        """InputError for more than one sample, or more candidates than there are tokens."""
-        _check(self.kind, "k", self.k, n, self.most, vocabulary)
 
 
 SearchSpec: TypeAlias = BeamSearch | StochasticBeamSearch | ContrastiveSearch
@@ -216,29 +214,11 @@ def inclusion(logprob: float, threshold: float) -> float:
     return -math.expm1(-math.exp(min(logprob - threshold, 50.0)))
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _count(kind: str, name: str, value: object) -> None:
-    if not (isinstance(value, int) and _whole(value) and value >= 1):
+    if not (whole(value) and value >= 1):
         raise InputError(f"{kind} search: {name}={value!r}: expected an integer ≥ 1")
 
 
 def _real(kind: str, name: str, value: object, high: float, what: str) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and isinstance(value, int | float) and 0 <= value <= high and math.isfinite(value)):
+    if not (real(value) and 0 <= value <= high):
         raise InputError(f"{kind} search: {name}={value!r}: expected {what}")
-
-
-def _check(kind: str, name: str, width: int, n: int, most: int, vocabulary: int) -> None:
-    if width > vocabulary:
-        raise InputError(
-            f"{kind} search: {name}={width!r} is above the vocabulary of {vocabulary} tokens; "
-            f"give {name} ≤ {vocabulary}"
-        )
-    if n > most:
-        remedy = "ask for n = 1" if most == 1 < width else f"give {name} ≥ {n}, or ask for fewer"
-        raise InputError(
-            f"n={n!r}: a {kind} search with {name}={width!r} returns {most} samples at most; {remedy}"
-        )

@@ -57,7 +57,7 @@ class Words:
             return ids
 
         def written(name: str, text: str) -> Ids:
-            if (ids := spelt(text, encode, decode, size)) is None:
+            if (ids := spell(text, encode, decode, size)) is None:
                 raise InputError(f"{name}: the tokens cannot write {text!r}; leave it out, or give ids")
             return ids
 
@@ -74,7 +74,7 @@ class Words:
             if not isinstance(one, str):
                 return [known(name, tuple(one))]
             alone = written(name, one)
-            behind = None if one[0].isspace() else spelt(" " + one, encode, decode, size)
+            behind = None if one[0].isspace() else spell(" " + one, encode, decode, size)
             return [alone] if behind in (None, alone) else [alone, behind]
 
         banned = [ids for one in params.banned for ids in ways("banned", one)]
@@ -122,7 +122,7 @@ class Words:
             )
 
 
-def spelt(
+def spell(
     text: str, encode: Callable[[str], abc.Sequence[int]], decode: Callable[[list[int]], str], size: int
 ) -> Ids | None:
     """The ids of a text; None where they do not write it: an unknown token stands for whatever has no other."""

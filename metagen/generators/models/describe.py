@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
+import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+from tokenizers import AddedToken, decoders, models
+from tokenizers import Tokenizer as HFTokenizer
+
 from metagen.cost import Beside, ModelShape
-from metagen.errors import ModelError
+from metagen.errors import InputError, ModelError
+from metagen.generators.decoding.draft import Draft
 from metagen.generators.directory import read_json, vocabulary_size
 from metagen.generators.models import recipes
 from metagen.generators.models.recipes import KGRAM, Model, Recipe
-from metagen.generators.models.vocabulary import TableTokenizer, check_one_vocabulary
 from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.sequence import digest
@@ -45,6 +52,43 @@ def check_vocabularies(model: Model) -> None:
     check_one_vocabulary([str(part) for part in model.parts], [tokenizer_of(part) for part in model.parts])
 
 
+def check_drafted(model: Model, draft: Draft | None) -> None:
+    """Raises InputError unless the model's parts, and what drafts for it, have one vocabulary."""
+    check_vocabularies(model)
+    if draft is not None and draft.model is not None:
+        check_vocabularies(draft.model)
+        check_one_vocabulary([str(model), str(draft.model)], [tokenizer_of(model), tokenizer_of(draft.model)])
+
+
+def check_one_vocabulary(names: Sequence[str], tokenizers: Sequence[Tokenizer]) -> None:
+    """Raises InputError unless all tokenizers give every token the number that the first gives it."""
+    first = tokenizers[0]
+    for name, other in zip(names[1:], tokenizers[1:], strict=True):
+        if other.fingerprint == first.fingerprint:
+            continue
+        ours, theirs = _tokens(first), _tokens(other)
+        if ours == theirs:
+            continue
+        differs = min(
+            (i for i in {*ours.values(), *theirs.values()} if _name(ours, i) != _name(theirs, i)), default=0
+        )
+        raise InputError(
+            f"{names[0]!r} and {name!r} have different vocabularies: {len(ours)} tokens (tokenizer "
+            f"{first.fingerprint}) and {len(theirs)} tokens (tokenizer {other.fingerprint}); id {differs} is "
+            f"{_name(ours, differs)!r} in the first and {_name(theirs, differs)!r} in the second. Their "
+            "logits cannot be combined: take models of one family, with one tokenizer.json"
+        )
+
+
+def _tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    path = str(tokenizer.directory / "tokenizer.json")
+    return dict(HFTokenizer.from_file(path).get_vocab(with_added_tokens=True))
+
+
+def _name(tokens: dict[str, int], number: int) -> str | None:
+    return next((token for token, i in tokens.items() if i == number), None)
+
+
 def shape_of(model: Model, dtype_bytes: int | None = None) -> ModelShape | None:
     """dtype_bytes: of a number, if it is not the one that config.json names. None for what has no matrices.
 
@@ -73,6 +117,15 @@ def _shape_of_parts(recipe: Recipe, shapes: Sequence[ModelShape | None]) -> Mode
     return replace(lead, beside=(*lead.beside, *(Beside(shape, window, tries) for shape in others)))
 
 
+def drafted_shape(model: Model, draft: Draft | None, dtype_bytes: int | None = None) -> ModelShape | None:
+    """The model's, with the draft's beside it: each token is run in both."""
+    shape = shape_of(model, dtype_bytes)
+    small = None if draft is None or draft.model is None else shape_of(draft.model, dtype_bytes)
+    if shape is None or small is None:
+        return shape
+    return replace(shape, beside=(*shape.beside, Beside(small)))
+
+
 def fingerprint_of(model: Model, dtype: str) -> str:
     """What an engine over the model calls itself, from the files alone. dtype: as torch writes it."""
     if isinstance(model, Recipe):
@@ -96,16 +149,52 @@ def model_fingerprint(directory: Path, weights: str, dtype: str, tokenizer: Toke
 
 
 def weights_digest(directory: Path) -> str:
-    """SHA-256 over the files of the weights, as engines name them. ModelError for missing files."""
+    """SHA-256 over the files of the weights, as engines name them."""
+    h = sha256()
+    for file in weight_files(directory):
+        with file.open("rb") as stream:
+            h.update(hashlib.file_digest(stream, "sha256").digest())
+    return h.hexdigest()
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The safetensors files of a model directory, in order. ModelError for missing ones."""
     files = sorted(directory.glob("*.safetensors"))
     index = directory / "model.safetensors.index.json"
     if index.exists():
         files = [directory / name for name in sorted(set(read_json(index).get("weight_map", {}).values()))]
     missing = [file.name for file in files if not file.exists()] if files else ["model.safetensors"]
     if missing:
-        raise ModelError(f"{directory}: no {', '.join(missing)}; copy the model whole")
-    h = sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            h.update(hashlib.file_digest(stream, "sha256").digest())
-    return h.hexdigest()
+        raise ModelError(
+            f"{directory}: no {', '.join(missing)}; copy the model whole, with safetensors weights"
+        )
+    return files
+
+
+def drafted_fingerprint(target: str, draft: Draft | None, dtype: str) -> str:
+    """From the fingerprint of the model alone; sampled tokens depend on what drafts. dtype: as torch writes it."""
+    if draft is None:
+        return target
+    small = "" if draft.model is None else fingerprint_of(draft.model, dtype)
+    return digest(target, draft.describes(small)).hex()
+
+
+class TableTokenizer(Tokenizer):
+    """The tokens of a table, and bytes for whatever else a prompt has; in a folder that lasts as long as this does."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="metagen-table-"))
+        weakref.finalize(self, shutil.rmtree, folder)
+        end = tokens[-1]
+        numbers = {token: i for i, token in enumerate(tokens)}
+        numbers |= {f"<0x{byte:02X}>": len(tokens) + byte for byte in range(256)}
+        codec = HFTokenizer(models.BPE(vocab=numbers, merges=[], byte_fallback=True))
+        codec.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+        codec.add_special_tokens([AddedToken(end, special=True, normalized=False)])
+        # Without merges a text is read by single characters; longer tokens are looked for first.
+        codec.add_tokens([AddedToken(token, normalized=False) for token in tokens[:-1] if len(token) > 1])
+        codec.save(str(folder / "tokenizer.json"))
+        (folder / "config.json").write_text(
+            json.dumps({"model_type": "table", "vocab_size": len(numbers), "eos_token_id": len(tokens) - 1})
+        )
+        super().__init__(folder, len(numbers))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metagen.errors import InputError
+from metagen.generators.decoding.adapters import real, whole
 from metagen.sequence import digest
 
 #: model_type of a directory that holds the counts of a k-gram model.
@@ -70,14 +71,6 @@ def _several(name: str, models: Any) -> tuple[Any, ...]:
     return tuple(models)
 
 
-def _finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
-
-
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def _model(name: str, model: object) -> None:
     _expect(
         isinstance(model, str | Path | Recipe),
@@ -93,7 +86,7 @@ def _numbers(name: str, values: Any, what: str) -> tuple[Any, ...]:
 
 
 def _share(value: Any) -> bool:
-    return _finite(value) and 0 < value <= 1
+    return real(value) and 0 < value <= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +112,15 @@ class Contrastive(Recipe):
         _model("expert", self.expert)
         _model("amateur", self.amateur)
         _expect(_share(self.alpha), "alpha", self.alpha, "a number in (0, 1]")
-        warm = _finite(self.temperature) and self.temperature > 0
+        warm = real(self.temperature) and self.temperature > 0
         _expect(warm, "temperature", self.temperature, "a number > 0")
         _expect(
-            self.beta is None or (_finite(self.beta) and self.beta >= 0),
+            self.beta is None or (real(self.beta) and self.beta >= 0),
             "beta",
             self.beta,
             "a number ≥ 0, or None",
         )
-        narrow = self.window is None or _whole(self.window, 1)
+        narrow = self.window is None or (whole(self.window) and self.window >= 1)
         _expect(narrow, "window", self.window, "an integer ≥ 1, or None")
         _expect(self.sure is None or _share(self.sure), "sure", self.sure, "a number in (0, 1], or None")
 
@@ -150,7 +143,7 @@ class Experts(Recipe):
         for name in ("expert", "anti"):
             if getattr(self, name) is not None:
                 _model(name, getattr(self, name))
-        _expect(_finite(self.alpha), "alpha", self.alpha, "a finite number")
+        _expect(real(self.alpha), "alpha", self.alpha, "a finite number")
         both = self.expert is None and self.anti is None
         _expect(not both, "expert", None, "an expert, an anti-expert, or both")
 
@@ -168,7 +161,7 @@ class ProxyTuned(Recipe):
     def __post_init__(self) -> None:
         for name in self.models_in:
             _model(name, getattr(self, name))
-        _expect(_finite(self.alpha), "alpha", self.alpha, "a finite number")
+        _expect(real(self.alpha), "alpha", self.alpha, "a finite number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +183,7 @@ class Ensemble(Recipe):
         if self.weights is not None:
             what = f"{len(self.models)} numbers > 0, one of each model"
             object.__setattr__(self, "weights", _numbers("weights", self.weights, what))
-            fit = len(self.weights) == len(self.models) and all(_finite(w) and w > 0 for w in self.weights)
+            fit = len(self.weights) == len(self.models) and all(real(w) and w > 0 for w in self.weights)
             _expect(fit, "weights", self.weights, what)
 
     @property
@@ -221,7 +214,7 @@ class Tilted(Recipe):
         object.__setattr__(self, "values", _several("values", self.values))
         what = f"{len(self.values)} numbers, one of each value"
         object.__setattr__(self, "weights", _numbers("weights", self.weights, what))
-        fit = len(self.weights) == len(self.values) and all(map(_finite, self.weights))
+        fit = len(self.weights) == len(self.values) and all(map(real, self.weights))
         _expect(fit, "weights", self.weights, what)
         _expect(self.reading in READINGS, "reading", self.reading, f"one of {', '.join(READINGS)}")
 
@@ -246,10 +239,10 @@ class Guided(Recipe):
     def __post_init__(self) -> None:
         _model("base", self.base)
         _model("scorer", self.scorer)
-        _expect(_finite(self.weight), "weight", self.weight, "a finite number")
-        some = self.candidates is None or _whole(self.candidates, 1)
+        _expect(real(self.weight), "weight", self.weight, "a finite number")
+        some = self.candidates is None or (whole(self.candidates) and self.candidates >= 1)
         _expect(some, "candidates", self.candidates, "an integer ≥ 1, or None for all")
-        _expect(_whole(self.output, 0), "output", self.output, "an integer ≥ 0")
+        _expect(whole(self.output) and self.output >= 0, "output", self.output, "an integer ≥ 0")
         _expect(self.reading in READINGS, "reading", self.reading, f"one of {', '.join(READINGS)}")
 
 

@@ -1,7 +1,8 @@
-"""Adapters of logits [N, V] that are left after temperature: each cuts tokens off, row by row with its own parameter.
+"""Adapters of logits z [N, V] after temperature: each cuts tokens off, row by row with its own parameter.
 
-A token that is cut off has the logit −inf. All of them keep the best token whatever their thresholds, but for typical
-sampling, which keeps the most typical one. Probabilities are those of what the adapters before have left.
+They take and return [N, V]. A token that is cut off has the logit −inf. All of them keep the best token whatever their
+thresholds, but for typical sampling, which keeps the most typical one. Probabilities are those that the adapters before
+have left.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def adapter(
     return function
 
 
-def truncated(z: Tensor, params: RowParams) -> Tensor:
-    """Logits after the adapters that cut by themselves, in the order of `parameters.ORDER`.
+def truncate(z: Tensor, params: RowParams) -> Tensor:
+    """[N, V]: logits after the adapters that cut by themselves, in the order of `parameters.ORDER`.
 
     Greedy rows are left as they are.
     """
@@ -89,7 +90,7 @@ def top_k(z: Tensor, params: RowParams) -> Tensor:
 @adapter
 def top_p(z: Tensor, params: RowParams) -> Tensor:
     """Cut, from the least probable up, while the cumulative probability is at most 1 − p (Holtzman et al. 2020)."""
-    ascending = _sorted(z)
+    ascending = _sort(z)
     cumulative = torch.softmax(ascending, -1).cumsum(-1)
     cut = (cumulative <= params.column("drop", z)).sum(-1, keepdim=True)
     v = z.shape[-1]
@@ -186,7 +187,7 @@ def _first(z: Tensor, best: Tensor, count: Tensor) -> Tensor:
 # On a CPU numpy sorts by vector instructions, and torch does not: it takes ten times as long.
 
 
-def _sorted(z: Tensor) -> Tensor:
+def _sort(z: Tensor) -> Tensor:
     """Ascending, by row."""
     return torch.from_numpy(np.sort(z.numpy(), -1)) if z.device.type == "cpu" else torch.sort(z, -1).values
 

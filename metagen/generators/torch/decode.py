@@ -16,14 +16,13 @@ from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.words import nothing_left
 from metagen.generators.engine import EngineStats, Generated, Sample
 from metagen.generators.randomness import seed_array, uniform
-from metagen.generators.torch.endings import EOS, STOP, TEXT, Endings
+from metagen.generators.torch.endings import EOS, STOP, TEXT
 from metagen.generators.torch.jobs import Generation, Ticket
 from metagen.generators.torch.joint import Joint
-from metagen.generators.torch.language_model import Ints, LanguageModel, explained
-from metagen.generators.torch.masses import along
+from metagen.generators.torch.models.language_model import Ints, LanguageModel, explain
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
-from metagen.generators.torch.runs import Runs, forced
+from metagen.generators.torch.runs import Runs, run_on, weigh
 from metagen.generators.torch.sampling import draw
 from metagen.generators.torch.speculation.speculate import Speculation
 from metagen.generators.torch.states import Proposed, States
@@ -37,7 +36,6 @@ class Decoder:
         model: LanguageModel[Any],
         tree: PrefixTree[Any],
         rows: Rows,
-        endings: Endings,
         stats: EngineStats,
         finished: Callable[[Generation], None],
         failed: Callable[[Generation, MetagenError], None],
@@ -45,15 +43,13 @@ class Decoder:
     ) -> None:
         self._model: Any = model
         self._tree, self._rows = tree, rows
-        self._endings, self._stats, self._finished, self._failed = endings, stats, finished, failed
+        self._stats, self._finished, self._failed = stats, finished, failed
         self._states = States(model, rows, apart=draft is not None)
-        self._speculation = (
-            None if draft is None else Speculation(draft, model, rows, endings, stats, self._matcher)
-        )
+        self._speculation = None if draft is None else Speculation(draft, model, rows, stats, self._matcher)
         self._ready: deque[Generation] = deque()
         #: Requests that cannot go on: nothing is left to draw, a grammar is beyond matching, a search found too little.
         self._lost: dict[Generation, MetagenError] = {}
-        self._joint = Joint(rows, endings, stats, self._allowed, self._lost)
+        self._joint = Joint(rows, stats, self._masks, self._lost)
 
     @property
     def busy(self) -> bool:
@@ -65,9 +61,9 @@ class Decoder:
 
     def cancel(self, tickets: Container[Ticket]) -> None:
         """Free the rows of requests and all they hold."""
-        rows = [r for r in range(self._rows.count) if self._owner(r).ticket in tickets]
+        rows = [r for r in range(self._rows.count) if self._rows.generation(r).ticket in tickets]
         waiting = [g for g in self._ready if g.ticket in tickets]
-        held = list(dict.fromkeys([*waiting, *(self._owner(r) for r in rows)]))
+        held = list(dict.fromkeys([*waiting, *(self._rows.generation(r) for r in rows)]))
         self._ready = deque(g for g in self._ready if g.ticket not in tickets)
         self._stats.aborted_tokens += int(self._rows.computed[rows].sum()) if rows else 0
         self._stats.aborted_tokens += sum(g.decoded for g in held)
@@ -82,7 +78,7 @@ class Decoder:
         fresh = self._open() if self._ready else []
         if not rows.count:
             return
-        proposed = self._forced(running)
+        proposed = self._propose(running)
         if self._joint.wants_hidden:
             self._model.keeps_hidden = True
         branches = None if self._speculation is None else self._speculation.branches
@@ -115,9 +111,7 @@ class Decoder:
             hidden = None
             if self._joint.wants_hidden:
                 hidden, self._model.keeps_hidden = self._model.hidden, False
-            self._joint.choose(
-                _picked(logits, first[joint]), hidden, joint, first[joint], gone, over, poisoned
-            )
+            self._joint.choose(_pick(logits, first[joint]), hidden, joint, first[joint], gone, over, poisoned)
         self._end(gone, over, poisoned)
         while self._lost:
             self._failed(*self._lost.popitem())
@@ -126,7 +120,7 @@ class Decoder:
 
     # -- choosing --------------------------------------------------------------------------------
 
-    def _forced(self, running: int) -> Proposed | None:
+    def _propose(self, running: int) -> Proposed | None:
         """What grammars force behind the newest token of each running state, where adapters have no say in it."""
         rows = self._rows
         runs: list[list[int]] = [[] for _ in range(running)]
@@ -136,7 +130,7 @@ class Decoder:
                 try:
                     runs[state] = self._matcher(row).forced(self._left(row), min(room, self._model.chunk - 1))
                 except EngineError as error:
-                    self._lost[self._owner(row)] = error
+                    self._lost[self._rows.generation(row)] = error
         if self._speculation is not None:
             self._speculation.propose(runs)
         return Proposed.of(runs)
@@ -152,11 +146,11 @@ class Decoder:
             if behind[i]:
                 assert known is not None
                 self._matcher(int(rows[i])).consume(known[i, : behind[i]].tolist())
-        allowed = self._allowed(rows, held, behind) if len(held) else None
+        allowed = self._masks(rows, held, behind) if len(held) else None
         weighed = np.array([i for i in held.tolist() if self._weighs(int(rows[i]))], np.int64)
         params = columns.params if len(rows) == columns.count else columns.params.take(rows)
         drawn = draw(
-            _picked(logits, first + behind),
+            _pick(logits, first + behind),
             uniform(columns.seed[rows], columns.position[rows] + behind),
             params,
             allowed,
@@ -169,9 +163,9 @@ class Decoder:
             matcher = self._matcher(int(rows[i]))
             matcher.consume([int(drawn.tokens[i])])
             columns.held[rows[i]] = not matcher.free
-        runs = forced(drawn, logits, first, behind, known, params)
+        runs = run_on(drawn, logits, first, behind, known, params)
         if allowed is not None and len(weighed):
-            runs = replace(runs, masses=along(columns, rows, weighed, logits, first, behind, known, allowed))
+            runs = replace(runs, masses=weigh(columns, rows, weighed, logits, first, behind, known, allowed))
         # A grammar may force what the model cannot write.
         row, place = np.nonzero(
             np.isneginf(runs.logprobs) & (np.arange(runs.logprobs.shape[1]) < behind[:, None])
@@ -182,13 +176,11 @@ class Decoder:
     def _without(self, rows: Ints, behind: Ints) -> None:
         """Rows of which, so many tokens behind their newest, no token is left: their requests fail."""
         for row, more in zip(rows.tolist(), behind.tolist(), strict=True):
-            owner, after = self._owner(row), int(self._rows.position[row]) + more
+            owner, after = self._rows.generation(row), int(self._rows.position[row]) + more
             problem = owner.request.prefix.prompt.problem_id
             self._lost.setdefault(owner, nothing_left(owner.request.params, problem, after))
 
-    def _allowed(
-        self, rows: Ints, held: Ints, behind: Ints | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _masks(self, rows: Ints, held: Ints, behind: Ints | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Of `rows` those numbered `held` are held to grammars: these numbers, and which tokens each may go on by.
 
         behind: tokens of `rows` that their grammars know already. What a lost request may draw is of no account.
@@ -199,20 +191,20 @@ class Decoder:
             left = [most - more for most, more in zip(left, behind[held].tolist(), strict=True)]
         found, lost = masks([self._matcher(row) for row in where.tolist()], left)
         for i, error in lost.items():
-            self._lost[self._owner(int(where[i]))] = error
+            self._lost[self._rows.generation(int(where[i]))] = error
         device = self._rows.device
         return torch.from_numpy(held).to(device), torch.from_numpy(found).to(device)
 
     def _left(self, row: int) -> int:
         """Tokens that may still come in a row, the end token too; a budget's cap shapes nothing that is drawn."""
-        return self._owner(row).request.params.max_tokens - int(self._rows.position[row])
+        return self._rows.generation(row).request.params.max_tokens - int(self._rows.position[row])
 
     def _weighs(self, row: int) -> bool:
         """Whether what masks leave of a row is kept."""
-        return self._owner(row).request.params.weighs
+        return self._rows.generation(row).request.params.weighs
 
     def _matcher(self, row: int) -> Held:
-        matchers = self._owner(row).matchers
+        matchers = self._rows.generation(row).matchers
         assert matchers is not None
         return matchers[int(self._rows.sample[row])]
 
@@ -225,7 +217,7 @@ class Decoder:
             g = self._ready[0]
             assert g.node is not None and g.logits is not None
             free = self._rows.capacity - self._rows.count - self._joint.promised
-            k = self._admitted(g, min(g.wanted - g.opened, free))
+            k = self._admit(g, min(g.wanted - g.opened, free))
             if not k:
                 break
             seeds = seed_array(g.request.seeds[g.opened : g.opened + (1 if g.search else k)])
@@ -241,7 +233,7 @@ class Decoder:
                 g.logits = None
         return fresh
 
-    def _admitted(self, g: Generation, wanted: int) -> int:
+    def _admit(self, g: Generation, wanted: int) -> int:
         """How many more rows there is memory for; room for one was reserved with the prefix."""
         # The rows of a search are chosen together: all of them, or none yet.
         least = 1 if g.search is None else g.wanted
@@ -274,10 +266,10 @@ class Decoder:
             columns.forced[where] += j < runs.forced[on]
             if runs.masses is not None:
                 columns.log_mass[where] += runs.masses[on, j]
-            flags = self._endings.flags(columns.kind[where], tokens)
+            flags = columns.flags(where, tokens)
             for i in np.flatnonzero((flags != 0) | (columns.length[where] >= columns.limit[where])).tolist():
                 row = int(where[i])
-                owner = self._owner(row)
+                owner = self._rows.generation(row)
                 if owner in self._lost or (sample := self._sample(row, int(flags[i]))) is None:
                     continue  # it fails as a whole, or goes on
                 live[on[i]] = False
@@ -293,7 +285,7 @@ class Decoder:
 
     def _end(self, gone: list[int], over: list[Generation], poisoned: list[int]) -> None:
         """Let go of rows that have ended, answer requests that are over, and fail those without numbers."""
-        failed = {self._owner(row): None for row in poisoned}
+        failed = {self._rows.generation(row): None for row in poisoned}
         if poisoned:
             self._states.close(np.array(poisoned), poisoned=True)
         if gone:
@@ -306,11 +298,11 @@ class Decoder:
                 f"the model returned NaN or infinite logits while it continued a prefix of "
                 f"{len(generation.ids)} tokens; check its weights, or choose dtype='float32'"
             )
-            self._failed(generation, explained(self._model, generation.ids, error))
+            self._failed(generation, explain(self._model, generation.ids, error))
 
     def _sample(self, row: int, flag: int) -> Sample | None:
         """The sample of a row if it ends with its newest token; what it computed is kept in the tree."""
-        owner, count = self._owner(row), self._rows.length[row]
+        owner, count = self._rows.generation(row), self._rows.length[row]
         ids = self._rows.ids[row, :count].tolist()
         sample = owner.continuation.sample(
             ids,
@@ -356,11 +348,6 @@ class Decoder:
         self._rows.remove(gone)
         self._states.leave()
 
-    def _owner(self, row: int) -> Generation:
-        owner = self._rows.owner[row]
-        assert owner is not None
-        return owner
-
 
 def answer(g: Generation) -> Generated:
     """What the coroutine gets."""
@@ -369,7 +356,7 @@ def answer(g: Generation) -> Generated:
     return Generated(samples, g.ids, total, g.prefilled, total * len(samples) - g.prefilled)
 
 
-def _picked(logits: torch.Tensor, places: Ints) -> torch.Tensor:
+def _pick(logits: torch.Tensor, places: Ints) -> torch.Tensor:
     """logits[places], and the logits themselves where these are all of them in order."""
     if len(places) == len(logits) and bool((places == np.arange(len(places))).all()):
         return logits

@@ -32,21 +32,20 @@ from metagen.generators.engine import (
     SamplingParams,
 )
 from metagen.generators.local import LocalEngine, key_value_bytes
-from metagen.generators.models.drafted import drafted_shape
+from metagen.generators.models.describe import drafted_shape
+from metagen.generators.models.quantization import compressed
 from metagen.generators.models.recipes import Model
 from metagen.generators.primitive import EngineGenerator
-from metagen.generators.quantization import compressed
-from metagen.generators.torch.compression import check_compressible, check_place
 from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation, Ticket
-from metagen.generators.torch.models.loading import Place, load
+from metagen.generators.torch.models.compression import check_compressible, check_place
+from metagen.generators.torch.models.loading import Place, load, load_drafted
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.reading import Decoding
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.scheduler import Scheduler
-from metagen.generators.torch.search import made
+from metagen.generators.torch.search import make_search
 from metagen.generators.torch.search.step import Search
-from metagen.generators.torch.speculation.loading import load_drafted
 from metagen.generators.torch.speculation.speculate import COUNTS
 from metagen.logs import logger
 
@@ -130,9 +129,7 @@ class TorchEngine(LocalEngine):
         self._endings = Endings(loaded.tokenizer)
         self._tree: PrefixTree[Any] = PrefixTree(loaded.segment_tokens)
         self._rows = Rows(max_batch, self.device)
-        self._scheduler = Scheduler(
-            self._model, self._tree, self._rows, self._endings, self._stats, self._reply, draft
-        )
+        self._scheduler = Scheduler(self._model, self._tree, self._rows, self._stats, self._reply, draft)
         self._across: Boundaries | None = None
         self._wake = threading.Condition()
         self._inbox: deque[Generation | Evaluation] = deque()
@@ -205,16 +202,13 @@ class TorchEngine(LocalEngine):
         words.check(ids[prompt:])
         search = self._search(request, continuation.limit, ids[prompt:])
         self._check_memory(len(ids), request.max_tokens, spill * (search.rows if search else 1))
-        kind = self._endings.take(request.params, request.until)
-        try:
-            answer = await self._ask(
-                lambda ticket: Generation(
-                    ticket, request, ids, len(ids) - prompt, continuation.limit, spill, kind, continuation,
-                    samples, matchers, search, words,
-                )
-            )  # fmt: skip
-        finally:
-            self._endings.give_back(kind)
+        ends = self._endings.of(request.params, request.until)
+        answer = await self._ask(
+            lambda ticket: Generation(
+                ticket, request, ids, len(ids) - prompt, continuation.limit, spill, ends, continuation, samples,
+                matchers, search, words,
+            )
+        )  # fmt: skip
         assert isinstance(answer, Generated)
         return answer
 
@@ -246,8 +240,14 @@ class TorchEngine(LocalEngine):
             return None
         spec.check(max(request.ranks) + 1, self._tokenizer.vocab_size)
         self._declared.check_rows(spec)
-        search = made(
-            spec, self.encode, self._tokenizer.decode, self._endings.size, limit, request.seeds[0], before
+        search = make_search(
+            spec,
+            self.encode,
+            self._tokenizer.decode,
+            self._tokenizer.vocab_size,
+            limit,
+            request.seeds[0],
+            before,
         )
         if search.wants_hidden and not hasattr(self._model, "hidden"):
             raise UnsupportedError(

@@ -83,8 +83,10 @@ class History:
 
 
 def penalise_(z: Tensor, params: RowParams, history: History) -> None:
-    """Once for each token that occurs: score·θ where it is negative, else score/θ (Keskar et al. 2019), of prompt and
-    completion; then − presence − frequency·count, of the completion alone; then what `Dry` takes off.
+    """Penalise logits z [N, V], in three steps.
+
+    Once for each token of prompt and completion: score·θ where it is negative, else score/θ (Keskar et al. 2019). Then
+    − presence − frequency·count, of the completion alone. Then the penalty of `Dry`.
     """
     if "repetition_penalty" in params.used:
         row, token = history.places(params.on("repetition_penalty"), z.shape[-1])
@@ -103,7 +105,7 @@ def penalise_(z: Tensor, params: RowParams, history: History) -> None:
 
 
 def bias_(z: Tensor, params: RowParams, history: History) -> None:
-    """Added to the last token of a sequence, where the others stand before it."""
+    """Add biases of sequences to z [N, V]: to the last token of each, where the others stand before it."""
     for length, (rows, sequences, bias) in params.sequences.items():
         met = (history.tail(length - 1)[rows] == sequences[:, :-1]).all(-1)
         z.index_put_((rows[met], sequences[met, -1]), bias[met].to(z.dtype), accumulate=True)
@@ -145,8 +147,8 @@ def _dry(z: Tensor, params: RowParams, history: History) -> None:
 
 
 def forbid_(z: Tensor, params: RowParams, history: History) -> None:
-    """−inf where a token may not come next, by what came before."""
-    _repeated(z, params, history)
+    """Set z [N, V] to −inf where a token may not come next, by the tokens before it."""
+    _forbid_repeats(z, params, history)
     for length, (rows, banned) in params.banned.items():
         if length > 1:
             # The last token of a banned sequence, behind the others.
@@ -166,7 +168,7 @@ def forbid_(z: Tensor, params: RowParams, history: History) -> None:
 
 
 def apply_own_(z: Tensor, params: RowParams, history: History) -> None:
-    """Put the logits of other packages' adapters into the rows that have them, one adapter after another."""
+    """Let the adapters of other packages work on the rows of z [N, V] that have them, one after another."""
     for words, found in params.words.items():
         if not words.adapters:
             continue
@@ -178,7 +180,7 @@ def apply_own_(z: Tensor, params: RowParams, history: History) -> None:
         z[rows] = own.to(z.dtype)
 
 
-def _repeated(z: Tensor, params: RowParams, history: History) -> None:
+def _forbid_repeats(z: Tensor, params: RowParams, history: History) -> None:
     """Whatever would complete an n-gram that has occurred."""
     if "no_repeat_ngram" not in params.used:
         return

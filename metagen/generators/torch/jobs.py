@@ -32,8 +32,8 @@ class Ticket:
 class Generation:
     """A Generate request: one prefix, one row per seed.
 
-    limit: new tokens after which a row ends. spill: segment memory that one row may need. kind: its row in the
-    table of tokens that end a completion. matchers: where each sample, or row of a search, stands in the grammar, if
+    limit: new tokens after which a row ends. spill: segment memory that one row may need. ends: by token,
+    whether it ends a row (`Endings`). matchers: where each sample, or row of a search, stands in the grammar, if
     any. search: what chooses for all rows together, if anything does. words: what is said of certain tokens. hidden:
     the hidden states of the prefix [tokens, width], if the search wants them. opened, running: samples that got a row
     so far, and that have one; of a search, all its rows. decoded: tokens that a search has looked behind.
@@ -45,7 +45,7 @@ class Generation:
     start: int
     limit: int
     spill: int
-    kind: int
+    ends: bytes
     continuation: Continuation
     samples: list[Sample | None]
     matchers: list[Held] | None = None
@@ -64,7 +64,7 @@ class Generation:
 
     @property
     def head(self) -> NDArray[np.int64]:
-        """`ids` as an array."""
+        """[tokens]: `ids` as an array."""
         if self._head is None:
             self._head = np.array(self.ids, np.int64)
         return self._head

@@ -13,9 +13,9 @@ from torch import Tensor
 from metagen.errors import InputError, MetagenError
 from metagen.generators.decoding.words import nothing_left
 from metagen.generators.engine import EngineStats, Sample
-from metagen.generators.torch.endings import EOS, STOP, TEXT, Endings
+from metagen.generators.torch.endings import EOS, STOP, TEXT
 from metagen.generators.torch.jobs import Generation
-from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.sampling import adapt, confidence
 from metagen.generators.torch.search.step import Floats, Step
@@ -30,18 +30,11 @@ class Joint:
     def __init__(
         self,
         rows: Rows,
-        endings: Endings,
         stats: EngineStats,
         allowed: Allowed,
         lost: dict[Generation, MetagenError],
     ) -> None:
-        self._rows, self._endings, self._stats, self._allowed, self._lost = (
-            rows,
-            endings,
-            stats,
-            allowed,
-            lost,
-        )
+        self._rows, self._stats, self._allowed, self._lost = rows, stats, allowed, lost
         #: Rows that each may still take.
         self._promised: dict[Generation, int] = {}
 
@@ -88,9 +81,7 @@ class Joint:
         confidences = confidence(raw, params)[:, 0].cpu().numpy() if params.most_logprobs else None
         owners: dict[Generation, list[int]] = {}
         for i, row in enumerate(rows.tolist()):
-            owner = columns.owner[row]
-            assert owner is not None
-            owners.setdefault(owner, []).append(i)
+            owners.setdefault(columns.generation(row), []).append(i)
         for g, places in owners.items():
             if g in self._lost:
                 continue
@@ -164,9 +155,8 @@ class Joint:
     ) -> Sample | None:
         """The sample of a row if it ends with this token."""
         columns, row = self._rows, int(rows[place])
-        owner, count = columns.owner[row], int(columns.length[row])
-        assert owner is not None
-        flag = int(self._endings.flags(columns.kind[rows[place : place + 1]], np.array([token]))[0])
+        owner, count = columns.generation(row), int(columns.length[row])
+        flag = owner.ends[token]
         if not flag and count + 1 < columns.limit[row]:
             return None
         sample = owner.continuation.sample(

@@ -66,7 +66,7 @@ _CPU: Final = torch.device("cpu")
 
 
 def values(params: SamplingParams) -> Floats:
-    """A row of the table, but for its words."""
+    """[columns]: a row of the table, but for its words."""
     return np.array([*(_read(read, getattr(params, name)) for name, read in _READ.values()), 0.0])
 
 
@@ -101,7 +101,7 @@ class RowParams:
         return len(self.table)
 
     def take(self, index: Ints | abc.Sequence[int]) -> RowParams:
-        """The parameters of other rows: picked, repeated."""
+        """The parameters of the rows `index` [n], picked or repeated."""
         return RowParams(self.table[np.asarray(index, np.int64)], self.known, self.device)
 
     def at(self, mu: Floats) -> RowParams:
@@ -115,7 +115,7 @@ class RowParams:
         return other
 
     def part(self, name: str) -> tuple[Tensor | None, RowParams]:
-        """The rows in which a column is on and that are not greedy, and their parameters; None for all rows."""
+        """The rows [K] in which a column is on and that are not greedy, and their parameters; None for all rows."""
         if (made := self._parts.get(name)) is None:
             on = (self.own(name) != OFF[name]) & (self.own("temperature") > 0)
             rows = np.flatnonzero(on)
@@ -140,7 +140,7 @@ class RowParams:
         return made
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
-        """An array, on the rows' device."""
+        """An array of any shape, on the rows' device."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     @cached_property
@@ -186,7 +186,7 @@ class RowParams:
 
     @cached_property
     def words(self) -> dict[Words, Ints]:
-        """What is said of certain tokens, and the rows of which it is said."""
+        """By the words that are said of certain tokens: the rows [K] of which they are said."""
         if "words" not in self.used:
             return {}
         numbers = self.own("words").astype(np.int64)
@@ -284,7 +284,7 @@ class Parameters:
         return self._made
 
     def add(self, rows: Ints, params: SamplingParams, words: Words | None = None) -> None:
-        """These new rows, the next ones, decode under the parameters."""
+        """These new `rows` [n], the next ones, decode under the parameters."""
         if len(self._known) > 2 * len(self._table):
             self._forget()
         self.grow(len(rows))
@@ -297,18 +297,18 @@ class Parameters:
         self._made = None
 
     def fork(self, sources: Ints, targets: Ints) -> None:
-        """Let rows in use decode as others do, from where these are."""
+        """Let the rows `targets` [n] decode as the rows `sources` [n] do, from where these are."""
         self._table[targets] = self._table[sources]
         self._made = None
 
     def remove(self, holes: Ints, movers: Ints, left: int) -> None:
-        """Put `movers` where `holes` are; `left` rows remain."""
+        """Put the rows `movers` [n] in the places `holes` [n]; `left` rows remain."""
         self._table[holes] = self._table[movers]
         self.count = left
         self._made = None
 
     def follow(self, rows: Ints, mu: Floats | None) -> None:
-        """Take over the cuts of mirostat that a draw leaves behind in these rows (`Draw.mu`)."""
+        """Take over the cuts of mirostat mu [n] that a draw leaves behind in `rows` [n] (`Draw.mu`)."""
         if mu is not None:
             self._table[rows, PLACE["mu"]] = mu
             self._made = self.rows.at(self._table[: self.count, PLACE["mu"]])

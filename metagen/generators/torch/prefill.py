@@ -12,7 +12,7 @@ import torch
 from metagen.errors import MetagenError, NumericsError
 from metagen.generators.engine import EngineStats
 from metagen.generators.torch.jobs import Prefill, Ticket
-from metagen.generators.torch.language_model import LanguageModel, explained
+from metagen.generators.torch.models.language_model import LanguageModel, explain
 from metagen.generators.torch.prefix_tree import PrefixTree
 
 #: Tokens of one batch, padding included; longer prefixes take several steps.
@@ -133,7 +133,7 @@ class Prefiller:
                 f"the model returned NaN or infinite logits for an input of {len(job.ids)} tokens; "
                 "check its weights, or choose dtype='float32'"
             )
-            self._failed(job, explained(self._model, job.ids, error))
+            self._failed(job, explain(self._model, job.ids, error))
             return
         assert job.node is not None
         row, start, old = job.row, job.cached, job.node

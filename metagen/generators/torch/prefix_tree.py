@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Generic
 
-from metagen.generators.torch.language_model import S
+from metagen.generators.torch.models.language_model import S
 
 
 class Node(Generic[S]):
@@ -45,7 +45,7 @@ class Node(Generic[S]):
         return sum(len(node.tokens) for node in self.path())
 
 
-def shared(tokens: tuple[int, ...], start: int, other: tuple[int, ...]) -> int:
+def overlap(tokens: tuple[int, ...], start: int, other: tuple[int, ...]) -> int:
     """How many tokens of `other` follow in `tokens` from `start`."""
     if tokens[start : start + len(other)] == other:
         return len(other)
@@ -82,7 +82,7 @@ class PrefixTree(Generic[S]):
         node, at = self.root, 0
         self._clock += 1
         while at < len(ids) and (child := node.children.get(ids[at])) is not None:
-            n = shared(ids, at, child.tokens)
+            n = overlap(ids, at, child.tokens)
             if n < len(child.tokens):
                 child = self._split(child, n)
             child.used = self._clock
@@ -103,7 +103,7 @@ class PrefixTree(Generic[S]):
                 child = Node(node, tokens[at:], segment(at, len(tokens)))
                 node.children[tokens[at]] = child
                 self.tokens += len(child.tokens)
-            elif (n := shared(tokens, at, child.tokens)) < len(child.tokens):
+            elif (n := overlap(tokens, at, child.tokens)) < len(child.tokens):
                 child = self._split(child, n)
             child.used = self._clock
             node, at = child, at + len(child.tokens)

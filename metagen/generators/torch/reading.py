@@ -43,7 +43,7 @@ def read(
     at = [place[p] for p in request.positions]
     if request.outputs:
         return tuple(map(tuple, logits[at].tolist())), None
-    logprobs = _raw(logits)[at] if decoding is None else _adapted(request, logits[at], decoding)
+    logprobs = _raw(logits)[at] if decoding is None else _adapt(request, logits[at], decoding)
     entropies = None
     if request.entropies:
         # −p log p is 0 where p is.
@@ -59,7 +59,7 @@ def _raw(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits, -1).masked_fill(ruled_out(logits), -torch.inf)
 
 
-def _adapted(request: EvaluateRequest, logits: Tensor, decoding: Decoding) -> Tensor:
+def _adapt(request: EvaluateRequest, logits: Tensor, decoding: Decoding) -> Tensor:
     """[positions, V]: log-probabilities behind all adapters."""
     n, device = len(request.positions), logits.device
     params = RowParams.of([decoding.params] * n, [decoding.words] * n, device)

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from metagen.generators.torch.history import History
 from metagen.generators.torch.jobs import Generation
-from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.parameters import Parameters, RowParams
 
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+Floats = NDArray[np.float64]
 
 
 class Rows:
@@ -39,7 +40,6 @@ class Rows:
         self.position = np.zeros(capacity, np.int64)
         self.length = np.zeros(capacity, np.int64)
         self.limit = np.zeros(capacity, np.int64)
-        self.kind = np.zeros(capacity, np.int64)
         self.held = np.zeros(capacity, np.bool_)
         self.joint = np.zeros(capacity, np.bool_)
         self.token = np.zeros(capacity, np.int64)
@@ -54,16 +54,27 @@ class Rows:
         """Sampling parameters of the rows in use."""
         return self.parameters.rows
 
+    def generation(self, row: int) -> Generation:
+        """The request that a row in use belongs to."""
+        owner = self.owner[row]
+        assert owner is not None
+        return owner
+
+    def flags(self, rows: Ints, tokens: Ints) -> NDArray[np.uint8]:
+        """[n]: whether each token ends its row (`Endings`)."""
+        both = zip(rows.tolist(), tokens.tolist(), strict=True)
+        return np.fromiter((self.generation(row).ends[token] for row, token in both), np.uint8, len(rows))
+
     def history(self, rows: Ints, known: Ints | None = None, behind: Ints | None = None) -> History | None:
-        """What came before these rows' next tokens, `behind` tokens of `known` included.
+        """The tokens before the next one of `rows` [n], `behind` [n] tokens of `known` [n, most] included.
 
         None if no row's parameters look at it.
         """
         if not self.params.remembers:
             return None
-        owners = [self.owner[row] for row in rows.tolist()]
-        heads = [owner.head for owner in owners if owner is not None]
-        starts = [len(owner.ids) - owner.start for owner in owners if owner is not None]
+        owners = [self.generation(row) for row in rows.tolist()]
+        heads = [owner.head for owner in owners]
+        starts = [len(owner.ids) - owner.start for owner in owners]
         drawn, lengths = self.ids[rows], self.length[rows]
         if known is not None and behind is not None:
             row, place = np.nonzero(np.arange(known.shape[1]) < behind[:, None])
@@ -72,8 +83,8 @@ class Rows:
             lengths = lengths + behind
         return History.of(heads, starts, drawn, lengths, self.device)
 
-    def add(self, owner: Generation, first: int, seeds: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Ints:
-        """Rows for the owner's samples first, first + 1, …; returns their numbers."""
+    def add(self, owner: Generation, first: int, seeds: NDArray[np.uint64]) -> Ints:
+        """Rows for the owner's samples first, first + 1, … of `seeds` [n]; returns their numbers [n]."""
         rows = np.arange(self.count, self.count + len(seeds))
         self.count += len(seeds)
         for row in rows.tolist():
@@ -84,14 +95,13 @@ class Rows:
         self.length[rows] = self.computed[rows] = self.forced[rows] = self.drafts[rows] = 0
         self.log_mass[rows] = 0.0
         self.limit[rows] = owner.limit
-        self.kind[rows] = owner.kind
         self.held[rows] = owner.matchers is not None
         self.joint[rows] = owner.search is not None
         self.parameters.add(rows, owner.request.params, owner.words)
         return rows
 
     def push(self, rows: Ints, tokens: Ints, logprobs: Floats, confidences: Floats | None) -> None:
-        """One more token for each of these rows."""
+        """One more token for each of `rows` [n]; tokens, logprobs, confidences: [n]."""
         at = self.length[rows]
         if len(rows) and int(at.max()) >= self.ids.shape[1]:
             self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=1)
@@ -106,9 +116,9 @@ class Rows:
         self.position[rows] += 1
 
     def branch(self, rows: Ints, parents: Ints) -> tuple[Ints, list[int]]:
-        """Let copies of `parents`, some of `rows`, take the place of these rows, in order.
+        """Let copies of `parents` [m], some of `rows` [n], take the place of these rows, in order.
 
-        Returns where they are, and which of `rows` are left over, to be removed. There must be room for more.
+        Returns where they are [m], and which of `rows` are left over, to be removed. There must be room for more.
         """
         more = max(0, len(parents) - len(rows))
         new = np.arange(self.count, self.count + more)
@@ -140,6 +150,6 @@ class Rows:
     def _columns(self) -> tuple[np.ndarray[Any, Any], ...]:
         return (
             self.sample, self.state, self.computed, self.forced, self.log_mass, self.drafts, self.seed, self.position,
-            self.length, self.limit, self.kind, self.held, self.joint, self.token, self.ids, self.logprobs,
+            self.length, self.limit, self.held, self.joint, self.token, self.ids, self.logprobs,
             self.confidences,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What rows go on by in one step: a token that is drawn, and before it those that were proposed and stay."""
+"""The tokens that rows take in one step: one that is drawn, and before it those that were proposed and stay."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metagen.generators.torch.parameters import RowParams
-from metagen.generators.torch.sampling import Draw, confidence
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from metagen.generators.torch.history import History
+from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.parameters import Floats, RowParams
+from metagen.generators.torch.rows import Rows
+from metagen.generators.torch.sampling import Allowed, Draw, adapt, confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Runs:
     masses: Floats | None = None
 
 
-def forced(
+def run_on(
     drawn: Draw, logits: Tensor, first: Ints, behind: Ints, known: Ints | None, params: RowParams
 ) -> Runs:
     """Runs of what is known to come, `behind` tokens of each row of `known` [rows, most], and of what is drawn then.
@@ -64,3 +64,47 @@ def forced(
         columns[row, place] = confidence(raw, params.take(row))[:, 0].cpu().numpy()
         columns[every, behind] = confidences
     return Runs(tokens, counts, logprobs, behind, near, bad, columns)
+
+
+def masses(logits: Tensor, params: RowParams, history: History | None, allowed: Tensor) -> Floats:
+    """[N]: log Σ_{x allowed} p(x), at most 0; p behind all adapters of each row of `logits` [N, V].
+
+    history: as in `sampling.draw`. allowed: [N, V].
+    """
+    free = torch.log_softmax(adapt(logits, params, history), -1)
+    left = torch.logsumexp(free.masked_fill(~allowed, -torch.inf), -1)
+    found: Floats = left.double().clamp(max=0.0).cpu().numpy()
+    return found
+
+
+def weigh(
+    columns: Rows,
+    rows: Ints,
+    asked: Ints,
+    logits: Tensor,
+    first: Ints,
+    behind: Ints,
+    known: Ints | None,
+    allowed: Allowed,
+) -> Floats:
+    """[rows, most + 1]: of `behind` tokens of each row of `known`, each the only one that may come, and of one behind.
+
+    asked: the places in `rows` that are weighed, of those that `allowed` numbers; the others have 0. The rest is that
+    of `run_on`.
+    """
+    numbers, mask = allowed[0].cpu().numpy(), allowed[1]
+    held = np.flatnonzero(np.isin(numbers, asked))
+    counts = behind[numbers[held]] + 1
+    line = np.repeat(held, counts)
+    row = numbers[line]
+    place = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)
+    left = mask[torch.from_numpy(line).to(mask.device)]
+    early = np.flatnonzero(place < behind[row])
+    if known is not None and len(early):
+        left[early] = False
+        left[early, known[row[early], place[early]]] = True
+    history = columns.history(rows[row], None if known is None else known[row], place)
+    at = torch.from_numpy(first[row] + place).to(logits.device)
+    found = np.zeros((len(rows), int(behind.max(initial=0)) + 1))
+    found[row, place] = masses(logits[at], columns.params.take(rows[row]), history, left)
+    return found

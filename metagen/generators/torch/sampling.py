@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metagen.generators.torch.adapters import mirostat, surprise, truncated
+from metagen.generators.torch.adapters import mirostat, surprise, truncate
 from metagen.generators.torch.history import History, apply_own_, bias_, forbid_, penalise_
 from metagen.generators.torch.models.formulas import ruled_out
 from metagen.generators.torch.parameters import RowParams
@@ -67,8 +67,8 @@ def draw(
     before, needed where `params.remembers`.
     """
     raw = torch.log_softmax(logits, -1)
-    kept = held(logits, params, history, allowed)
-    adapted = raw if kept is logits and not params.shapes else _shaped(kept, params)
+    kept = restrict(logits, params, history, allowed)
+    adapted = raw if kept is logits and not params.shapes else _shape(kept, params)
     bits = surprise(adapted) if params.mirostat else None
     if bits is not None:
         adapted = mirostat(adapted, bits, params)
@@ -86,7 +86,7 @@ def draw(
     if params.most_logprobs:
         parts.append(confidence(raw, params))
     if bits is not None:
-        parts.append(_followed(bits.gather(1, tokens).double(), params))
+        parts.append(_follow(bits.gather(1, tokens).double(), params))
     columns = iter(torch.cat(parts, 1).cpu().numpy().T)
     drawn, logprob, lost, edge = (next(columns) for _ in range(4))
     none = next(columns) != 0 if kept is not logits else np.zeros(len(drawn), np.bool_)
@@ -135,7 +135,7 @@ def adapt(
 
     history: needed where `params.remembers`. allowed: as in `draw`. A row of which no token is left is all −inf.
     """
-    return _cut(held(logits, params, history, allowed), params)
+    return _cut(restrict(logits, params, history, allowed), params)
 
 
 def distribution(
@@ -145,7 +145,7 @@ def distribution(
 
     A greedy row has all of it on the lowest id of the best.
     """
-    kept = held(logits, params, history, allowed)
+    kept = restrict(logits, params, history, allowed)
     p = torch.softmax(_cut(kept, params), -1)
     if not params.any_greedy:
         return p
@@ -157,10 +157,10 @@ def surprises(
     logits: Tensor, params: RowParams, history: History | None = None, allowed: Allowed | None = None
 ) -> Tensor:
     """[N, V]: in bits, of each token under the distribution that mirostat cuts."""
-    return surprise(_shaped(held(logits, params, history, allowed), params))
+    return surprise(_shape(restrict(logits, params, history, allowed), params))
 
 
-def held(
+def restrict(
     logits: Tensor, params: RowParams, history: History | None = None, allowed: Allowed | None = None
 ) -> Tensor:
     """[N, V]: raw logits after biases, penalties and bans; `logits` itself where there are none of these."""
@@ -188,22 +188,22 @@ def held(
 
 
 def _cut(kept: Tensor, params: RowParams) -> Tensor:
-    shaped = _shaped(kept, params)
+    shaped = _shape(kept, params)
     return mirostat(shaped, surprise(shaped), params) if params.mirostat else shaped
 
 
-def _shaped(z: Tensor, params: RowParams) -> Tensor:
+def _shape(z: Tensor, params: RowParams) -> Tensor:
     """Logits after temperature and the truncations, which leave greedy rows as they are.
 
     However hot it is, what the model leaves out stays out.
     """
     off = ruled_out(z)
     if "temperature" in params.used:
-        z = _divided(z, params)
-    return truncated(z.masked_fill(off, -torch.inf), params)
+        z = _divide(z, params)
+    return truncate(z.masked_fill(off, -torch.inf), params)
 
 
-def _divided(z: Tensor, params: RowParams) -> Tensor:
+def _divide(z: Tensor, params: RowParams) -> Tensor:
     """Logits by T, where it is not 0; those of a cold row below its best, which keeps them finite."""
     t, own = params.column("temperature", z), params.own("temperature")
     if ((own > 0) & (own < COLD)).any():
@@ -212,7 +212,7 @@ def _divided(z: Tensor, params: RowParams) -> Tensor:
     return z / torch.where(t > 0, t, 1.0)
 
 
-def _followed(bits: Tensor, params: RowParams) -> Tensor:
+def _follow(bits: Tensor, params: RowParams) -> Tensor:
     """[R, 1]: mirostat's next cut, μ − η(surprise − τ), of what was drawn."""
     tau, eta, mu = (params.column(name, bits) for name in ("tau", "eta", "mu"))
     return torch.where(tau > 0, mu - eta * (bits - tau), mu)

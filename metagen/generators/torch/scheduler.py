@@ -15,9 +15,8 @@ from metagen.errors import InputError, MetagenError
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import EngineStats, Evaluated
 from metagen.generators.torch.decode import Decoder, answer
-from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation, Prefill, Ticket
-from metagen.generators.torch.language_model import LanguageModel
+from metagen.generators.torch.models.language_model import LanguageModel
 from metagen.generators.torch.prefill import Prefiller
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.reading import read
@@ -32,21 +31,20 @@ class Scheduler:
         model: LanguageModel[Any],
         tree: PrefixTree[Any],
         rows: Rows,
-        endings: Endings,
         stats: EngineStats,
         reply: Callable[[Ticket, Any], None],
         draft: Draft | None = None,
     ) -> None:
         self._stats, self._reply, self._tree = stats, reply, tree
         self._decoder = Decoder(
-            model, tree, rows, endings, stats, self._generated, lambda g, e: self._fail(g.ticket, e), draft
+            model, tree, rows, stats, self._answer, lambda g, e: self._fail(g.ticket, e), draft
         )
         self._prefiller = Prefiller(
             model,
             tree,
             range(rows.capacity * (draft.drafts if draft else 1), model.rows),
             stats,
-            self._prefilled,
+            self._take_over,
             lambda job, e: self._fail(job.ticket, e),
         )
 
@@ -88,12 +86,12 @@ class Scheduler:
             self.cancel([ticket])
             self._reply(ticket, error)
 
-    def _prefilled(self, job: Prefill, logits: torch.Tensor) -> None:
+    def _take_over(self, job: Prefill, logits: torch.Tensor) -> None:
         owner = job.owner
         if isinstance(owner, Evaluation):
             assert job.node is not None
             self._tree.unlock(job.node)
-            self._evaluated(job, owner, logits)
+            self._answer_evaluation(job, owner, logits)
             return
         owner.node, owner.logits, owner.prefilled = job.node, logits[-1:], len(job.ids) - job.cached
         owner.hidden = torch.cat(job.hidden) if job.hidden else None
@@ -103,12 +101,12 @@ class Scheduler:
         self._stats.cached += len(job.ids) * len(owner.samples) - owner.prefilled
         self._decoder.add(owner)
 
-    def _generated(self, generation: Generation) -> None:
+    def _answer(self, generation: Generation) -> None:
         if not generation.ticket.done:
             generation.ticket.done = True
             self._reply(generation.ticket, answer(generation))
 
-    def _evaluated(self, job: Prefill, evaluation: Evaluation, logits: torch.Tensor) -> None:
+    def _answer_evaluation(self, job: Prefill, evaluation: Evaluation, logits: torch.Tensor) -> None:
         request, decoding = evaluation.requests[job.index], evaluation.decodings[job.index]
         try:
             values, entropies = read(request, job.wanted, logits, decoding)

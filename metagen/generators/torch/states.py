@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from metagen.generators.torch.language_model import Ints, LanguageModel
+from metagen.generators.torch.models.language_model import Ints, LanguageModel
 from metagen.generators.torch.rows import Rows
 
 
@@ -60,7 +60,7 @@ class States:
         self.count = 0
 
     def open(self, rows: Ints, chain: Sequence[Any]) -> None:
-        """One state behind the chain for all of these new rows."""
+        """One state behind the chain for all of these new `rows` [n]."""
         self._model.open(np.array([self.count]), chain)
         self._rows.state[rows] = self.count
         self.count += 1
@@ -85,7 +85,7 @@ class States:
         return self._model.extend(rows, tokens, counts, np.arange(len(tokens)))
 
     def places(self, count: int, proposed: Proposed | None) -> tuple[Ints, Ints]:
-        """Of every row: where its logits begin in those of `extend`, new states last, and the tokens proposed."""
+        """[rows] each: where its logits begin in those of `extend`, new states last, and the tokens proposed."""
         behind = np.zeros(self.count, np.int64)
         if proposed is not None:
             behind[:count] = proposed.counts
@@ -93,7 +93,10 @@ class States:
         return begins[self._mine], behind[self._mine]
 
     def payers(self, rows: Ints, tokens: Ints) -> Ints:
-        """Of these rows, one of those that read one state and go on by one token: the token counts as that row's."""
+        """[≤ n] of `rows` [n], which go on by `tokens` [n]: the rows that pay for them.
+
+        Of rows that read one state and go on by one token, one pays.
+        """
         if self.count == self._rows.count:
             return rows
         return rows[np.unique(self._mine[rows] * self._model.vocab_size + tokens, return_index=True)[1]]
@@ -116,7 +119,7 @@ class States:
         self._mine[:] = states[which]
 
     def close(self, rows: Ints, *, poisoned: bool) -> None:
-        """Forget what these rows read, which holds NaN if it is poisoned; the rows are yet to leave."""
+        """Forget the states of these `rows` [n], which hold NaN if they are poisoned; the rows are yet to leave."""
         self._model.close(np.unique(self._rows.state[rows]), poisoned=poisoned)
 
     def leave(self) -> None:

@@ -31,15 +31,11 @@ class Endings:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._table = table.Endings(tokenizer)
-        self._surface = table.Surface(tokenizer)
         self._by_token: dict[str, tuple[int, ...] | None] = {}
 
-    def take(self, request: GenerateRequest) -> int:
-        """The kind of a request's endings; give it back when the request is done."""
-        return self._table.take(request.params, request.until)
-
-    def give_back(self, kind: int) -> None:
-        self._table.give_back(kind)
+    def of(self, request: GenerateRequest) -> bytes:
+        """[V]: by token, whether it ends the request's samples."""
+        return self._table.of(request.params, request.until)
 
     def asked(self, request: GenerateRequest, written: str) -> Asked:
         """What vLLM should stop at, once `written` follows the request's prefix.
@@ -66,7 +62,7 @@ class Endings:
         if len(text) > 1 or not text.isascii():
             return None
         if text not in self._by_token:
-            ids = np.flatnonzero(self._surface.may_end(text)).tolist()
+            ids = np.flatnonzero(self._table.may_complete(text)).tolist()
             alone = self._tokenizer.decode_many([[i] for i in ids])
             found = tuple(i for i, t in zip(ids, alone, strict=True) if text in t or BROKEN not in t)
             self._by_token[text] = found if len(found) <= MOST else None
@@ -75,16 +71,15 @@ class Endings:
     def sample(
         self,
         continuation: Continuation,
-        kind: int,
+        ends: bytes,
         ids: list[int],
         logprobs: abc.Sequence[float],
         known: int,
     ) -> Sample | None:
         """The sample that the ids begin with; None if it goes on. It does not end within the first `known` ids."""
-        flags = self._table.flags(np.int64(kind), np.array(ids[known:], np.int64))  # type: ignore[arg-type]  # one kind
-        concerned = {*(np.flatnonzero(flags) + known).tolist(), len(ids) - 1}
+        concerned = {*(at for at in range(known, len(ids)) if ends[ids[at]]), len(ids) - 1}
         for at in sorted(concerned):
-            flag = int(flags[at - known])
+            flag = ends[ids[at]]
             sample = continuation.sample(
                 ids[: at + 1],
                 logprobs[: at + 1],

@@ -172,13 +172,10 @@ class VLLMEngine(LocalEngine):
         tokens = self._tokenizer
         said = Words.of(request.params, tokens.encode, tokens.decode, tokens.vocab_size, tokens.eos)
         continuation = Continuation(self._tokenizer.decode, request, ids)
-        kind = self._endings.take(request)
+        ends = self._endings.of(request)
         samples: list[Sample | None] = [None] * len(request.seeds)
-        work = Work(request, ids, len(ids) - prompt, kind, continuation, samples, dict(said.bias))
-        try:
-            return await self._loop.run(self._inside(lambda requests: requests.generate(work)))
-        finally:
-            self._endings.give_back(kind)
+        work = Work(request, ids, len(ids) - prompt, ends, continuation, samples, dict(said.bias))
+        return await self._loop.run(self._inside(lambda requests: requests.generate(work)))
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
         """Raises as `generate` does; UnsupportedError for the outputs of a head that scores."""

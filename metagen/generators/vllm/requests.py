@@ -36,7 +36,7 @@ class Work:
     request: GenerateRequest
     ids: tuple[int, ...]
     start: int
-    kind: int
+    ends: bytes
     continuation: Continuation
     samples: list[Sample | None]
     bias: Mapping[int, float] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Requests:
                 self._stats.aborted_tokens += len(ids)
                 return None
             sample = self._endings.sample(
-                work.continuation, work.kind, ids, logprobs or [0.0] * len(ids), known
+                work.continuation, work.ends, ids, logprobs or [0.0] * len(ids), known
             )
             if sample is not None:
                 break

@@ -21,7 +21,7 @@ from metagen.analysis.figures import inline, style
 from metagen.errors import InputError, ModelError
 from metagen.generators.decoding.adapters import XTC, Dry, Mirostat, whole
 from metagen.generators.decoding.stages import Pipeline, checked, pipeline
-from metagen.generators.decoding.words import spelt
+from metagen.generators.decoding.words import spell
 from metagen.generators.engine import SamplingParams
 from metagen.generators.models.describe import tokenizer_of
 from metagen.generators.models.recipes import Model, Recipe
@@ -60,7 +60,7 @@ def cautions(model: str, prompt: str, completion: str) -> list[str]:
     tokens = tokenizer_of(made)
 
     def lost(text: str) -> bool:
-        return bool(text) and spelt(text, tokens.encode, tokens.decode, tokens.vocab_size) is None
+        return bool(text) and spell(text, tokens.encode, tokens.decode, tokens.vocab_size) is None
 
     for name, text in (("prompt", prompt), ("completion", completion)):
         if lost(text) and (unknown := [one for one in dict.fromkeys(text) if lost(one)]):

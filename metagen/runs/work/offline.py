@@ -247,7 +247,7 @@ def _tokenizer(model: str | Recipe, needed: bool) -> Tokenizer | None:
 
 
 def _check_vocabularies(name: str, model: str | Recipe, draft: Draft | None) -> None:
-    from metagen.generators.models.drafted import check_drafted
+    from metagen.generators.models.describe import check_drafted
 
     try:
         check_drafted(model, draft)
@@ -257,7 +257,7 @@ def _check_vocabularies(name: str, model: str | Recipe, draft: Draft | None) -> 
 
 def _shape(model: str | Recipe, draft: Draft | None, needed: bool) -> ModelShape | None:
     try:
-        from metagen.generators.models.drafted import drafted_shape
+        from metagen.generators.models.describe import drafted_shape
 
         return drafted_shape(model, draft)
     except ImportError:
@@ -272,9 +272,8 @@ def _fingerprint(model: str | Recipe, options: dict[str, Any]) -> str:
     """What the torch engine would call itself on this machine."""
     import torch
 
-    from metagen.generators.models.describe import fingerprint_of
-    from metagen.generators.models.drafted import drafted_fingerprint
-    from metagen.generators.quantization import number_format
+    from metagen.generators.models.describe import drafted_fingerprint, fingerprint_of
+    from metagen.generators.models.quantization import number_format
 
     graphics = str(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")) != "cpu"
     quantization = options.get("quantization")

@@ -79,7 +79,7 @@ def test_bytes_that_no_token_leads_over_are_never_left_behind() -> None:
     """No token begins with d: "ab" must be written by the one token that writes all three."""
     boundaries = Boundaries((b"a", b"b", b"ab", b"abde"))
     assert writings(ForcedBytes(boundaries, b"abd")) == {(3,)}
-    assert boundaries.spelled(b"de") is None
+    assert boundaries.spell(b"de") is None
 
 
 def test_forced_bytes_lead_into_a_grammar(held: Constraints) -> None:

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from metagen.generators.torch import TorchEngine
-from metagen.generators.torch.segments import KVSegment
+from metagen.generators.torch.kv.segments import KVSegment
 
 MakeModel = Callable[..., Path]
 

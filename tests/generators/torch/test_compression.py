@@ -13,10 +13,10 @@ from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import EvaluateRequest
 from metagen.generators.models.describe import fingerprint_of
+from metagen.generators.models.quantization import GROUP, QUANTIZATIONS, number_format
 from metagen.generators.models.recipes import Ensemble, Table
-from metagen.generators.quantization import GROUP, QUANTIZATIONS, number_format
 from metagen.generators.torch import TorchEngine
-from metagen.generators.torch.compression import FEW, Int8, Linear, linear
+from metagen.generators.torch.models.compression import FEW, Int8, Linear, linear
 from metagen.runs.declare.schema import load
 from metagen.runs.work import build
 from metagen.runs.work.offline import closed

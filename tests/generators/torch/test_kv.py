@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from metagen.generators.torch.kv import store_tokens
-from metagen.generators.torch.llama import LlamaModel
-from metagen.generators.torch.segments import KVSegment
-from metagen.generators.torch.slots import IN_PLACE
+from metagen.generators.torch.kv.segments import KVSegment
+from metagen.generators.torch.kv.slots import IN_PLACE
+from metagen.generators.torch.kv.store import store_tokens
+from metagen.generators.torch.models.llama import LlamaModel
 
 TEXT = np.random.default_rng(0).integers(5, 300, 900)
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.torch import TorchEngine
-from metagen.generators.torch.llama import LlamaModel
+from metagen.generators.torch.models.llama import LlamaModel
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, SamplingParams
 from metagen.generators.torch import TorchEngine
-from metagen.generators.torch.slots import IN_PLACE
+from metagen.generators.torch.kv.slots import IN_PLACE
 from metagen.sequence import Sequence
 
 PARAMS = SamplingParams(ignore_eos=True, logprobs=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from metagen.errors import InputError
-from metagen.generators.torch.optimal_brain import Grid, error, hessian, magnitude, prune, quantise
+from metagen.generators.torch.models.optimal_brain import Grid, error, hessian, magnitude, prune, quantise
 
 GROUP = 4
 
@@ -111,7 +111,7 @@ def test_rows_of_zeros_stay() -> None:
 def test_parts_of_the_rows_are_the_rows(monkeypatch: pytest.MonkeyPatch, case: tuple[Tensor, Tensor]) -> None:
     w, h = case
     whole = prune(w, h, [0.5])[0], quantise(w, h, Grid.of(w, 2, GROUP))
-    monkeypatch.setattr("metagen.generators.torch.optimal_brain.HELD", 2 * 64)
+    monkeypatch.setattr("metagen.generators.torch.models.optimal_brain.HELD", 2 * 64)
     torch.testing.assert_close(prune(w, h, [0.5])[0], whole[0])
     torch.testing.assert_close(quantise(w, h, Grid.of(w, 2, GROUP)), whole[1])
 

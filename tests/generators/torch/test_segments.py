@@ -7,9 +7,8 @@ import weakref
 import pytest
 import torch
 
-from metagen.generators.torch import segments
-from metagen.generators.torch.partial_softmax import merge
-from metagen.generators.torch.segments import KVSegment, read
+from metagen.generators.torch.kv import segments
+from metagen.generators.torch.kv.segments import KVSegment, merge, read
 
 
 def random_kv(tokens: int, *, layers: int = 2, heads: int = 2, dim: int = 4) -> torch.Tensor:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from metagen.generators.torch.layout import KVLayout
-from metagen.generators.torch.segments import KVSegment
-from metagen.generators.torch.slots import Slots
+from metagen.generators.torch.kv.segments import KVLayout, KVSegment
+from metagen.generators.torch.kv.slots import Slots
 
 LAYOUT = KVLayout(1, 2, 2, 4, torch.float32, torch.device("cpu"))
 

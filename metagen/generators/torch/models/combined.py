@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from metagen.errors import MetagenError
-from metagen.generators.torch.language_model import Ints, LanguageModel, Segment
+from metagen.generators.torch.models.language_model import Ints, LanguageModel, Segment
 
 Combine = Callable[[Sequence[Tensor]], Tensor]
 
@@ -30,7 +30,7 @@ class Joined:
 
 
 def first(logits: Sequence[Tensor]) -> Tensor:
-    """The first model's logits; the others run beside it."""
+    """[N, V]: the first model's logits; the others run beside it."""
     return logits[0]
 
 
@@ -65,7 +65,7 @@ class Combined:
 
     @property
     def hidden(self) -> Tensor | None:
-        """As the first model left them."""
+        """[wanted, width], as the first model left them."""
         hidden: Tensor | None = self._first.hidden
         return hidden
 

@@ -24,7 +24,7 @@ def _log_probabilities(logits: Tensor) -> Tensor:
 
 
 def left_out(log_probabilities: Tensor) -> Tensor:
-    """Logits of tokens that a formula leaves out: far below all others, in the order of the leading model."""
+    """[N, V]: logits of tokens that a formula leaves out: far below all others, in the order of the leading model."""
     return log_probabilities + LEAST
 
 

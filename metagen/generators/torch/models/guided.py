@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metagen.generators.torch.language_model import Ints, LanguageModel
 from metagen.generators.torch.models.combined import Combined, Joined, first
 from metagen.generators.torch.models.formulas import left_out
+from metagen.generators.torch.models.language_model import Ints, LanguageModel
 
 
 class Guided(Combined):
@@ -55,11 +55,11 @@ class Guided(Combined):
         self._length[rows] += each
         own = torch.log_softmax(logits, -1)
         best, ids = torch.topk(own, self._candidates, -1)
-        values = self._tried(rows[owner[wanted]], lengths[wanted], ids.cpu().numpy())
+        values = self._try(rows[owner[wanted]], lengths[wanted], ids.cpu().numpy())
         scores = best + self._weight * values.to(best)
         return left_out(own).scatter_(1, ids, scores)
 
-    def _tried(self, rows: Ints, lengths: Ints, candidates: Ints) -> Tensor:
+    def _try(self, rows: Ints, lengths: Ints, candidates: Ints) -> Tensor:
         """[n, k]: s of every candidate behind the first lengths[i] tokens of rows[i]."""
         n, k = candidates.shape
         tokens, sources, at = candidates.ravel(), np.repeat(rows, k), np.repeat(lengths, k)

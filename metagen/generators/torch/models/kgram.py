@@ -24,8 +24,8 @@ from metagen.generators.directory import read_json, vocabulary_size
 from metagen.generators.models.recipes import KGRAM
 from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
-from metagen.generators.torch.language_model import Ints
 from metagen.generators.torch.models.ids import IdsModel
+from metagen.generators.torch.models.language_model import Ints
 from metagen.sequence import Sequence
 
 WEIGHTS = "model.safetensors"
@@ -51,7 +51,7 @@ class Counts:
 
     @classmethod
     def of(cls, texts: Iterable[Ints], *, vocab_size: int, k: int) -> Self:
-        """Of texts as ids, their end tokens among them. DataError if there are none."""
+        """Of texts as ids [tokens], their end tokens among them. DataError if there are none."""
         if k < 1:
             raise InputError(f"k={k!r}: expected an integer ≥ 1; 1 looks at no context")
         padded = [np.concatenate([np.full(k - 1, vocab_size), ids]) for ids in texts if len(ids)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,8 +14,10 @@ from torch import Tensor
 
 from metagen.cost import ModelShape
 from metagen.errors import InputError, ModelError, UnsupportedError
+from metagen.generators.decoding.draft import Draft
 from metagen.generators.models import recipes
 from metagen.generators.models.describe import (
+    check_one_vocabulary,
     is_kgram,
     model_fingerprint,
     recipe_fingerprint,
@@ -22,21 +25,23 @@ from metagen.generators.models.describe import (
     tokenizer_of,
     weights_digest,
 )
+from metagen.generators.models.quantization import compressed, number_format
 from metagen.generators.models.recipes import Model, Recipe
-from metagen.generators.models.vocabulary import check_one_vocabulary
-from metagen.generators.quantization import compressed, number_format
 from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
-from metagen.generators.torch.heads import Head
-from metagen.generators.torch.language_model import LanguageModel
-from metagen.generators.torch.llama import PREFILL_ROWS, LlamaModel
 from metagen.generators.torch.models import formulas
 from metagen.generators.torch.models.combined import Combine, Combined
 from metagen.generators.torch.models.guided import Guided
-from metagen.generators.torch.models.ids import IdsModel
+from metagen.generators.torch.models.heads import Head
+from metagen.generators.torch.models.ids import FunctionModel, IdsModel, TableModel, Windowed
 from metagen.generators.torch.models.kgram import KGram
-from metagen.generators.torch.models.table import FunctionModel, TableModel
-from metagen.generators.torch.models.windowed import Windowed
+from metagen.generators.torch.models.language_model import LanguageModel
+from metagen.generators.torch.models.llama import PREFILL_ROWS, LlamaModel
+from metagen.generators.torch.speculation.pair import Pair
+from metagen.logs import logger
+from metagen.sequence import digest
+
+_LOG = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,7 @@ def _llama(name: str, directory: Path, place: Place) -> Loaded:
         model,
         tokenizer,
         place.shape(directory),
-        model_fingerprint(directory, model.weights_digest, place.numbers, tokenizer),
+        model_fingerprint(directory, weights_digest(directory), place.numbers, tokenizer),
         model.segment_tokens,
         None if model.head.outputs is None else model.head,
     )
@@ -133,40 +138,83 @@ def _of_ids(recipe: Recipe, tokenizer: Tokenizer, place: Place, make: Callable[.
 
 def _of_parts(recipe: Recipe, place: Place) -> Loaded:
     """The parts, each with memory for as many tokens as the others, and how they are combined."""
-    sizes = [token_bytes(part, place.dtype) for part in recipe.parts]
     parts = []
-    for i, (part, size) in enumerate(zip(recipe.parts, sizes, strict=True)):
+    for i, (part, own) in enumerate(_places(recipe.parts, place)):
         # Candidates are tried in rows of their own.
         batch = place.rows if isinstance(recipe, recipes.Guided) and i else place.batch
-        parts.append(load(part, replace(place, batch=batch, kv_bytes=place.kv_bytes * size // sum(sizes))))
+        parts.append(load(part, replace(own, batch=batch)))
     names, tokenizers = [part.name for part in parts], [part.tokenizer for part in parts]
     check_one_vocabulary(names, tokenizers)
     speaking = parts[:1] if isinstance(recipe, recipes.Guided) else parts
-    for one in speaking:
-        if one.scores is not None:
-            raise UnsupportedError(
-                f"{one.name!r} gives {one.scores.outputs} numbers that score (head {one.scores.name!r}), no logits; "
-                f"{type(recipe).__name__} needs language models: use it as the scorer of Guided, or as a verifier"
-            )
+    needs = f"{type(recipe).__name__} needs language models: use it as the scorer of Guided, or as a verifier"
+    _check_language(speaking, needs)
     model = _whole(recipe, parts, place)
     lead = parts[0]
-    size = min(model.vocab_size, lead.tokenizer.vocab_size)
-    same = size == lead.tokenizer.vocab_size
     return Loaded(
         str(recipe),
         model,
-        lead.tokenizer if same else Tokenizer(lead.tokenizer.directory, size),
+        _narrow(lead.tokenizer, model.vocab_size),
         place.shape(recipe),
         recipe_fingerprint(recipe, lead.tokenizer, [part.fingerprint for part in parts]),
         min(part.segment_tokens for part in parts),
     )
 
 
+def load_drafted(model: Model, draft: Draft, place: Place) -> Loaded:
+    """The model, and its draft beside it with memory for as many tokens; each draft of a row has rows of its own.
+
+    Raises as `load` does, and InputError for a draft with another vocabulary. Warns of one that is larger.
+    """
+    place = replace(place, batch=place.batch * draft.drafts)
+    needs = "speculation needs language models: leave draft out of an engine that only scores"
+    if draft.model is None:
+        target = load(model, place)
+        _check_language([target], needs)
+        return replace(target, fingerprint=digest(target.fingerprint, draft.describes("")).hex())
+    target, small = (load(part, own) for part, own in _places((model, draft.model), place))
+    check_one_vocabulary([target.name, small.name], [target.tokenizer, small.tokenizer])
+    _check_language([target, small], needs)
+    ours, theirs = shape_of(model), shape_of(draft.model)
+    if ours is not None and theirs is not None and theirs.parameters_total > ours.parameters_total:
+        said = "the draft is larger than its target, and costs more than it can save"
+        _LOG.warning(said, extra={"draft": small.name, "target": target.name})
+        warnings.warn(f"{said}: {small.name!r} drafts for {target.name!r}", stacklevel=3)
+    pair = Pair(target.model, small.model)
+    return replace(
+        target,
+        model=pair,
+        tokenizer=_narrow(target.tokenizer, pair.vocab_size),
+        fingerprint=digest(target.fingerprint, draft.describes(small.fingerprint)).hex(),
+        segment_tokens=min(target.segment_tokens, small.segment_tokens),
+    )
+
+
+def _places(models: Sequence[Model], place: Place) -> list[tuple[Model, Place]]:
+    """Each of the models, with memory for as many tokens as the others."""
+    sizes = [token_bytes(model, place.dtype) for model in models]
+    shares = [place.kv_bytes * size // sum(sizes) for size in sizes]
+    return [(model, replace(place, kv_bytes=share)) for model, share in zip(models, shares, strict=True)]
+
+
+def _narrow(tokenizer: Tokenizer, size: int) -> Tokenizer:
+    """The tokenizer for a model with so many logits."""
+    return tokenizer if size >= tokenizer.vocab_size else Tokenizer(tokenizer.directory, size)
+
+
+def _check_language(models: Sequence[Loaded], needs: str) -> None:
+    for one in models:
+        if one.scores is not None:
+            raise UnsupportedError(
+                f"{one.name!r} gives {one.scores.outputs} numbers that score (head {one.scores.name!r}), no logits; "
+                f"{needs}"
+            )
+
+
 def _whole(recipe: Recipe, parts: Sequence[Loaded], place: Place) -> LanguageModel[Any]:
     """The combined model."""
     models = [part.model for part in parts]
     if isinstance(recipe, recipes.Guided):
-        return _guided(recipe, parts)
+        return _guide(recipe, parts)
     if isinstance(recipe, recipes.Contrastive) and recipe.window is not None:
         if recipe.window > models[1].max_context:
             raise InputError(
@@ -177,7 +225,7 @@ def _whole(recipe: Recipe, parts: Sequence[Loaded], place: Place) -> LanguageMod
     return Combined(models, combining(recipe))
 
 
-def _guided(recipe: recipes.Guided, parts: Sequence[Loaded]) -> Guided:
+def _guide(recipe: recipes.Guided, parts: Sequence[Loaded]) -> Guided:
     base, scorer = parts
     if scorer.scores is None:
         raise UnsupportedError(

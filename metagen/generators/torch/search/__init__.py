@@ -1,6 +1,6 @@
 """Searches of the torch engine: functions of the rows' log-probabilities, one object per request.
 
-`made` makes it; the decoder asks it what goes on, step by step, until nothing does, and then for the results.
+`make_search` makes it; the decoder asks it what goes on, step by step, until nothing does, and then for the results.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from metagen.generators.torch.search.diverse import Diverse
 from metagen.generators.torch.search.step import OVER, Chosen, Search, Step
 from metagen.generators.torch.search.stochastic import Stochastic
 
-__all__ = ["OVER", "Chosen", "Search", "Step", "made"]
+__all__ = ["OVER", "Chosen", "Search", "Step", "make_search"]
 
 
-def made(
+def make_search(
     spec: SearchSpec,
     encode: Callable[[str], abc.Sequence[int]],
     decode: Callable[[list[int]], str],

@@ -1,17 +1,17 @@
-"""Beam search: of all continuations of the live prefixes by one token, the best go on."""
+"""Beam search: of all continuations of the live prefixes by one token, the best go on; the best texts are kept."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from metagen.generators.decoding.search import BeamSearch
+from metagen.generators.decoding.search import BeamSearch, EarlyStopping
 from metagen.generators.engine import Sample
-from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.search.kept import Kept
-from metagen.generators.torch.search.step import OVER, Chosen, Ends, Floats, Step, best, ordered
+from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.search.step import OVER, Chosen, Ends, Floats, Step, best, rank
 
 
 class Candidate(NamedTuple):
@@ -42,19 +42,51 @@ def grow(pool: Pool, ends: Ends, width: int, *, last: bool) -> Grown:
     wanted = width if last else 2 * width
     while True:
         totals, tokens = pool(wanted)
-        beams, columns = ordered(totals, wanted)
+        beams, columns = rank(totals, wanted)
         grown = Grown([], [])
-        for rank, (beam, column) in enumerate(zip(beams.tolist(), columns.tolist(), strict=True)):
+        for place, (beam, column) in enumerate(zip(beams.tolist(), columns.tolist(), strict=True)):
             candidate = Candidate(float(totals[beam, column]), beam, int(tokens[beam, column]))
             if (sample := ends(beam, candidate.token)) is None:
                 grown.live.append(candidate)
-            elif rank < width:
+            elif place < width:
                 grown.ended.append((candidate, sample))
             if len(grown.live) == width:
                 return grown
         if last or len(beams) < wanted:
             return grown
         wanted *= 2  # so many ended that fewer beams go on than could
+
+
+class Text(NamedTuple):
+    """rank: the score that it is kept by. score: the one that it is returned with, without penalties."""
+
+    rank: float
+    score: float
+    sample: Sample
+
+
+class Kept:
+    """The `size` best texts so far, by Σ log p / |y|^α. limit: tokens that a text may have."""
+
+    def __init__(self, size: int, alpha: float, rule: EarlyStopping, limit: int) -> None:
+        self._size, self._alpha, self._rule, self._limit = size, alpha, rule, limit
+        self.texts: list[Text] = []
+
+    def add(self, sample: Sample, total: float, length: int, penalty: float = 0.0) -> None:
+        """A text of `length` tokens: the sum of its log-probabilities, less the penalty that is in it already."""
+        norm = math.pow(length, self._alpha)
+        self.texts.append(Text(total / norm, (total + penalty) / norm, sample))
+        self.texts.sort(key=lambda text: -text.rank)
+        del self.texts[self._size :]
+
+    def settled(self, total: float, length: int) -> bool:
+        """Whether the best live prefix, of `length` tokens and this total, need not be followed any further."""
+        if len(self.texts) < self._size:
+            return False
+        if self._rule == "filled":
+            return True
+        reach = self._limit if self._rule == "bound" else length
+        return total / math.pow(reach, self._alpha) <= self.texts[-1].rank
 
 
 class Beam:
@@ -83,13 +115,13 @@ class Beam:
         if not live or self._kept.settled(live[0].total, self._length):
             return OVER
         self._totals = np.array([c.total for c in live])
-        return chosen((c.beam, c.token) for c in live)
+        return choose((c.beam, c.token) for c in live)
 
     def results(self) -> list[tuple[Sample, float]]:
         return [(text.sample, text.score) for text in self._kept.texts]
 
 
-def chosen(pairs: Iterable[tuple[int, int]]) -> Chosen:
+def choose(pairs: Iterable[tuple[int, int]]) -> Chosen:
     """From rows and tokens."""
     both = np.array(list(pairs), np.int64).reshape(-1, 2)
     return Chosen(both[:, 0].copy(), both[:, 1].copy())

@@ -11,9 +11,8 @@ import torch
 from metagen.generators.decoding.phrases import Phrases, Progress, check_room
 from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.engine import Sample
-from metagen.generators.torch.search.beam import Candidate, chosen
-from metagen.generators.torch.search.kept import Kept
-from metagen.generators.torch.search.step import OVER, Chosen, Step, best, ordered
+from metagen.generators.torch.search.beam import Candidate, Kept, choose
+from metagen.generators.torch.search.step import OVER, Chosen, Step, best, rank
 
 
 class Held(NamedTuple):
@@ -55,7 +54,7 @@ class Constrained:
 
     def select(self, step: Step) -> Chosen:
         self._length += 1
-        width, found = self._spec.width, self._held(step)
+        width, found = self._spec.width, self._candidates(step)
         for one in share(found, width, self._phrases.size):
             if one.sample is not None:
                 self._kept.add(one.sample, one.candidate.total, self._length)
@@ -66,12 +65,12 @@ class Constrained:
             return OVER
         self._totals = np.array([one.candidate.total for one in live])
         self._progress = [one.progress for one in live]
-        return chosen((one.candidate.beam, one.candidate.token) for one in live)
+        return choose((one.candidate.beam, one.candidate.token) for one in live)
 
     def results(self) -> list[tuple[Sample, float]]:
         return [(text.sample, text.score) for text in self._kept.texts]
 
-    def _held(self, step: Step) -> list[Held]:
+    def _candidates(self, step: Step) -> list[Held]:
         """The candidates that may still hold all phrases, the best first."""
         wanted = 2 * self._spec.width
         values = step.values(self._spec.score)
@@ -96,7 +95,7 @@ class Constrained:
         """The `wanted` best candidates, each beam's best, and what leads on in a phrase; whether there are no more."""
         tops, tokens = best(values, wanted)
         totals = tops + self._totals[:, None]
-        beams, columns = ordered(totals, wanted)
+        beams, columns = rank(totals, wanted)
         pairs = {(b, int(tokens[b, c])) for b, c in zip(beams.tolist(), columns.tolist(), strict=True)}
         all_there = len(pairs) < wanted
         for beam, progress in enumerate(self._progress):

@@ -8,7 +8,7 @@ from torch import Tensor
 from metagen.errors import UnsupportedError
 from metagen.generators.decoding.search import ContrastiveSearch
 from metagen.generators.engine import Sample
-from metagen.generators.torch.search.beam import chosen
+from metagen.generators.torch.search.beam import choose
 from metagen.generators.torch.search.step import OVER, Chosen, Step, best
 
 
@@ -44,7 +44,7 @@ class Contrastive:
         if len(candidates) == 1 and self._samples[0] is not None:
             self._end(0)
             return OVER
-        return chosen((row, token) for token in candidates)
+        return choose((row, token) for token in candidates)
 
     def results(self) -> list[tuple[Sample, float]]:
         return [] if self._found is None else [(self._found, self._total)]

@@ -8,9 +8,8 @@ import numpy as np
 
 from metagen.generators.decoding.search import DiverseBeamSearch
 from metagen.generators.engine import Sample
-from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.search.beam import chosen, grow
-from metagen.generators.torch.search.kept import Kept, Text
+from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.search.beam import Kept, Text, choose, grow
 from metagen.generators.torch.search.step import OVER, Chosen, Floats, Step, Tops
 
 
@@ -59,7 +58,7 @@ class Group:
         return list(zip(rows.tolist(), tokens.tolist(), strict=True))
 
     def read(self, rows: Ints) -> None:
-        """The rows in which the model runs what the beams took."""
+        """rows: [beams], in which the model runs the tokens that the beams took."""
         self._reads = rows
 
 
@@ -89,7 +88,7 @@ class Diverse:
             group.read(np.array([places.setdefault(pair, len(places)) for pair in pairs], np.int64))
         if not places:
             return OVER
-        return chosen(places)
+        return choose(places)
 
     def results(self) -> list[tuple[Sample, float]]:
         """What a second group found again comes behind what was found once."""

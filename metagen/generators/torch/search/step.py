@@ -14,7 +14,7 @@ from torch import Tensor
 from metagen.errors import NumericsError
 from metagen.generators.decoding.search import Scored
 from metagen.generators.engine import Sample
-from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.models.language_model import Ints
 
 Floats = NDArray[np.float64]
 
@@ -118,7 +118,7 @@ class Tops:
         return self._found
 
 
-def ordered(totals: Floats, count: int) -> tuple[Ints, Ints]:
+def rank(totals: Floats, count: int) -> tuple[Ints, Ints]:
     """The `count` largest of `totals` [k, m] as rows and columns; those that tie in their order; no −inf."""
     flat = totals.ravel()
     order = np.argsort(-flat, kind="stable")[:count]

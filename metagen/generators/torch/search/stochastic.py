@@ -10,8 +10,8 @@ import torch
 from metagen.generators.decoding.search import StochasticBeamSearch, inclusion
 from metagen.generators.engine import Sample
 from metagen.generators.randomness import Purpose, seed_array, uniform
-from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.search.beam import chosen
+from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.search.beam import choose
 from metagen.generators.torch.search.step import OVER, Chosen, Floats, Step, best
 
 #: Numbers the root's random number, beyond those of all rows and tokens.
@@ -63,16 +63,16 @@ class Stochastic:
             return OVER
         rows, places = np.array(live).T
         self._logprobs, self._perturbed = logprobs[rows, places], perturbed[rows, places]
-        return chosen(zip(rows.tolist(), tokens[rows, places].tolist(), strict=True))
+        return choose(zip(rows.tolist(), tokens[rows, places].tolist(), strict=True))
 
     def results(self) -> list[tuple[Sample, float]]:
-        return [(leaf.sample, leaf.perturbed) for leaf in self._drawn()]
+        return [(leaf.sample, leaf.perturbed) for leaf in self._rank()]
 
     def inclusion(self) -> list[float]:
         """Of each result, how probable it was to be drawn."""
-        return [inclusion(leaf.logprob, self.threshold) for leaf in self._drawn()]
+        return [inclusion(leaf.logprob, self.threshold) for leaf in self._rank()]
 
-    def _drawn(self) -> list[Leaf]:
+    def _rank(self) -> list[Leaf]:
         return sorted(self.leaves, key=lambda leaf: -leaf.perturbed)
 
     def _children(self, step: Step) -> tuple[Floats, Floats, Ints]:

@@ -1,4 +1,9 @@
-"""What is drafted in one step."""
+"""The tokens that are drafted in one step, and their random numbers.
+
+A place may be drafted in several blocks: what one has rejected, the next drafts anew. So numbers are keyed by the place
+*and* by its index in the block, which together name the block; a number keyed by the place alone would be used again
+after a rejection that it has caused, and bias what follows.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metagen.generators.torch.language_model import Ints
+from metagen.generators.decoding.draft import MOST_DRAFTS
+from metagen.generators.randomness import U64, Purpose, uniform
+from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.sampling import Allowed
 
 Flags = NDArray[np.bool_]
@@ -49,7 +56,7 @@ class Block:
         return np.tile(self.rows, self.drafts)
 
     def allowed(self, lines: Ints, places: Ints, device: torch.device) -> Allowed | None:
-        """For a batch of these lines and places: which of them a grammar holds, and the tokens that it allows there."""
+        """Of lines [n] and places [n]: those [K] that a grammar holds, and the tokens [K, V] that it allows."""
         if not self.masks:
             return None
         keys = list(zip(lines.tolist(), places.tolist(), strict=True))
@@ -59,8 +66,8 @@ class Block:
         masks = np.stack([self.masks[keys[i]] for i in held])
         return torch.tensor(held, device=device), torch.from_numpy(masks).to(device)
 
-    def taken(self, some: Ints) -> Block:
-        """Those of its rows."""
+    def take(self, some: Ints) -> Block:
+        """The lines of `some` [m] of its rows."""
         n = len(self.rows)
         lines = (np.arange(self.drafts)[:, None] * n + some).ravel()
         new = {old: i for i, old in enumerate(lines.tolist())}
@@ -69,3 +76,13 @@ class Block:
         taken.masks = {(new[i], place): mask for (i, place), mask in self.masks.items() if i in new}
         taken.near, taken.bad = self.near[lines], self.bad[lines]
         return taken
+
+
+def numbers(
+    seeds: U64, positions: Ints, index: Ints, purpose: Purpose, candidates: Ints | int = 0
+) -> NDArray[np.float64]:
+    """Uniform in [0, 1) for the token `index` (from 1) of blocks that begin at `positions`; arguments broadcast.
+
+    Numbers for drafts have the purpose SAMPLE; plain draws, whose index is 0, share none with them.
+    """
+    return uniform(seeds, positions + index - 1, purpose, index * MOST_DRAFTS + candidates)

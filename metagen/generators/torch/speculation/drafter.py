@@ -13,14 +13,12 @@ from torch import Tensor
 from metagen.errors import EngineError
 from metagen.generators.decoding.constraint import Held
 from metagen.generators.randomness import Purpose
-from metagen.generators.torch.endings import EOS, STOP, Endings
-from metagen.generators.torch.language_model import Ints
+from metagen.generators.torch.endings import EOS, STOP
+from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.sampling import distribution, pick
-from metagen.generators.torch.speculation.block import Block, Flags
-from metagen.generators.torch.speculation.lookup import look_up
-from metagen.generators.torch.speculation.numbers import numbers
+from metagen.generators.torch.speculation.block import Block, Flags, numbers
 from metagen.generators.torch.speculation.pair import Pair, sound
 
 
@@ -38,11 +36,11 @@ class Grammars:
     matcher: of a row, which stays where it is.
     """
 
-    def __init__(self, rows: Rows, endings: Endings, matcher: Callable[[int], Held]) -> None:
-        self._rows, self._endings, self._matcher = rows, endings, matcher
+    def __init__(self, rows: Rows, matcher: Callable[[int], Held]) -> None:
+        self._rows, self._matcher = rows, matcher
 
-    def held(self, owners: Ints) -> dict[int, Held]:
-        """A copy for each of these lines that is held."""
+    def copies(self, owners: Ints) -> dict[int, Held]:
+        """By line of `owners` [lines]: a copy of the matcher of each that is held."""
         return {
             i: self._matcher(int(owners[i])).copy() for i in np.flatnonzero(self._rows.held[owners]).tolist()
         }
@@ -50,24 +48,22 @@ class Grammars:
     def mask(self, block: Block, line: int, place: int, matcher: Held) -> bool:
         """Note what is allowed at a place; False if nobody can tell, so that nothing is to be drafted there."""
         row = int(block.owners[line])
-        owner = self._rows.owner[row]
-        assert owner is not None
-        left = owner.request.params.max_tokens - int(self._rows.position[row]) - place
+        left = self._rows.generation(row).request.params.max_tokens - int(self._rows.position[row]) - place
         try:
             block.masks[line, place] = matcher.allowed(left)
         except EngineError:
             # The request fails in the next step, if the row gets there.
-            block.masks[line, place] = np.ones(self._endings.size, np.bool_)
+            block.masks[line, place] = np.ones(matcher.size, np.bool_)
             return False
         return True
 
     def ends(self, rows: Ints, tokens: Ints) -> Flags:
         """[n]: whether a token ends its row, wherever it stands."""
-        found: Flags = (self._endings.flags(self._rows.kind[rows], tokens) & (EOS | STOP)) != 0
+        found: Flags = (self._rows.flags(rows, tokens) & (EOS | STOP)) != 0
         return found
 
     def to_end(self, row: int, run: Ints) -> Ints:
-        """A row's tokens, up to and with the first that ends it."""
+        """Of the tokens `run` [n] of a row those up to and with the first that ends it."""
         ends = np.flatnonzero(self.ends(np.full(len(run), row), run))
         return run[: ends[0] + 1] if len(ends) else run
 
@@ -91,7 +87,7 @@ class ModelDrafter:
         q = torch.zeros(n * k, most, model.vocab_size, device=rows.device)
         block = Block(at, homes, np.zeros((n * k, most), np.int64), np.tile(wanted, k), q)
         owners = block.owners
-        matchers = self._grammars.held(owners)
+        matchers = self._grammars.copies(owners)
         for line, matcher in matchers.items():
             if not self._grammars.mask(block, line, 0, matcher):
                 block.counts[line] = 0
@@ -146,20 +142,19 @@ class LookupDrafter:
         self._rows, self._grammars, self._ngram = rows, grammars, ngram
 
     def draft(self, at: Ints, wanted: Ints) -> Block:
-        found = [self._found(row, most) for row, most in zip(at.tolist(), wanted.tolist(), strict=True)]
+        found = [self._look_up(row, most) for row, most in zip(at.tolist(), wanted.tolist(), strict=True)]
         counts = np.array([len(run) for run in found], np.int64)
         tokens = np.zeros((len(at), int(counts.max())), np.int64)
         for i, run in enumerate(found):
             tokens[i, : len(run)] = run
         block = Block(at, self._rows.state[at], tokens, counts, None)
-        for line, matcher in self._grammars.held(at).items():
+        for line, matcher in self._grammars.copies(at).items():
             block.counts[line] = self._follow(block, line, matcher)
         return block
 
-    def _found(self, row: int, most: int) -> Ints:
-        owner = self._rows.owner[row]
-        assert owner is not None
-        ids = np.concatenate([np.array(owner.ids, np.int64), self._rows.ids[row, : self._rows.length[row]]])
+    def _look_up(self, row: int, most: int) -> Ints:
+        """[≤ most]: the tokens that are drafted for a row."""
+        ids = np.concatenate([self._rows.generation(row).head, self._rows.ids[row, : self._rows.length[row]]])
         return self._grammars.to_end(row, look_up(ids, self._ngram, most))
 
     def _follow(self, block: Block, line: int, matcher: Held) -> int:
@@ -172,3 +167,18 @@ class LookupDrafter:
             matcher.consume([token])
         self._grammars.mask(block, line, int(block.counts[line]), matcher)
         return int(block.counts[line])
+
+
+def look_up(ids: Ints, ngram: int, most: int) -> Ints:
+    """At most `most` tokens that followed the end of `ids` [L] where it occurred last before.
+
+    The end is the longest, of at most `ngram` tokens, that occurred at all; nothing where not even the last token did.
+    """
+    length = len(ids)
+    for n in range(min(ngram, length - 1), 0, -1):
+        windows = np.lib.stride_tricks.sliding_window_view(ids[:-1], n)
+        found = np.flatnonzero((windows == ids[length - n :]).all(1))
+        if len(found):
+            start = int(found[-1]) + n
+            return ids[start : start + most]
+    return ids[:0]

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metagen.generators.torch.language_model import Ints, LanguageModel
 from metagen.generators.torch.models.combined import Combined, Joined, first
+from metagen.generators.torch.models.language_model import Ints, LanguageModel
 
 
 class Pair(Combined):
@@ -64,21 +64,6 @@ class Pair(Combined):
         return self.draft.extend(rows, both[np.stack([late, np.ones_like(late)], 1)], counts)[
             :, : self.vocab_size
         ]
-
-    @property
-    def keeps_hidden(self) -> bool:
-        """Of the target, whose hidden states these are."""
-        keeps: bool = self.target.keeps_hidden
-        return keeps
-
-    @keeps_hidden.setter
-    def keeps_hidden(self, keeps: bool) -> None:
-        self.target.keeps_hidden = keeps
-
-    @property
-    def hidden(self) -> Tensor | None:
-        hidden: Tensor | None = self.target.hidden
-        return hidden
 
     def _run(self, rows: Ints, runs: Sequence[Ints]) -> None:
         counts = np.array([len(run) for run in runs], np.int64)

@@ -13,15 +13,13 @@ from metagen.generators.decoding.constraint import Held
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import EngineStats
 from metagen.generators.randomness import Purpose
-from metagen.generators.torch.endings import Endings
-from metagen.generators.torch.language_model import Ints, LanguageModel
-from metagen.generators.torch.masses import masses
+from metagen.generators.torch.models.language_model import Ints, LanguageModel
+from metagen.generators.torch.parameters import Floats
 from metagen.generators.torch.rows import Rows
-from metagen.generators.torch.runs import Floats, Runs
-from metagen.generators.torch.sampling import NEAR, confidence, distribution, held, pick
-from metagen.generators.torch.speculation.block import Block, Flags
+from metagen.generators.torch.runs import Runs, masses
+from metagen.generators.torch.sampling import NEAR, confidence, distribution, pick, restrict
+from metagen.generators.torch.speculation.block import Block, Flags, numbers
 from metagen.generators.torch.speculation.drafter import Drafter, Grammars, LookupDrafter, ModelDrafter
-from metagen.generators.torch.speculation.numbers import numbers
 from metagen.generators.torch.speculation.pair import Pair
 from metagen.generators.torch.speculation.select import select
 from metagen.generators.torch.speculation.verify import Drafted, Kept, verify
@@ -43,12 +41,11 @@ class Speculation:
         draft: Draft,
         model: LanguageModel[Any],
         rows: Rows,
-        endings: Endings,
         stats: EngineStats,
         matcher: Callable[[int], Held],
     ) -> None:
         self._draft, self._model, self._rows, self._stats, self._matcher = draft, model, rows, stats, matcher
-        self._grammars = grammars = Grammars(rows, endings, matcher)
+        self._grammars = grammars = Grammars(rows, matcher)
         self._drafter: Drafter = (
             ModelDrafter(model, rows, grammars, draft.drafts, rows.capacity)
             if isinstance(model, Pair)
@@ -58,7 +55,7 @@ class Speculation:
 
     @property
     def rows(self) -> Ints:
-        """Those for which tokens are proposed in this step."""
+        """[n]: those for which tokens are proposed in this step."""
         return np.zeros(0, np.int64) if self._block is None else self._block.rows
 
     @property
@@ -87,8 +84,8 @@ class Speculation:
         block = self._drafter.draft(at, wanted)
         some = np.flatnonzero(block.counts[: len(at)] > 0)
         if len(some) < len(at):
-            self._model.close(np.setdiff1d(block.homes[len(at) :], block.taken(some).homes))
-            block = block.taken(some)
+            self._model.close(np.setdiff1d(block.homes[len(at) :], block.take(some).homes))
+            block = block.take(some)
         if len(some):
             self._block = block
         for i, state in enumerate(rows.state[block.rows].tolist()):
@@ -123,7 +120,7 @@ class Speculation:
         p = found.new_zeros(lines, most + 1, found.shape[-1])
         index = torch.from_numpy(np.stack([line, place])).to(rows.device)
         p[index[0], index[1]] = distribution(found, params, history, allowed)
-        kept, last, near = self._verified(block, p)
+        kept, last, near = self._verify(block, p)
         counts, draft = kept.counts.cpu().numpy(), kept.draft.cpu().numpy()
         winner = draft * n + np.arange(n)
         tokens = np.concatenate([block.tokens[winner], np.zeros((n, 1), np.int64)], 1)
@@ -142,7 +139,7 @@ class Speculation:
         table[row, place] = raw.gather(1, chosen)[:, 0].double().cpu().numpy()
         if params.any_greedy:
             history = rows.history(block.rows[row], tokens[row], place)
-            kept_logits = held(found, params, history, block.allowed(line, place, rows.device))
+            kept_logits = restrict(found, params, history, block.allowed(line, place, rows.device))
             near = _greedy(near, kept_logits, params.own("temperature") == 0, row)
         confidences = None
         if params.most_logprobs:
@@ -157,7 +154,7 @@ class Speculation:
             tokens, counts + 1, table, np.zeros(n, np.int64), near, bad | none, confidences, left
         ), none
 
-    def _verified(self, block: Block, p: Tensor) -> tuple[Kept, Tensor, Ints]:
+    def _verify(self, block: Block, p: Tensor) -> tuple[Kept, Tensor, Ints]:
         """What is kept of each row, the token drawn behind it, and decisions that rounding could have flipped."""
         rows, at, k = self._rows, block.rows, block.drafts
         seeds, positions, n = rows.seed[at], rows.position[at], len(at)
@@ -182,8 +179,7 @@ class Speculation:
     def _masses(self, block: Block, found: Tensor, tokens: Ints, line: Ints, place: Ints) -> Floats | None:
         """What masks left at what is kept and drawn, of rows that ask: the logits `found` at these lines and places."""
         rows, n = self._rows, len(block.rows)
-        owners = [rows.owner[row] for row in block.rows.tolist()]
-        asks = np.array([owner is not None and owner.request.params.weighs for owner in owners])
+        asks = np.array([rows.generation(row).request.params.weighs for row in block.rows.tolist()])
         at = np.flatnonzero(asks[line % n])
         if (allowed := block.allowed(line[at], place[at], rows.device)) is None:
             return None
@@ -207,9 +203,9 @@ class Speculation:
                 self._model.move(homes, states[others])
             self._model.close(np.setdiff1d(block.homes[n:], homes))
         for i, (row, count) in enumerate(zip(block.rows.tolist(), counts.tolist(), strict=True)):
-            owner = rows.owner[row]
-            assert owner is not None
-            self._model.truncate(int(states[i]), len(owner.ids) + int(rows.length[row]) + count)
+            self._model.truncate(
+                int(states[i]), len(rows.generation(row).ids) + int(rows.length[row]) + count
+            )
             if rows.held[row] and not lost[i]:
                 # Behind an end there is nothing to follow.
                 self._matcher(row).consume(self._grammars.to_end(row, tokens[i, : count + 1]).tolist())

@@ -16,7 +16,7 @@ from metagen.generators.engine import EvaluateRequest, GenerateRequest, Sampling
 from metagen.generators.models.recipes import Guided
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models.guided import Guided as GuidedModel
-from metagen.generators.torch.models.table import FunctionModel, TableModel
+from metagen.generators.torch.models.ids import FunctionModel, TableModel
 from metagen.sequence import Sequence
 from tests.generators.torch.conftest import make_model
 from tests.generators.torch.models.tables import normed

@@ -31,7 +31,7 @@ from metagen.generators.models.recipes import (
 from metagen.generators.tiny import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models.combined import Combined, first
-from metagen.generators.torch.models.table import TableModel
+from metagen.generators.torch.models.ids import TableModel
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.testing import EngineLaws

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from metagen.generators.torch.language_model import LanguageModel
-from metagen.generators.torch.llama import LlamaModel
 from metagen.generators.torch.models.combined import Combined
 from metagen.generators.torch.models.guided import Guided as GuidedModel
+from metagen.generators.torch.models.ids import FunctionModel, Windowed
 from metagen.generators.torch.models.kgram import Counts, KGram
-from metagen.generators.torch.models.table import FunctionModel
-from metagen.generators.torch.models.windowed import Windowed
+from metagen.generators.torch.models.language_model import LanguageModel
+from metagen.generators.torch.models.llama import LlamaModel
 
 V = 17
 Make = Callable[[Callable[..., Path]], LanguageModel[Any]]

@@ -16,7 +16,7 @@ from metagen.generators.decoding.search import (
     StochasticBeamSearch,
 )
 from metagen.generators.engine import SamplingParams
-from metagen.generators.torch.search import made
+from metagen.generators.torch.search import make_search
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_phrases_that_the_model_cannot_write() -> None:
     for phrases, says in ((("é",), "cannot write the phrase 'é'"), (((3, 9),), r"phrase \(3, 9\): .*0 … 7")):
         spec = ConstrainedBeamSearch(phrases=phrases)
         with pytest.raises(InputError, match=says):
-            made(spec, lambda text: (3,), lambda ids: "<unk>" * len(ids), 8, 20, 0)
+            make_search(spec, lambda text: (3,), lambda ids: "<unk>" * len(ids), 8, 20, 0)
 
 
 def test_searches_name_themselves_in_fingerprints() -> None:

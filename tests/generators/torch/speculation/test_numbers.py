@@ -12,7 +12,7 @@ from scipy import stats
 
 from metagen.generators.randomness import Purpose, seed_array, uniform
 from metagen.generators.torch.sampling import pick
-from metagen.generators.torch.speculation.numbers import numbers
+from metagen.generators.torch.speculation.block import numbers
 from metagen.generators.torch.speculation.verify import Drafted, Rule, verify
 
 N, LENGTH, GAMMA = 40_000, 6, 4

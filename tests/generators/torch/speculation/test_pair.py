@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from metagen.generators.torch.language_model import Ints
 from metagen.generators.torch.models.ids import IdsModel
-from metagen.generators.torch.speculation.lookup import look_up
+from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.speculation.drafter import look_up
 from metagen.generators.torch.speculation.pair import Pair
 
 

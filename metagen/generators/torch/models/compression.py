@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from metagen.cost import ModelShape
 from metagen.errors import InputError, UnsupportedError, install
-from metagen.generators.quantization import BLOCK, GROUP, check_quantization
+from metagen.generators.models.quantization import BLOCK, GROUP, check_quantization
 
 #: Rows of input up to which torch's int8 kernel beats a product with the matrix unpacked, on a CPU in bfloat16.
 FEW = 8

@@ -1,4 +1,4 @@
-"""What rows read before their tails: a chain of segments each, part of it in place and part of it in slots."""
+"""The chains of segments before the tails: part of each is read in place, part of it in slots."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from metagen.generators.torch import grouped as in_slots
-from metagen.generators.torch import segments as in_place
-from metagen.generators.torch.grouped import Grouped
-from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.layout import KVLayout
-from metagen.generators.torch.partial_softmax import merge
-from metagen.generators.torch.segments import KVSegment
-from metagen.generators.torch.slots import Slots
+from metagen.generators.torch.kv import segments as in_place
+from metagen.generators.torch.kv import slots as in_slots
+from metagen.generators.torch.kv.segments import KVLayout, KVSegment, merge
+from metagen.generators.torch.kv.slots import Grouped, Slots
+from metagen.generators.torch.models.language_model import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +46,18 @@ class Chains:
         self._slot = np.full((rows, 1), -1)
 
     def open(self, rows: Ints, chain: Sequence[KVSegment]) -> None:
-        """Rows that have no chain get this one."""
+        """Let `rows` [n], which have no chain, get this one."""
         self.length[rows] = sum(map(len, chain))
         self._place(rows, chain)
 
     def fork(self, sources: Ints, targets: Ints) -> None:
-        """Targets have no chain before."""
+        """Let `targets` [n], which have no chain before, share those of `sources` [n]."""
         for source in sources.tolist():
             self.slots.users[self.slots_of(source)] += 1
         self._copy(sources, targets)
 
     def move(self, sources: Ints, targets: Ints) -> None:
-        """Targets have no chain before, sources none after."""
+        """Let `targets` [n], which have no chain before, take those of `sources` [n]."""
         self._copy(sources, targets)
         self._forget(sources)
 
@@ -88,7 +85,7 @@ class Chains:
         return tuple(piece for segment in self._chain[row] for piece in segment.pieces())
 
     def views(self, row: int, start: int, stop: int) -> list[Tensor]:
-        """Keys and values of the chain's tokens start … stop-1, in order."""
+        """Keys and values of the chain's tokens start … stop-1 in order: [layers, 2, kv_heads, n, head_dim]."""
         found, at = [], 0
         for segment in self._chain[row] if start < self.length[row] else ():
             for piece in segment.pieces():
@@ -155,7 +152,7 @@ class Chains:
         for slot in self._slot[rows].T:
             if (slot < 0).all():
                 continue
-            group = in_slots.grouped(self._layout, self.slots, slot[owner], self._decoding)
+            group = in_slots.group_by_slot(self._layout, self.slots, slot[owner], self._decoding)
             if group is not None:
                 found.append(group)
                 continue

@@ -48,19 +48,19 @@ def error(weight: Tensor, changed: Tensor, h: Tensor) -> Tensor:
 
 def magnitude(weight: Tensor, sparsity: float) -> Tensor:
     """The weights [N, K] with the round(sparsity · K) smallest of each row set to 0."""
-    count = _removed(weight, sparsity)
+    count = _count(weight, sparsity)
     smallest = weight.abs().argsort(dim=1, stable=True)[:, :count]
     return weight.scatter(1, smallest, 0.0)
 
 
 def prune(weight: Tensor, h: Tensor, sparsities: Sequence[float]) -> list[Tensor]:
     """For each of the sparsities, in ascending order, the weights [N, K] with round(sparsity · K) zeros in each row."""
-    counts = [_removed(weight, sparsity) for sparsity in sparsities]
+    counts = [_count(weight, sparsity) for sparsity in sparsities]
     if counts != sorted(counts):
         raise InputError(f"sparsities={list(sparsities)!r}: expected them in ascending order")
     found = [weight.clone() for _ in counts]
     for rows, inverses in _parts(weight, h):
-        steps = _taken(weight[rows].to(h.dtype), inverses, torch.zeros_like)
+        steps = _steps(weight[rows].to(h.dtype), inverses, torch.zeros_like)
         for taken, state in zip(range(max(counts, default=0) + 1), steps, strict=False):
             for count, one in zip(counts, found, strict=True):
                 if count == taken > 0:
@@ -81,7 +81,7 @@ class Grid:
 
     @classmethod
     def of(cls, weight: Tensor, bits: int, group: int) -> Grid:
-        """From the least and the greatest of each `group` consecutive weights of a row, and 0.
+        """Of weights [N, K]: from the least and the greatest of each `group` consecutive weights of a row, and 0.
 
         Raises InputError for bits below 1, and for rows that are no multiple of the group.
         """
@@ -97,7 +97,7 @@ class Grid:
         return cls(bits, low.repeat_interleave(group, 1), step.repeat_interleave(group, 1))
 
     def nearest(self, weight: Tensor) -> Tensor:
-        """The value of the grid that is nearest to each weight."""
+        """[N, K]: the value of the grid that is nearest to each weight."""
         place = ((weight - self.low) / self.step).round().clamp(0, 2**self.bits - 1)
         return self.low + place * self.step
 
@@ -113,14 +113,14 @@ def quantise(weight: Tensor, h: Tensor, grid: Grid) -> Tensor:
     """
     found = grid.nearest(weight)
     for rows, inverses in _parts(weight, h):
-        *_, state = _taken(weight[rows].to(h.dtype), inverses, grid.rows(rows, h.dtype).nearest)
+        *_, state = _steps(weight[rows].to(h.dtype), inverses, grid.rows(rows, h.dtype).nearest)
         state = state.to(weight.dtype)
         better = error(weight[rows], state, h) < error(weight[rows], found[rows], h)
         found[rows] = torch.where(better[:, None], state, found[rows])
     return found
 
 
-def _removed(weight: Tensor, sparsity: float) -> int:
+def _count(weight: Tensor, sparsity: float) -> int:
     if not 0 <= sparsity <= 1:
         raise InputError(f"sparsity={sparsity!r}: expected a share from 0 to 1")
     return round(sparsity * weight.shape[1])
@@ -135,7 +135,7 @@ def _parts(weight: Tensor, h: Tensor) -> Iterator[tuple[slice, Tensor]]:
         yield rows, inverse.expand(rows.stop - rows.start, -1, -1).clone()
 
 
-def _taken(w: Tensor, inverse: Tensor, goal: Goal) -> Iterator[Tensor]:
+def _steps(w: Tensor, inverse: Tensor, goal: Goal) -> Iterator[Tensor]:
     """The rows [R, K] before the first step and after each of the K; they stay the caller's until the next one.
 
     inverse: [R, K, K], written to.

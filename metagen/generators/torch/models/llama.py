@@ -17,13 +17,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from metagen.errors import InputError, ModelError
-from metagen.generators.torch.checkpoint import LlamaConfig, Weights, read_config
-from metagen.generators.torch.compression import Linear, linear
-from metagen.generators.torch.heads import read_head
-from metagen.generators.torch.kv import Batch, KVStore, store_tokens
-from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.layout import KVLayout
-from metagen.generators.torch.segments import KVSegment
+from metagen.generators.torch.kv.segments import KVLayout
+from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
+from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
+from metagen.generators.torch.models.compression import Linear, linear
+from metagen.generators.torch.models.heads import read_head
+from metagen.generators.torch.models.language_model import Ints
 
 #: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
 PREFILL_ROWS = 64
@@ -75,20 +74,22 @@ class LlamaModel:
                 torch.tensor(config.frequencies, dtype=torch.float64),
             )
             self._turns = torch.polar(torch.ones_like(turns), turns).to(torch.complex64).to(device)
-        self.weights_digest = weights.digest()
         self.rows = batch + min(PREFILL_ROWS, batch)
         layout = KVLayout(config.layers, config.heads, config.kv_heads, config.head_dim, dtype, device)
         self.token_bytes = layout.token_bytes
         capacities = _capacities(self.rows, batch, self.token_bytes, kv_bytes, config.context, device)
         self.chunk = capacities[-1]
         self.segment_tokens = kv_bytes // self.token_bytes - store_tokens(self.rows, batch, capacities)
-        self._kv = KVStore(layout, self.rows, batch, capacities)
+        self._kv = kv = KVStore(layout, self.rows, batch, capacities)
+        self.open, self.fork, self.move, self.truncate = kv.open, kv.fork, kv.move, kv.truncate
+        self.save, self.close, self.spill = kv.save, kv.close, kv.spill
         self.keeps_hidden = False
         self.hidden: Tensor | None = None
 
     def extend(
         self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None
     ) -> Tensor:
+        """As `LanguageModel.extend`: float32 [len(wanted), vocab]."""
         batch = self._kv.begin(rows, counts)
         if wanted is None and counts is not None:
             wanted = counts.cumsum() - 1
@@ -101,14 +102,14 @@ class LlamaModel:
             x = self._block(x, i, layer, turns, batch)
         if wanted is not None:
             x = x[torch.from_numpy(wanted).to(self.device)]
-        x = self._normed(x, self._norm)
+        x = self._norm_by(x, self._norm)
         self.hidden = x.float() if self.keeps_hidden else None
         return self.head(x)
 
     def _block(self, x: Tensor, i: int, layer: Layer, turns: Tensor, batch: Batch) -> Tensor:
         c = self.config
         rotated = c.heads + c.kv_heads
-        qkv = layer.qkv(self._normed(x, layer.norm))
+        qkv = layer.qkv(self._norm_by(x, layer.norm))
         qkv = qkv.view(len(x), -1, c.head_dim)
         qk, v = qkv[:, :rotated], qkv[:, rotated:]
         if layer.qk_norm is not None:
@@ -117,34 +118,12 @@ class LlamaModel:
         qk = torch.view_as_real(pairs * turns).reshape(len(x), rotated, -1).to(self.dtype)
         read = self._kv.attend(batch, i, qk[:, : c.heads], qk[:, c.heads :], v)
         x = x + layer.out(read)
-        gate, up = layer.up(self._normed(x, layer.mlp_norm)).chunk(2, -1)
+        gate, up = layer.up(self._norm_by(x, layer.mlp_norm)).chunk(2, -1)
         return x + layer.down(F.silu(gate) * up)
 
-    def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
+    def _norm_by(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Root mean square normalisation of x [N, width]."""
         return F.rms_norm(x, (self.config.width,), weight, self.config.eps)
-
-    # -- rows and segments: as the store does it ---------------------------------------------------
-
-    def open(self, rows: Ints, chain: Sequence[KVSegment]) -> None:
-        self._kv.open(rows, chain)
-
-    def fork(self, sources: Ints, targets: Ints) -> None:
-        self._kv.fork(sources, targets)
-
-    def move(self, sources: Ints, targets: Ints) -> None:
-        self._kv.move(sources, targets)
-
-    def truncate(self, row: int, length: int) -> None:
-        self._kv.truncate(row, length)
-
-    def save(self, row: int, start: int, stop: int) -> KVSegment:
-        return self._kv.save(row, start, stop)
-
-    def close(self, rows: Ints, *, poisoned: bool = False) -> None:
-        self._kv.close(rows, poisoned=poisoned)
-
-    def spill(self, tokens: int) -> int:
-        return self._kv.spill(tokens)
 
 
 def _capacities(

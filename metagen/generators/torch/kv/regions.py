@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.layout import KVLayout
+from metagen.generators.torch.kv.segments import KVLayout
+from metagen.generators.torch.models.language_model import Ints
 
 
 class Region:
@@ -25,7 +25,7 @@ class Region:
         self.owner = np.zeros(places, np.int64)
 
     def take(self, rows: Ints) -> Ints:
-        """Places for more rows."""
+        """[n]: places for `rows` [n] more."""
         places = np.arange(self.count, self.count + len(rows))
         self.owner[places] = rows
         self.count += len(rows)
@@ -91,7 +91,7 @@ class Regions:
     # -- rows that come, go and grow -------------------------------------------------------------
 
     def settle(self, rows: Ints, need: Ints) -> bool:
-        """Move rows to where their tails have room for `need` tokens; whether any moved."""
+        """Move `rows` [n] to where their tails have room for `need` [n] tokens; whether any moved."""
         region, last = self.region[rows], len(self.all) - 1
         decodes = rows < self._decoding
         tight = (region < 0) | (need > self._capacities[region]) | (decodes == (region == last))
@@ -104,7 +104,7 @@ class Regions:
         return True
 
     def fork(self, sources: Ints, targets: Ints) -> None:
-        """Targets have no tail before."""
+        """Let `targets` [n], which have no tail before, copy the tails of `sources` [n]."""
         self.length[targets] = self.length[sources]
         self.settle(targets, self.length[targets])
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
@@ -113,7 +113,7 @@ class Regions:
                 self.tail(target)[:, :, :, :used] = self.tail(source)[:, :, :, :used]
 
     def move(self, sources: Ints, targets: Ints) -> None:
-        """Targets have no tail before, sources none after."""
+        """Let `targets` [n], which have no tail before, take those of `sources` [n]."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             if self.region[source] >= 0:
                 self.all[self.region[source]].owner[self.place[source]] = target
@@ -124,7 +124,7 @@ class Regions:
         self.settle(placed, self.length[placed])
 
     def leave(self, rows: Ints, *, poisoned: bool) -> None:
-        """Forget the tails; poisoned ones hold NaN also where no token is."""
+        """Forget the tails of `rows` [n]; poisoned ones hold NaN also where no token is."""
         if poisoned:
             for row in rows[self.region[rows] >= 0].tolist():
                 self.tail(row).zero_()

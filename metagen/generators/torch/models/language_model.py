@@ -51,7 +51,7 @@ class LanguageModel(Protocol[S]):
     """Bytes of state of one token in a segment."""
 
     def open(self, rows: Ints, chain: Sequence[S]) -> None:
-        """Let each of `rows` hold the tokens of `chain`, in order."""
+        """Let each of `rows` [n] hold the tokens of `chain`, in order."""
         ...
 
     def extend(
@@ -65,11 +65,11 @@ class LanguageModel(Protocol[S]):
         ...
 
     def fork(self, sources: Ints, targets: Ints) -> None:
-        """Let each target hold what its source holds; no row is both."""
+        """Let each of `targets` [n] hold the tokens of its source [n]; no row is both."""
         ...
 
     def move(self, sources: Ints, targets: Ints) -> None:
-        """Let each target hold what its source held, and the source nothing. Targets hold nothing before."""
+        """Let each of `targets` [n], which hold nothing, take the tokens of its source [n], which keeps none."""
         ...
 
     def truncate(self, row: int, length: int) -> None:
@@ -81,7 +81,7 @@ class LanguageModel(Protocol[S]):
         ...
 
     def close(self, rows: Ints, *, poisoned: bool = False) -> None:
-        """Forget the rows. `poisoned`: they hold NaN, which must not reach rows opened later."""
+        """Forget the `rows` [n]. `poisoned`: they hold NaN, which must not reach rows opened later."""
         ...
 
     def spill(self, tokens: int) -> int:
@@ -106,7 +106,7 @@ class HasFaults(Protocol):
         ...
 
 
-def explained(model: Any, ids: Sequence[int], otherwise: NumericsError) -> MetagenError:
+def explain(model: Any, ids: Sequence[int], otherwise: NumericsError) -> MetagenError:
     """Why a model gives no numbers for a text of these ids, if it knows (`HasFaults`)."""
     known = model.fault(ids) if hasattr(model, "fault") else None
     return known or otherwise

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from metagen.errors import ModelError
-from metagen.generators.torch.checkpoint import LlamaConfig, Weights
+from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights
 
 LANGUAGE = "lm_head"
 #: Where each kind of scoring head keeps its last map.
@@ -71,7 +71,10 @@ class ScoringHead:
 
 
 def read_head(weights: Weights, config: LlamaConfig, embedding: Tensor) -> Head:
-    """The head of a directory. ModelError if the weights hold none, or not the one that the architecture has."""
+    """The head of a directory, which is `embedding` [vocab, width] if the two are tied.
+
+    ModelError if the weights hold none, or not the one that the architecture has.
+    """
     kind = next((kind for kind in SCORING if f"{kind}.weight" in weights), LANGUAGE)
     if kind == LANGUAGE and config.scores:
         raise ModelError(

@@ -5,7 +5,6 @@ transformers itself is not needed to run a model: the files are the interface.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from metagen.errors import ModelError, UnsupportedError
 from metagen.generators.directory import read_json
+from metagen.generators.models.describe import weight_files
 
 #: Architectures that `llama.py` computes: a decoder with RMSNorm, rotary positions and a gated MLP.
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
@@ -137,16 +137,8 @@ class Weights:
 
     def __init__(self, directory: Path, dtype: torch.dtype, device: torch.device) -> None:
         self.directory, self.dtype, self.device = directory, dtype, device
-        self.files = sorted(directory.glob("*.safetensors"))
-        index = directory / "model.safetensors.index.json"
-        if index.exists():
-            names = set(read_json(index).get("weight_map", {}).values())
-            self.files = [directory / name for name in sorted(names)]
-        if not self.files or not all(f.exists() for f in self.files):
-            missing = [f.name for f in self.files if not f.exists()] or ["model.safetensors"]
-            raise ModelError(f"{directory}: no {', '.join(missing)}; save the model with safetensors weights")
         self._tensors: dict[str, Tensor] = {}
-        for file in self.files:
+        for file in weight_files(directory):
             try:
                 with safe_open(file, framework="pt") as content:
                     self._tensors.update({name: content.get_tensor(name) for name in content.keys()})  # noqa: SIM118
@@ -159,7 +151,7 @@ class Weights:
         return name in self._tensors
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """The tensor in the model's dtype, on its device; each is taken once."""
+        """The tensor [*shape] in the model's dtype, on its device; each is taken once."""
         tensor = self._tensors.pop(name, None)
         if tensor is None:
             raise ModelError(
@@ -174,7 +166,7 @@ class Weights:
         return tensor.to(self.device, self.dtype)
 
     def maybe(self, name: str, *shape: int) -> Tensor | None:
-        """The tensor if there is one: biases are optional."""
+        """The tensor [*shape] if there is one: biases are optional."""
         return self.take(name, *shape) if name in self else None
 
     def rows(self, name: str) -> int:
@@ -194,11 +186,3 @@ class Weights:
                 f"{self.directory}: config.json has no place for the weights {left[:3]!r} "
                 f"({len(left)} in all); use the config.json that the weights were saved with"
             )
-
-    def digest(self) -> str:
-        """SHA-256 over the files."""
-        h = hashlib.sha256()
-        for file in self.files:
-            with file.open("rb") as stream:
-                h.update(hashlib.file_digest(stream, "sha256").digest())
-        return h.hexdigest()

@@ -4,8 +4,8 @@ Rows write into *tails* (`regions`, `tails`). Before its tail a row may have a *
 from (`chains`). Long segments stay where they are and are attended to one by one, once for all rows that share them, so
 that a long prompt is read once however many samples continue it (`segments`). Short ones, in which a product of their
 own finds little to do, are copied into *slots*, once for all rows whose chains share them, and all slots are attended
-to side by side (`slots`, `grouped`); when no slot is free they stay in place as well. The parts are joined by their
-log-sum-exps (`partial_softmax`). A row that alone reads a short chain takes it into its tail, and reads one part, until
+to side by side (`slots`); when no slot is free they stay in place as well. The parts are joined by their
+log-sum-exps (`segments.merge`). A row that alone reads a short chain takes it into its tail, and reads one part, until
 the tail is too long for both. A tail that has outgrown the last region is frozen into one more segment of the chain.
 
 Memory: tails and slots are taken at the beginning (`store_tokens`). Segments of a chain are the caller's, and rows hold
@@ -22,13 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metagen.generators.torch import tails
-from metagen.generators.torch.chains import Chains, Prefixes
-from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.layout import KVLayout
-from metagen.generators.torch.regions import Regions
-from metagen.generators.torch.segments import KVSegment
-from metagen.generators.torch.slots import Slots, slot_tokens
+from metagen.generators.torch.kv import tails
+from metagen.generators.torch.kv.chains import Chains, Prefixes
+from metagen.generators.torch.kv.regions import Regions
+from metagen.generators.torch.kv.segments import KVLayout, KVSegment
+from metagen.generators.torch.kv.slots import Slots, slot_tokens
+from metagen.generators.torch.models.language_model import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ class KVStore:
     # -- a batch ---------------------------------------------------------------------------------
 
     def begin(self, rows: Ints, counts: Ints | None) -> Batch:
-        """Make room for the new tokens, and say where everything is."""
+        """Make room for `counts` [n] new tokens of `rows` [n] (None: one each), and say where everything is."""
         steady = counts is None and bool((rows == np.arange(len(rows))).all())
         if steady and (batch := self._next(len(rows))) is not None:
             return batch
@@ -219,9 +218,9 @@ class KVStore:
         self._regions.write(layer, batch.target, k, v)
         if not batch.prefixes:
             alone = [tails.read_alone(part, layer, q[part.start : part.stop]) for part in batch.parts]
-            return _joined(alone).reshape(batch.n, -1)
+            return _join(alone).reshape(batch.n, -1)
         reads = [tails.read(part, layer, q[part.start : part.stop]) for part in batch.parts]
-        out, weight = _joined([r[0] for r in reads]), _joined([r[1] for r in reads])
+        out, weight = _join([r[0] for r in reads]), _join([r[1] for r in reads])
         out, _ = self._chains.read(batch.prefixes, layer, q, out, weight)
         return out.to(q.dtype).reshape(batch.n, -1)
 
@@ -232,5 +231,5 @@ def store_tokens(rows: int, decoding: int, capacities: Sequence[int]) -> int:
     return decoding * sum(capacities) + (rows - decoding) * last + rows * slot_tokens(last)
 
 
-def _joined(pieces: list[Tensor]) -> Tensor:
+def _join(pieces: list[Tensor]) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)

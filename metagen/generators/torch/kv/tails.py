@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metagen.generators.torch.language_model import Ints
-from metagen.generators.torch.layout import KVLayout
-from metagen.generators.torch.partial_softmax import weigh
-from metagen.generators.torch.regions import Region, Regions
+from metagen.generators.torch.kv.regions import Region, Regions
+from metagen.generators.torch.kv.segments import KVLayout, weigh
+from metagen.generators.torch.models.language_model import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Part:
 
 
 def length_class(counts: Ints) -> Ints:
-    """Rows of one class differ in their new tokens by less than a factor of 2."""
+    """[n] of `counts` [n]: rows of one class differ in their new tokens by less than a factor of 2."""
     classes: Ints = np.ceil(np.log2(counts)).astype(np.int64)
     return classes
 
@@ -84,16 +83,16 @@ def _mask(layout: KVLayout, old: Ints, t: int, s: int) -> Tensor | None:
 
 
 def read_alone(part: Part, layer: int, q: Tensor) -> Tensor:
-    """What rows that read nothing else find in their tails; q and the result are [n, heads, d]."""
+    """The same for rows that read nothing else; q and the result are [n, heads, d]."""
     scores, values = _scores(part, layer, q)
     share = torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
-    return _flat(part, torch.bmm(share, values))
+    return _flatten(part, torch.bmm(share, values))
 
 
 def read(part: Part, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
-    """What rows find in their tails [n, heads, d], and the log of its mass [n, heads, 1]."""
+    """Attention of q [n, heads, d] to the tails of its rows [n, heads, d], and the log of its mass [n, heads, 1]."""
     found, mass = weigh(*_scores(part, layer, q))
-    return _flat(part, found.float()), _flat(part, mass)
+    return _flatten(part, found.float()), _flatten(part, mass)
 
 
 def _scores(part: Part, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,14 +101,14 @@ def _scores(part: Part, layer: int, q: Tensor) -> tuple[Tensor, Tensor]:
     kv = kv[:, : part.r] if part.places is None else kv[:, part.places]
     h, d = kv.shape[2], kv.shape[4]
     keys, values = kv.flatten(1, 2).unbind()
-    padded = _padded(part, q, h)
+    padded = _pad(part, q, h)
     if part.mask is None:
         return torch.bmm(padded, keys.transpose(1, 2)).mul_(d**-0.5), values
     mask = _repeat(part.mask, padded.shape[1] // part.t)
     return torch.baddbmm(mask, padded, keys.transpose(1, 2), alpha=d**-0.5), values
 
 
-def _padded(part: Part, q: Tensor, h: int) -> Tensor:
+def _pad(part: Part, q: Tensor, h: int) -> Tensor:
     """[n, heads, d] -> [R * kv_heads, g * T, d], rows of queries beside their keys."""
     g, d = q.shape[1] // h, q.shape[2]
     if part.t == 1:
@@ -120,7 +119,7 @@ def _padded(part: Part, q: Tensor, h: int) -> Tensor:
     return q.reshape(part.r, part.t, h, g, d).permute(0, 2, 3, 1, 4).reshape(part.r * h, g * part.t, d)
 
 
-def _flat(part: Part, x: Tensor) -> Tensor:
+def _flatten(part: Part, x: Tensor) -> Tensor:
     """[R * kv_heads, g * T, c] -> [n, heads, c]."""
     h, g = len(x) // part.r, x.shape[1] // part.t
     if part.t == 1:
