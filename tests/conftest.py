@@ -3,7 +3,9 @@
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -38,6 +40,27 @@ def one_thread_of_torch() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def lean_figures() -> Iterator[list[str]]:
+    """Suffixes of figure files that are left empty: fonts of PDFs and pixels of PNGs are most of a report's time.
+
+    Every figure is drawn as SVG all the same; PDFs and PNGs are tested in `tests/analysis` and with `whole_figures`.
+    """
+    from matplotlib.figure import Figure
+
+    left, save = [".pdf", ".png"], Figure.savefig
+
+    def savefig(figure: Figure, file: Any, **how: Any) -> None:
+        if isinstance(file, Path) and file.suffix in left:
+            file.write_bytes(b"")
+        else:
+            save(figure, file, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", savefig)
+        yield left
 
 
 @pytest.hookimpl(trylast=True)
