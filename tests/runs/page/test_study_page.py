@@ -275,7 +275,7 @@ def test_what_is_no_difference_is_called_not_shown() -> None:
 
 def test_few_problems_claim_no_cross_fitting(tmp_path: Path) -> None:
     for count, cross in ((5, False), (60, True)):
-        page.publish(tmp_path / str(count), made(count, 4), [])
+        page.publish(tmp_path / str(count), little(count, 4), [])
         text = (tmp_path / str(count) / page.MARKDOWN).read_text()
         assert ("problems that had no part in the choice" in text) == cross
         assert ("the problems that it was picked on: expect less of others" in text) == (not cross)
