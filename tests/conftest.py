@@ -20,6 +20,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 #: and a closed engine is few objects, with keys and values of 100 MB: without this a process comes to 3.5 GB.
 GROWTH = 128 << 20
 _resident = 0
+#: Beginnings of the names of files that one process runs: a cluster of Ray, and models that are trained in a session.
+TOGETHER = ("tests/generators/ray/", "tests/examples/test_train")
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +63,18 @@ def lean_figures() -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", savefig)
         yield left
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file is run by one process: dealt out test by test, every process would make the fixtures of every file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((one for one in TOGETHER if nodeid.startswith(one)), super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
