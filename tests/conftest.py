@@ -3,7 +3,9 @@
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,6 +20,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 #: and a closed engine is few objects, with keys and values of 100 MB: without this a process comes to 3.5 GB.
 GROWTH = 128 << 20
 _resident = 0
+#: Beginnings of the names of files that one process runs: a cluster of Ray, and models that are trained in a session.
+TOGETHER = ("tests/generators/ray/", "tests/examples/test_train")
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +42,39 @@ def one_thread_of_torch() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def lean_figures() -> Iterator[list[str]]:
+    """Suffixes of figure files that are left empty: fonts of PDFs and pixels of PNGs are most of a report's time.
+
+    Every figure is drawn as SVG all the same; PDFs and PNGs are tested in `tests/analysis` and with `whole_figures`.
+    """
+    from matplotlib.figure import Figure
+
+    left, save = [".pdf", ".png"], Figure.savefig
+
+    def savefig(figure: Figure, file: Any, **how: Any) -> None:
+        if isinstance(file, Path) and file.suffix in left:
+            file.write_bytes(b"")
+        else:
+            save(figure, file, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", savefig)
+        yield left
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file is run by one process: dealt out test by test, every process would make the fixtures of every file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((one for one in TOGETHER if nodeid.startswith(one)), super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)

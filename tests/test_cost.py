@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from metagen.cost import (
     HARDWARE,
+    Beside,
     Hardware,
     ModelShape,
     Price,
@@ -131,6 +132,14 @@ class TestFlops:
         assert flops_2n(SMALL, 10) == 2 * 1056 * 10
         attention = 4 * 2 * 4 * 3 * (10 * 11 // 2)
         assert prefill_flops(SMALL, 10, logits=0) == flops_2n(SMALL, 10) + attention
+
+    def test_a_model_beside_another(self) -> None:
+        """Of 10 tokens 4 are known, and three sets of logits are asked for."""
+        assert Beside(SMALL).flops(10, 4, 3) == prefill_flops(SMALL, 10, 4, 3)
+        assert Beside(SMALL, window=6).flops(10, 4, 3) == 3 * prefill_flops(SMALL, 6)
+        assert Beside(SMALL, window=16).flops(10, 4, 3) == 3 * prefill_flops(SMALL, 10)
+        tried = token_flops(SMALL, 11, logits=False)  # an eleventh token, which sees the ten before it
+        assert Beside(SMALL, tries=2).flops(10, 4, 3) == prefill_flops(SMALL, 10, 4, logits=0) + 6 * tried
 
     @pytest.mark.parametrize("arguments", [(5, 6), (5, -1), (-1, 0)])
     def test_impossible_prefills_are_refused(self, arguments: tuple[int, int]) -> None:

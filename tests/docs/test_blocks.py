@@ -298,6 +298,7 @@ KINDS: dict[str, Callable[[Running, Block], None]] = {
 }
 
 
+@pytest.mark.usefixtures("lean_figures")
 @pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,19 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "argmax", "argmax": "argmin"}
 #: Calls whose first two arguments may change places, or whose result nobody works with.
-SYMMETRIC = {"min", "max", "minimum", "maximum", "logaddexp", "gcd", "isclose", "zip", "print", "warn"}
+SYMMETRIC = {
+    "_add",
+    "min",
+    "max",
+    "minimum",
+    "maximum",
+    "logaddexp",
+    "gcd",
+    "isclose",
+    "zip",
+    "print",
+    "warn",
+}
 #: What is called to tell people something.
 LOGS = {"debug", "info", "warning", "warn", "expect", "error", "exception"}
 

@@ -1,6 +1,6 @@
 """Toy experiments and a toy study of sums, of parts that another package would bring; a small run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +93,20 @@ strategies:
 grid: {n: [1, 2, 4]}
 executor: {concurrency: 4}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lean(lean_figures: list[str]) -> None:
+    """Runs and studies write many figures, at which few tests look; those ask for `whole_figures`."""
+
+
+@pytest.fixture
+def whole_figures(lean_figures: list[str]) -> Iterator[None]:
+    """Figures are written in all formats."""
+    left = lean_figures.copy()
+    lean_figures.clear()
+    yield
+    lean_figures.extend(left)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from tests.generators.openai.serving import Asked, Reply, Server, answer, said
 
-pytestmark = pytest.mark.xdist_group("ray")
 PROMPT = Sequence(Prompt("p", text="What is it?"))
 UNIT = Price(prompt=1e6, generated=1e6)
 

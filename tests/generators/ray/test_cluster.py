@@ -17,7 +17,6 @@ pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings"
 
 
 #: One cluster at a time.
-pytestmark = pytest.mark.xdist_group("ray")
 SCRIPT = """
 import asyncio, sys
 from metagen.generators.engine import GenerateRequest, SamplingParams

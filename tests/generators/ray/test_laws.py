@@ -17,7 +17,7 @@ from metagen.generators.ray import RayPool
 from metagen.testing import EngineLaws, GeneratorLaws
 
 #: One cluster, in one process.
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.usefixtures("cluster")
 TOKENS = ("a", "b", "ab", "c", "d", "\n", "$")
 
 

@@ -28,7 +28,6 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Tokens
 
 #: One cluster, in one process.
-pytestmark = pytest.mark.xdist_group("ray")
 Make = Callable[..., RayPool]
 Until = Callable[[Callable[[], bool]], None]
 PROBLEMS = 24

@@ -19,7 +19,6 @@ from metagen.journal import SQLiteJournal
 from metagen.runs.declare import schema
 
 #: One cluster, in one process.
-pytestmark = pytest.mark.xdist_group("ray")
 FILE = """
 name: pools
 task: {{kind: arithmetic, split: validation, seed: 3, levels: [1, 2], per_level: {problems}}}

@@ -19,7 +19,7 @@ from metagen.journal import SQLiteJournal
 from metagen.runs.directory import RunDirectory
 from tests.generators.ray.test_runs import FILE, _rows, command, finished, results
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 TOTAL = 3000
 
 

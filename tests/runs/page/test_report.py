@@ -118,6 +118,7 @@ def test_a_run_of_oracles_alone_has_figures_but_no_best_within_a_budget(tmp_path
     assert "accuracy-flops" in names and "best-flops" not in names
 
 
+@pytest.mark.usefixtures("whole_figures")
 def test_published_runs_have_tables_and_figures(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
     directory = RunDirectory.at(tmp_path / "run")
     with build.opened(schema.load(experiment_file())) as setup:

@@ -21,6 +21,7 @@ from metagen.runs.directory import RunDirectory
 from metagen.runs.questions.compare_studies import compare, curves
 from metagen.runs.questions.found import find
 from metagen.runs.work import build, runner
+from tests.runs.conftest import MORE, TOY
 from tests.runs.made import made
 
 Write = Callable[..., Path]
@@ -149,21 +150,32 @@ def test_without_budgets_the_points_of_the_first_are_the_budgets() -> None:
 # ------------------------------------------------------------------------------------------------ directories
 
 
-@pytest.fixture
-def studies(study_experiment_file: Write, tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two studies by their files alone, with a run as their `test`; the second has a model that is worse."""
     from metagen.runs.curves import collect
 
-    roots = []
+    place = tmp_path_factory.mktemp("studies")
+    (place / "sums.yaml").write_text(MORE.format(count=12, n="[1, 2, 8]"))
     for name, sets in (("one", []), ("two", ["generators.small.skill=0.2"])):
-        root = tmp_path / name
-        with build.opened(schema.load(study_experiment_file(count=12), sets=sets)) as setup:
-            runner.run(setup, RunDirectory.at(root / "test"))
+        root = place / name
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(str(TOY))
+            with build.opened(schema.load(place / "sums.yaml", sets=sets)) as setup:
+                runner.run(setup, RunDirectory.at(root / "test"))
         result = collect.of_run(RunDirectory(root / "test"))
         replace(result, name=name, budgets={"samples": (2.0, 8.0)}).save(RunDirectory(root))
         (root / "study.yaml").write_text("name: sums\n")
-        roots.append(root)
-    return roots[0], roots[1]
+    return place
+
+
+@pytest.fixture
+def studies(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Copies of both, which a test may change."""
+    monkeypatch.syspath_prepend(str(TOY))
+    for name in ("one", "two"):
+        shutil.copytree(written / name, tmp_path / name)
+    return tmp_path / "one", tmp_path / "two"
 
 
 def test_studies_are_compared_by_their_tests_and_by_their_curves(studies: tuple[Path, Path]) -> None:

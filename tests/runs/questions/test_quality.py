@@ -114,6 +114,7 @@ def test_a_task_is_told_whether_a_solution_is_finished() -> None:
     assert task.noted == [True, True, False]
 
 
+@pytest.mark.usefixtures("whole_figures")
 def test_the_report_is_shown_and_written(run: Path) -> None:
     result = CliRunner().invoke(app, ["quality", str(run), "--verifier", "prm"])
     assert result.exit_code == 0, result.output
@@ -131,22 +132,23 @@ def test_a_verifier_that_is_not_there_is_named_with_the_nearest(run: Path) -> No
 
 
 def test_a_run_without_scores_or_with_one_outcome_only_says_so(tmp_path: Path) -> None:
+    little = FILE.replace("levels: [1, 2], per_level: 6", "levels: [1], per_level: 1")
     file = tmp_path / "plain.yaml"
-    file.write_text(FILE.replace("grid: {", "grid: {strategies: [vote], "), "utf-8")
+    file.write_text(little.replace("grid: {", "grid: {strategies: [vote], "), "utf-8")
     assert CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "a")]).exit_code == 0
     found = RunDirectory.find(tmp_path / "a")
     with pytest.raises(
         InputError, match=r"no verifier of .* scored a pool; run it with a strategy that has one"
     ):
         list(quality.examine(found, found))
-    file.write_text(FILE.replace("grid: {", "budget: {calls: 100}\ngrid: {strategies: [best], "), "utf-8")
+    file.write_text(little.replace("grid: {", "budget: {calls: 100}\ngrid: {strategies: [best], "), "utf-8")
     assert CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "c")]).exit_code == 0
     found = RunDirectory.find(tmp_path / "c")
     with pytest.raises(
         InputError, match="under a budget, and in a search, every configuration runs by itself"
     ):
         list(quality.examine(found, found))
-    file.write_text(FILE.replace("grid: {", "grid: {strategies: [bound, vote], "), "utf-8")
+    file.write_text(little.replace("grid: {", "grid: {strategies: [bound, vote], "), "utf-8")
     assert CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "d")]).exit_code == 0
     found = RunDirectory.find(tmp_path / "d")
     with pytest.raises(

@@ -109,7 +109,7 @@ print(sorted({"sympy", "math_verify", "latex2sympy2_extended", "torch", "numpy"}
 
 
 def test_rules_may_be_asked_from_several_threads_and_event_loops() -> None:
-    answers = [f"|\\tan {k}x - {k}| < \\sqrt{{{k}}}" for k in range(2, 12)]
+    answers = [f"|\\tan {k}x - {k}| < \\sqrt{{{k}}}" for k in range(2, 6)]
 
     def judge(_: int) -> list[str | None]:
         verdict.cache_clear()

@@ -17,6 +17,7 @@ from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory, State
 from metagen.runs.page import show
 from metagen.runs.work import build, runner, unfinished
+from tests.runs.conftest import TOY, YAML
 
 Calls = Callable[[], list[str]]
 Write = Callable[..., Path]
@@ -42,20 +43,27 @@ def spent(found: Outcome, configuration: str) -> list[float]:
     return [tokens for (name, _), (_, tokens, *_) in found.items() if name == configuration]
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on other sums; nobody may change it."""
+    root = tmp_path_factory.mktemp("known")
+    (root / "known.yaml").write_text(YAML.format(count="40, seed: 5", n="[16]"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOY))
+        run(root / "known.yaml", root / "known")
+    return root / "known"
+
+
 @pytest.fixture
-def file(experiment_file: Write, tmp_path: Path) -> Path:
+def file(experiment_file: Write, known: Path, tmp_path: Path) -> Path:
     """An allocation over sums, beside a finished run on other sums."""
     more = (
         f"allocation: {{total: {{generated: {TOTAL}}}, first: 4, groups: 3,\n"
         "  strategies: [majority, weighted], held_out: known}\n"
     )
     path = experiment_file(count=COUNT, n="[16]", more=more)
-    text = path.read_text()
-    path.write_text(text.replace("  single:", "  equal: {kind: majority}\n  single:"))
-    known = tmp_path / "known.yaml"
-    held_out = text.replace(more, "").replace(f"count: {COUNT}", "count: 40, seed: 5")
-    known.write_text(held_out)
-    run(known, tmp_path / "known")
+    path.write_text(path.read_text().replace("  single:", "  equal: {kind: majority}\n  single:"))
+    shutil.copytree(known, tmp_path / "known")
     return path
 
 
@@ -203,8 +211,8 @@ def test_the_example_does_what_its_comments_say(tmp_path: Path, monkeypatch: pyt
     assert len(said) == 3
     monkeypatch.chdir(tmp_path)
     for _, *options in said[:2]:
-        asked = ["run", str(example), *options, "--limit", "6", "--set", "grid.n=[8]"]
+        asked = ["run", str(example), *options, "--limit", "3", "--set", "grid.n=[4]"]
         result = CliRunner().invoke(app, [*asked, "--set", "grid.strategies=[equal, allocated]"])
         assert result.exit_code == 0, result.output
     found = outcomes(tmp_path / "runs" / "allocation")
-    assert {name for name, _ in found} == {"small/equal@8", "small/allocated@8"}
+    assert {name for name, _ in found} == {"small/equal@4", "small/allocated@4"}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -15,15 +12,20 @@ from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
 from metagen.runs.work.allocation.options import ORDERS, Options
+from tests.runs.conftest import TOY, YAML
 
 
-@pytest.fixture
-def known(experiment_file: Callable[..., Path], tmp_path: Path) -> RunDirectory:
-    path = experiment_file(count=40, n="[4, 16]")
-    path.write_text(path.read_text().replace("  single:", "  esc: {kind: esc, window: 3}\n  single:"))
-    with build.opened(schema.load(path)) as setup:
-        runner.run(setup, RunDirectory.at(tmp_path / "known"))
-    return RunDirectory(tmp_path / "known")
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A finished run; nobody may change it."""
+    root = tmp_path_factory.mktemp("known")
+    text = YAML.format(count=40, n="[4, 16]")
+    (root / "known.yaml").write_text(text.replace("  single:", "  esc: {kind: esc, window: 3}\n  single:"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOY))
+        with build.opened(schema.load(root / "known.yaml")) as setup:
+            runner.run(setup, RunDirectory.at(root / "known"))
+    return RunDirectory(root / "known")
 
 
 def test_options_are_what_the_run_measured(known: RunDirectory) -> None:

@@ -20,6 +20,7 @@ from metagen.runs.directory import RunDirectory, State
 from metagen.runs.work import build, runner
 from metagen.runs.work.allocation.options import Options
 from metagen.strategies.adaptive.by_difficulty import ByDifficulty
+from tests.runs.conftest import TOY, YAML
 
 Write = Callable[..., Path]
 COUNT = 30
@@ -38,15 +39,24 @@ def run(file: Path, root: Path, *sets: str) -> State:
         return runner.run(setup, RunDirectory.at(root))
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on other sums; nobody may change it."""
+    root = tmp_path_factory.mktemp("known")
+    text = YAML.format(count="40, seed: 5", n="[4, 16]")
+    (root / "known.yaml").write_text(text.replace("  single:", f"{MORE}  single:"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOY))
+        run(root / "known.yaml", root / "known")
+    return root / "known"
+
+
 @pytest.fixture
-def file(experiment_file: Write, tmp_path: Path) -> Path:
+def file(experiment_file: Write, known: Path, tmp_path: Path) -> Path:
     """A table over sums, beside a finished run on other sums."""
     path = experiment_file(count=COUNT, n="[4, 16]")
-    text = path.read_text().replace("  single:", f"{MORE}  single:")
-    known = tmp_path / "known.yaml"
-    known.write_text(text.replace(f"count: {COUNT}", "count: 40, seed: 5"))
-    run(known, tmp_path / "known")
-    path.write_text(text.replace("  single:", f"  table: {TABLE}\n  single:"))
+    shutil.copytree(known, tmp_path / "known")
+    path.write_text(path.read_text().replace("  single:", f"{MORE}  table: {TABLE}\n  single:"))
     return path
 
 
