@@ -282,6 +282,29 @@ def test_later_calls_do_not_overtake_an_earlier_one_at_the_limit_it_waits_for() 
     assert asyncio.run(main()) == ["big", *(f"small {i}" for i in range(20))]
 
 
+def test_what_a_partial_grant_leaves_is_kept_for_the_same_call() -> None:
+    async def main() -> None:
+        account = Account(Budget(generated=20))
+        held = await Turn(account, (0,)).reserve(linear((20.0, 0, 1, 0, 0)), 1)
+        many, few = Turn(account, (1,)), Turn(account, (2,))
+        first = asyncio.create_task(many.reserve(linear((8.0, 0, 1, 0, 0)), 4))
+        await asyncio.sleep(0)
+        later = asyncio.create_task(few.reserve(linear((1.0, 0, 1, 0, 0)), 1))
+        await asyncio.sleep(0)
+        account.release(held)
+        grant = await first
+        assert grant.count == 2
+        # Of twenty tokens four are left, and the call that asked first has not got all.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not later.done()
+        account.release(grant)
+        many.leave()
+        assert (await later).count == 1
+
+    asyncio.run(main())
+
+
 def test_a_call_that_waits_for_a_limit_of_its_own_holds_back_nobody_else() -> None:
     async def main() -> None:
         root = Account(Budget(generated=100))
