@@ -76,7 +76,8 @@ def test_the_page_of_the_experiment_file_names_all_kinds_and_fields() -> None:
     named = set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)))
     kinds = {kind for kinds in registry.KINDS.values() for kind in kinds}
     parts = [specs.Experiment, specs.ExecutorSpec, specs.GridSpec, specs.ArithmeticSpec, specs.JsonlSpec]
-    parts += [specs.TorchSpec, specs.EngineGeneratorSpec, specs.ReplaySpec, specs.PrmSpec, specs.RecordedSpec]
+    parts += [specs.TorchSpec, specs.EngineGeneratorSpec, specs.ReplaySpec]
+    parts += [model for kind in registry.KINDS["verifiers"] if (model := specs.model_of("verifiers", kind))]
     fields = {name for part in parts for name in part.model_fields} - {"kind"}
     fields |= set(specs.BudgetSpec.__dataclass_fields__)
     assert not (kinds | fields) - named

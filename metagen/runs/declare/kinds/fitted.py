@@ -17,8 +17,8 @@ from metagen.analysis.calibration import Temperature, fit_isotonic, fit_temperat
 from metagen.analysis.preference import bradley_terry
 from metagen.errors import DataError, InputError
 from metagen.parts import part
-from metagen.runs.declare.specs.fields import PointsName
-from metagen.values import Number, Positive, Text
+from metagen.runs.declare.specs.fields import PointsName, ScoreName
+from metagen.values import Number, Positive
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.calibrated import Calibrated
 from metagen.verifiers.generative.pairwise import Strengths, Tournament
@@ -58,7 +58,7 @@ def calibrated(
     bias: Number = 0.0,
     points: PointsName | None = None,
     fit: Literal["temperature", "isotonic"] = "temperature",
-    score: Text | None = None,
+    score: ScoreName = None,
     steps: bool = False,
 ) -> Calibrated:
     """A verifier whose scores are mapped monotonically.

@@ -99,6 +99,11 @@ def _points(path: str, info: ValidationInfo) -> str:
     return str(file)
 
 
+def _score(name: str | None, info: ValidationInfo) -> str | None:
+    """What points call the score of a verifier, where the file does not say it: as the file calls the verifier."""
+    return name if name or info.data.get("points") is None else info.data.get("verifier")
+
+
 T = TypeVar("T", tuple[Any, ...], dict[str, Any])
 
 
@@ -155,6 +160,7 @@ ModelName = Annotated[
 FileName = Annotated[str, Expects("the path of a file"), AfterValidator(_file)]
 FolderName = Annotated[str, Expects("the path of a directory"), AfterValidator(_folder)]
 PointsName = Annotated[str, Expects("the path of a run or a file"), AfterValidator(_points)]
+ScoreName = Annotated[Text | None, Field(validate_default=True), AfterValidator(_score)]
 RunName = Annotated[str, Expects("a run's directory, or its name"), AfterValidator(_run)]
 Pattern = Annotated[str, Expects("a regular expression with one group"), AfterValidator(_regex)]
 RuleName = Annotated[
