@@ -1,1 +1,4 @@
-"""What an engine runs: recipes for models made of models, and what can be told of a model before it is loaded."""
+"""Models as they are asked for, without torch: recipes, and descriptions from files alone.
+
+What computes them is in `metagen.generators.torch.models`, the weights that ship in `metagen.generators.tiny`.
+"""
