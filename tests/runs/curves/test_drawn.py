@@ -25,7 +25,7 @@ strategies: {{single: {{kind: sample}}}}
         ("", ""),
         (", temperature: 0.7, max_tokens: 9, stop: [x], logprobs: true, top_logprobs: 5", ""),
         (", top_p: 0.9", "top_p=0.9"),
-        (", min_p: 0.05, top_k: 40", "min_p=0.05, top_k=40"),
+        (", min_p: 0.05, top_k: 40", "top_k=40, min_p=0.05"),
         (", preset: creative, healing: true", "top_p=0.8, healing"),
         (", logit_bias: [[3, 1.0]], mirostat: {tau: 3}", "logit_bias, mirostat"),
         (", grammar: {regex: '[0-9]+'}", "grammar"),
