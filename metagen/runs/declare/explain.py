@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin
@@ -10,9 +10,10 @@ from typing import Any, Final, Union, cast, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from metagen.parts import hints_of
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.source import Fault, Path, Source, assigned, dotted, nearest
-from metagen.runs.declare.specs import SECTIONS, BudgetSpec, Definition, Expects, Experiment, model_of
+from metagen.runs.declare.specs import SECTIONS, Definition, Expects, Experiment, model_of
 from metagen.runs.declare.specs.definition import UNKNOWN
 
 #: What pydantic's own types expect, where no field says it better.
@@ -73,7 +74,10 @@ def _section_in(annotation: Any) -> Section | None:
 def _at(data: Any, path: Path) -> Any:
     """What stands at a path; None where nothing does."""
     for key in path:
-        data = data.get(key) if isinstance(data, dict) else None
+        if isinstance(data, list) and isinstance(key, int) and key < len(data):
+            data = data[key]
+        else:
+            data = data.get(key) if isinstance(data, dict) else None
     return data
 
 
@@ -83,14 +87,14 @@ def _fields(owner: type | None) -> dict[str, Any]:
         return {}
     if issubclass(owner, BaseModel):
         return {name: info.annotation for name, info in owner.model_fields.items()}
-    return inspect.get_annotations(owner, eval_str=True)
+    return dict(hints_of(owner))
 
 
 def _model_of(annotation: Any) -> type | None:
     """The model in an annotation such as `Model | None`, or `tuple[Model, ...]`."""
     if get_origin(annotation) in (Union, UnionType, tuple):
         return next((found for part in get_args(annotation) if (found := _model_of(part))), None)
-    known = isinstance(annotation, type) and issubclass(annotation, BaseModel | BudgetSpec)
+    known = isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation))
     return annotation if known else None
 
 

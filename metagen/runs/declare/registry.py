@@ -1,7 +1,7 @@
 """Where the names in an experiment file meet classes.
 
 A kind is a name below, the name of an entry point in the group `metagen.engines`, `metagen.generators`,
-`metagen.verifiers`, `metagen.strategies` or `metagen.tasks`, or `package.module:Class`. Nothing is
+`metagen.adapters`, `metagen.verifiers`, `metagen.strategies` or `metagen.tasks`, or `package.module:Class`. Nothing is
 imported before it is asked for.
 """
 
@@ -19,7 +19,7 @@ from metagen.border import blamed, ours, place
 from metagen.errors import ConfigError, PluginError
 from metagen.values import fits, show, spell
 
-Section = Literal["engines", "generators", "verifiers", "strategies", "steps", "task"]
+Section = Literal["engines", "generators", "adapters", "verifiers", "strategies", "steps", "task"]
 
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "engines": {
@@ -31,6 +31,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "engine": "metagen.generators.primitive:EngineGenerator",
         "replay": "metagen.generators.replay:ReplayGenerator.from_jsonl",
     },
+    "adapters": {},
     "verifiers": {
         "prm": "metagen.verifiers.reward:ProcessRewardModel",
         "implicit": "metagen.verifiers.implicit:ImplicitProcessRewardModel",
@@ -133,6 +134,7 @@ MOVED: Final[Mapping[str, str]] = {
 PARTS: Final[Mapping[Section, str]] = {
     "engines": "metagen.generators.engine:Engine",
     "generators": "metagen.generators.base:Generator",
+    "adapters": "metagen.generators.decoding.adapters:Adapter",
     "verifiers": "metagen.verifiers.base:Verifier",
     "strategies": "metagen.strategies.base:Strategy",
     "steps": "metagen.strategies.chain.steps:ChainStep",
@@ -143,6 +145,7 @@ PARTS: Final[Mapping[Section, str]] = {
 PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
     "generators": frozenset({"engine"}),
+    "adapters": frozenset(),
     "verifiers": frozenset({"engine", "generator", "verifier", "name", "grade", "sandbox", "program"}),
     "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark", "sandbox"}),
     "steps": frozenset({"generator"}),

@@ -31,7 +31,12 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from metagen import trust
 from metagen.errors import ConfigError
 from metagen.generators.base import Generator
+from metagen.generators.decoding.adapters import XTC, Adapter, Dry, Mirostat
+from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.parameters import OFF, SamplingParams
+from metagen.generators.decoding.search import SEARCHES
 from metagen.generators.engine import Engine
+from metagen.parts import hints_of
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import PROVIDED, Section
 from metagen.runs.declare.specs import engines, generators, tasks, verifiers
@@ -43,6 +48,7 @@ from metagen.runs.declare.specs.fields import (
     distinct,
 )
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, ValueSpec, naming
+from metagen.runs.declare.specs.searches import SearchFields
 from metagen.runs.declare.specs.strategies import ByDifficultySpec, Ladder, PluginStrategySpec, StepSpec
 from metagen.sequence import Step
 from metagen.strategies.chain.steps import ChainStep
@@ -54,7 +60,8 @@ from metagen.verifiers.layouts import TaggedSteps
 #: Kinds whose fields are written down; those of others are derived from what makes them.
 WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
     "engines": {"torch": engines.TorchSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
-    "generators": {"engine": generators.EngineGeneratorSpec, "replay": generators.ReplaySpec},
+    "generators": {"replay": generators.ReplaySpec},
+    "adapters": {},
     "verifiers": {},
     "strategies": {"by_difficulty": ByDifficultySpec},
     "steps": {},
@@ -81,6 +88,7 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
 PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
     "engines": PluginSpec,
     "generators": generators.PluginGeneratorSpec,
+    "adapters": PluginSpec,
     "verifiers": verifiers.PluginVerifierSpec,
     "strategies": PluginStrategySpec,
     "steps": PluginSpec,
@@ -98,6 +106,8 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
         return None
     if registry.external(section, kind):
         return _brought(section, kind) or PLUGINS[section]
+    if (section, kind) == ("generators", "engine"):
+        return EngineGeneratorSpec
     if kind in WRITTEN[section]:
         return WRITTEN[section][kind]
     return derived(section, kind) if kind in registry.KINDS[section] else None
@@ -161,9 +171,15 @@ NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
 #: What parameters without an annotation are, by their names.
 ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
 #: Values that are defined in their place.
-VALUES: Final[Mapping[type, type[ValueSpec]]] = {TaggedSteps: verifiers.TagsSpec}
+VALUES: Final[Mapping[type, type[ValueSpec]]] = {
+    TaggedSteps: verifiers.TagsSpec,
+    Grammar: generators.GrammarSpec,
+    **dict.fromkeys(SEARCHES.values(), SearchFields),
+}
 #: What is defined in its place, with its section.
-NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps"}
+NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps", Adapter: "adapters"}
+#: Values of several fields, which pydantic reads off their annotations.
+DATA: Final = frozenset({Mirostat, Dry, XTC})
 
 
 class Unspeakable(Exception):
@@ -326,6 +342,11 @@ def spelling(hint: Any) -> Any:
         return Annotated[Any, Expects("a value")]
     if isinstance(hint, type | NoneType) and hint in PLAIN:
         return PLAIN[hint]
+    if origin is Annotated and inner[0] not in PLAIN:
+        said, nested = spelling(inner[0]), _members(inner[0]) - {*PLAIN, ...}
+        # What is wrong within a mapping has a place of its own there.
+        notes = [note for note in inner[1:] if not (nested and isinstance(note, Expects))]
+        return None if said is None else Annotated.__class_getitem__((said, *notes)) if notes else said
     if origin is Annotated or origin is Literal:
         return hint
     if origin in (Union, UnionType):
@@ -340,12 +361,15 @@ def spelling(hint: Any) -> Any:
             either = Expects(f"one of {', '.join(words)}, or a function, as package.module:function")
             return Annotated[found, either]
         return found
-    if origin in (Mapping, dict) and (each := spelling(inner[1])) is not None:
-        return dict.__class_getitem__((Text, each))
+    if origin in (Mapping, dict):
+        # Keys of a file are texts.
+        each = spelling(inner[1]) if inner[0] is str else None
+        return None if each is None else dict.__class_getitem__((Text, each))
     if origin is type:
         return Imported
     if origin is tuple and Ellipsis not in inner:
-        return None
+        parts = _members(hint) - {*PLAIN, ...}
+        return None if parts else tuple.__class_getitem__(tuple(map(spelling, inner)))
     if origin in (tuple, list, Sequence, Iterable) and (each := spelling(inner[0])) is not None:
         several = tuple.__class_getitem__((each, ...))
         return Annotated[several, AfterValidator(distinct)] if each is AnyVerifier else several
@@ -359,7 +383,9 @@ def spelling(hint: Any) -> Any:
     for part, section in NESTED.items():
         if isinstance(hint, type) and part in hint.__mro__:
             return Annotated[PartSpec, Definition(section)]
-    return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
+    # A dataclass whose fields are annotated by `metagen.values` is a mapping of them.
+    known = isinstance(hint, type) and (issubclass(hint, BaseModel) or hint in DATA)
+    return hint if known else None
 
 
 def _init(cls: type) -> Any:
@@ -381,3 +407,14 @@ def _sayable(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_sayable, value))
     return value is None or isinstance(value, str | int | float | bool | BaseModel)
+
+
+_SAMPLING: dict[str, Any] = {
+    name: (spelling(hint), OFF[name]) for name, hint in hints_of(SamplingParams).items()
+}
+EngineGeneratorSpec = create_model(
+    "EngineGeneratorSpec",
+    __base__=generators.EngineGenerator,
+    __doc__=generators.EngineGenerator.__doc__,
+    **_SAMPLING,
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,13 +15,13 @@ from metagen.errors import ConfigError
 from metagen.generators import tiny
 from metagen.generators.openai.body import refuse_secrets
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
-from metagen.generators.openai.limiter import MOST, START, Concurrency
+from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
 from metagen.runs.declare.specs.drafts import DraftSpec
 from metagen.runs.declare.specs.fields import Context, FileName, ModelName
 from metagen.runs.declare.specs.models import AnyModel
 from metagen.runs.declare.specs.parts import PartSpec
-from metagen.values import Count, Expects, Quantity, Size, Switch, Text
+from metagen.values import Count, Expects, Size, Switch, Text
 
 
 def _adapter(path: str, info: ValidationInfo) -> str:
@@ -120,36 +119,6 @@ def _code(name: str, value: object) -> Iterator[object]:
         yield value
 
 
-Seconds = Annotated[float, Field(gt=0), Expects("seconds > 0")]
-
-
-@dataclass(frozen=True, slots=True)
-class PriceSpec(Price):
-    """A Price as read from outside."""
-
-    prompt: Quantity
-    generated: Quantity
-    cached: Quantity | None = None
-    currency: Text = "USD"
-
-
-@dataclass(frozen=True, slots=True)
-class ConcurrencySpec(Concurrency):
-    """A Concurrency as read from outside."""
-
-    start: Count = START
-    most: Count = MOST
-
-
-@dataclass(frozen=True, slots=True)
-class PatienceSpec(Patience):
-    """A Patience as read from outside."""
-
-    timeout: Seconds = 540.0
-    total: Seconds = 1800.0
-    attempts: Count = 8
-
-
 def _variable(name: str) -> str:
     if not is_variable(name):
         raise ValueError(
@@ -185,7 +154,7 @@ class OpenAISpec(PartSpec):
     dialect: Literal["openai", "vllm", "sglang", "llamacpp"] = "openai"
     tokenizer: ModelName | None = None
     shape: FileName | None = None
-    price: PriceSpec | None = None
+    price: Price | None = None
     max_context: Size | None = None
     api_key_env: (
         Annotated[str, Expects("the name of an environment variable"), AfterValidator(_variable)] | None
@@ -200,8 +169,8 @@ class OpenAISpec(PartSpec):
     extra_body: Annotated[
         dict[str, Any], Expects("a mapping of fields of requests"), AfterValidator(_public)
     ] = Field(default={})
-    concurrency: ConcurrencySpec = ConcurrencySpec()
-    patience: PatienceSpec = PatienceSpec()
+    concurrency: Concurrency = Concurrency()
+    patience: Patience = Patience()
 
     @model_validator(mode="before")
     @classmethod
