@@ -29,6 +29,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from metagen import trust
+from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.generators.base import Generator
 from metagen.generators.decoding.adapters import XTC, Adapter, Dry, Mirostat
@@ -59,8 +60,8 @@ from metagen.verifiers.layouts import TaggedSteps
 
 #: Kinds whose fields are written down; those of others are derived from what makes them.
 WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {"torch": engines.TorchSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
-    "generators": {"replay": generators.ReplaySpec},
+    "engines": {"torch": engines.TorchSpec},
+    "generators": {},
     "adapters": {},
     "verifiers": {},
     "strategies": {"by_difficulty": ByDifficultySpec},
@@ -83,6 +84,11 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
         "apps": tasks.APPSSpec,
         "code_contests": tasks.CodeContestsSpec,
     },
+}
+#: Kinds of which some fields mean more than what makes them says; the others are derived.
+COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
+    "engines": {"vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
+    "generators": {"replay": generators.ReplaySpec},
 }
 #: Of kinds that other packages bring.
 PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
@@ -110,7 +116,21 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
         return EngineGeneratorSpec
     if kind in WRITTEN[section]:
         return WRITTEN[section][kind]
+    if (base := COMPLETED.get(section, {}).get(kind)) is not None:
+        return _completed(section, kind, base)
     return derived(section, kind) if kind in registry.KINDS[section] else None
+
+
+@cache
+def _completed(section: Section, kind: str, base: type[PartSpec]) -> type[PartSpec]:
+    """A model with the parameters of what makes the kind for fields that it does not have."""
+    target = registry.find(section, kind)
+    wanted, fields = taken(target), dict[str, Any]()
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name not in base.model_fields and parameter.kind is not parameter.VAR_KEYWORD:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = (spelling(wanted[name]), default)
+    return create_model(base.__name__, __base__=base, __doc__=base.__doc__, **fields)
 
 
 def _brought(section: Section, kind: str) -> type[PartSpec] | None:
@@ -179,7 +199,7 @@ VALUES: Final[Mapping[type, type[ValueSpec]]] = {
 #: What is defined in its place, with its section.
 NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps", Adapter: "adapters"}
 #: Values of several fields, which pydantic reads off their annotations.
-DATA: Final = frozenset({Mirostat, Dry, XTC})
+DATA: Final = frozenset({Mirostat, Dry, XTC, Price})
 
 
 class Unspeakable(Exception):

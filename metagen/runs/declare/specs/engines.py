@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from metagen import trust
-from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.generators import tiny
 from metagen.generators.openai.body import refuse_secrets
@@ -21,7 +20,7 @@ from metagen.runs.declare.specs.drafts import DraftSpec
 from metagen.runs.declare.specs.fields import Context, FileName, ModelName
 from metagen.runs.declare.specs.models import AnyModel
 from metagen.runs.declare.specs.parts import PartSpec
-from metagen.values import Count, Expects, Size, Switch, Text
+from metagen.values import Count, Expects, Size
 
 
 def _adapter(path: str, info: ValidationInfo) -> str:
@@ -73,16 +72,14 @@ class TorchSpec(LocalSpec):
 
 
 class VLLMSpec(LocalSpec):
-    """A local model on vLLM. args: vLLM's own engine arguments, which it checks when the engine is made."""
+    """A local model on vLLM; the other fields are those of VLLMEngine.
+
+    args: vLLM's own engine arguments, which it checks when the engine is made.
+    """
 
     kind: Literal["vllm"]
     model: ModelName
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    max_context: Size | None = None
-    max_pending: Count | None = None
     lora: AdapterName | None = None
-    threads: Count | None = None
-    seeded: Switch = False
     args: Annotated[dict[str, Any], Expects("a mapping of vLLM's engine arguments")] = Field(default={})
 
     @field_validator("args")
@@ -143,10 +140,9 @@ def _public(extra: dict[str, Any]) -> dict[str, Any]:
 
 
 class OpenAISpec(PartSpec):
-    """A server that speaks the OpenAI API; the fields of OpenAIEngine."""
+    """A server that speaks the OpenAI API; the other fields are those of OpenAIEngine."""
 
     kind: Literal["openai"]
-    model: Annotated[str, Field(min_length=1), Expects("the name that the server gives the model")]
     base_url: Annotated[
         str, Expects("an address such as http://localhost:8000/v1"), AfterValidator(_address)
     ] = HOSTED
@@ -154,18 +150,9 @@ class OpenAISpec(PartSpec):
     dialect: Literal["openai", "vllm", "sglang", "llamacpp"] = "openai"
     tokenizer: ModelName | None = None
     shape: FileName | None = None
-    price: Price | None = None
-    max_context: Size | None = None
     api_key_env: (
         Annotated[str, Expects("the name of an environment variable"), AfterValidator(_variable)] | None
     ) = None
-    revision: Text | None = None
-    n_per_request: Count | None = None
-    seed_bits: Annotated[int, Field(ge=0, le=63), Expects("an integer from 0 (no seeds) to 63")] = 31
-    structured_outputs: Switch = False
-    continuation: Switch | None = None
-    length_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    stream: Switch = False
     extra_body: Annotated[
         dict[str, Any], Expects("a mapping of fields of requests"), AfterValidator(_public)
     ] = Field(default={})

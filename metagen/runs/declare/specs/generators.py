@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from metagen.cost import Price
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.presets import PRESETS, Preset, preset
 from metagen.generators.engine import SamplingParams
@@ -39,6 +38,7 @@ class GrammarSpec(ValueSpec):
             raise ValueError(f"compact is of json_schema, and there is {given[0]}; leave it out")
         return self
 
+    @property
     def value(self) -> Grammar:
         how = {"canonical": self.canonical, "close": self.close}
         if self.choice is not None:
@@ -87,7 +87,7 @@ class EngineGenerator(PartSpec):
 def make(value: Any) -> Any:
     """The value of a parameter from its definition."""
     if isinstance(value, ValueSpec):
-        return value.value()
+        return value.value
     if isinstance(value, PartSpec):
         return registry.make("adapters", value.kind, value.options(), {})
     return tuple(map(make, value)) if isinstance(value, tuple) else value
@@ -99,12 +99,12 @@ def _unit(written: str) -> str:
 
 
 class ReplaySpec(PartSpec):
-    """Recorded samples from a JSONL file, one problem a line; `fields` maps names as ReplayGenerator does.
+    """Recorded samples from a JSONL file, one problem a line. Further fields: those of `ReplayGenerator.from_jsonl`.
 
-    where: only records in which fields have these values. scored: only the samples with this score; problems
-    without any are left out. unknown: what becomes of samples without a verdict where verdicts are recorded, and of
-    calls that failed. maps: how scores outside [0, 1] become weights of votes, by score. price: of a million
-    tokens. thought_end: the text that ends a thought within a sample.
+    fields: maps names as ReplayGenerator does. where: only records in which fields have these values. scored: only the
+    samples with this score; problems without any are left out. unknown: what becomes of samples without a verdict where
+    verdicts are recorded, and of calls that failed. maps: how scores outside [0, 1] become weights of votes, by score.
+    price: of a million tokens. thought_end: the text that ends a thought within a sample.
     """
 
     kind: Literal["replay"]
@@ -112,12 +112,9 @@ class ReplaySpec(PartSpec):
     fields: dict[Annotated[str, AfterValidator(pool_field)], Text] = Field(default={})
     where: dict[Text, Any] = Field(default={})
     scored: Text | None = None
-    unknown: Literal["exclude", "wrong", "error"] = "exclude"
     maps: dict[
         Text, Annotated[str, Expects("ranks, minmax, softmax(T) or sigmoid(T)"), AfterValidator(_unit)]
     ] = Field(default={})
-    price: Price | None = None
-    thought_end: Text = ""
 
     @model_validator(mode="after")
     def _mapped(self) -> Self:

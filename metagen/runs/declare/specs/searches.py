@@ -38,7 +38,7 @@ class SearchFields(ValueSpec):
             if name not in given and default is not MISSING:
                 # So that a definition says all that it stands for.
                 object.__setattr__(self, name, default)
-        self.value()  # it raises what is wrong
+        self.value  # noqa: B018 - it raises what is wrong
         return self
 
     @model_serializer
@@ -46,6 +46,7 @@ class SearchFields(ValueSpec):
         """Without the fields that other kinds have."""
         return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(SEARCHES[self.kind])}
 
+    @property
     def value(self) -> SearchSpec:
         made = SEARCHES[self.kind]
         return made(**{f.name: getattr(self, f.name) for f in fields(made)})
