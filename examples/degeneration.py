@@ -21,11 +21,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from figures.degeneration import Written, distinct, quality_lines, repetition
 from figures.surprise import mode_bars, surprise_lines
 from matplotlib.figure import Figure
 
 import metagen as mg
-from metagen.analysis.degeneration import Written, distinct, quality_lines, repetition
 from metagen.analysis.figures import style
 from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.likelihood import likelihoods

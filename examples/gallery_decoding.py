@@ -23,12 +23,12 @@ import degeneration
 import networkx as nx
 import numpy as np
 import torch
+from figures.degeneration import Written, quality_lines
 from figures.surprise import surprise_bars, surprise_lines
 from figures.tokens import mask_bars, token_strips
 from matplotlib.figure import Figure
 
 import metagen as mg
-from metagen.analysis.degeneration import Written, quality_lines
 from metagen.analysis.distributions import stage_bars
 from metagen.analysis.figures import style
 from metagen.analysis.trees import tree_diagram

@@ -21,10 +21,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import first  # noqa: F401 - first
 import weights
+from figures.degeneration import Written, quality_lines
 
 import metagen as mg
-from metagen.analysis.degeneration import Written, quality_lines
 from metagen.analysis.figures import style
 from metagen.analysis.intervals import SHARES, interval
 from metagen.cost import ModelShape

@@ -1,4 +1,4 @@
-"""Pictures of texts: the surprise of their tokens, the mode of their kinds, strips and masks of tokens."""
+"""Pictures of texts: surprise, modes, strips and masks of tokens; and measures of texts that degenerate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from matplotlib.patches import FancyBboxPatch
 
+from examples.figures.degeneration import Written, distinct, quality_lines, repetition
 from examples.figures.surprise import mode_bars, surprise_bars, surprise_lines
 from examples.figures.tokens import LETTERS, mask_bars, token_strips
 from metagen.errors import InputError
@@ -47,6 +48,27 @@ def test_a_mask_has_a_bar_for_each_place() -> None:
     assert [bool(patch.get_hatch()) for patch in figure.axes[0].patches] == [True, False]
 
 
+def test_repetition_and_diversity_are_shares_of_ngrams() -> None:
+    words = ["a", "b", "a", "b", "a", "b"]
+    assert repetition(words, 2) == pytest.approx(1 - 2 / 5)
+    assert repetition(words, 9) == 0.0
+    assert repetition(["a", "b", "c", "d"], 1) == 0.0
+    assert distinct([words, ["a", "c"]], 2) == pytest.approx(3 / 6)
+    with pytest.raises(InputError, match="all of the 1 texts are shorter"):
+        distinct([["a"]], 2)
+    with pytest.raises(InputError, match="n=0"):
+        repetition(words, 0)
+
+
+def test_settings_stand_where_they_were_measured() -> None:
+    points = {"top-p": [Written("0.5", 1.0, 0.2), Written("0.7", 1.2, 0.5), Written("0.9", 1.5, 0.8)]}
+    (axes,) = quality_lines({"distinct": points}, reference=Written("a person", 2.0, 0.9)).axes
+    line, star = axes.get_lines()
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([1.0, 1.2, 1.5], [0.2, 0.5, 0.8])
+    assert (list(star.get_xdata()), list(star.get_ydata())) == ([2.0], [0.9])
+    assert [text.get_text() for text in axes.texts] == ["0.5", "0.9"]
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -57,6 +79,7 @@ def test_a_mask_has_a_bar_for_each_place() -> None:
         lambda: token_strips({"a": []}, {"x": ""}),
         lambda: token_strips({"a": [("t", "y")]}, {"x": ""}),
         lambda: mask_bars(["a"], [0], 3),
+        lambda: quality_lines({"a": {"b": []}}),
     ],
 )
 def test_nothing_to_draw_is_an_error(draw: Any) -> None:
