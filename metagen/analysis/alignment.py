@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 #: Token ids; the last id of a vocabulary ends a sequence.
 Tokens = tuple[int, ...]
 Next = Callable[[Tokens], ArrayLike]
-#: How KL divergences are read, in nats.
+#: Readings of KL divergences, in nats.
 MARKS = {8.0: "beyond: look closer", 15.0: "beyond: look for reward hacking", 100.0: "not useful"}
 #: Values of prefixes are equal up to this part of the largest value of a whole sequence.
 TIE = 1e-9

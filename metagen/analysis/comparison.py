@@ -159,11 +159,11 @@ def pick(
 ) -> Picked:
     """Pick one of several options on one half of the problems, measure it on the other, both ways, many times.
 
-    values: [options, problems], higher is better. judged: of the same shape, what to measure of the option that was
-    picked; the values themselves by default. choose: from values of some problems to an option. support: of what
-    is judged (see `intervals.interval`). Half as many problems pick worse than all do, so the estimate
-    is, if anything, low, and the chosen option's own mean is high; the interval spans both. Raises InputError for no
-    option or problem, shapes that differ, or values that are not finite.
+    values: [options, problems], higher is better. judged: of the same shape, the values to measure of the option that
+    was picked; the values themselves by default. choose: from values of some problems to an option. support: of what is
+    judged (see `intervals.interval`). Half as many problems pick worse than all do, so the estimate is, if anything,
+    low, and the chosen option's own mean is high; the interval spans both. Raises InputError for no option or problem,
+    shapes that differ, or values that are not finite.
     """
     x = np.asarray(values, dtype=np.float64)
     y = x if judged is None else np.asarray(judged, dtype=np.float64)

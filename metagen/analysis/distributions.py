@@ -28,8 +28,9 @@ def stage_bars(
     title: str = "",
     rows_of: int = 4,
 ) -> Figure:
-    """A panel for each stage of a pipeline, and a bar for each token; behind it, in grey, what the stage before gave
-    it. What a stage cuts off has a cross.
+    """A panel for each stage of a pipeline, and a bar for each token; behind it, in grey, the bar of the stage before.
+
+    A token that a stage cuts off has a cross.
 
     stages: name → probabilities [K], the first the model's own; a stage without a name is the model.
     against_first: they do not follow one on another; each is compared with the first. apart: with none.

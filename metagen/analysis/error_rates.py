@@ -86,7 +86,7 @@ def levels(pool: Pool) -> Levels:
 
 
 def _levels(pool: Pool) -> Levels:
-    """Where there are no right samples (or no wrong ones), their masses are those of the others, and never matter."""
+    """The levels of a pool. Without right (or wrong) samples their masses are those of the others, and never matter."""
     present, scored = pool.present, pool.scored
     values, place = np.unique(pool.scores[scored], return_inverse=True)
     if values.size > LEVELS:

@@ -158,7 +158,7 @@ def accuracy_by_level(
 
 
 def frontier(points: Iterable[Point]) -> list[Point]:
-    """The points that beat every cheaper one, by cost: what is best under each budget. Ties beat nothing (`ties`)."""
+    """The points that beat every cheaper one, by cost: the best under each budget. Ties beat nothing (`ties`)."""
     kept: list[Point] = []
     for point in sorted(points, key=lambda p: (p.cost, -p.accuracy, p.label)):
         if not kept or point.accuracy > kept[-1].accuracy + margin(point.error, kept[-1].error):
@@ -169,8 +169,8 @@ def frontier(points: Iterable[Point]) -> list[Point]:
 def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str = "") -> Figure:
     """The best accuracy that each budget buys, as steps; the winners are numbered and named beside.
 
-    All other points stand behind in grey. The winners are the best as measured: what is picked for being
-    best on these problems will look somewhat worse on others. Raises InputError if there is no point, or
+    All other points stand behind in grey. The winners are the best as measured: they are picked for these
+    problems, and will look somewhat worse on others. Raises InputError if there is no point, or
     a cost is not positive.
     """
     _something(points)
@@ -225,7 +225,7 @@ def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
 def inline(figure: Figure, name: str, title: str) -> str:
     """A figure as an SVG element for a page: text stays text, in the fonts and colours of the page.
 
-    name: prefix of its ids, unique in the page. title: what a screen reader says instead; without one it says
+    name: prefix of its ids, unique in the page. title: the text for a screen reader; without one it says
     nothing. Colours become the CSS variables `--series-0`, … of the palette, and `--ink`, `--grid` and `--paper`
     of what is drawn around the lines.
     """
@@ -285,7 +285,7 @@ def panel(
 
 
 def style() -> AbstractContextManager[None]:
-    """What all figures share; to be held while one is made or written."""
+    """The style of all figures; to be held while one is made or written."""
     return matplotlib.rc_context(_RC)
 
 
@@ -374,7 +374,7 @@ def _cost_axis(axes: Axes, x: Axis, values: Sequence[float]) -> None:
 
 
 def _accuracy_axes(grid: Sequence[Axes], lines: Sequence[Line]) -> None:
-    """One scale for all panels: what the data and their bounds need, on round numbers, within 0–100%."""
+    """One scale for all panels: the span of the data and their bounds, on round numbers, within 0–100%."""
     seen = [
         v
         for s in lines

@@ -17,7 +17,7 @@ from metagen.errors import InputError
 Floats = NDArray[np.float64]
 #: Least and greatest value.
 Support = tuple[float, float]
-#: What accuracies can be, and differences of two.
+#: Supports of accuracies, and of differences of two.
 SHARES: Support = (0.0, 1.0)
 DIFFERENCES: Support = (-1.0, 1.0)
 #: Values outside of their support by no more are rounding.

@@ -1,4 +1,4 @@
-"""A matrix as a picture: what passes what, or how like each other candidates are."""
+"""A matrix as a picture: tests that programs pass, or the likeness of candidates."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ PARAMETERS: dict[Law, tuple[str, ...]] = {
 }
 
 
-#: Where a law moves by less than this share of what it is fitted to, it stands at the bound of its parameters.
+#: A law that moves by less than this share of its data stands at the bound of its parameters.
 FLAT = 1e-3
 
 
@@ -209,5 +209,5 @@ _FORMULAS: dict[Law, Callable[..., Floats]] = {
     "log-linear": _log_linear,
     "power to a floor": _to_a_floor,
 }
-#: What y does with x under the laws that go one way only.
+#: The course of y with x under the laws that go one way only.
 _WAYS: dict[Law, str] = {"exponentiated power": "rise", "power to a floor": "fall"}

@@ -1,7 +1,7 @@
-"""How well a verifier selects: AUC within problems, and whether best-of-n over-optimises it.
+"""Selection by a verifier: AUC within problems, and whether best-of-n over-optimises it.
 
 Pooled AUC also rewards telling easy problems from hard ones. A choice among the candidates of one
-problem gains nothing from that; what selects is the AUC within problems.
+problem gains nothing from that; it depends on the AUC within problems.
 """
 
 from __future__ import annotations

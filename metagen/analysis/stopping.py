@@ -51,12 +51,12 @@ class Replayed:
 
     @property
     def fewer(self) -> float:
-        """How many times fewer samples, on average over problems."""
+        """The factor by which samples are fewer, on average over problems."""
         return float(self.most / self.drawn.mean())
 
     @property
     def cheaper(self) -> float:
-        """How many times fewer tokens."""
+        """The factor by which tokens are fewer."""
         return float(self.full_tokens.mean() / self.tokens.mean())
 
     def gain(self) -> Difference:
@@ -172,7 +172,7 @@ def _winners(pool: _Pool) -> Iterator[Bools]:
         cast = pool.classes[:, n] >= 0
         gathered[rows[cast], pool.classes[cast, n]] += votes[cast, n]
         named[rows[cast], pool.classes[cast, n]] = True
-        # Where no vote has any weight, all that were named tie.
+        # Where no vote has any weight, all classes with a vote tie.
         yield named & (gathered >= gathered.max(axis=1, keepdims=True) * (1.0 - TIE))
 
 

@@ -35,7 +35,7 @@ TICKS = 7
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What panels share. x, y: labels. y_log: for errors. steps: lines hold until their next point.
+    """The axes that panels share. x, y: labels. y_log: for errors. steps: lines hold until their next point.
 
     marks: x → words, as vertical lines.
     """
@@ -65,7 +65,7 @@ class Panel:
     points: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def within(self, frame: Frame) -> tuple[Panel, int]:
-        """What of it has a place on the axes, and how many points have none."""
+        """The part that has a place on the axes, and the number of points that have none."""
         lines, left_out = [], 0
         for line in self.lines:
             kept = [i for i in range(len(line.x)) if frame.holds(line.x[i], line.y[i])]
@@ -131,7 +131,7 @@ def panel_figure(name: str, panels: Mapping[str, Panel], frame: Frame) -> Figure
 
 
 def drawable(panels: Mapping[str, Panel], frame: Frame) -> tuple[dict[str, Panel], int]:
-    """The panels of which something has a place on the axes, and how many points have none."""
+    """The panels with a place on the axes, and the number of points that have none."""
     within = {name: panel.within(frame) for name, panel in panels.items()}
     kept = {name: panel for name, (panel, _) in within.items() if panel.lines}
     return kept, sum(out for _, out in within.values())

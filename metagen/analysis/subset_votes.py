@@ -37,7 +37,7 @@ MOST_SAMPLES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """How many random subsets: at most `subsets` for each k, from as few permutations as still tell the error."""
+    """The number of random subsets: at most `subsets` for each k, from as few permutations as still tell the error."""
 
     permutations: int
     subsets: int
@@ -62,7 +62,7 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to average. arrays: [problems, n] each. outcome: their entries in subsets, [rows, subsets, k] each, and
+    """Values to average. arrays: [problems, n] each. outcome: their entries in subsets, [rows, subsets, k] each, and
     the rows → a number for each subset, [rows, subsets]; NaN if there is none. ks: sizes.
     """
 

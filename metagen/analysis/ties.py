@@ -1,7 +1,7 @@
 """When one estimate counts as better than another: the one rule of frontiers, recommendations, crossings and headlines.
 
 Two accuracies tie where they differ by no more than half a point, or by no more than two Monte-Carlo standard errors of
-their difference. What wins must win by more. Of estimates that tie, the cheapest is named.
+their difference. A winner must win by more. Of estimates that tie, the cheapest is named.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 TIE = 0.005
 #: Differences in Monte-Carlo standard errors that are a tie.
 ERRORS = 2.0
-#: What rounding adds.
+#: Room for rounding.
 SLACK = 1e-12
 
 

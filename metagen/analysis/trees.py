@@ -21,7 +21,7 @@ LEVEL, ROW, MARGIN, FOOT = 1.75, 0.36, 0.35, 0.45
 #: Letters of a step that fit on its branch.
 LETTERS = 22
 CHOSEN, KEPT, GIVEN_UP = "#D55E00", "#555555", "#B0B0B0"
-#: Where on its way to the next level a branch turns.
+#: The place on the way to the next level at which a branch turns.
 TURN = 0.1
 
 

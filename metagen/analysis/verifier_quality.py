@@ -1,4 +1,4 @@
-"""How good a verifier is, from a pool that it has scored and a grader has judged: arrays in, figures out.
+"""The quality of a verifier, from a pool that it has scored and a grader has judged: arrays in, figures out.
 
 AUC says how well it tells right from wrong. The curve of best-of-n, beside an oracle's choice from the same samples,
 says what that is worth. The error rates predict that curve if errors depend on correctness alone. Where the measured

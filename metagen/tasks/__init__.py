@@ -1,1 +1,1 @@
-"""Tasks: what is asked, how an answer is read, and when it is right."""
+"""Tasks: problems with their prompts, answer rules, and graders."""

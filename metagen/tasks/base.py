@@ -1,4 +1,4 @@
-"""Task: what is asked, how an answer is read, and when it is right."""
+"""Task: problems with their prompts, the answer rule, and the grader."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Task(Part, ABC):
     """Problems, prompts, the answer rule, and the grader A(y)."""
 
     name: str = "task"
-    #: It grades; what it holds is data.
+    #: It grades; its content is data.
     oracle: ClassVar[bool] = False
-    #: What ends a step of a solution.
+    #: The end of a step of a solution.
     delimiter: str = "\n"
-    #: What the step that holds the answer has in its text, so that a search asks for none after it; None if nothing.
+    #: Text within the step that holds the answer, so that a search asks for no step after it; None without such a text.
     mark: str | None = None
 
     @property

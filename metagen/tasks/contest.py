@@ -23,7 +23,7 @@ READS: Final = (
     "with the whole program, in one code block."
 )
 CALLED: Final = "Complete this Python code. Answer with the whole code, in one code block."
-#: What programs of contests may use without an import, as in the judges of LiveCodeBench and APPS.
+#: Modules that programs of contests may use without an import, as in the judges of LiveCodeBench and APPS.
 _MODULES: Final = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools",
     "functools", "operator", "io", "sys", "json", "builtins", "typing",
@@ -129,7 +129,7 @@ Pairs = list[tuple[str, str]]
 
 
 def parse_json(value: Any, what: str) -> Any:
-    """What a field holds, which may be written as JSON. DataError that names it."""
+    """The value of a field, which may be written as JSON. DataError that names it."""
     if not isinstance(value, str):
         return value
     try:

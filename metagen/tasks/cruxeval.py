@@ -63,7 +63,7 @@ ASKINGS: Final[Mapping[Mode, Asking]] = {
 }  # fmt: skip
 
 
-#: What is asked of the code.
+#: Questions about the code.
 QUESTIONS: Final[Mapping[Mode, str]] = {
     "output": "```python\n{code}\n```\n\nWhat does f({input}) return?",
     "input": "```python\n{code}\n```\n\nFind arguments with which f returns {output}.",

@@ -95,7 +95,7 @@ class MathTask(RecordTask):
 
 
 def last_box(solution: str) -> str | None:
-    r"""What stands in the last `\boxed{…}` whose braces close, or follows on a last `\boxed 5`; None without one.
+    r"""The content of the last `\boxed{…}` whose braces close, or the sign after a last `\boxed`; None without one.
 
     Of a model's answer boxes that stand together count together; a reference that is boxed twice is one answer.
     """

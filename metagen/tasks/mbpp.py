@@ -115,7 +115,7 @@ def _definitions(code: str) -> set[str]:
 
 
 def _entry_points(code: str, tests: abc.Sequence[str]) -> list[str]:
-    """What the tests call of what the solution defines: it may have the name of a builtin, such as `sum`."""
+    """The functions of the solution that the tests call; one may have the name of a builtin, such as `sum`."""
     return sorted(_definitions(code).intersection(name for test in tests for name in _CALLED.findall(test)))
 
 
@@ -131,7 +131,7 @@ def _imports(code: str, tests: abc.Sequence[str]) -> list[str]:
 
 
 def _other_names(code: str, texts: abc.Sequence[str], points: abc.Sequence[str]) -> list[str]:
-    """What else setup and tests name of what the solution defines, such as the class of a tree that they build."""
+    """Other names of the solution's that setup and tests use, such as the class of a tree that they build."""
     words = {word for text in texts for word in re.findall(r"\w+", text)}
     return sorted(_definitions(code) & words - set(points))
 

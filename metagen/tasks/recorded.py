@@ -20,7 +20,7 @@ FIELDS: Final = ("id", "question", "reference", "successes", "n")
 
 
 class RecordedTask(RecordTask):
-    """What the records of a pool say of its problems; the first record of an id counts (of one sample a line).
+    """Problems as the records of a pool have them; the first record of an id counts (of one sample a line).
 
     fields: names in the file for `id`, and for `question` and `reference` where there are any; who has no question
     asks nothing, and its samples are graded all the same. `successes`, `n` and where: as of `read_pool`. verdicts:

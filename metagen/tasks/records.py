@@ -59,7 +59,7 @@ def records(source: Source) -> Iterator[tuple[int, Record]]:
 
 
 def read_records(source: Source) -> Iterator[tuple[int, Record | DataError]]:
-    """The same, with what is wrong with a line of JSONL in the place of its record, so that the rest can be read.
+    """The same, with the fault of a line of JSONL in the place of its record, so that the rest can be read.
 
     Raises DataError for a file of another form, and for one that cannot be read at all.
     """
@@ -164,11 +164,11 @@ class RecordTask(Task):
     a reference that the answer rule cannot read. InputError for a limit below 1.
     """
 
-    #: Where the data set is published.
+    #: The published data set.
     hub: ClassVar[Hub]
-    #: What follows on a solution in a few-shot prompt: stop strings that save a base model's tokens.
+    #: Stop strings: the text behind a solution in a few-shot prompt. They save a base model's tokens.
     stop: tuple[str, ...] = ()
-    #: What an empty source should have had, and what mends a reference that cannot be read, in words.
+    #: In words: the expected content of an empty source, and the remedy for a reference that cannot be read.
     one: ClassVar[str] = "at least one"
     remedy: ClassVar[str] = "mend it"
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Split(StrEnum):
-    """Where a problem belongs, and stays: what is trained on is never tested on. Each task says how it decides."""
+    """The space of a problem, for good: no problem is both trained on and tested on. Each task says how it decides."""
 
     TRAIN = "train"
     VALIDATION = "validation"

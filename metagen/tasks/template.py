@@ -1,4 +1,4 @@
-"""How a task asks: the turns of a chat, for models that follow instructions; worked examples, for base models."""
+"""The wording of a task: the turns of a chat, for models that follow instructions; worked examples, for base models."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from metagen.verifiers.base import Answer, AnswerRule
 
 #: `chat`, `text` and `auto` as of a Prompt. `few_shot`: a text with worked examples that the model continues.
 Form = Literal["chat", "text", "auto", "few_shot"]
-#: What a user gives as prompt: the user's turn, or a mapping with `user` and perhaps `system`, `shots`, `assistant`.
+#: A prompt as a user gives it: the user's turn, or a mapping with `user` and perhaps `system`, `shots`, `assistant`.
 Wording: TypeAlias = str | Mapping[str, Any]
 TURNS: Final = ("system", "shots", "user", "assistant")
-#: What an answer stands in where a wording asks for it.
+#: The box around an answer where a wording asks for it.
 BOX: Final = "\\boxed"
 
 
@@ -134,7 +134,7 @@ class Asking:
     """The wording of a task.
 
     turns: of the chat. example: one problem of the few-shot text, which ends where the solution begins.
-    shots: values of the fields for each example, and its `solution`. stop: what follows on a solution in the few-shot
+    shots: values of the fields for each example, and its `solution`. stop: the text behind a solution in the few-shot
     text; a generator that ends there saves tokens, and what comes after it is never read. form: in which it asks.
     """
 
@@ -153,7 +153,7 @@ class Asking:
     ) -> Self:
         """With what a user gave; None keeps what there is.
 
-        places: what `prompt` may have places for, and has one at least. Raises InputError for what does not go
+        places: those that `prompt` may have, and has one of at least. Raises InputError for what does not go
         together.
         """
         kept = replace(self, form=form_of(form))
@@ -194,7 +194,7 @@ class Asking:
 
     @property
     def mark(self) -> str | None:
-        """What the answer's step has in its text, where the wording asks for it, or every example shows it."""
+        """Text within the answer's step, where the wording asks for it, or every example shows it."""
         if self.form == "few_shot":
             shown = bool(self.shots) and all(BOX in shot["solution"] for shot in self.shots)
         else:
@@ -245,7 +245,7 @@ class Before(AnswerRule):
 class Whole(AnswerRule):
     """Reads by another rule the whole turn of the assistant: how the prompt begins it, and what the model wrote.
 
-    Where that has no answer, what the model wrote alone: a revision may begin its turn anew.
+    Where that has no answer, the model's own text alone: a revision may begin its turn anew.
     """
 
     def __init__(self, rule: AnswerRule) -> None:

@@ -7,8 +7,8 @@ A problem is a handful of definitions and the name that is asked for. The prompt
 
 A *step* is a line ended by `DELIMITER`. Numbers occur in equivalent forms (`3/2`, `6/4`, `1.5`, `150%`), so that
 answers must be compared by value. All functions are pure; the standard library suffices. Each file holds one idea:
-`definitions`, what a problem is; `drawing`, problems at random; `notation`, how they and their solutions are written;
-`checker`, what is right.
+`definitions`, problems; `drawing`, problems at random; `notation`, their texts and those of solutions;
+`checker`, right steps and answers.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _STEP: Final = re.compile(rf"([a-h])=({OPERAND})([-+*/])({OPERAND})=([^=]+)")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checker found in a completion.
+    """The checker's findings in a completion.
 
     `steps[i]`: line i follows from the problem, and so do all lines before it. A tail without its delimiter is a step
     that is not right. `answer`: the final answer as written, if there is one. `correct`: the answer has the right

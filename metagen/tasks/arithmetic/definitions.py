@@ -1,4 +1,4 @@
-"""Quantities defined one from another: what a problem is, and what its names are worth."""
+"""Quantities defined one from another: problems, and the values of their names."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ HARDER: Final = (7, 8)
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """What a level is made of."""
+    """The ingredients of a level."""
 
     definitions: tuple[int, ...]
-    """How many definitions, drawn evenly."""
+    """Numbers of definitions, drawn evenly."""
     negatives: bool = False
     denominators: tuple[int, ...] = ()
     """Values may be fractions with these denominators; none: integers only."""
@@ -39,7 +39,7 @@ class Difficulty:
     fractions: float = 0.2
     """Share of the literals that are fractions, where there are denominators."""
     branching: float = 0.0
-    """How often a definition joins two earlier ones or starts a new branch: 0 gives a chain."""
+    """The chance that a definition joins two earlier ones or starts a new branch: 0 gives a chain."""
     shuffled: bool = False
     """Names carry no order and definitions are shown in any."""
 

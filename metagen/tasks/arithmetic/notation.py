@@ -1,4 +1,4 @@
-"""How problems, numbers and solutions are written."""
+"""The notation of problems, numbers and solutions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFINITION: Final = re.compile(rf"([a-h])=({OPERAND})([-+*/])({OPERAND})")
 
 
 class Form(StrEnum):
-    """How a prompt asks to be answered."""
+    """The form of answer that a prompt asks for."""
 
     STEPS = "steps"
     DIRECT = "direct"

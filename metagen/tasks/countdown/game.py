@@ -122,7 +122,7 @@ def _reachable(numbers: Table, target: Number, rules: Rules) -> bool:
 
 
 def _results(small: Number, large: Number) -> list[Number]:
-    """What two numbers may become."""
+    """The results that two numbers may have."""
     divided = [q for q in (quotient(large, small), quotient(small, large)) if q is not None]
     return [whole(small + large), whole(large - small), whole(small - large), whole(small * large), *divided]
 

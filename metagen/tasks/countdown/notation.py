@@ -1,11 +1,11 @@
-r"""How problems and solutions are written.
+r"""The notation of problems and solutions.
 
     Q:3 5 7 2=24\nS:\n          the numbers, and the target
     7*3=21;2 5 21\n             a step: a move, and what is then on the table
     5-2=3;3 21\n
     21+3=24;24\n                the last one leaves the target
 
-A solution is complete when one number is left. What is left may be written in any order.
+A solution is complete when one number is left. The rest may be written in any order.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def check(
 
 
 def expression(numbers: Table, played: abc.Sequence[Move]) -> str:
-    """What the moves compute, as one expression; the same for any order of moves, and of summands and factors.
+    """The moves as one expression; the same for any order of moves, and of summands and factors.
 
     Chains of + and − are one sum, chains of × and ÷ one product: a−(b−c) is a+c−b.
     """
@@ -125,7 +125,7 @@ class _Form:
         if not self.op:
             return self.parts[0][0]
         minus = {"+": "-", "*": "/"}[self.op]
-        # What is taken comes first, each in order of text.
+        # Parts that are taken come first, each in order of text.
         ordered = sorted(self.parts, key=lambda part: (not part[1], part[0]))
         first, *rest = ordered
         return f"({first[0]}{''.join((self.op if given else minus) + text for text, given in rest)})"

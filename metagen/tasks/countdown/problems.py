@@ -45,7 +45,7 @@ class Problem:
 
     @property
     def table(self) -> Table:
-        """Where the game begins."""
+        """The numbers at the beginning of the game."""
         return table(self.numbers)
 
 

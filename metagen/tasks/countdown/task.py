@@ -126,7 +126,7 @@ class Game24Task(Task):
 
 
 class ExpressionRule(AnswerRule):
-    """What a solution computes, as one expression; solutions that differ only in order are one answer.
+    """A solution as one expression; solutions that differ only in order are one answer.
 
     Steps are read as `notation` writes them, else the last line as an expression. A solution that breaks the rules
     of the game, or does not use every number, is `unparsable`; whether it reaches the target plays no part.

@@ -1,4 +1,4 @@
-"""Playing as a verifier: what breaks the rules, or ends elsewhere than at the target, is wrong. Needs no reference."""
+"""Playing as a verifier: a solution that breaks the rules, or misses the target, is wrong. Needs no reference."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def list_text(x: Iterable[int]) -> str:
 
 
 def result_text(value: int | Iterable[int]) -> str:
-    """What comes out, as prompts have it."""
+    """The result, as prompts have it."""
     return f" = {value}" if isinstance(value, int) else " >" + list_text(value)
 
 

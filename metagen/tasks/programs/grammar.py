@@ -95,12 +95,12 @@ class Program:
         return f"def {ENTRY_POINT}(x):\n" + "".join(f" x={line}\n" for line in lines) + f" return {last}\n"
 
     def __call__(self, x: list[int]) -> Any:
-        """What the source returns. Raises KeyError for an operation that is not of this module."""
+        """The result of the source. Raises KeyError for an operation that is not of this module."""
         *_, value = self.values(x)
         return value
 
     def values(self, x: list[int]) -> Iterator[Any]:
-        """What each line comes to, in order. Raises KeyError for an operation that is not of this module."""
+        """The value of each line, in order. Raises KeyError for an operation that is not of this module."""
         value: Any = x
         for operation in self.operations:
             value = _functions()[operation](value)

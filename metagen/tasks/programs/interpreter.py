@@ -2,7 +2,7 @@
 
 The subset: one function of one argument; assignments, `return` and `if`; integers, lists and what is built of them by
 arithmetic, comparisons, conditional expressions, indices, slices, comprehensions and a few builtins. Inside the subset,
-values and errors are Python's own. What lies outside of it is `unsupported`, and a sandbox may be asked.
+values and errors are Python's own. Other code is `unsupported`, and a sandbox may be asked.
 All work is bounded: there are no loops but comprehensions, whose turns are counted, and sizes are checked before use.
 """
 
@@ -31,7 +31,7 @@ Status = Literal["returned", "raised", "limit", "syntax", "unsupported"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a call came to. value: what it returned; error: the name of the exception, or what went wrong."""
+    """The outcome of a call. value: returned; error: the name of the exception, or the fault in words."""
 
     status: Status
     value: Any = None
@@ -52,7 +52,7 @@ class _Limit(Exception):
 
 Names = dict[str, Any]
 Evaluate = Callable[[Names], Any]
-#: Where a call counts its turns; no program can name it.
+#: The variable in which a call counts its turns; no program can name it.
 _TURNS: Final = " turns"
 _RAISED: Final = (
     TypeError,
@@ -220,7 +220,7 @@ class _Compiler:
         #: And those of the comprehensions around.
         self._local = frozenset(assigned)
 
-    # A block's value is (True, what it returned), or None if it came to its end.
+    # A block's value is (True, the returned value), or None if it came to its end.
     def block(self, body: list[ast.stmt]) -> Callable[[Names], tuple[bool, Any] | None]:
         parts = [self._statement(s) for s in body]
 

@@ -41,7 +41,7 @@ _TRIES, _IN_VAIN = 6, 3_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """public: what the prompt shows; hidden: what decides; unlabelled: inputs on which answers may be compared."""
+    """public: cases that the prompt shows; hidden: cases that decide; unlabelled: inputs for comparing answers."""
 
     program: Program
     public: tuple[Case, ...]
@@ -61,7 +61,7 @@ class Problem:
 
     @property
     def solution(self) -> str:
-        """A right answer that shows its work: what generators learn to write."""
+        """A right answer that shows its work, as generators learn to write it."""
         return traced(self.program, self.public)
 
 

@@ -1,4 +1,4 @@
-"""What a corrector is told: the examples, a program that is wrong, and the first example that it fails.
+"""The prompt of a corrector: the examples, a program that is wrong, and the first example that it fails.
 
      3 1 > 1 3
      5 4 > 4 5
@@ -6,8 +6,8 @@
      return x
     # 3 1 > 1 3 not > 3 1
 
-It answers with a whole program, which may show its work; what it is told of one has no comments. Only public examples
-are ever told.
+It answers with a whole program, which may show its work; the program in its prompt has no comments. Only public
+examples are ever told.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Grader = Callable[[Problem, abc.Sequence[Sequence]], Awaitable[list[float]]]
 
 
 async def interpret(program: str, calls: abc.Sequence[str]) -> list[str | None]:
-    """Execution by the task's own interpreter; what lies outside of its subset of Python gives no value.
+    """Execution by the task's own interpreter; a program outside of its subset of Python gives no value.
 
     Raises ValueError for a call that is not of the entry point with one list.
     """
@@ -84,7 +84,7 @@ class ProgramTask(LevelledTask):
         return Problem(Prompt(name, text=drawn.prompt, public=public), reference, drawn.level)
 
     def hidden(self) -> dict[str, dict[str, Any]]:
-        """The hidden tests by problem id: what a verifier that runs them in a sandbox takes."""
+        """The hidden tests by problem id, for a verifier that runs them in a sandbox."""
         return {problem.id: json.loads(problem.reference) for problem in self.problems()}
 
     async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
@@ -178,7 +178,7 @@ class OutputsRule(AnswerRule):
         return [known[s.digest] for s in sequences]
 
     async def key(self, answer: str) -> str | None:
-        """None: what a program equals depends on inputs, and a text that stands by itself has none."""
+        """None: the class of a program depends on inputs, and a text that stands by itself has none."""
         return None
 
     async def _answer(self, sequence: Sequence) -> Answer:

@@ -51,6 +51,6 @@ class PublicExamples(PrimitiveVerifier):
 
 
 def corrector_prompt(prompt: Prompt, candidate: str, feedback: str | None) -> Prompt:
-    """What the trained corrector continues: a `Form` of refinement. Without a failing case, execution is withheld."""
+    """The prompt of the trained corrector: a `Form` of refinement. Without a failing case, execution is withheld."""
     shown = feedback if feedback is not None and feedback.startswith("#") else WRONG
     return replace(prompt, text=f"{prompt.text}{ended(candidate)}{shown}")
