@@ -19,7 +19,7 @@ from metagen.border import blamed, ours, place
 from metagen.errors import ConfigError, PluginError
 from metagen.values import fits, show, spell
 
-Section = Literal["engines", "generators", "adapters", "verifiers", "strategies", "steps", "task"]
+Section = Literal["engines", "generators", "adapters", "verifiers", "strategies", "steps", "utilities", "task"]
 
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "engines": {
@@ -57,7 +57,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "soft_best_of_n": "metagen.strategies.parallel:SoftBestOfN",
         "borda": "metagen.strategies.parallel:BordaVote",
         "rejection": "metagen.strategies.rejection:RejectionSampling",
-        "mbr": "metagen.runs.declare.kinds.composed:mbr",
+        "mbr": "metagen.runs.declare.utilities:mbr",
         "universal": "metagen.runs.declare.kinds.composed:universal",
         "knockout": "metagen.runs.declare.kinds.composed:knockout",
         "mixture": "metagen.runs.declare.kinds.composed:mixture",
@@ -105,6 +105,19 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "use": "metagen.strategies.chain.steps:use",
         "verify": "metagen.strategies.chain.steps:Verify",
     },
+    "utilities": {
+        "exact": "metagen.verifiers.utility.exact:ExactAnswer",
+        "token_f1": "metagen.verifiers.utility.token_f1:TokenF1",
+        "rouge_l": "metagen.verifiers.utility.rouge:RougeL",
+        "bleu": "metagen.verifiers.utility.bleu:BLEU",
+        "chrf": "metagen.verifiers.utility.chrf:ChrF",
+        "edit": "metagen.verifiers.utility.edit:EditSimilarity",
+        "judge": "metagen.runs.declare.utilities:rating",
+        "preference": "metagen.runs.declare.utilities:preference",
+        "embedding": "metagen.runs.declare.utilities:embedding",
+        "execution": "metagen.runs.declare.utilities:execution",
+        "function": "metagen.verifiers.utility.pairs:FunctionUtility",
+    },
     "task": {
         "arithmetic": "metagen.tasks.arithmetic.task:ArithmeticTask",
         "programs": "metagen.tasks.programs.task:ProgramTask",
@@ -138,6 +151,7 @@ PARTS: Final[Mapping[Section, str]] = {
     "verifiers": "metagen.verifiers.base:Verifier",
     "strategies": "metagen.strategies.base:Strategy",
     "steps": "metagen.strategies.chain.steps:ChainStep",
+    "utilities": "metagen.verifiers.utility.base:Utility",
     "task": "metagen.tasks.base:Task",
 }
 
@@ -149,6 +163,7 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "verifiers": frozenset({"engine", "generator", "verifier", "name", "grade", "sandbox", "program"}),
     "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark", "sandbox"}),
     "steps": frozenset({"generator"}),
+    "utilities": frozenset({"answer", "sandbox", "program"}),
     "task": frozenset(),
 }
 

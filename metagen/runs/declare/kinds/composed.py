@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Callable
-from typing import Any
 
 from metagen import trust
-from metagen.errors import ConfigError, InputError
+from metagen.errors import ConfigError
 from metagen.generators.base import Generator
-from metagen.runs.declare.specs.strategies import AskSpec, UtilitySpec
+from metagen.runs.declare.specs.strategies import AskSpec
+from metagen.runs.declare.utilities import pairwise
 from metagen.strategies.adaptive.confidence import Source
 from metagen.strategies.adaptive.consistency import Beta
 from metagen.strategies.adaptive.online import OnlineConfidence
 from metagen.strategies.knockout import KnockOutTournament
 from metagen.strategies.mixture import SYNTHESIS, MixtureOfAgents
-from metagen.strategies.parallel import MBR, BestOfN
+from metagen.strategies.parallel import BestOfN
 from metagen.strategies.prompts import REVISE, FollowUp, Form, Listing
 from metagen.strategies.refine.feedback import Silence
 from metagen.strategies.refine.refinement import Refinement
@@ -23,37 +22,14 @@ from metagen.strategies.tree.treefinement import Select, Treefinement
 from metagen.strategies.universal import MOST_CONSISTENT, UniversalSelfConsistency
 from metagen.values import Amount, Certainty, Count, Fraction, Positive, Share
 from metagen.verifiers.base import AnswerRule, Verifier
-from metagen.verifiers.generative.judge import Judge
-from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, Tournament
-from metagen.verifiers.generative.way import worded
 from metagen.verifiers.recorded import RecordedVerifier
-from metagen.verifiers.utility.base import Utility
-from metagen.verifiers.utility.exact import ExactAnswer
-from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
-from metagen.verifiers.utility.pruning import ConfidencePruning
-
-
-def mbr(
-    generator: Generator,
-    n: int,
-    *,
-    utility: UtilitySpec,
-    verifier: Verifier | None = None,
-    judge: Verifier | None = None,
-    answer: AnswerRule,
-) -> MBR:
-    """Minimum Bayes risk under a utility that is described. judge: who rates (a judge) or prefers (a tournament)."""
-    made = _utility(utility, answer, judge)
-    if utility.prune is not None:
-        made = ConfidencePruning(made, alpha=utility.prune)
-    return MBR(generator, n, utility=made, verifier=verifier, answer=answer)
 
 
 def knockout(
     generator: Generator, n: int, *, judge: Verifier, answer: AnswerRule | None = None
 ) -> KnockOutTournament:
     """A knock-out tournament by the judge of a verifier of kind `tournament`."""
-    return KnockOutTournament(generator, n, judge=_pairwise(judge), answer=answer)
+    return KnockOutTournament(generator, n, judge=pairwise(judge), answer=answer)
 
 
 def universal(
@@ -154,7 +130,7 @@ def treefinement(
 vars(treefinement).update(narrows=Treefinement.narrows, searches=True)
 
 
-for _choosing in (mbr, universal, knockout):
+for _choosing in (universal, knockout):
     vars(_choosing).update(chooses=True)
 vars(deepconf).update(adaptive=True)
 
@@ -180,43 +156,3 @@ def _function(name: str) -> Form[str, str | None]:
             raise
         raise ConfigError(f"ask.form = {name!r}: {error}; expected package.module:function") from error
     return found
-
-
-def _utility(spec: UtilitySpec, answer: AnswerRule, judge: Verifier | None) -> Utility:
-    if spec.kind == "exact":
-        return ExactAnswer(answer)
-    if spec.kind == "judge":
-        if not isinstance(judge, Judge):
-            raise InputError(
-                "a utility of kind judge needs judge:, the name of a verifier of kind judge, whose model rates answers"
-            )
-        return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, spec.wording)))
-    if spec.kind == "preference":
-        if judge is None:
-            raise InputError(
-                "a utility of kind preference needs judge:, the name of a verifier of kind tournament"
-            )
-        return PreferenceUtility(_pairwise(judge))
-    options: dict[str, Any] = {"answer": answer if spec.of == "answer" else None}
-    if spec.aggregate:
-        options["aggregate"] = True
-    return _measures()[spec.kind](**options)
-
-
-def _measures() -> dict[str, Callable[..., Utility]]:
-    """The measures of texts; their libraries are imported here, when one is asked for."""
-    from metagen.verifiers.utility.bleu import BLEU
-    from metagen.verifiers.utility.chrf import ChrF
-    from metagen.verifiers.utility.edit import EditSimilarity
-    from metagen.verifiers.utility.rouge import RougeL
-    from metagen.verifiers.utility.token_f1 import TokenF1
-
-    return {"bleu": BLEU, "chrf": ChrF, "edit": EditSimilarity, "rouge_l": RougeL, "token_f1": TokenF1}
-
-
-def _pairwise(judge: Verifier) -> PairwiseJudge:
-    if not isinstance(judge, Tournament):
-        raise InputError(
-            f"judge: {judge.name!r} does not compare pairs; expected a verifier of kind tournament"
-        )
-    return judge.judge

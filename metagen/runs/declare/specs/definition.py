@@ -54,9 +54,11 @@ from metagen.runs.declare.specs.strategies import ByDifficultySpec, Ladder, Plug
 from metagen.sequence import Step
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.tree.split import Split
-from metagen.values import Expects, Integer, Number, Switch, Text, hints
+from metagen.values import Expects, Fraction, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.layouts import TaggedSteps
+from metagen.verifiers.utility.base import Utility
+from metagen.verifiers.utility.pruning import ConfidencePruning
 
 #: Kinds whose fields are written down; those of others are derived from what makes them.
 WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
@@ -66,6 +68,7 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
     "verifiers": {},
     "strategies": {"by_difficulty": ByDifficultySpec},
     "steps": {},
+    "utilities": {},
     "task": {
         "arithmetic": tasks.ArithmeticSpec,
         "programs": tasks.ProgramsSpec,
@@ -98,6 +101,7 @@ PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
     "verifiers": verifiers.PluginVerifierSpec,
     "strategies": PluginStrategySpec,
     "steps": PluginSpec,
+    "utilities": PluginSpec,
     "task": PluginSpec,
 }
 #: The type of the error for a kind that there is not, or that is missing.
@@ -197,7 +201,11 @@ VALUES: Final[Mapping[type, type[ValueSpec]]] = {
     **dict.fromkeys(SEARCHES.values(), SearchFields),
 }
 #: What is defined in its place, with its section.
-NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps", Adapter: "adapters"}
+NESTED: Final[Mapping[type, Section]] = {
+    ChainStep: "steps",
+    Adapter: "adapters",
+    Utility: "utilities",
+}
 #: Values of several fields, which pydantic reads off their annotations.
 DATA: Final = frozenset({Mirostat, Dry, XTC, Price})
 
@@ -239,6 +247,10 @@ class DerivedSpec(PartSpec):
             found[self.renamed.get(name, name)] = _load(value) if name in self.imported else value
         return found
 
+    def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        """The part, of its options and of the parts that are there; make: as of `registry`."""
+        return make(self.section, self.kind, options, available)
+
     def named(self, section: Section) -> tuple[str, ...]:
         own = (getattr(self, name) for name in type(self).model_fields)
         below = [one for value in own for one in nested(value)]
@@ -270,6 +282,36 @@ class DerivedStrategySpec(DerivedSpec):
     over: StrategyName | None = None
 
 
+class DerivedUtilitySpec(DerivedSpec):
+    """of: what is compared, the whole completions or the answers that are read in them. aggregate: compare with the
+    mean of all. prune: drop candidates that will not win, with this confidence.
+    """
+
+    of: Literal["text", "answer"] = "text"
+    aggregate: Switch = False
+    prune: Fraction | None = None
+
+    @model_validator(mode="after")
+    def _aggregating(self) -> Self:
+        if self.aggregate and not self._takes("aggregate"):
+            raise ValueError(f"a utility of kind {self.kind} cannot aggregate; leave aggregate out")
+        return self
+
+    def _takes(self, name: str) -> bool:
+        return name in registry.parameters(self.section, self.kind)
+
+    def options(self) -> dict[str, Any]:
+        return {name: value for name, value in super().options().items() if self._takes(name)}
+
+    def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        # Exact answers are all that some compare.
+        rule = registry.parameters(self.section, self.kind).get("answer")
+        if self.of == "text" and rule is not None and rule.default is None:
+            available = {name: value for name, value in available.items() if name != "answer"}
+        utility: Utility = super().made(make, available, options)
+        return utility if self.prune is None else ConfidencePruning(utility, alpha=self.prune)
+
+
 def derived(section: Section, kind: str) -> type[PartSpec]:
     """The model of a kind's definitions. Raises ConfigError for what cannot be imported, and Unspeakable."""
     return _derived(section, kind, registry.find(section, kind))
@@ -281,7 +323,10 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     uses: dict[str, Section] = {}
     renamed: dict[str, str] = {}
     imported, unsaid = set[str](), set[str]()
-    base = DerivedStrategySpec if section == "strategies" else DerivedSpec
+    bases: Mapping[str, type[DerivedSpec]] = {
+        "strategies": DerivedStrategySpec, "utilities": DerivedUtilitySpec
+    }  # fmt: skip
+    base = bases.get(section, DerivedSpec)
     if section == "strategies":
         uses["over"] = "strategies"
     for name, parameter in inspect.signature(target).parameters.items():
@@ -406,6 +451,13 @@ def spelling(hint: Any) -> Any:
     # A dataclass whose fields are annotated by `metagen.values` is a mapping of them.
     known = isinstance(hint, type) and (issubclass(hint, BaseModel) or hint in DATA)
     return hint if known else None
+
+
+def section_in(annotation: Any) -> Section | None:
+    """The section of the definitions in an annotation such as `dict[str, Annotated[PartSpec, Definition(…)]]`."""
+    inner = get_args(annotation)
+    own = next((one.section for one in inner if isinstance(one, Definition)), None)
+    return own or next((found for one in inner if (found := section_in(one))), None)
 
 
 def _init(cls: type) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -10,15 +10,13 @@ from metagen.runs.declare.registry import Section
 from metagen.runs.declare.specs.fields import (
     AnyVerifier,
     GeneratorName,
-    Labels,
     RunName,
     StrategyName,
     distinct,
     some,
 )
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, Spec, naming
-from metagen.values import Count, Expects, Fraction, Number, Quantity, Switch, Text
-from metagen.verifiers.generative.way import WORDING
+from metagen.values import Count, Expects, Number, Quantity, Text
 
 #: The numbers of candidates that a strategy is run with.
 Ladder = Annotated[
@@ -32,39 +30,6 @@ class StrategySpec(PartSpec):
 
     uses = naming(over="strategies")
     over: StrategyName | None = None
-
-
-class UtilitySpec(Spec):
-    """How good one text is if another were right.
-
-    kind: a measure of texts, `exact` answers, `judge`, which asks the model of a judge to rate one answer against
-    another, or `preference`, which asks the judge of a tournament. of: what is compared, the whole completions or the
-    answers that are read in them. aggregate: compare with the mean of all (`bleu`, `chrf`). prune: drop candidates that
-    will not win, with this confidence. template, labels, cue, join, chat: what the judge is asked, in other words.
-    """
-
-    kind: Literal["exact", "token_f1", "rouge_l", "bleu", "chrf", "edit", "judge", "preference"]
-    of: Literal["text", "answer"] = "text"
-    aggregate: Switch = False
-    prune: Fraction | None = None
-    template: Text | None = None
-    labels: Labels | None = None
-    cue: Text | None = None
-    join: Text | None = None
-    chat: Switch | None = None
-
-    @property
-    def wording(self) -> dict[str, Any]:
-        """Of the judge's question, what is given."""
-        return {name: value for name in WORDING if (value := getattr(self, name)) is not None}
-
-    @model_validator(mode="after")
-    def _asks(self) -> Self:
-        if self.kind != "judge" and self.wording:
-            raise ValueError(
-                f"{next(iter(self.wording))} words what a judge is asked; give it with kind: judge"
-            )
-        return self
 
 
 class AskSpec(Spec):

@@ -1,0 +1,104 @@
+"""Minimum Bayes risk as an experiment file has it, and utilities that are made of more than their fields."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from metagen.errors import InputError
+from metagen.generators import tiny
+from metagen.generators.base import Generator
+from metagen.runs.declare.specs.fields import ModelName
+from metagen.strategies.parallel import MBR
+from metagen.values import Count, Text
+from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.code.outputs import ProgramOutputs
+from metagen.verifiers.code.program import ProgramRule
+from metagen.verifiers.code.sandbox import Sandbox
+from metagen.verifiers.generative.judge import Judge
+from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, Tournament
+from metagen.verifiers.generative.question import Labels
+from metagen.verifiers.generative.way import worded
+from metagen.verifiers.utility.base import Utility
+from metagen.verifiers.utility.embedding import EmbeddingCosine
+from metagen.verifiers.utility.execution import Agreement, ExecutionAgreement
+from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
+from metagen.verifiers.utility.pooling import MeanPooling
+
+
+def mbr(
+    generator: Generator,
+    n: int,
+    *,
+    utility: Utility,
+    verifier: Verifier | None = None,
+    judge: Verifier | None = None,
+    answer: AnswerRule,
+) -> MBR:
+    """Minimum Bayes risk under a utility. judge: the verifier of a utility that needs one and names none."""
+    return MBR(generator, n, utility=utility, verifier=verifier, answer=answer)
+
+
+vars(mbr).update(chooses=True)
+
+
+def rating(
+    judge: Verifier | None = None,
+    *,
+    template: Text | None = None,
+    labels: Labels | None = None,
+    cue: Text | None = None,
+    join: Text | None = None,
+    chat: bool | None = None,
+) -> JudgeUtility:
+    """The model of a judge rates one answer against another. template, labels, cue, join, chat: the words for that."""
+    if not isinstance(judge, Judge):
+        raise InputError(
+            "a utility of kind judge needs judge:, a verifier of kind judge, whose model rates answers"
+        )
+    given: dict[str, Any] = {
+        "template": template, "labels": labels, "cue": cue, "join": join, "chat": chat
+    }  # fmt: skip
+    wording = {name: value for name, value in given.items() if value is not None}
+    return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, wording)))
+
+
+def preference(judge: Verifier | None = None) -> PreferenceUtility:
+    """The judge of a tournament prefers one answer to another."""
+    if judge is None:
+        raise InputError("a utility of kind preference needs judge:, a verifier of kind tournament")
+    return PreferenceUtility(pairwise(judge))
+
+
+def pairwise(judge: Verifier) -> PairwiseJudge:
+    """The judge of a tournament; InputError for another verifier."""
+    if not isinstance(judge, Tournament):
+        raise InputError(
+            f"judge: {judge.name!r} does not compare pairs; expected a verifier of kind tournament"
+        )
+    return judge.judge
+
+
+def embedding(
+    model: ModelName,
+    *,
+    prefix: str = "",
+    device: str = "cpu",
+    batch: Count = 32,
+    answer: AnswerRule | None = None,
+) -> EmbeddingCosine:
+    """The cosine of the mean hidden states of a model, a Hugging Face directory. prefix: put before each text."""
+    return EmbeddingCosine(_pooling(model, prefix, device, batch), answer=answer)
+
+
+@cache
+def _pooling(model: str, prefix: str, device: str, batch: int) -> MeanPooling:
+    """One for all strategies of a run."""
+    return MeanPooling(tiny.resolve(model), prefix=prefix, device=device, batch=batch)
+
+
+def execution(
+    sandbox: Sandbox, *, program: ProgramRule | None = None, agreement: Agreement = "share"
+) -> ExecutionAgreement:
+    """How far two programs print alike on a problem's public inputs, in a sandbox."""
+    return ExecutionAgreement(ProgramOutputs(sandbox, program=program), agreement=agreement)
