@@ -19,7 +19,9 @@ from metagen.border import blamed, ours, place
 from metagen.errors import ConfigError, PluginError
 from metagen.values import fits, show, spell
 
-Section = Literal["engines", "generators", "adapters", "verifiers", "strategies", "steps", "utilities", "task"]
+Section = Literal[
+    "engines", "generators", "adapters", "verifiers", "strategies", "steps", "utilities", "task"
+]
 
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "engines": {
