@@ -37,14 +37,13 @@ class APPSTask(ContestTask):
         asked, function = question(record, "question"), tests.get("fn_name")
         if function is not None:
             hidden = [_assertion(a, b) for a, b in zip(given, expected, strict=True)]
-            made = self.function_problem(
-                name, asked, str(function), str(record.get("starter_code") or ""), [], hidden
-            )
+            starter = str(record.get("starter_code") or "")
+            made = self.call_problem(name, asked, str(function), starter, [], hidden)
         else:
             pairs = [
                 (lines(a, "an input"), lines(b, "an output")) for a, b in zip(given, expected, strict=True)
             ]
-            made = self.stdin_problem(
+            made = self.io_problem(
                 name, asked, [], pairs, preamble=PREAMBLE, compare="tokens", tolerance=1e-5
             )
         return Problem(made.prompt, made.reference, _LEVELS.get(str(record.get("difficulty"))))

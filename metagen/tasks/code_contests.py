@@ -66,9 +66,8 @@ class CodeContestsTask(ContestTask):
             options["seconds"] = seconds
         if memory := record.get("memory_limit_bytes"):
             options["memory"] = int(memory)
-        return self.stdin_problem(
-            text(record, "name"), question(record, "description"), shown, hidden, **options
-        )
+        name, asked = text(record, "name"), question(record, "description")
+        return self.io_problem(name, asked, shown, hidden, **options)
 
 
 def _pairs(record: Record, name: str) -> Pairs:

@@ -75,11 +75,11 @@ class ContestTask(CodeTask):
         self._seconds, self._memory = seconds, memory
         if form == "few_shot":
             raise InputError("form='few_shot': these problems have no examples; expected chat, text or auto")
-        asking = ASKING.with_options(*PLACES, prompt=prompt, form=form)
+        asking = ASKING.adapt(*PLACES, prompt=prompt, form=form)
         rule = program or WithPreamble(FencedProgram())
         super().__init__(source, asking=asking, program=rule, grader=grader, limit=limit)
 
-    def stdin_problem(
+    def io_problem(
         self, name: str, question: str, shown: Pairs, hidden: Pairs, *, preamble: str = "", **options: Any
     ) -> Problem:
         """A problem whose programs read standard input. shown, hidden: inputs and outputs. options: of IOTests."""
@@ -93,7 +93,7 @@ class ContestTask(CodeTask):
         public |= {"preamble": preamble} if preamble else {}
         return Problem(self._asking.prompt(name, values, public), json.dumps(tests.data))
 
-    def function_problem(
+    def call_problem(
         self,
         name: str,
         question: str,

@@ -98,9 +98,7 @@ class CRUXEvalTask(RecordTask):
             raise InputError(f"mode={mode!r}: expected one of {', '.join(get_args(Mode))}")
         self.mode, self._grader = mode, grader or sandbox_grader()
         given = "input" if mode == "output" else "output"
-        self._asking = ASKINGS[mode].with_options(
-            "question", "code", given, prompt=prompt, form=form, shots=shots
-        )
+        self._asking = ASKINGS[mode].adapt("question", "code", given, prompt=prompt, form=form, shots=shots)
         self.stop = self._asking.stops
         rule = LiteralRule(PATTERN, arguments=mode == "input")
         super().__init__(source, answer=self._asking.answer(rule), limit=limit)

@@ -51,7 +51,7 @@ class HumanEvalTask(CodeTask):
         grader: Grader | None = None,
         limit: int | None = None,
     ) -> None:
-        asking = ASKING.with_options("question", prompt=prompt, form=form)
+        asking = ASKING.adapt("question", prompt=prompt, form=form)
         usual = CompletedProgram() if form == "few_shot" else OrBody(WithPreamble(FencedProgram()))
         super().__init__(source, asking=asking, program=program or usual, grader=grader, limit=limit)
 

@@ -12,17 +12,7 @@ from metagen.errors import DataError, InputError
 from metagen.matching import first_match
 from metagen.sequence import Form, Prompt
 from metagen.tasks.base import Problem
-from metagen.tasks.records import (
-    Hub,
-    Record,
-    RecordTask,
-    Source,
-    as_text,
-    in_text,
-    jsonl,
-    not_blank,
-    read_records,
-)
+from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, in_text, jsonl, nonblank, read
 from metagen.tasks.template import Turns, Whole, Wording, turn_form
 from metagen.verifiers.pattern import one_group
 from metagen.verifiers.rules import Rule, answer_rule
@@ -81,10 +71,8 @@ class JsonlTask(RecordTask):
         wording: Wording = (
             ("{question}\n" if form in (None, "text") else "{question}") if prompt is None else prompt
         )
-        self._turns, self._form = (
-            Turns.of(wording).expecting("question", others=True),
-            turn_form(wording, form),
-        )
+        self._turns = Turns.of(wording).expecting("question", others=True)
+        self._form = turn_form(wording, form)
         if (shown := self._fields.get("answer", "answer")) in self._turns.places:
             raise InputError(
                 f"prompt: the place {{{shown}}} would show the model the right answer; for the braces themselves write "
@@ -107,7 +95,7 @@ class JsonlTask(RecordTask):
             if not self._bare:
                 raise DataError("the question is a chat's messages, which need no prompt=; leave it out")
             return Prompt(name, messages=question, form=self._form or "auto")
-        values = {"question": not_blank(question)}
+        values = {"question": nonblank(question)}
         for place in self._turns.places:
             if place not in values:
                 values[place] = as_text(self._field(record, place, f"{{{place}}}"), f"the {place}")
@@ -116,7 +104,7 @@ class JsonlTask(RecordTask):
     def _records(self) -> Iterator[tuple[int, Record | DataError]]:
         source = self.source
         if isinstance(source, Hub) or Path(source).suffix.lower() in TABLES:
-            return read_records(source)
+            return read(source)
         return jsonl(Path(source))
 
     def _field(self, record: Record, field: str, place: str = "") -> Any:

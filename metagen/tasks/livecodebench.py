@@ -76,12 +76,12 @@ class LiveCodeBenchTask(ContestTask):
             raise DataError("the tests are of a function, and metadata has no func_name")
         if function is not None:
             starter = str(record.get("starter_code") or "")
-            made = self.function_problem(
+            made = self.call_problem(
                 name, asked, str(function), starter, map(_assertion, shown), map(_assertion, hidden)
             )
         else:
             pairs = [[(given, expected) for given, expected, _ in cases] for cases in (shown, hidden)]
-            made = self.stdin_problem(
+            made = self.io_problem(
                 name, asked, pairs[0], pairs[1], preamble=PREAMBLE, compare="lines", tolerance=0.0
             )
         return Problem(made.prompt, made.reference, level)

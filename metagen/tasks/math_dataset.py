@@ -71,7 +71,7 @@ class MathTask(RecordTask):
         shots: abc.Sequence[Mapping[str, str]] | None = None,
         limit: int | None = None,
     ) -> None:
-        self._asking = ASKING.with_options("question", prompt=prompt, form=form, shots=shots)
+        self._asking = ASKING.adapt("question", prompt=prompt, form=form, shots=shots)
         self.stop, self.mark = self._asking.stops, self._asking.mark
         rule = math_rule() if answer is None else answer_rule(answer)
         super().__init__(source, answer=self._asking.answer(rule), limit=limit)

@@ -77,7 +77,7 @@ class MBPPTask(CodeTask):
         if shown < 0:
             raise InputError(f"shown={shown!r}: expected how many tests the prompt shows, at least 0")
         self._shown, self._challenge = shown, challenge
-        asking = ASKING.with_options("question", "tests", prompt=prompt, form=form, shots=shots)
+        asking = ASKING.adapt("question", "tests", prompt=prompt, form=form, shots=shots)
         self.stop = asking.stops
         usual: ProgramRule = FencedProgram()
         if form == "few_shot":

@@ -52,13 +52,13 @@ def records(source: Source) -> Iterator[tuple[int, Record]]:
     A path ends in .jsonl, .parquet, .csv or .tsv. The cells of CSV are texts, and an empty one is None; JSONL skips
     blank lines. Raises DataError for what cannot be read, UnsupportedError where `datasets` is not installed.
     """
-    for number, record in read_records(source):
+    for number, record in read(source):
         if isinstance(record, DataError):
             raise DataError(f"{source}:{number}: {record}")
         yield number, record
 
 
-def read_records(source: Source) -> Iterator[tuple[int, Record | DataError]]:
+def read(source: Source) -> Iterator[tuple[int, Record | DataError]]:
     """The same, with the fault of a line of JSONL in the place of its record, so that the rest can be read.
 
     Raises DataError for a file of another form, and for one that cannot be read at all.
@@ -73,7 +73,7 @@ def read_records(source: Source) -> Iterator[tuple[int, Record | DataError]]:
 
 
 def jsonl(path: Path) -> Iterator[tuple[int, Record | DataError]]:
-    """Lines of a JSONL file, of whatever name, as `read_records` gives them."""
+    """Lines of a JSONL file, of whatever name, as `read` gives them."""
     for number, line in enumerate(_text_lines(path), 1):
         if not line.strip():
             continue
@@ -217,7 +217,7 @@ class RecordTask(Task):
         return [problem for _, problem in kept.values()]
 
     def _records(self) -> Iterator[tuple[int, Record | DataError]]:
-        return read_records(self.source)
+        return read(self.source)
 
     def _readable(self, found: Mapping[str, tuple[int, Problem]]) -> abc.Sequence[bool]:
         """Whether the answer rule reads each reference. In a thread: the caller may be in an event loop."""
@@ -269,10 +269,10 @@ def in_text(value: Any, what: str) -> str | tuple[Message, ...]:
 
 def question(record: Record, *names: str) -> str:
     """The same, and not blank."""
-    return not_blank(text(record, *names))
+    return nonblank(text(record, *names))
 
 
-def not_blank(question: str) -> str:
+def nonblank(question: str) -> str:
     """A question that is not blank; else DataError."""
     if not question.strip():
         raise DataError("the question is empty; give it a text or remove the problem")

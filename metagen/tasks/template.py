@@ -144,7 +144,7 @@ class Asking:
     stop: str
     form: Form = "chat"
 
-    def with_options(
+    def adapt(
         self,
         *places: str,
         prompt: Wording | None = None,

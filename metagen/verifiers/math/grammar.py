@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from metagen.verifiers.math import quantities
@@ -210,16 +211,10 @@ class Parser:
     def builder(self) -> bool:
         """Whether a set is given by a condition, as {x | x > 2} or {x ∈ ℝ : x > 2}; if so, skip to the condition."""
         ahead = [t.text for t in self.tokens[self.at : self.at + 4]]
-        size = (
-            2
-            if ahead[1:2] in (["|"], [":"])
-            else 4
-            if ahead[1:3] == ["∈", "ℝ"] and ahead[3:] in (["|"], [":"])
-            else 0
-        )
-        if not size or self.next.kind != "s":
+        bar = 3 if ahead[1:3] == ["∈", "ℝ"] else 1
+        if self.next.kind != "s" or ahead[bar : bar + 1] not in (["|"], [":"]):
             return False
-        self.at += size
+        self.at += bar + 1
         return True
 
     def matrix(self) -> Node:
@@ -562,14 +557,8 @@ class Parser:
         for sign in "_^":
             if self.accept(sign):
                 ends.append(self.argument())
-        last = next(
-            (
-                k
-                for k in range(self.at, len(self.tokens) - 1)
-                if self.tokens[k].text == "d" and self.tokens[k + 1].kind == "s"
-            ),
-            None,
-        )
+        pairs = enumerate(pairwise(self.tokens[self.at :]), self.at)
+        last = next((k for k, (d, x) in pairs if d.text == "d" and x.kind == "s"), None)
         if last is None or len(ends) == 1:
             raise Unreadable("an integral that does not end")
         name = self.tokens[last + 1].text
