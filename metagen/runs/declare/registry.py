@@ -85,7 +85,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "until_sure": "metagen.strategies.adaptive.sure:WeightedUntilSure",
         "confident": "metagen.strategies.adaptive.filtered:ConfidentVote",
         "deepconf": "metagen.runs.declare.kinds.composed:deepconf",
-        "by_difficulty": "metagen.runs.declare.kinds.by_difficulty:by_difficulty",
+        "by_difficulty": "metagen.strategies.adaptive.by_difficulty:by_difficulty",
         "reflexion": "metagen.strategies.refine.reflexion:Reflexion",
         "ranked": "metagen.strategies.parallel:RankedVote",
         "pessimistic_best_of_n": "metagen.strategies.parallel:PessimisticBestOfN",

@@ -17,10 +17,8 @@ from metagen.generators.primitive import Primitive
 from metagen.generators.replay import ReplayGenerator
 from metagen.runs.declare import registry
 from metagen.runs.declare.cells import configurations
-from metagen.runs.declare.kinds.searches import until
 from metagen.runs.declare.parts import made_of, of_cells
 from metagen.runs.declare.specs import (
-    ByDifficultySpec,
     ExecutorSpec,
     Experiment,
     OptionSpec,
@@ -33,7 +31,6 @@ from metagen.runs.work import offline
 from metagen.runs.work.allocation.allocate import Difficulty
 from metagen.runs.work.allocation.held_out import learned
 from metagen.runs.work.allocation.shares import Shares
-from metagen.runs.work.allocation.tabulate import tabulated
 from metagen.runs.work.asked import Asked
 from metagen.runs.work.survey import survey
 from metagen.scope import Scope
@@ -52,8 +49,7 @@ COVERAGE = "best_of_n"
 class Setup:
     """An experiment ready to run, while its engines are open.
 
-    experiment: with tables written out that are learned from another run. engines, generators, verifiers: those that a
-    configuration uses, by name. problems: how many the task holds.
+    engines, generators, verifiers: those that a configuration uses, by name. problems: how many the task holds.
     asked: those that are being worked on, which verifiers that know the reference look up. difficulties: by the name of
     a configuration whose shares of the total go by them, what was learned on held-out problems.
     """
@@ -96,30 +92,32 @@ class Setup:
         }  # fmt: skip
         if n is not None:
             parts["n"] = n
-        if isinstance(spec, ByDifficultySpec):
-            parts["options"] = [self._option(one, generator) for one in spec.then or ()]
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
         parts |= _named(spec, made)
         options = {name: value for name, value in spec.options().items() if name != "n"}
-        options = {name: self._made(value, below) for name, value in options.items()}
+        options = {name: self._made(value, below, generator) for name, value in options.items()}
         options = self._fitted(spec.kind, options, n)
         if "sandbox" in registry.parameters("strategies", spec.kind):
             parts["sandbox"] = _shared_sandbox()
         strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
         return strategy
 
-    def _made(self, value: Any, generator: Generator) -> Any:
-        """A value of a field, with what is defined within it made."""
+    def _made(self, value: Any, generator: Generator, drawn: Generator) -> Any:
+        """A value of a field, with what is defined within it made. drawn: the generator of the grid."""
+        if isinstance(value, OptionSpec):
+            return self._option(value, drawn)
         if isinstance(value, DerivedSpec):
             made: Mapping[str, Mapping[str, Any]] = {
                 "verifiers": self.verifiers,
                 "generators": self.generators,
             }
             own = _named(value, made)
-            options = {name: self._made(one, generator) for name, one in value.options().items()}
+            options = {name: self._made(one, generator, drawn) for name, one in value.options().items()}
             return registry.make(value.section, value.kind, options, {"generator": generator, **own})
         if isinstance(value, Mapping):
-            return {name: self._made(one, generator) for name, one in value.items()}
+            return {name: self._made(one, generator, drawn) for name, one in value.items()}
+        if isinstance(value, tuple):
+            return tuple(self._made(one, generator, drawn) for one in value)
         return value
 
     def _fitted(self, kind: str, options: dict[str, Any], n: int | None) -> dict[str, Any]:
@@ -127,13 +125,11 @@ class Setup:
         narrows = getattr(registry.find("strategies", kind), "narrows", ())
         fitted = {name: min(value, n) if n and name in narrows else value for name, value in options.items()}
         return {
-            name: until(value, self.task.delimiter, self.task.mark) if isinstance(value, StepSpec) else value
+            name: value.until(self.task.delimiter, self.task.mark) if isinstance(value, StepSpec) else value
             for name, value in fitted.items()
         }
 
-    def _option(self, option: int | OptionSpec, generator: Generator) -> int | Generator:
-        if isinstance(option, int):
-            return option
+    def _option(self, option: OptionSpec, generator: Generator) -> Generator:
         below = generator if option.generator is None else self.generators[option.generator]
         if option.strategy is None:
             return below
@@ -192,11 +188,6 @@ def _task(experiment: Experiment) -> Task:
     return task
 
 
-def tabled(experiment: Experiment) -> Experiment:
-    """The experiment as `opened` has it, with the tables that are to be learned written out."""
-    return tabulated(experiment, _task(experiment))
-
-
 @contextmanager
 def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setup]:
     """Everything that the grid needs, for as long as the context lasts.
@@ -209,7 +200,6 @@ def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setu
     held-out problems that are not, and for shards where a total is dealt out by difficulty.
     """
     task = _task(experiment)
-    experiment = tabulated(experiment, task)
     sharded = experiment.executor.shards is not None
     here = offline.closed(experiment, fingerprints=False) if sharded else experiment
     cells = configurations(experiment)

@@ -43,11 +43,12 @@ from metagen.runs.declare.specs.fields import (
     distinct,
 )
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, ValueSpec, naming
-from metagen.runs.declare.specs.strategies import ByDifficultySpec, Ladder, PluginStrategySpec, StepSpec
+from metagen.runs.declare.specs.strategies import Ladder, OptionSpec, PluginStrategySpec, StepSpec
 from metagen.sequence import Step
+from metagen.strategies.adaptive.by_difficulty import Option
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.tree.split import Split
-from metagen.values import Expects, Integer, Number, Switch, Text, hints
+from metagen.values import Count, Expects, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.layouts import TaggedSteps
 
@@ -56,7 +57,7 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
     "engines": {"torch": engines.TorchSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
     "generators": {"engine": generators.EngineGeneratorSpec, "replay": generators.ReplaySpec},
     "verifiers": {},
-    "strategies": {"by_difficulty": ByDifficultySpec},
+    "strategies": {},
     "steps": {},
     "task": {
         "arithmetic": tasks.ArithmeticSpec,
@@ -136,8 +137,13 @@ class Definition:
         kind = self.kind(value)
         if (model := model_of(self.section, kind)) is None:
             raise PydanticCustomError(UNKNOWN, "no such kind", {"kinds": registry.kinds(self.section)})
+        former: Mapping[str, str | None] = getattr(model, "former", {})
+        for name in value.keys() & former.keys():
+            if (instead := former[name]) is not None:
+                raise ValueError(f"{name} is no field any more: {instead}")
+        said = {name: one for name, one in value.items() if name not in former}
         # As JSON: strictly, but lists become tuples.
-        return model.model_validate_json(json.dumps({"kind": kind, **value}), context=info.context)
+        return model.model_validate_json(json.dumps({"kind": kind, **said}), context=info.context)
 
     def kind(self, value: Any) -> str | None:
         """What a definition says its kind is."""
@@ -183,6 +189,8 @@ class DerivedSpec(PartSpec):
     section: ClassVar[Section] = "strategies"
     #: What their values cannot be to each other: see `Strategy.conflict`.
     conflict: ClassVar[Callable[[Mapping[str, Any]], str | None] | None] = None
+    #: Fields of earlier versions, with what to do in place of each; None for one that is left out in silence.
+    former: ClassVar[Mapping[str, str | None]] = {}
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
@@ -209,9 +217,9 @@ class DerivedSpec(PartSpec):
         return (*super().named(section), *(name for one in below for name in one.named(section)))
 
 
-def nested(value: Any) -> Iterator[PartSpec]:
-    """The definitions that stand within a field."""
-    if isinstance(value, PartSpec):
+def nested(value: Any) -> Iterator[PartSpec | OptionSpec]:
+    """The definitions, and the ways to go on, that stand within a field."""
+    if isinstance(value, PartSpec | OptionSpec):
         yield value
     elif isinstance(value, Mapping):
         for one in value.values():
@@ -276,7 +284,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
                 raise Unspeakable(f"{kind}: no file can say {name}: {hint!r}, which {target!r} needs")
             continue
         for part, (_, where) in NAMED.items():
-            if part in _members(hint):
+            if part in _members(hint) and Option not in get_args(hint):
                 uses[name] = where
         if Callable in _members(hint):
             imported.add(name)
@@ -299,6 +307,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     made.uses, made.renamed = naming(**uses), renamed
     made.section = section
     made.conflict = getattr(target, "conflict", None)
+    made.former = getattr(target, "former", {})
     made.imported, made.unsaid = frozenset(imported), frozenset(unsaid)
     return made
 
@@ -324,6 +333,8 @@ def spelling(hint: Any) -> Any:
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return Annotated[Any, Expects("a value")]
+    if hint == Option:
+        return Count | OptionSpec
     if isinstance(hint, type | NoneType) and hint in PLAIN:
         return PLAIN[hint]
     if origin is Annotated or origin is Literal:
