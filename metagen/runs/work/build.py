@@ -36,9 +36,8 @@ from metagen.runs.work.survey import survey
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.base import Strategy
-from metagen.strategies.parallel import Sample
 from metagen.tasks.base import Problem, Task
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.base import Verifier
 from metagen.verifiers.oracle import Grade
 
 #: With an oracle it is pass@n, an upper bound by definition.
@@ -398,8 +397,3 @@ def _grade(task: Task, asked: Asked) -> Grade:
         return value
 
     return grade
-
-
-def greedy(generator: Generator, *, answer: AnswerRule | None = None) -> Strategy:
-    """The most likely token at every place: one sample at temperature 0."""
-    return Sample(generator.replace(temperature=0.0), answer=answer)

@@ -43,10 +43,18 @@ from metagen.runs.declare.specs.fields import (
     distinct,
 )
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, ValueSpec, naming
-from metagen.runs.declare.specs.strategies import Ladder, OptionSpec, PluginStrategySpec, StepSpec
+from metagen.runs.declare.specs.strategies import (
+    Asked,
+    AskSpec,
+    Ladder,
+    OptionSpec,
+    PluginStrategySpec,
+    StepSpec,
+)
 from metagen.sequence import Step
 from metagen.strategies.adaptive.by_difficulty import Option
 from metagen.strategies.chain.steps import ChainStep
+from metagen.strategies.prompts import Correction
 from metagen.strategies.tree.split import Split
 from metagen.values import Count, Expects, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import Verifier
@@ -233,6 +241,8 @@ def _load(value: Any) -> Any:
     """The functions that names stand for; a word stays as it is."""
     if isinstance(value, tuple):
         return [_load(one) for one in value]
+    if isinstance(value, AskSpec):
+        return value.make()
     return trust.load(value) if isinstance(value, str) and ":" in value else value
 
 
@@ -335,6 +345,8 @@ def spelling(hint: Any) -> Any:
         return Annotated[Any, Expects("a value")]
     if hint == Option:
         return Count | OptionSpec
+    if hint == Correction:
+        return Asked
     if isinstance(hint, type | NoneType) and hint in PLAIN:
         return PLAIN[hint]
     if origin is Annotated or origin is Literal:

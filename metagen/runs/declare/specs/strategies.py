@@ -2,62 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from metagen import trust
+from metagen.errors import ConfigError
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.specs.fields import (
     AnyVerifier,
     GeneratorName,
-    Labels,
     StrategyName,
     distinct,
     some,
 )
 from metagen.runs.declare.specs.parts import PluginSpec, Spec, naming
+from metagen.runs.declare.specs.prompts import TextOr
 from metagen.sequence import Step, Tokens
-from metagen.values import Count, Expects, Fraction, Switch, Text
-from metagen.verifiers.generative.way import WORDING
+from metagen.strategies.prompts import REVISE, FollowUp, Form
+from metagen.values import Count, Expects, Text
 
 #: The numbers of candidates that a strategy is run with.
 Ladder = Annotated[
     Count | Annotated[tuple[Count, ...], AfterValidator(some), AfterValidator(distinct)],
     Expects("an integer ≥ 1, or a list of them"),
 ]
-
-
-class UtilitySpec(Spec):
-    """How good one text is if another were right.
-
-    kind: a measure of texts, `exact` answers, `judge`, which asks the model of a judge to rate one answer against
-    another, or `preference`, which asks the judge of a tournament. of: what is compared, the whole completions or the
-    answers that are read in them. aggregate: compare with the mean of all (`bleu`, `chrf`). prune: drop candidates that
-    will not win, with this confidence. template, labels, cue, join, chat: what the judge is asked, in other words.
-    """
-
-    kind: Literal["exact", "token_f1", "rouge_l", "bleu", "chrf", "edit", "judge", "preference"]
-    of: Literal["text", "answer"] = "text"
-    aggregate: Switch = False
-    prune: Fraction | None = None
-    template: Text | None = None
-    labels: Labels | None = None
-    cue: Text | None = None
-    join: Text | None = None
-    chat: Switch | None = None
-
-    @property
-    def wording(self) -> dict[str, Any]:
-        """Of the judge's question, what is given."""
-        return {name: value for name in WORDING if (value := getattr(self, name)) is not None}
-
-    @model_validator(mode="after")
-    def _asks(self) -> Self:
-        if self.kind != "judge" and self.wording:
-            raise ValueError(
-                f"{next(iter(self.wording))} words what a judge is asked; give it with kind: judge"
-            )
-        return self
 
 
 class AskSpec(Spec):
@@ -75,6 +44,27 @@ class AskSpec(Spec):
         if self.form is not None and (self.words or self.unsaid) is not None:
             raise ValueError("there are words and a form; give one of them")
         return self
+
+    def make(self) -> Form[str, str | None]:
+        """The form that is described. Raises ConfigError for a function that cannot be imported."""
+        if self.form is None:
+            return FollowUp(self.words or REVISE.words, self.unsaid)
+        try:
+            found: Form[str, str | None] = trust.load(self.form)
+        except (ImportError, AttributeError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(
+                f"ask.form = {self.form!r}: {error}; expected package.module:function"
+            ) from error
+        return found
+
+
+#: A function, as package.module:function, or what a corrector is asked.
+Asked = Annotated[
+    str | AskSpec | None,
+    TextOr(AskSpec, "expected package.module:function, or words, such as {words: …}"),
+]
 
 
 class OptionSpec(Spec):
