@@ -68,9 +68,6 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
     "strategies": {},
     "steps": {},
     "task": {
-        "arithmetic": tasks.ArithmeticSpec,
-        "programs": tasks.ProgramsSpec,
-        "countdown": tasks.CountdownSpec,
         "game24": tasks.Game24Spec,
         "jsonl": tasks.JsonlSpec,
         "table": tasks.TableSpec,
@@ -349,6 +346,8 @@ def spelling(hint: Any) -> Any:
         return Asked
     if isinstance(hint, type | NoneType) and hint in PLAIN:
         return PLAIN[hint]
+    if origin is Annotated and get_origin(inner[0]) is Sequence:
+        return Annotated[(spelling(inner[0]), *inner[1:])]
     if origin is Annotated or origin is Literal:
         return hint
     if origin in (Union, UnionType):
