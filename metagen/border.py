@@ -323,7 +323,7 @@ def checked(function: F, *, first: bool = False) -> F:
     """
     if isinstance(function, type):
         init: Any = vars(function)["__init__"]
-        setattr(function, "__init__", checked(init))  # noqa: B010 - mypy: not to be set
+        setattr(function, "__init__", checked(init, first=first))  # noqa: B010 - mypy: not to be set
         return function
     if first or function.__name__ != "__init__":
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from metagen.border import checked
 from metagen.errors import InputError, ModelError
-from metagen.values import Positive, Quantity
+from metagen.values import Positive, Quantity, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,7 @@ class Price:
     prompt: Quantity
     generated: Quantity
     cached: Quantity | None = None
-    currency: str = "USD"
+    currency: Text = "USD"
 
     def of(self, usage: Usage) -> float | None:
         """The price of a usage; None if one of its token counts is unknown."""

@@ -22,6 +22,8 @@ from typer.testing import CliRunner
 from metagen.cli import _Policy, app
 from metagen.generators import tiny
 
+pytestmark = pytest.mark.usefixtures("lean_figures")
+
 TOY = Path(__file__).parent / "runs" / "toy"
 YAML = """\
 name: sums

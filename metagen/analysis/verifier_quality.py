@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from metagen.analysis.calibration import brier_score, reliability
 from metagen.analysis.error_rates import ErrorRates, error_rates, predicted_by_group, predicted_in_pool
-from metagen.analysis.estimators import best_of_k, pass_at_k, subset_share
+from metagen.analysis.estimators import best_of_k, mean_best_of_k, pass_at_k, subset_share
 from metagen.analysis.first_error import FirstError, first_error
 from metagen.analysis.intervals import DIFFERENCES, SHARES, Support, interval
 from metagen.analysis.ragged import Floats, Pool, Rows, pad
@@ -222,12 +222,7 @@ def mean_of_chosen(pool: Pool, values: Rows, ns: Sequence[int]) -> Floats:
         raise InputError(f"values {x.shape} for samples {pool.scores.shape}: expected one for each sample")
     result = np.full((len(ns), len(pool.sizes)), np.nan)
     for rows, scores, _ in pool.by_size():
-        given = x[rows, : scores.shape[1]]
-        for i, n in enumerate(ns):
-            shares = chosen_shares(scores, n)
-            total = shares.sum(axis=1)
-            some = total > 0.0
-            result[i, rows[some]] = (shares * given).sum(axis=1)[some] / total[some]
+        result[:, rows] = mean_best_of_k(scores, x[rows, : scores.shape[1]], ns)
     return result
 
 

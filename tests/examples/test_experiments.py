@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from metagen.cli import app
 
+pytestmark = pytest.mark.usefixtures("lean_figures")
+
 FILES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 #: Engines that another suite runs the examples of: with a server, and in an environment that has vLLM.
 ELSEWHERE = {"openai": "tests/generators/openai", "vllm": "tests/generators/vllm"}

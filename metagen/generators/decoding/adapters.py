@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 
 from metagen import parts
 from metagen.border import Part, promises
-from metagen.values import Expects, Filled, Integer
+from metagen.values import Expects, Filled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,16 +37,19 @@ Factor = Annotated[
 Weight = Annotated[float, Ge(-LARGE), Le(LARGE), Expects(f"a number (0 is off) up to ±{LARGE:g}")]
 Limit = Annotated[int, Ge(0), Le(MOST), Expects(f"an integer from 0 (off) to {MOST}")]
 Least = Annotated[int, Ge(1), Le(MOST), Expects(f"an integer from 1 to {MOST}")]
-Ids = tuple[Integer, ...]
+Id = Annotated[int, Ge(0), Expects("an id, an integer ≥ 0")]
+Ids = tuple[Id, ...]
 #: A text, or the ids of one.
-Ban = Filled | Annotated[Ids, MinLen(1), Expects("a tuple of ids, not empty")]
+Ban = Filled | Annotated[Ids, MinLen(1)]
+Bans = Annotated[tuple[Ban, ...], Expects("a list of texts, or of lists of ids, none of them empty")]
+Beginning = Annotated[Filled | Ids, Expects("a text that is not empty, or a list of ids")]
 Bias = Annotated[
-    tuple[tuple[Integer | Filled, Weight], ...],
-    Expects(f"pairs of an id or a text and a number up to ±{LARGE:g}; to forbid a token, use banned"),
+    tuple[tuple[Id | Filled, Weight], ...],
+    Expects("a list of pairs [id or text, number]"),
 ]
 SequenceBias = Annotated[
     tuple[tuple[Ban, Weight], ...],
-    Expects(f"pairs of a text or several ids and a number up to ±{LARGE:g}"),
+    Expects("a list of pairs [text or list of ids, number]"),
 ]
 
 

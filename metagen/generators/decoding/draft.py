@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
+from annotated_types import Ge, Le
+
+from metagen import parts
 from metagen.errors import InputError
-from metagen.generators.decoding.adapters import whole
+from metagen.values import Count, Expects, Integer
 
 #: Drafts of one row, at most: what the random numbers are keyed by has room for so many.
 MOST_DRAFTS: Final = 64
@@ -28,26 +31,19 @@ class Draft:
     """
 
     model: str | Path | Any | None
-    tokens: int = 4
-    verify: Verify | None = None
-    drafts: int = 1
+    tokens: Count = 4
+    verify: Annotated[Verify | None, Expects("'block', 'token', or None for the one that fits")] = None
+    drafts: Annotated[int, Ge(1), Le(MOST_DRAFTS), Expects(f"an integer from 1 to {MOST_DRAFTS}")] = 1
     adapt: bool = False
-    ngram: int = 0
+    ngram: Integer = 0
 
     def __post_init__(self) -> None:
+        parts.check(self, "draft: ")
+
         def expect(ok: bool, name: str, what: str) -> None:
             if not ok:
                 raise InputError(f"draft: {name}={getattr(self, name)!r}: {what}")
 
-        expect(whole(self.tokens) and self.tokens >= 1, "tokens", "expected an integer ≥ 1")
-        expect(
-            self.verify in (None, "token", "block"),
-            "verify",
-            "expected 'block', 'token', or None for the one that fits",
-        )
-        fits = whole(self.drafts) and 1 <= self.drafts <= MOST_DRAFTS
-        expect(fits, "drafts", f"expected an integer from 1 to {MOST_DRAFTS}")
-        expect(isinstance(self.adapt, bool), "adapt", "expected True or False")
         several = self.drafts > 1
         expect(
             not (several and self.verify == "block"),
@@ -55,9 +51,7 @@ class Draft:
             "one of several drafts is kept token by token; leave verify out, or give drafts=1",
         )
         if self.model is None:
-            expect(
-                whole(self.ngram) and self.ngram >= 1, "ngram", "a lookup looks for at least 1 token; use 3"
-            )
+            expect(self.ngram >= 1, "ngram", "a lookup looks for at least 1 token; use 3")
             expect(not several, "drafts", "a text is looked up once; give drafts=1, or a model that drafts")
         else:
             expect(self.ngram == 0, "ngram", "belongs to Draft.lookup; leave it out of a draft by a model")

@@ -13,9 +13,12 @@ from metagen import parts
 from metagen.border import checked
 from metagen.errors import InputError
 from metagen.generators.decoding.adapters import (
+    LARGE,
     XTC,
     Adapter,
     Ban,
+    Bans,
+    Beginning,
     Bias,
     Deviations,
     Dry,
@@ -116,16 +119,21 @@ class SamplingParams:
     no_repeat_ngram: Annotated[Limit, Adapts(70)] = 0
     logit_bias: Annotated[Mapping[int | str, float] | Bias, Adapts(10)] = ()
     sequence_bias: Annotated[Mapping[Ban, float] | SequenceBias, Adapts(20)] = ()
-    banned: Annotated[tuple[Ban, ...], Adapts(80)] = ()
+    banned: Annotated[Bans, Adapts(80)] = ()
     min_tokens: Annotated[Limit, Adapts(90)] = 0
-    forced: Annotated[Text | Ids, Adapts(100)] = ()
+    forced: Annotated[Beginning, Adapts(100)] = ()
     thought_end: Text = ""
     adapters: Annotated[tuple[Adapter, ...], Adapts(110)] = ()
 
     def __post_init__(self) -> None:
         for name in ("logit_bias", "sequence_bias"):
             object.__setattr__(self, name, in_order(getattr(self, name)))
-        parts.check(self)
+        try:
+            parts.check(self)
+        except InputError as error:
+            if str(error).startswith(("logit_bias", "sequence_bias")):
+                raise InputError(f"{error}, up to ±{LARGE:g}; to forbid a token, use banned") from None
+            raise
 
         def expect(ok: bool, name: str, what: str) -> None:
             if not ok:

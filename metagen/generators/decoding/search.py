@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
+from annotated_types import Ge, Le, MinLen
+
+from metagen import parts
 from metagen.errors import InputError
-from metagen.generators.decoding.adapters import real, whole
+from metagen.generators.decoding.adapters import whole
+from metagen.values import Count, Expects, Quantity
 
 #: When a beam search stops before the longest length: see `BeamSearch`.
 EarlyStopping = Literal["filled", "estimate", "bound"]
@@ -29,6 +33,9 @@ class Search:
     __slots__ = ()
     kind: ClassVar[str]
     size_in: ClassVar[str] = "width"
+
+    def __post_init__(self) -> None:
+        parts.check(self, f"{self.kind} search: ")
 
     @property
     def rows(self) -> int:
@@ -75,19 +82,10 @@ class BeamSearch(Search):
     """
 
     kind: ClassVar[str] = "beam"
-    width: int = 4
-    alpha: float = 1.0
+    width: Count = 4
+    alpha: Annotated[Quantity, Expects("a number ≥ 0 (0: no length normalisation)")] = 1.0
     early_stopping: EarlyStopping = "estimate"
     score: Scored = "adapted"
-
-    def __post_init__(self) -> None:
-        _count(self.kind, "width", self.width)
-        _real(self.kind, "alpha", self.alpha, math.inf, "a number ≥ 0 (0: no length normalisation)")
-        for name, known in (("early_stopping", EarlyStopping), ("score", Scored)):
-            if (value := getattr(self, name)) not in get_args(known):
-                raise InputError(
-                    f"{self.kind} search: {name}={value!r}: expected one of {', '.join(get_args(known))}"
-                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +100,18 @@ class DiverseBeamSearch(BeamSearch):
     """
 
     kind: ClassVar[str] = "diverse_beam"
-    groups: int | None = None
-    diversity: float = 0.5
+    groups: Count | None = None
+    diversity: Quantity = 0.5
 
     def __post_init__(self) -> None:
-        BeamSearch.__post_init__(self)
+        Search.__post_init__(self)
         groups = self.groups if self.groups is not None else self.width
-        _count(self.kind, "groups", groups)
         if self.width % groups:
             fitting = [g for g in range(1, self.width + 1) if self.width % g == 0]
             raise InputError(
                 f"diverse_beam search: groups={groups!r} do not divide width={self.width!r}; "
                 f"expected one of {', '.join(map(str, fitting))}, or another width"
             )
-        _real(self.kind, "diversity", self.diversity, math.inf, "a number ≥ 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +126,14 @@ class ConstrainedBeamSearch(BeamSearch):
     """
 
     kind: ClassVar[str] = "constrained_beam"
-    phrases: tuple[Phrase, ...] = field(default=(), kw_only=True)
+    phrases: Annotated[
+        tuple[Any, ...],
+        MinLen(1),
+        Expects("a tuple of texts or of tuples of token ids; without any, use a beam search"),
+    ] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        BeamSearch.__post_init__(self)
-        phrases: object = self.phrases
-        if not isinstance(phrases, tuple) or not phrases:
-            raise InputError(
-                f"constrained_beam search: phrases={self.phrases!r}: expected a tuple of texts or of tuples of token "
-                "ids; without any, use a beam search"
-            )
+        Search.__post_init__(self)
         if len(self.phrases) > MOST_PHRASES:
             raise InputError(
                 f"constrained_beam search: {len(self.phrases)} phrases; expected {MOST_PHRASES} at most: "
@@ -167,10 +161,7 @@ class StochasticBeamSearch(Search):
     """
 
     kind: ClassVar[str] = "stochastic_beam"
-    width: int = 4
-
-    def __post_init__(self) -> None:
-        _count(self.kind, "width", self.width)
+    width: Count = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +174,8 @@ class ContrastiveSearch(Search):
 
     kind: ClassVar[str] = "contrastive"
     size_in: ClassVar[str] = "k"
-    k: int = 5
-    alpha: float = 0.6
-
-    def __post_init__(self) -> None:
-        _count(self.kind, "k", self.k)
-        _real(self.kind, "alpha", self.alpha, 1.0, "a number in [0, 1] (0 is greedy)")
+    k: Count = 5
+    alpha: Annotated[float, Ge(0), Le(1), Expects("a number in [0, 1] (0 is greedy)")] = 0.6
 
     @property
     def most(self) -> int:
@@ -212,13 +199,3 @@ def inclusion(logprob: float, threshold: float) -> float:
     """
     # Beyond 50, e^x is far more than is needed for 1.
     return -math.expm1(-math.exp(min(logprob - threshold, 50.0)))
-
-
-def _count(kind: str, name: str, value: object) -> None:
-    if not (whole(value) and value >= 1):
-        raise InputError(f"{kind} search: {name}={value!r}: expected an integer ≥ 1")
-
-
-def _real(kind: str, name: str, value: object, high: float, what: str) -> None:
-    if not (real(value) and 0 <= value <= high):
-        raise InputError(f"{kind} search: {name}={value!r}: expected {what}")

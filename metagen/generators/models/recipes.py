@@ -7,23 +7,26 @@ directories, or recipes again. All parts of a recipe have one vocabulary. Nothin
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
+from annotated_types import Ge, Le, MinLen
 from numpy.typing import ArrayLike
 
+from metagen import parts
 from metagen.errors import InputError
-from metagen.generators.decoding.adapters import real, whole
+from metagen.generators.decoding.adapters import real
 from metagen.sequence import digest
+from metagen.values import Expects, Fraction, Positive, Quantity, Size, Total, spell
 
 #: model_type of a directory that holds the counts of a k-gram model.
 KGRAM: Final = "kgram"
 
 Reading = Literal["raw", "sigmoid", "log_sigmoid"]
-READINGS: Final = ("raw", "sigmoid", "log_sigmoid")
 
 
 class Recipe:
@@ -33,6 +36,9 @@ class Recipe:
 
     #: Fields that name models, one or several; the tokenizer is that of the first.
     models_in: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        parts.check(self)
 
     @property
     def parts(self) -> tuple[Model, ...]:
@@ -57,36 +63,29 @@ class Recipe:
 
 
 Model = str | Path | Recipe
+Part = Annotated[Model, Expects("a model directory, an embedded model, or a recipe")]
+Parts = Annotated[tuple[Part, ...], MinLen(1), Expects("a tuple of at least one model")]
+Finite = Annotated[float, Ge(-sys.float_info.max), Le(sys.float_info.max), Expects("a finite number")]
 
 
-def _expect(ok: bool, name: str, value: object, what: str) -> None:
-    if not ok:
-        raise InputError(f"{name}={value!r}: expected {what}")
+def _set(recipe: Recipe, name: str, value: Any) -> None:
+    """A list is taken for a tuple."""
+    object.__setattr__(recipe, name, tuple(value) if isinstance(value, list) else value)
 
 
-def _several(name: str, models: Any) -> tuple[Any, ...]:
-    _expect(isinstance(models, tuple | list) and bool(models), name, models, "a tuple of at least one model")
-    for i, model in enumerate(models):
-        _model(f"{name}[{i}]", model)
-    return tuple(models)
+def _set_models(recipe: Recipe, name: str, models: Any) -> None:
+    """InputError names the place of what is no model."""
+    _set(recipe, name, models)
+    for i, model in enumerate(models if isinstance(models, list | tuple) else ()):
+        if not isinstance(model, str | Path | Recipe):
+            raise InputError(f"{name}[{i}]={model!r}: expected {spell(Part)}")
 
 
-def _model(name: str, model: object) -> None:
-    _expect(
-        isinstance(model, str | Path | Recipe),
-        name,
-        model,
-        "a model directory, an embedded model, or a recipe",
-    )
-
-
-def _numbers(name: str, values: Any, what: str) -> tuple[Any, ...]:
-    _expect(isinstance(values, tuple | list), name, values, what)
-    return tuple(values)
-
-
-def _share(value: Any) -> bool:
-    return real(value) and 0 < value <= 1
+def _check_weights(weights: Any, count: int, what: str, *, positive: bool) -> None:
+    """InputError unless there are so many finite numbers."""
+    fit = isinstance(weights, tuple) and len(weights) == count and all(map(real, weights))
+    if not fit or (positive and min(weights) <= 0):
+        raise InputError(f"weights={weights!r}: expected {count} numbers{what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,29 +99,13 @@ class Contrastive(Recipe):
     """
 
     models_in = ("expert", "amateur")
-    expert: Model
-    amateur: Model
-    alpha: float = 0.1
-    temperature: float = 1.0
-    beta: float | None = None
-    window: int | None = None
-    sure: float | None = None
-
-    def __post_init__(self) -> None:
-        _model("expert", self.expert)
-        _model("amateur", self.amateur)
-        _expect(_share(self.alpha), "alpha", self.alpha, "a number in (0, 1]")
-        warm = real(self.temperature) and self.temperature > 0
-        _expect(warm, "temperature", self.temperature, "a number > 0")
-        _expect(
-            self.beta is None or (real(self.beta) and self.beta >= 0),
-            "beta",
-            self.beta,
-            "a number ≥ 0, or None",
-        )
-        narrow = self.window is None or (whole(self.window) and self.window >= 1)
-        _expect(narrow, "window", self.window, "an integer ≥ 1, or None")
-        _expect(self.sure is None or _share(self.sure), "sure", self.sure, "a number in (0, 1], or None")
+    expert: Part
+    amateur: Part
+    alpha: Fraction = 0.1
+    temperature: Positive = 1.0
+    beta: Annotated[Quantity | None, Expects("a number ≥ 0, or None")] = None
+    window: Annotated[Size | None, Expects("an integer ≥ 1, or None")] = None
+    sure: Annotated[Fraction | None, Expects("a number in (0, 1], or None")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +116,15 @@ class Experts(Recipe):
     """
 
     models_in = ("base", "expert", "anti")
-    base: Model
-    expert: Model | None = None
-    anti: Model | None = None
-    alpha: float = 1.0
+    base: Part
+    expert: Part | None = None
+    anti: Part | None = None
+    alpha: Finite = 1.0
 
     def __post_init__(self) -> None:
-        _model("base", self.base)
-        for name in ("expert", "anti"):
-            if getattr(self, name) is not None:
-                _model(name, getattr(self, name))
-        _expect(real(self.alpha), "alpha", self.alpha, "a finite number")
-        both = self.expert is None and self.anti is None
-        _expect(not both, "expert", None, "an expert, an anti-expert, or both")
+        parts.check(self)
+        if self.expert is None and self.anti is None:
+            raise InputError("expert=None: expected an expert, an anti-expert, or both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +132,10 @@ class ProxyTuned(Recipe):
     """Proxy tuning: z_large + α (z_tuned − z_untuned), the last two small (Liu et al. 2024, where α = 1)."""
 
     models_in = ("large", "tuned", "untuned")
-    large: Model
-    tuned: Model
-    untuned: Model
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in self.models_in:
-            _model(name, getattr(self, name))
-        _expect(real(self.alpha), "alpha", self.alpha, "a finite number")
+    large: Part
+    tuned: Part
+    untuned: Part
+    alpha: Finite = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +147,16 @@ class Ensemble(Recipe):
     """
 
     models_in = ("models",)
-    models: tuple[Model, ...]
-    how: Literal["mean", "product"] = "mean"
+    models: Parts
+    how: Annotated[Literal["mean", "product"], Expects("'mean' or 'product'")] = "mean"
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "models", _several("models", self.models))
-        _expect(self.how in ("mean", "product"), "how", self.how, "'mean' or 'product'")
+        _set_models(self, "models", self.models)
         if self.weights is not None:
-            what = f"{len(self.models)} numbers > 0, one of each model"
-            object.__setattr__(self, "weights", _numbers("weights", self.weights, what))
-            fit = len(self.weights) == len(self.models) and all(real(w) and w > 0 for w in self.weights)
-            _expect(fit, "weights", self.weights, what)
+            _set(self, "weights", self.weights)
+            _check_weights(self.weights, len(self.models), " > 0, one of each model", positive=True)
+        parts.check(self)
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -204,19 +176,16 @@ class Tilted(Recipe):
     """
 
     models_in = ("base", "values")
-    base: Model
-    values: tuple[Model, ...]
+    base: Part
+    values: Parts
     weights: tuple[float, ...]
     reading: Reading = "raw"
 
     def __post_init__(self) -> None:
-        _model("base", self.base)
-        object.__setattr__(self, "values", _several("values", self.values))
-        what = f"{len(self.values)} numbers, one of each value"
-        object.__setattr__(self, "weights", _numbers("weights", self.weights, what))
-        fit = len(self.weights) == len(self.values) and all(map(real, self.weights))
-        _expect(fit, "weights", self.weights, what)
-        _expect(self.reading in READINGS, "reading", self.reading, f"one of {', '.join(READINGS)}")
+        _set_models(self, "values", self.values)
+        _set(self, "weights", self.weights)
+        _check_weights(self.weights, len(self.values), ", one of each value", positive=False)
+        parts.check(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,21 +198,12 @@ class Guided(Recipe):
     """
 
     models_in = ("base", "scorer")
-    base: Model
-    scorer: Model
-    weight: float = 1.0
-    candidates: int | None = 200
-    output: int = 0
+    base: Part
+    scorer: Part
+    weight: Finite = 1.0
+    candidates: Annotated[Size | None, Expects("an integer ≥ 1, or None for all")] = 200
+    output: Total = 0
     reading: Reading = "log_sigmoid"
-
-    def __post_init__(self) -> None:
-        _model("base", self.base)
-        _model("scorer", self.scorer)
-        _expect(real(self.weight), "weight", self.weight, "a finite number")
-        some = self.candidates is None or (whole(self.candidates) and self.candidates >= 1)
-        _expect(some, "candidates", self.candidates, "an integer ≥ 1, or None for all")
-        _expect(whole(self.output) and self.output >= 0, "output", self.output, "an integer ≥ 0")
-        _expect(self.reading in READINGS, "reading", self.reading, f"one of {', '.join(READINGS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +213,9 @@ class Function(Recipe):
     vocabulary: of the model that has this one. name: enters the fingerprint, for a function has none of its own.
     """
 
-    vocabulary: Model
-    function: Callable[[tuple[int, ...]], ArrayLike]
-    name: str
-
-    def __post_init__(self) -> None:
-        _model("vocabulary", self.vocabulary)
-        _expect(callable(self.function), "function", self.function, "a function of a tuple of ids")
-        _expect(bool(self.name), "name", self.name, "a name, which the fingerprint is made of")
+    vocabulary: Part
+    function: Annotated[Callable[[tuple[int, ...]], ArrayLike], Expects("a function of a tuple of ids")]
+    name: Annotated[str, MinLen(1), Expects("a name, which the fingerprint is made of")]
 
     @property
     def options(self) -> str:
@@ -291,8 +246,10 @@ class Table(Recipe):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", tuple(self.tokens))
-        fit = len(self.tokens) >= 2 and len(set(self.tokens)) == len(self.tokens) and all(self.tokens)
-        _expect(fit, "tokens", self.tokens, "at least two different texts, the end token last")
+        if len(self.tokens) < 2 or len(set(self.tokens)) < len(self.tokens) or not all(self.tokens):
+            raise InputError(
+                f"tokens={self.tokens!r}: expected at least two different texts, the end token last"
+            )
         if callable(self.table) and not self.name:
             raise InputError("a table that is a function has no fingerprint of its own; give a name=")
 

@@ -10,7 +10,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
+
+from annotated_types import Ge, Le, MinLen
 
 from metagen.attempts import CURRENT, UNTOLD, Attempt, rereading
 from metagen.border import checked
@@ -43,16 +45,19 @@ from metagen.generators.primitive import EngineGenerator, letters
 from metagen.generators.turns import Kind
 from metagen.logs import logger
 from metagen.sequence import Sequence, digest
+from metagen.values import Count, Expects, Size, Switch, Text
 
 _LOG = logger(__name__)
 T = TypeVar("T")
 #: Characters of a reason that a warning quotes.
 QUOTED: Final = 300
+ServerModel = Annotated[str, MinLen(1), Expects("the name that the server gives the model")]
+SeedBits = Annotated[int, Ge(0), Le(63), Expects("an integer from 0 (no seeds) to 63")]
 #: Tokens that a chat template, or instructions of the server's own, may add to a prompt.
 HIDDEN = 4096
 
 
-@checked
+@partial(checked, first=True)
 class OpenAIEngine:
     """Asks a server that speaks the OpenAI API: vLLM, SGLang, llama.cpp, or a hosted one.
 
@@ -88,7 +93,7 @@ class OpenAIEngine:
 
     def __init__(
         self,
-        model: str,
+        model: ServerModel,
         *,
         base_url: str | None = None,
         api: API = "chat",
@@ -96,20 +101,19 @@ class OpenAIEngine:
         tokenizer: str | Path | None = None,
         shape: str | Path | None = None,
         price: Price | None = None,
-        max_context: int | None = None,
+        max_context: Size | None = None,
         api_key_env: str | None = None,
-        revision: str | None = None,
-        n_per_request: int | None = None,
-        seed_bits: int = 31,
-        structured_outputs: bool = False,
-        continuation: bool | None = None,
+        revision: Text | None = None,
+        n_per_request: Count | None = None,
+        seed_bits: SeedBits = 31,
+        structured_outputs: Switch = False,
+        continuation: Switch | None = None,
         length_field: LengthField = "max_tokens",
-        stream: bool = False,
+        stream: Switch = False,
         extra_body: Mapping[str, Any] | None = None,
         concurrency: Concurrency | None = None,
         patience: Patience | None = None,
     ) -> None:
-        _check(model, api, dialect, 1 if n_per_request is None else n_per_request, seed_bits, max_context)
         refuse_secrets(extra_body or {})
         library()
         self._name, self.price, self.max_context = model, price, max_context
@@ -550,16 +554,3 @@ def _size(counts: Counts, samples: list[Sample]) -> float:
 
 def _texts(sample: Sample) -> tuple[str, ...]:
     return sample.text, (sample.thought.text if sample.thought else None) or ""
-
-
-def _check(model: str, api: str, dialect: str, each: int, bits: int, context: int | None) -> None:
-    for name, value, ok, what in (
-        ("model", model, bool(model), "the name that the server gives the model"),
-        ("api", api, api in ("completions", "chat"), "completions or chat"),
-        ("dialect", dialect, dialect in DIALECTS, f"one of {', '.join(DIALECTS)}"),
-        ("n_per_request", each, each >= 1, "an integer ≥ 1"),
-        ("seed_bits", bits, 0 <= bits <= 63, "an integer from 0 (no seeds) to 63"),
-        ("max_context", context, context is None or context >= 1, "an integer ≥ 1, or None"),
-    ):
-        if not ok:
-            raise InputError(f"{name}={value!r}: expected {what}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from metagen.errors import InputError
+from metagen.values import Count
 
 #: Requests at a time, at first and at most, unless said otherwise.
 START: Final = 64
@@ -33,8 +34,8 @@ SOON, LATE = 4, 16
 class Concurrency:
     """Requests under way: how many at first, and how many at most. Raises InputError unless 1 ≤ start ≤ most."""
 
-    start: int = START
-    most: int = MOST
+    start: Count = START
+    most: Count = MOST
 
     def __post_init__(self) -> None:
         if not 1 <= self.start <= self.most:

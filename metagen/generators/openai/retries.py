@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Annotated, Final
 
+from annotated_types import Gt
 from tenacity import RetryCallState
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base, wait_random_exponential
 
 from metagen.errors import InputError
+from metagen.values import Count, Expects
 
 #: Statuses that say: try again. 409 is a lock, 425 too early; most from 500 on are faults that pass.
 TRANSIENT: Final = frozenset({408, 409, 425, 429})
@@ -28,6 +30,7 @@ QUOTA: Final = "insufficient_quota"
 LONGEST_PAUSE: Final = 120.0
 #: Seconds between attempts: up to the first, doubled with each failure, up to the second.
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
+Seconds = Annotated[float, Gt(0), Expects("seconds > 0")]
 
 
 class Failed(Exception):
@@ -63,9 +66,9 @@ class Patience:
     deadline, 600 seconds unless said: the attempt has to end before.
     """
 
-    timeout: float = 540.0
-    total: float = 1800.0
-    attempts: int = 8
+    timeout: Seconds = 540.0
+    total: Seconds = 1800.0
+    attempts: Count = 8
 
     def __post_init__(self) -> None:
         for name in ("timeout", "total"):

@@ -10,7 +10,6 @@ import numpy as np
 from metagen.generators.continuation import BROKEN, Continuation
 from metagen.generators.engine import GenerateRequest, Sample
 from metagen.generators.tokenizer import Tokenizer
-from metagen.generators.torch import endings as table
 from metagen.sequence import Step
 
 #: Token ids that may be asked for in place of a text of one character: vLLM looks through them at every token.
@@ -29,7 +28,11 @@ class Endings:
     """The tokens that end samples, of one tokenizer. Thread-safe."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        # Files name the engine where torch is not installed.
+        from metagen.generators.torch import endings as table
+
         self._tokenizer = tokenizer
+        self._marks = table.EOS, table.STOP, table.TEXT
         self._table = table.Endings(tokenizer)
         self._by_token: dict[str, tuple[int, ...] | None] = {}
 
@@ -77,15 +80,16 @@ class Endings:
         known: int,
     ) -> Sample | None:
         """The sample that the ids begin with; None if it goes on. It does not end within the first `known` ids."""
+        end, stop, text = self._marks
         concerned = {*(at for at in range(known, len(ids)) if ends[ids[at]]), len(ids) - 1}
         for at in sorted(concerned):
             flag = ends[ids[at]]
             sample = continuation.sample(
                 ids[: at + 1],
                 logprobs[: at + 1],
-                eos=bool(flag & table.EOS),
-                stop=bool(flag & table.STOP),
-                text=bool(flag & table.TEXT),
+                eos=bool(flag & end),
+                stop=bool(flag & stop),
+                text=bool(flag & text),
             )
             if sample is not None:
                 return sample

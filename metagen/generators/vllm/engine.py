@@ -6,6 +6,7 @@ import gc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
+from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +40,7 @@ from metagen.generators.vllm.endings import Endings
 from metagen.generators.vllm.library import kept, library, words
 from metagen.generators.vllm.requests import Requests, Work
 from metagen.logs import logger
+from metagen.values import Count, Size, Switch
 
 _LOG = logger(__name__)
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -48,7 +50,7 @@ PATIENCE = 60.0
 T = TypeVar("T")
 
 
-@checked
+@partial(checked, first=True)
 class VLLMEngine(LocalEngine):
     """Runs a model directory by vLLM's asynchronous engine: continuous batching, a prefix cache of whole blocks.
 
@@ -77,19 +79,14 @@ class VLLMEngine(LocalEngine):
         model: str | Path,
         *,
         dtype: Dtype | None = None,
-        max_context: int | None = None,
-        max_pending: int | None = None,
+        max_context: Size | None = None,
+        max_pending: Count | None = None,
         lora: str | Path | None = None,
-        threads: int | None = None,
-        seeded: bool = False,
+        threads: Count | None = None,
+        seeded: Switch = False,
         **args: Any,
     ) -> None:
         directory = resolve(model)
-        for name, value in (("max_context", max_context), ("max_pending", max_pending), ("threads", threads)):
-            if value is not None and value < 1:
-                raise InputError(f"{name}={value!r}: expected an integer ≥ 1")
-        if dtype is not None and dtype not in DTYPES:
-            raise InputError(f"dtype={dtype!r}: expected one of {', '.join(DTYPES)}")
         self._seeded = seeded
         self._vllm = vllm = library()
         options.check(args, {f.name for f in fields(vllm.AsyncEngineArgs)})

@@ -150,11 +150,13 @@ class Combinations:
                 continue
             known = [_context(tiny.resolve(engine.model)), getattr(engine, "max_context", None)]
             context = min((size for size in known if isinstance(size, int)), default=None)
-            if context is not None and generator.max_tokens >= context:
+            if context is not None and generator.params.max_tokens >= context:
                 reason = (
                     f"the context of {engine.model!r} has {context:,} tokens, prompt included; expected fewer"
                 )
-                yield self._fault(("generators", name, "max_tokens"), reason, value=generator.max_tokens)
+                yield self._fault(
+                    ("generators", name, "max_tokens"), reason, value=generator.params.max_tokens
+                )
 
     def _circles(self) -> Iterator[Fault]:
         """No verifier is made of itself, and no strategy stands over itself."""
@@ -269,7 +271,7 @@ class Combinations:
                     f"map it there, fields: {{scores.{verifier.score}: …}}, or leave one out of the grid",
                     value=getattr(s, "verifier", None),
                 )
-        keeps = not isinstance(g, EngineGeneratorSpec) or g.log_mass
+        keeps = not isinstance(g, EngineGeneratorSpec) or g.params.log_mass
         if verifier is not None and verifier.kind == "constraint_mass" and not keeps:
             yield self._fault(
                 (*path, "verifier"),
@@ -279,7 +281,7 @@ class Combinations:
             )
 
     def _independent(self, spec: PartSpec) -> bool:
-        if isinstance(spec, EngineGeneratorSpec) and spec.search is not None:
+        if isinstance(spec, EngineGeneratorSpec) and spec.params.search is not None:
             return False
         if not registry.external("generators", spec.kind):
             return True

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from types import UnionType
-from typing import Any, Final, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from metagen.parts import hints_of
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.source import Fault, Path, Source, assigned, dotted, nearest
-from metagen.runs.declare.specs import SECTIONS, BudgetSpec, Definition, Expects, Experiment, model_of
-from metagen.runs.declare.specs.definition import UNKNOWN
+from metagen.runs.declare.specs import SECTIONS, Definition, Expects, Experiment, model_of
+from metagen.runs.declare.specs.definition import UNKNOWN, section_in
 
 #: What pydantic's own types expect, where no field says it better.
 _SHAPES: Final = {
@@ -56,24 +57,20 @@ def _located(loc: tuple[int | str, ...], whole: type, source: Source, at: Path) 
     nested: Section | None = None
     for end, key in enumerate(path[depth:-1], depth + 1):
         field = _fields(owner).get(str(key))
-        nested = _section_in(field) or nested
+        nested = section_in(field) or nested
         owner = _model_of(field) or owner
         if nested and (kind := Definition(nested).kind(_at(source.data, (*at, *path[:end])))):
             owner, nested = model_of(nested, kind), None
     return owner, path
 
 
-def _section_in(annotation: Any) -> Section | None:
-    """The section of the definitions in an annotation such as `dict[str, Annotated[PartSpec, Definition(…)]]`."""
-    inner = get_args(annotation)
-    own = next((one.section for one in inner if isinstance(one, Definition)), None)
-    return own or next((found for one in inner if (found := _section_in(one))), None)
-
-
 def _at(data: Any, path: Path) -> Any:
     """What stands at a path; None where nothing does."""
     for key in path:
-        data = data.get(key) if isinstance(data, dict) else None
+        if isinstance(data, list) and isinstance(key, int) and key < len(data):
+            data = data[key]
+        else:
+            data = data.get(key) if isinstance(data, dict) else None
     return data
 
 
@@ -82,15 +79,18 @@ def _fields(owner: type | None) -> dict[str, Any]:
     if owner is None:
         return {}
     if issubclass(owner, BaseModel):
-        return {name: info.annotation for name, info in owner.model_fields.items()}
-    return inspect.get_annotations(owner, eval_str=True)
+        return {
+            name: Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+            for name, info in owner.model_fields.items()
+        }
+    return dict(hints_of(owner))
 
 
 def _model_of(annotation: Any) -> type | None:
     """The model in an annotation such as `Model | None`, or `tuple[Model, ...]`."""
-    if get_origin(annotation) in (Union, UnionType, tuple):
+    if get_origin(annotation) in (Union, UnionType, Annotated, tuple):
         return next((found for part in get_args(annotation) if (found := _model_of(part))), None)
-    known = isinstance(annotation, type) and issubclass(annotation, BaseModel | BudgetSpec)
+    known = isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation))
     return annotation if known else None
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.source import Path, Source
-from metagen.runs.declare.specs.definition import Definition, model_of
+from metagen.runs.declare.specs.definition import Definition, model_of, section_in
 from metagen.sequence import digest
 
 #: Where definitions have fields that name verifiers.
@@ -49,8 +49,11 @@ def _move_out_of(source: Source, section: Section, definition: Any, path: Path) 
             holder[key] = name
     for field, value in definition.items():
         if field not in model.uses:
-            for step, at in _definitions(value, (*path, field)):
-                _move_out_of(source, "steps", step, at)
+            info = model.model_fields.get(field)
+            within = None if info is None else section_in(Annotated[info.annotation, *info.metadata, None])
+            if within is not None:
+                for one, at in _definitions(value, (*path, field)):
+                    _move_out_of(source, within, one, at)
 
 
 def _definitions(value: Any, path: Path) -> Iterator[tuple[dict[str, Any], Path]]:

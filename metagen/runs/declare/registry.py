@@ -1,7 +1,7 @@
 """Where the names in an experiment file meet classes.
 
 A kind is a name below, the name of an entry point in the group `metagen.engines`, `metagen.generators`,
-`metagen.verifiers`, `metagen.strategies` or `metagen.tasks`, or `package.module:Class`. Nothing is
+`metagen.adapters`, `metagen.verifiers`, `metagen.strategies` or `metagen.tasks`, or `package.module:Class`. Nothing is
 imported before it is asked for.
 """
 
@@ -19,7 +19,9 @@ from metagen.border import blamed, ours, place
 from metagen.errors import ConfigError, PluginError
 from metagen.values import fits, show, spell
 
-Section = Literal["engines", "generators", "verifiers", "strategies", "steps", "task"]
+Section = Literal[
+    "engines", "generators", "adapters", "verifiers", "strategies", "steps", "utilities", "task"
+]
 
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "engines": {
@@ -31,6 +33,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "engine": "metagen.generators.primitive:EngineGenerator",
         "replay": "metagen.generators.replay:ReplayGenerator.from_jsonl",
     },
+    "adapters": {},
     "verifiers": {
         "prm": "metagen.verifiers.reward:ProcessRewardModel",
         "implicit": "metagen.verifiers.implicit:ImplicitProcessRewardModel",
@@ -104,6 +107,19 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "use": "metagen.strategies.chain.steps:use",
         "verify": "metagen.strategies.chain.steps:Verify",
     },
+    "utilities": {
+        "exact": "metagen.verifiers.utility.exact:ExactAnswer",
+        "token_f1": "metagen.verifiers.utility.token_f1:TokenF1",
+        "rouge_l": "metagen.verifiers.utility.rouge:RougeL",
+        "bleu": "metagen.verifiers.utility.bleu:BLEU",
+        "chrf": "metagen.verifiers.utility.chrf:ChrF",
+        "edit": "metagen.verifiers.utility.edit:EditSimilarity",
+        "judge": "metagen.runs.declare.utilities:rating",
+        "preference": "metagen.runs.declare.utilities:preference",
+        "embedding": "metagen.runs.declare.utilities:embedding",
+        "execution": "metagen.runs.declare.utilities:execution",
+        "function": "metagen.verifiers.utility.pairs:FunctionUtility",
+    },
     "task": {
         "arithmetic": "metagen.tasks.arithmetic.task:ArithmeticTask",
         "programs": "metagen.tasks.programs.task:ProgramTask",
@@ -133,9 +149,11 @@ MOVED: Final[Mapping[str, str]] = {
 PARTS: Final[Mapping[Section, str]] = {
     "engines": "metagen.generators.engine:Engine",
     "generators": "metagen.generators.base:Generator",
+    "adapters": "metagen.generators.decoding.adapters:Adapter",
     "verifiers": "metagen.verifiers.base:Verifier",
     "strategies": "metagen.strategies.base:Strategy",
     "steps": "metagen.strategies.chain.steps:ChainStep",
+    "utilities": "metagen.verifiers.utility.base:Utility",
     "task": "metagen.tasks.base:Task",
 }
 
@@ -143,9 +161,11 @@ PARTS: Final[Mapping[Section, str]] = {
 PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "engines": frozenset(),
     "generators": frozenset({"engine"}),
+    "adapters": frozenset(),
     "verifiers": frozenset({"engine", "generator", "verifier", "name", "grade", "sandbox", "program"}),
     "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark", "sandbox"}),
     "steps": frozenset({"generator"}),
+    "utilities": frozenset({"answer", "sandbox", "program"}),
     "task": frozenset(),
 }
 

@@ -1,108 +1,96 @@
-"""Minimum Bayes risk as an experiment file has it: a utility in a few words, made into an object."""
+"""Minimum Bayes risk as an experiment file has it, and utilities that are made of more than their fields."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, Self
-
-from pydantic import model_validator
+from functools import cache
+from typing import Any
 
 from metagen.errors import InputError
+from metagen.generators import tiny
 from metagen.generators.base import Generator
-from metagen.runs.declare.specs.fields import Labels
-from metagen.runs.declare.specs.parts import Spec
+from metagen.runs.declare.specs.fields import ModelName
 from metagen.strategies.knockout import pairwise
 from metagen.strategies.parallel import MBR
-from metagen.values import Fraction, Switch, Text
+from metagen.values import Count, Text
 from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.code.outputs import ProgramOutputs
+from metagen.verifiers.code.program import ProgramRule
+from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.generative.judge import Judge
 from metagen.verifiers.generative.pairwise import PreferenceUtility
-from metagen.verifiers.generative.way import WORDING, worded
+from metagen.verifiers.generative.question import Labels
+from metagen.verifiers.generative.way import worded
 from metagen.verifiers.utility.base import Utility
-from metagen.verifiers.utility.exact import ExactAnswer
+from metagen.verifiers.utility.embedding import EmbeddingCosine
+from metagen.verifiers.utility.execution import Agreement, ExecutionAgreement
 from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
-from metagen.verifiers.utility.pruning import ConfidencePruning
-
-
-class UtilitySpec(Spec):
-    """How good one text is if another were right.
-
-    kind: a measure of texts, `exact` answers, `judge`, which asks the model of a judge to rate one answer against
-    another, or `preference`, which asks the judge of a tournament. of: what is compared, the whole completions or the
-    answers that are read in them. aggregate: compare with the mean of all (`bleu`, `chrf`). prune: drop candidates that
-    will not win, with this confidence. template, labels, cue, join, chat: what the judge is asked, in other words.
-    """
-
-    kind: Literal["exact", "token_f1", "rouge_l", "bleu", "chrf", "edit", "judge", "preference"]
-    of: Literal["text", "answer"] = "text"
-    aggregate: Switch = False
-    prune: Fraction | None = None
-    template: Text | None = None
-    labels: Labels | None = None
-    cue: Text | None = None
-    join: Text | None = None
-    chat: Switch | None = None
-
-    @property
-    def wording(self) -> dict[str, Any]:
-        """Of the judge's question, what is given."""
-        return {name: value for name in WORDING if (value := getattr(self, name)) is not None}
-
-    @model_validator(mode="after")
-    def _asks(self) -> Self:
-        if self.kind != "judge" and self.wording:
-            raise ValueError(
-                f"{next(iter(self.wording))} words what a judge is asked; give it with kind: judge"
-            )
-        return self
+from metagen.verifiers.utility.pooling import MeanPooling
 
 
 def mbr(
     generator: Generator,
     n: int,
     *,
-    utility: UtilitySpec,
+    utility: Utility,
     verifier: Verifier | None = None,
     judge: Verifier | None = None,
     answer: AnswerRule,
 ) -> MBR:
-    """Minimum Bayes risk under a utility that is described. judge: who rates (a judge) or prefers (a tournament)."""
-    made = _make(utility, answer, judge)
-    if utility.prune is not None:
-        made = ConfidencePruning(made, alpha=utility.prune)
-    return MBR(generator, n, utility=made, verifier=verifier, answer=answer)
+    """Minimum Bayes risk under a utility. judge: the verifier of a utility that needs one and names none."""
+    return MBR(generator, n, utility=utility, verifier=verifier, answer=answer)
 
 
 vars(mbr).update(chooses=True)
 
 
-def _make(spec: UtilitySpec, answer: AnswerRule, judge: Verifier | None) -> Utility:
-    if spec.kind == "exact":
-        return ExactAnswer(answer)
-    if spec.kind == "judge":
-        if not isinstance(judge, Judge):
-            raise InputError(
-                "a utility of kind judge needs judge:, the name of a verifier of kind judge, whose model rates answers"
-            )
-        return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, spec.wording)))
-    if spec.kind == "preference":
-        if judge is None:
-            raise InputError(
-                "a utility of kind preference needs judge:, the name of a verifier of kind tournament"
-            )
-        return PreferenceUtility(pairwise(judge))
-    options: dict[str, Any] = {"answer": answer if spec.of == "answer" else None}
-    if spec.aggregate:
-        options["aggregate"] = True
-    return _measures()[spec.kind](**options)
+def rating(
+    judge: Verifier | None = None,
+    *,
+    template: Text | None = None,
+    labels: Labels | None = None,
+    cue: Text | None = None,
+    join: Text | None = None,
+    chat: bool | None = None,
+) -> JudgeUtility:
+    """The model of a judge rates one answer against another. template, labels, cue, join, chat: the words for that."""
+    if not isinstance(judge, Judge):
+        raise InputError(
+            "a utility of kind judge needs judge:, a verifier of kind judge, whose model rates answers"
+        )
+    given: dict[str, Any] = {
+        "template": template, "labels": labels, "cue": cue, "join": join, "chat": chat
+    }  # fmt: skip
+    wording = {name: value for name, value in given.items() if value is not None}
+    return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, wording)))
 
 
-def _measures() -> dict[str, Callable[..., Utility]]:
-    """The measures of texts; their libraries are imported here, when one is asked for."""
-    from metagen.verifiers.utility.bleu import BLEU
-    from metagen.verifiers.utility.chrf import ChrF
-    from metagen.verifiers.utility.edit import EditSimilarity
-    from metagen.verifiers.utility.rouge import RougeL
-    from metagen.verifiers.utility.token_f1 import TokenF1
+def preference(judge: Verifier | None = None) -> PreferenceUtility:
+    """The judge of a tournament prefers one answer to another."""
+    if judge is None:
+        raise InputError("a utility of kind preference needs judge:, a verifier of kind tournament")
+    return PreferenceUtility(pairwise(judge))
 
-    return {"bleu": BLEU, "chrf": ChrF, "edit": EditSimilarity, "rouge_l": RougeL, "token_f1": TokenF1}
+
+def embedding(
+    model: ModelName,
+    *,
+    prefix: str = "",
+    device: str = "cpu",
+    batch: Count = 32,
+    answer: AnswerRule | None = None,
+) -> EmbeddingCosine:
+    """The cosine of the mean hidden states of a model, a Hugging Face directory. prefix: put before each text."""
+    return EmbeddingCosine(_pooling(model, prefix, device, batch), answer=answer)
+
+
+@cache
+def _pooling(model: str, prefix: str, device: str, batch: int) -> MeanPooling:
+    """One for all strategies of a run."""
+    return MeanPooling(tiny.resolve(model), prefix=prefix, device=device, batch=batch)
+
+
+def execution(
+    sandbox: Sandbox, *, program: ProgramRule | None = None, agreement: Agreement = "share"
+) -> ExecutionAgreement:
+    """How far two programs print alike on a problem's public inputs, in a sandbox."""
+    return ExecutionAgreement(ProgramOutputs(sandbox, program=program), agreement=agreement)

@@ -134,7 +134,7 @@ def _value(name: str, text: str) -> Any:
             if name in made:
                 return made[name](**{key: _frozen(one) for key, one in value.items()})
             # As experiment files are: strictly, but lists become tuples.
-            return GrammarSpec.model_validate_json(json.dumps(value)).grammar
+            return GrammarSpec.model_validate_json(json.dumps(value)).value
         except (AttributeError, TypeError, ValidationError):
             raise InputError(
                 f"--adapter {name}={text!r}: expected a mapping such as {shapes[name]}"

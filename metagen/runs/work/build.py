@@ -94,29 +94,31 @@ class Setup:
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
         parts |= _named(spec, made)
         options = {name: value for name, value in spec.options().items() if name != "n"}
-        options = {name: self._made(value, below, generator) for name, value in options.items()}
+        options = {name: self._made(value, parts, generator) for name, value in options.items()}
         options = self._fitted(spec.kind, options, n)
         if "sandbox" in registry.parameters("strategies", spec.kind):
             parts["sandbox"] = _shared_sandbox()
         strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
         return strategy
 
-    def _made(self, value: Any, generator: Generator, drawn: Generator) -> Any:
-        """A value of a field, with what is defined within it made. drawn: the generator of the grid."""
+    def _made(self, value: Any, parts: Mapping[str, Any], drawn: Generator) -> Any:
+        """A value of a field, with what is defined within it made. parts: of the strategy around it.
+
+        drawn: the generator of the grid.
+        """
         if isinstance(value, OptionSpec):
             return self._option(value, drawn)
         if isinstance(value, DerivedSpec):
-            made: Mapping[str, Mapping[str, Any]] = {
-                "verifiers": self.verifiers,
-                "generators": self.generators,
-            }
-            own = _named(value, made)
-            options = {name: self._made(one, generator, drawn) for name, one in value.options().items()}
-            return registry.make(value.section, value.kind, options, {"generator": generator, **own})
+            own = _named(value, {"verifiers": self.verifiers, "generators": self.generators})
+            options = {name: self._made(one, parts, drawn) for name, one in value.options().items()}
+            available = {**parts, **own}
+            if "sandbox" in registry.parameters(value.section, value.kind):
+                available["sandbox"] = _shared_sandbox()
+            return value.made(registry.make, available, options)
         if isinstance(value, Mapping):
-            return {name: self._made(one, generator, drawn) for name, one in value.items()}
+            return {name: self._made(one, parts, drawn) for name, one in value.items()}
         if isinstance(value, tuple):
-            return tuple(self._made(one, generator, drawn) for one in value)
+            return tuple(self._made(one, parts, drawn) for one in value)
         return value
 
     def _fitted(self, kind: str, options: dict[str, Any], n: int | None) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from metagen.sequence import Prompt, Sequence
 from tests.generators.openai.model_server import serves
 from tests.generators.openai.serving import KEY, Reply, Server, always, answer
 
+pytestmark = pytest.mark.usefixtures("lean_figures")
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "http.yaml"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -21,7 +20,6 @@ from metagen.generators.openai.retries import (
     pause_of,
 )
 from metagen.generators.ray.fleet import Policy
-from metagen.runs.declare.specs.engines import PatienceSpec
 from metagen.runs.declare.specs.executor import ExecutorSpec
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -93,7 +91,6 @@ def test_an_attempt_ends_before_a_pool_gives_the_engine_up() -> None:
     """A time-out moves the engine's counters; without one, a pool would take a slow server for a dead replica."""
     assert Patience().timeout + LONGEST_WAIT <= min(Policy().deadline, ExecutorSpec(kind="ray").deadline)
     assert Policy().deadline > LONGEST_PAUSE + FIRST_WAIT
-    assert asdict(PatienceSpec()) == asdict(Patience())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import metagen as mg
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
+from metagen.testing import run
 
 TOY = Path(__file__).parents[1] / "toy"
 OWN = '''\
@@ -323,3 +324,117 @@ def test_what_a_definition_cannot_type_is_left_to_its_class(file: Path, tmp_path
         "('a',) {'prompt': 1} {'x': 2.0}"
     )
     assert name("{kind: 'odd_file:shadowed', options: 3}") == "('3', '2') None None"
+
+
+ADAPTER = '''\
+"""A sampling adapter."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from metagen.generators.decoding.adapters import Adapter
+from metagen.parts import part
+from metagen.values import Share
+
+
+@part
+class Fresh(Adapter):
+    """Tokens that the completion, or the whole text, has already are less likely by `share`; 1 forbids them."""
+
+    share: Share = 1.0
+    of: Literal["completion", "text"] = "completion"
+
+    def adapt(self, logits: torch.Tensor, ids: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(ids.shape[1])[None]
+        row, at = ((ids >= 0) & ((places >= start[:, None]) | (self.of == "text"))).nonzero(as_tuple=True)
+        seen = torch.zeros_like(logits, dtype=torch.bool)
+        seen[row, ids[row, at]] = True
+        return torch.where(seen, logits + torch.log(torch.tensor(1.0 - self.share)), logits)
+
+
+class Broken(Adapter):
+    def adapt(self, logits: torch.Tensor, ids: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        return logits[:, :2]
+'''
+DRAWN = """\
+name: fresh
+task: {kind: "metagen_toy:ToyTask", count: 2}
+engines: {small: {kind: torch, model: tiny-0.1m, threads: 1, device: cpu}}
+generators: {plain: {engine: small, max_tokens: 8, adapters: [{kind: "fresh_file:Fresh"}]}}
+strategies: {draws: {kind: sample}}
+grid: {n: [2]}
+"""
+
+
+@pytest.fixture
+def fresh(file: Path, tmp_path: Path) -> Path:
+    (tmp_path / "fresh_file.py").write_text(ADAPTER)
+    file.write_text(DRAWN)
+    return file
+
+
+def _draw(generator: mg.Generator) -> list[tuple[int, ...]]:
+    async def ask(scope: mg.Scope) -> list[mg.Sequence]:
+        return await generator.generate(mg.Sequence.of("Q:a=12+7;b=a*3;b?\nS:\n"), n=8, scope=scope)
+
+    return [one.tokens.ids for one in run(ask)[0] if one.tokens is not None]
+
+
+def test_an_adapter_is_one_file_too(fresh: Path, tmp_path: Path) -> None:
+    experiment = schema.load(fresh)
+    assert "of: completion" in schema.dump(experiment)
+    assert schema.load(_dumped(experiment, tmp_path)) == experiment
+    directory = RunDirectory.at(tmp_path / "run")
+    with build.opened(experiment) as setup:
+        runner.run(setup, directory)
+        assert directory.finished().lines
+        made = setup.generators["plain"]
+        engine = made.engine  # type: ignore[attr-defined]
+        for temperature in (0.0, 1.0):
+            drawn = _draw(made.replace(temperature=temperature))
+            assert len(drawn) == 8 and all(len(set(ids)) == len(ids) for ids in drawn), "none comes twice"
+            free = _draw(engine.generator(max_tokens=8, temperature=temperature))
+            assert any(len(set(ids)) < len(ids) for ids in free)
+        plain = engine.generator(max_tokens=8)
+        assert made.replace(adapters=()).fingerprint == plain.fingerprint != made.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("[{kind: 'fresh_file:Fresh', share: 2}]", r"\.0\.share = 2: expected a number in \[0, 1\]"),
+        ("[{kind: 'fresh_file:Fresh', shar: 1}]", r"\.0\.shar = 1: no such field.*did you mean 'share'\?"),
+        ("[{kind: fresh}]", r"\.0\.kind = 'fresh'"),
+        ("3", r" = 3"),
+    ],
+)
+def test_faults_of_an_adapter_have_their_places(fresh: Path, change: str, fault: str) -> None:
+    with pytest.raises(mg.ConfigError, match=rf"generators\.plain\.adapters{fault}"):
+        schema.load(fresh, sets=[f"generators.plain.adapters={change}"])
+    fresh.write_text(DRAWN.replace("fresh_file:Fresh", "fresh_file:Frsh"))
+    with pytest.raises(
+        mg.ConfigError, match=r"yaml:4: generators\.plain = .*cannot import 'fresh_file:Frsh'"
+    ):
+        schema.load(fresh)
+
+
+def test_an_engine_that_runs_no_adapters_of_others_refuses_them(fresh: Path) -> None:
+    server = "engines.small={kind: openai, model: m, base_url: 'http://localhost:1/v1', dialect: vllm}"
+    with (
+        pytest.raises(mg.UnsupportedError, match=r"generators\.plain: .*adapters.*Fresh.*TorchEngine"),
+        build.opened(schema.load(fresh, sets=[server])),
+    ):
+        pass
+
+
+def test_an_adapter_that_breaks_its_promise_is_named(fresh: Path) -> None:
+    from fresh_file import Broken  # type: ignore[import-not-found]  # written above
+
+    with (
+        mg.TorchEngine("tiny-0.1m", threads=1, device="cpu") as engine,
+        pytest.raises(mg.MetagenError, match=r"Broken\.adapt .*expected a tensor of the shape of logits"),
+    ):
+        _draw(engine.generator(max_tokens=4, adapters=(Broken(),)))

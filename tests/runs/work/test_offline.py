@@ -172,7 +172,7 @@ def test_a_dry_run_of_plain_sampling_imports_neither_torch_nor_grammars(tmp_path
     file = tmp_path / "tiny.yaml"
     file.write_text(TINY.replace("{kind: best_of_n, verifier: last}", "{kind: majority}"))
     code = (
-        "import sys; from metagen.runs import schema\n"
+        "import sys; from metagen.runs.declare import schema\n"
         "from metagen.runs.work.forecast.estimate import estimate\n"
         f"estimate(schema.load({str(file)!r})); print({{'torch', 'llguidance'}} & set(sys.modules))"
     )
@@ -272,7 +272,7 @@ def test_a_dry_run_knows_what_vllm_refuses_without_vllm_or_torch(
     """Its own engine refuses the same, by the same declaration (`tests/generators/vllm`)."""
     file = written(tmp_path, "{kind: vllm, model: tiny-0.5m}", params)
     code = (
-        "import sys; from metagen.runs import schema\n"
+        "import sys; from metagen.runs.declare import schema\n"
         "from metagen.runs.work.forecast.estimate import estimate\n"
         "try:\n"
         f"    estimate(schema.load({str(file)!r}))\n"

@@ -83,7 +83,7 @@ def _mask(layout: KVLayout, old: Ints, t: int, s: int) -> Tensor | None:
 
 
 def read_alone(part: Part, layer: int, q: Tensor) -> Tensor:
-    """The same for rows that read nothing else; q and the result are [n, heads, d]."""
+    """Attention of q [n, heads, d] to the tails of rows that read nothing else: [n, heads, d]."""
     scores, values = _scores(part, layer, q)
     share = torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
     return _flatten(part, torch.bmm(share, values))

@@ -1,11 +1,11 @@
 """An experiment as a value: one pydantic model for each kind of part."""
 
-from metagen.runs.declare.specs.definition import Definition, model_of
+from metagen.runs.declare.specs.definition import Definition, EngineGeneratorSpec, model_of
 from metagen.runs.declare.specs.engines import LocalSpec, OpenAISpec, TorchSpec, VLLMSpec
 from metagen.runs.declare.specs.executor import ExecutorSpec, PoolSpec
 from metagen.runs.declare.specs.experiment import SECTIONS, AllocationSpec, BudgetSpec, Experiment, GridSpec
 from metagen.runs.declare.specs.fields import Context
-from metagen.runs.declare.specs.generators import EngineGeneratorSpec, PluginGeneratorSpec, ReplaySpec
+from metagen.runs.declare.specs.generators import PluginGeneratorSpec, ReplaySpec
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, Spec
 from metagen.runs.declare.specs.strategies import OptionSpec
 from metagen.runs.declare.specs.tasks import JsonlSpec

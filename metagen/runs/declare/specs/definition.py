@@ -29,9 +29,15 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from metagen import trust
+from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.generators.base import Generator
+from metagen.generators.decoding.adapters import XTC, Adapter, Dry, Mirostat
+from metagen.generators.decoding.grammar import Grammar
+from metagen.generators.decoding.parameters import OFF, SamplingParams
+from metagen.generators.decoding.search import SEARCHES
 from metagen.generators.engine import Engine
+from metagen.parts import hints_of
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import PROVIDED, Section
 from metagen.runs.declare.specs import engines, generators, tasks, verifiers
@@ -43,6 +49,7 @@ from metagen.runs.declare.specs.fields import (
     distinct,
 )
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, ValueSpec, naming
+from metagen.runs.declare.specs.searches import SearchFields
 from metagen.runs.declare.specs.strategies import (
     Asked,
     AskSpec,
@@ -56,17 +63,21 @@ from metagen.strategies.adaptive.by_difficulty import Option
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.prompts import Correction
 from metagen.strategies.tree.split import Split
-from metagen.values import Count, Expects, Integer, Number, Switch, Text, hints
+from metagen.values import Count, Expects, Fraction, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.layouts import TaggedSteps
+from metagen.verifiers.utility.base import Utility
+from metagen.verifiers.utility.pruning import ConfidencePruning
 
 #: Kinds whose fields are written down; those of others are derived from what makes them.
 WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {"torch": engines.TorchSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
-    "generators": {"engine": generators.EngineGeneratorSpec, "replay": generators.ReplaySpec},
+    "engines": {"torch": engines.TorchSpec},
+    "generators": {},
+    "adapters": {},
     "verifiers": {},
     "strategies": {},
     "steps": {},
+    "utilities": {},
     "task": {
         "game24": tasks.Game24Spec,
         "jsonl": tasks.JsonlSpec,
@@ -83,13 +94,20 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
         "code_contests": tasks.CodeContestsSpec,
     },
 }
+#: Kinds of which some fields mean more than what makes them says; the others are derived.
+COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
+    "engines": {"vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
+    "generators": {"replay": generators.ReplaySpec},
+}
 #: Of kinds that other packages bring.
 PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
     "engines": PluginSpec,
     "generators": generators.PluginGeneratorSpec,
+    "adapters": PluginSpec,
     "verifiers": verifiers.PluginVerifierSpec,
     "strategies": PluginStrategySpec,
     "steps": PluginSpec,
+    "utilities": PluginSpec,
     "task": PluginSpec,
 }
 #: The type of the error for a kind that there is not, or that is missing.
@@ -104,9 +122,25 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
         return None
     if registry.external(section, kind):
         return _brought(section, kind) or PLUGINS[section]
+    if (section, kind) == ("generators", "engine"):
+        return EngineGeneratorSpec
     if kind in WRITTEN[section]:
         return WRITTEN[section][kind]
+    if (base := COMPLETED.get(section, {}).get(kind)) is not None:
+        return _completed(section, kind, base)
     return derived(section, kind) if kind in registry.KINDS[section] else None
+
+
+@cache
+def _completed(section: Section, kind: str, base: type[PartSpec]) -> type[PartSpec]:
+    """A model with the parameters of what makes the kind for fields that it does not have."""
+    target = registry.find(section, kind)
+    wanted, fields = taken(target), dict[str, Any]()
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name not in base.model_fields and parameter.kind is not parameter.VAR_KEYWORD:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = (spelling(wanted[name]), default)
+    return create_model(base.__name__, __base__=base, __doc__=base.__doc__, **fields)
 
 
 def _brought(section: Section, kind: str) -> type[PartSpec] | None:
@@ -172,9 +206,19 @@ NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
 #: What parameters without an annotation are, by their names.
 ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
 #: Values that are defined in their place.
-VALUES: Final[Mapping[type, type[ValueSpec]]] = {TaggedSteps: verifiers.TagsSpec}
+VALUES: Final[Mapping[type, type[ValueSpec]]] = {
+    TaggedSteps: verifiers.TagsSpec,
+    Grammar: generators.GrammarSpec,
+    **dict.fromkeys(SEARCHES.values(), SearchFields),
+}
 #: What is defined in its place, with its section.
-NESTED: Final[Mapping[type, Section]] = {ChainStep: "steps"}
+NESTED: Final[Mapping[type, Section]] = {
+    ChainStep: "steps",
+    Adapter: "adapters",
+    Utility: "utilities",
+}
+#: Values of several fields, which pydantic reads off their annotations.
+DATA: Final = frozenset({Mirostat, Dry, XTC, Price})
 
 
 class Unspeakable(Exception):
@@ -216,6 +260,10 @@ class DerivedSpec(PartSpec):
             found[self.renamed.get(name, name)] = _load(value) if name in self.imported else value
         return found
 
+    def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        """The part, of its options and of the parts that are there; make: as of `registry`."""
+        return make(self.section, self.kind, options, available)
+
     def named(self, section: Section) -> tuple[str, ...]:
         own = (getattr(self, name) for name in type(self).model_fields)
         below = [one for value in own for one in nested(value)]
@@ -249,6 +297,36 @@ class DerivedStrategySpec(DerivedSpec):
     over: StrategyName | None = None
 
 
+class DerivedUtilitySpec(DerivedSpec):
+    """of: what is compared, the whole completions or the answers that are read in them. aggregate: compare with the
+    mean of all. prune: drop candidates that will not win, with this confidence.
+    """
+
+    of: Literal["text", "answer"] = "text"
+    aggregate: Switch = False
+    prune: Fraction | None = None
+
+    @model_validator(mode="after")
+    def _aggregating(self) -> Self:
+        if self.aggregate and not self._takes("aggregate"):
+            raise ValueError(f"a utility of kind {self.kind} cannot aggregate; leave aggregate out")
+        return self
+
+    def _takes(self, name: str) -> bool:
+        return name in registry.parameters(self.section, self.kind)
+
+    def options(self) -> dict[str, Any]:
+        return {name: value for name, value in super().options().items() if self._takes(name)}
+
+    def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        # Exact answers are all that some compare.
+        rule = registry.parameters(self.section, self.kind).get("answer")
+        if self.of == "text" and rule is not None and rule.default is None:
+            available = {name: value for name, value in available.items() if name != "answer"}
+        utility: Utility = super().made(make, available, options)
+        return utility if self.prune is None else ConfidencePruning(utility, alpha=self.prune)
+
+
 def derived(section: Section, kind: str) -> type[PartSpec]:
     """The model of a kind's definitions. Raises ConfigError for what cannot be imported, and Unspeakable."""
     return _derived(section, kind, registry.find(section, kind))
@@ -260,7 +338,10 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     uses: dict[str, Section] = {}
     renamed: dict[str, str] = {}
     imported, unsaid = set[str](), set[str]()
-    base = DerivedStrategySpec if section == "strategies" else DerivedSpec
+    bases: Mapping[str, type[DerivedSpec]] = {
+        "strategies": DerivedStrategySpec, "utilities": DerivedUtilitySpec
+    }  # fmt: skip
+    base = bases.get(section, DerivedSpec)
     if section == "strategies":
         uses["over"] = "strategies"
     for name, parameter in inspect.signature(target).parameters.items():
@@ -346,8 +427,11 @@ def spelling(hint: Any) -> Any:
         return Asked
     if isinstance(hint, type | NoneType) and hint in PLAIN:
         return PLAIN[hint]
-    if origin is Annotated and get_origin(inner[0]) is Sequence:
-        return Annotated[(spelling(inner[0]), *inner[1:])]
+    if origin is Annotated and inner[0] not in PLAIN:
+        said, nested = spelling(inner[0]), _members(inner[0]) - {*PLAIN, ...}
+        # What is wrong within a mapping has a place of its own there.
+        notes = [note for note in inner[1:] if not (nested and isinstance(note, Expects))]
+        return None if said is None else Annotated.__class_getitem__((said, *notes)) if notes else said
     if origin is Annotated or origin is Literal:
         return hint
     if origin in (Union, UnionType):
@@ -362,12 +446,15 @@ def spelling(hint: Any) -> Any:
             either = Expects(f"one of {', '.join(words)}, or a function, as package.module:function")
             return Annotated[found, either]
         return found
-    if origin in (Mapping, dict) and (each := spelling(inner[1])) is not None:
-        return dict.__class_getitem__((Text, each))
+    if origin in (Mapping, dict):
+        # Keys of a file are texts.
+        each = spelling(inner[1]) if inner[0] is str else None
+        return None if each is None else dict.__class_getitem__((Text, each))
     if origin is type:
         return Imported
     if origin is tuple and Ellipsis not in inner:
-        return None
+        parts = _members(hint) - {*PLAIN, ...}
+        return None if parts else tuple.__class_getitem__(tuple(map(spelling, inner)))
     if origin in (tuple, list, Sequence, Iterable) and (each := spelling(inner[0])) is not None:
         several = tuple.__class_getitem__((each, ...))
         return Annotated[several, AfterValidator(distinct)] if each is AnyVerifier else several
@@ -381,7 +468,16 @@ def spelling(hint: Any) -> Any:
     for part, section in NESTED.items():
         if isinstance(hint, type) and part in hint.__mro__:
             return Annotated[PartSpec, Definition(section)]
-    return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
+    # A dataclass whose fields are annotated by `metagen.values` is a mapping of them.
+    known = isinstance(hint, type) and (issubclass(hint, BaseModel) or hint in DATA)
+    return hint if known else None
+
+
+def section_in(annotation: Any) -> Section | None:
+    """The section of the definitions in an annotation such as `dict[str, Annotated[PartSpec, Definition(…)]]`."""
+    inner = get_args(annotation)
+    own = next((one.section for one in inner if isinstance(one, Definition)), None)
+    return own or next((found for one in inner if (found := section_in(one))), None)
 
 
 def _init(cls: type) -> Any:
@@ -403,3 +499,14 @@ def _sayable(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_sayable, value))
     return value is None or isinstance(value, str | int | float | bool | BaseModel)
+
+
+_SAMPLING: dict[str, Any] = {
+    name: (spelling(hint), OFF[name]) for name, hint in hints_of(SamplingParams).items()
+}
+EngineGeneratorSpec = create_model(
+    "EngineGeneratorSpec",
+    __base__=generators.EngineGenerator,
+    __doc__=generators.EngineGenerator.__doc__,
+    **_SAMPLING,
+)

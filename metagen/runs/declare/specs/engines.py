@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from metagen import trust
-from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.generators import tiny
 from metagen.generators.openai.body import refuse_secrets
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
-from metagen.generators.openai.limiter import MOST, START, Concurrency
+from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
 from metagen.runs.declare.specs.drafts import DraftSpec
 from metagen.runs.declare.specs.fields import Context, FileName, ModelName
 from metagen.runs.declare.specs.models import AnyModel
 from metagen.runs.declare.specs.parts import PartSpec
-from metagen.values import Count, Expects, Quantity, Size, Switch, Text
+from metagen.values import Count, Expects, Size
 
 
 def _adapter(path: str, info: ValidationInfo) -> str:
@@ -74,16 +72,14 @@ class TorchSpec(LocalSpec):
 
 
 class VLLMSpec(LocalSpec):
-    """A local model on vLLM. args: vLLM's own engine arguments, which it checks when the engine is made."""
+    """A local model on vLLM; the other fields are those of VLLMEngine.
+
+    args: vLLM's own engine arguments, which it checks when the engine is made.
+    """
 
     kind: Literal["vllm"]
     model: ModelName
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    max_context: Size | None = None
-    max_pending: Count | None = None
     lora: AdapterName | None = None
-    threads: Count | None = None
-    seeded: Switch = False
     args: Annotated[dict[str, Any], Expects("a mapping of vLLM's engine arguments")] = Field(default={})
 
     @field_validator("args")
@@ -120,36 +116,6 @@ def _code(name: str, value: object) -> Iterator[object]:
         yield value
 
 
-Seconds = Annotated[float, Field(gt=0), Expects("seconds > 0")]
-
-
-@dataclass(frozen=True, slots=True)
-class PriceSpec(Price):
-    """A Price as read from outside."""
-
-    prompt: Quantity
-    generated: Quantity
-    cached: Quantity | None = None
-    currency: Text = "USD"
-
-
-@dataclass(frozen=True, slots=True)
-class ConcurrencySpec(Concurrency):
-    """A Concurrency as read from outside."""
-
-    start: Count = START
-    most: Count = MOST
-
-
-@dataclass(frozen=True, slots=True)
-class PatienceSpec(Patience):
-    """A Patience as read from outside."""
-
-    timeout: Seconds = 540.0
-    total: Seconds = 1800.0
-    attempts: Count = 8
-
-
 def _variable(name: str) -> str:
     if not is_variable(name):
         raise ValueError(
@@ -174,10 +140,9 @@ def _public(extra: dict[str, Any]) -> dict[str, Any]:
 
 
 class OpenAISpec(PartSpec):
-    """A server that speaks the OpenAI API; the fields of OpenAIEngine."""
+    """A server that speaks the OpenAI API; the other fields are those of OpenAIEngine."""
 
     kind: Literal["openai"]
-    model: Annotated[str, Field(min_length=1), Expects("the name that the server gives the model")]
     base_url: Annotated[
         str, Expects("an address such as http://localhost:8000/v1"), AfterValidator(_address)
     ] = HOSTED
@@ -185,23 +150,14 @@ class OpenAISpec(PartSpec):
     dialect: Literal["openai", "vllm", "sglang", "llamacpp"] = "openai"
     tokenizer: ModelName | None = None
     shape: FileName | None = None
-    price: PriceSpec | None = None
-    max_context: Size | None = None
     api_key_env: (
         Annotated[str, Expects("the name of an environment variable"), AfterValidator(_variable)] | None
     ) = None
-    revision: Text | None = None
-    n_per_request: Count | None = None
-    seed_bits: Annotated[int, Field(ge=0, le=63), Expects("an integer from 0 (no seeds) to 63")] = 31
-    structured_outputs: Switch = False
-    continuation: Switch | None = None
-    length_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    stream: Switch = False
     extra_body: Annotated[
         dict[str, Any], Expects("a mapping of fields of requests"), AfterValidator(_public)
     ] = Field(default={})
-    concurrency: ConcurrencySpec = ConcurrencySpec()
-    patience: PatienceSpec = PatienceSpec()
+    concurrency: Concurrency = Concurrency()
+    patience: Patience = Patience()
 
     @model_validator(mode="before")
     @classmethod

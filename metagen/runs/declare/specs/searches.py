@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_serializer, model_validator
 
 from metagen.generators.decoding.search import SEARCHES, EarlyStopping, Scored, SearchSpec
-from metagen.runs.declare.specs.parts import Spec
+from metagen.runs.declare.specs.parts import ValueSpec
 from metagen.values import Amount, Count, Expects, Quantity
 
 Kind: TypeAlias = Literal["beam", "diverse_beam", "constrained_beam", "stochastic_beam", "contrastive"]
 Phrase = Annotated[str | tuple[Amount, ...], Expects("a text, or a list of token ids")]
 
 
-class SearchFields(Spec):
+class SearchFields(ValueSpec):
     """A search by its kind, and what it has of these fields; the others are as the search has them."""
 
     kind: Annotated[Kind, Expects(f"one of {', '.join(SEARCHES)}")]
@@ -38,7 +38,7 @@ class SearchFields(Spec):
             if name not in given and default is not MISSING:
                 # So that a definition says all that it stands for.
                 object.__setattr__(self, name, default)
-        self.search  # noqa: B018 - it raises what is wrong
+        self.value  # noqa: B018 - it raises what is wrong
         return self
 
     @model_serializer
@@ -47,7 +47,6 @@ class SearchFields(Spec):
         return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(SEARCHES[self.kind])}
 
     @property
-    def search(self) -> SearchSpec:
-        """As generators take it."""
+    def value(self) -> SearchSpec:
         made = SEARCHES[self.kind]
         return made(**{f.name: getattr(self, f.name) for f in fields(made)})
