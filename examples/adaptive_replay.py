@@ -11,7 +11,7 @@ largest pool is taken unless it is named. A JSONL file has a problem a line, {"i
 2. One budget over the data set, allocated by what the first samples say, against as many for all at equal tokens.
    Curves are learned on one half of the problems and used on the other, and the other way round.
 
-`by_difficulty.py` chooses between stopping, more samples and a larger model.
+`learned_tables` chooses between stopping, more samples and a larger model.
 """
 
 from __future__ import annotations

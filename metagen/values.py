@@ -63,6 +63,25 @@ class AtMost:
         return f"expected at most {self.value:,}"
 
 
+@dataclass(frozen=True, slots=True)
+class EachOnce:
+    """Of a list: it has at least one value, and none twice."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    @staticmethod
+    def check(values: Any) -> Any:
+        """The values. Raises ValueError for none, and for one that stands twice."""
+        if not values:
+            raise ValueError("expected at least one")
+        if twice := [one for i, one in enumerate(values) if one in values[:i]]:
+            raise ValueError(f"{twice[0]} is given more than once; name each once")
+        return values
+
+
 Text = Annotated[str, Expects("a text")]
 Filled = Annotated[str, MinLen(1), Expects("a text that is not empty")]
 Switch = Annotated[bool, Expects("true or false")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from metagen.errors import InputError
+from metagen.generators.base import Generator
 from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import digest
@@ -11,8 +13,8 @@ from metagen.strategies.aggregate import Selection, best_of
 from metagen.strategies.aggregators import Aggregator, texts
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.parallel import ParallelStrategy
-from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.generative.pairwise import PairwiseJudge
+from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.generative.pairwise import PairwiseJudge, Tournament
 
 
 @part
@@ -63,8 +65,29 @@ def _winner(a: str, b: str, value: float | None, seeds: dict[str, bytes]) -> str
 class KnockOutTournament(ParallelStrategy):
     """Sample n candidates; a judge compares them two by two until one is left: see `KnockOut`."""
 
+    chooses = True
+
     judge: PairwiseJudge
     answer: AnswerRule | None = None
 
     def _aggregator(self) -> Aggregator:
         return KnockOut(self.judge, answer=self.answer)
+
+
+def knockout(
+    generator: Generator, n: int, *, judge: Verifier, answer: AnswerRule | None = None
+) -> KnockOutTournament:
+    """A knock-out tournament for experiment files, by the judge of a verifier of kind `tournament`."""
+    return KnockOutTournament(generator, n, judge=pairwise(judge), answer=answer)
+
+
+vars(knockout).update(chooses=True)
+
+
+def pairwise(judge: Verifier) -> PairwiseJudge:
+    """The judge of a tournament; InputError for another verifier."""
+    if not isinstance(judge, Tournament):
+        raise InputError(
+            f"judge: {judge.name!r} does not compare pairs; expected a verifier of kind tournament"
+        )
+    return judge.judge

@@ -13,6 +13,7 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.prompts import Form, Listing, ask_by
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 
 #: Write one answer from several.
@@ -100,3 +101,16 @@ class MixtureOfAgents(Strategy):
             return None
         (answer,) = await self.answer.read([sequence])
         return answer.key
+
+
+def mixture(
+    generator: Generator,
+    agents: abc.Sequence[Generator],
+    *,
+    layers: Count = 1,
+    words: str | None = None,
+    chat: bool | None = None,
+    answer: AnswerRule | None = None,
+) -> MixtureOfAgents:
+    """Layers of the same agents, for experiment files; the generator aggregates. words, chat: as in `Listing`."""
+    return MixtureOfAgents([agents] * layers, generator, ask=SYNTHESIS.but(words, chat), answer=answer)

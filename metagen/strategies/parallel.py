@@ -55,6 +55,11 @@ class Sample(Strategy):
         return sequence
 
 
+def greedy(generator: Generator, *, answer: AnswerRule | None = None) -> Sample:
+    """The most likely token at every place: one sample at temperature 0."""
+    return Sample(generator.replace(temperature=0.0), answer=answer)
+
+
 @part
 class ParallelStrategy(Strategy):
     """Sample n candidates, score them if the aggregator has a verifier, and let the aggregator choose.

@@ -19,6 +19,8 @@ P = ParamSpec("P")
 #: (None: nothing). `Form[abc.Sequence[str]]`: several candidates. A model that was trained on a form of its own takes a
 #: function that writes this form; fingerprints hold its name (`name_of`).
 Form = Callable[Concatenate[Prompt, P], Prompt]
+#: A form of a candidate and what was said of it, as experiment files know it.
+Correction = Callable[[Prompt, str, str | None], Prompt]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ class Listing:
 
     def __post_init__(self) -> None:
         Template(self.words).expecting("task", "responses", optional=("count",), name="words")
+
+    def but(self, words: str | None, chat: bool | None) -> Listing:
+        """With other words, or as a chat or a text; None leaves what there is."""
+        return Listing(self.words if words is None else words, self.chat if chat is None else chat)
 
     def __call__(self, task: Prompt, candidates: abc.Sequence[str]) -> Prompt:
         listed = "\n\n".join(f"Response {i}:\n{text}" for i, text in enumerate(candidates, 1))

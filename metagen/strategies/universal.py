@@ -96,3 +96,21 @@ class UniversalSelfConsistency(ParallelStrategy):
 
     def _aggregator(self) -> Aggregator:
         return Consistent(self.judge or self.generator, votes=self.votes, ask=self.ask, answer=self.answer)
+
+
+def universal(
+    generator: Generator,
+    n: int,
+    *,
+    judge: Generator | None = None,
+    votes: Count = 1,
+    words: str | None = None,
+    chat: bool | None = None,
+    answer: AnswerRule | None = None,
+) -> UniversalSelfConsistency:
+    """Universal self-consistency for experiment files. words, chat: of the judge's question, as in `Listing`."""
+    ask = MOST_CONSISTENT.but(words, chat)
+    return UniversalSelfConsistency(generator, n, judge=judge, votes=votes, ask=ask, answer=answer)
+
+
+vars(universal).update(chooses=True)

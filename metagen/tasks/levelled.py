@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections import abc
+from collections.abc import Iterable, Iterator
+from dataclasses import field
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Le
 
 from metagen.errors import InputError
-from metagen.generators.base import is_count
+from metagen.parts import part
 from metagen.tasks.base import Problem, Task
-from metagen.tasks.split import Split
+from metagen.values import Count, EachOnce, Expects
+
+#: From 1 to 8, and to 4.
+EightLevels = Annotated[
+    abc.Sequence[Annotated[int, Ge(1), Le(8), Expects("a level from 1 to 8")]], EachOnce()
+]
+FourLevels = Annotated[abc.Sequence[Annotated[int, Ge(1), Le(4), Expects("a level from 1 to 4")]], EachOnce()]
 
 
+@part
 class LevelledTask(Task):
     """`per_level` problems of each of `levels`, from one of three disjoint spaces.
 
@@ -20,31 +31,17 @@ class LevelledTask(Task):
     are a fair picture. Raises InputError for what is out of range.
     """
 
-    #: All levels that there are.
-    LEVELS: ClassVar[Collection[int]]
+    split: Literal["train", "validation", "test"] = field(default="validation", kw_only=False)
+    levels: abc.Sequence[int]
+    per_level: Count = 20
+    seed: int = 0
+    limit: Count | None = None
 
-    def __init__(
-        self, split: str, levels: Iterable[int], per_level: int, seed: int, limit: int | None
-    ) -> None:
-        if split not in tuple(Split):
-            raise InputError(f"split={split!r}: expected one of {', '.join(Split)}")
+    def __post_init__(self) -> None:
         try:
-            chosen = tuple(levels)
-        except TypeError:
-            chosen = ()
-        known = [level for level in chosen if is_count(level, 1) and level in self.LEVELS]
-        if not chosen or len(set(known)) < len(chosen):
-            raise InputError(
-                f"levels={list(chosen) or levels!r}: expected some of {', '.join(map(str, self.LEVELS))}, each once"
-            )
-        self.split, self.levels = Split(split), chosen
-        self.per_level, self.seed, self.limit = per_level, seed, limit
-        if not is_count(per_level, 1):
-            raise InputError(
-                f"per_level={per_level!r}: expected the number of problems of a level, at least 1"
-            )
-        if limit is not None and not is_count(limit, 1):
-            raise InputError(f"limit={limit!r}: expected a number of problems, at least 1, or None for all")
+            self.levels = EachOnce.check(tuple(self.levels))
+        except ValueError as error:
+            raise InputError(f"{type(self).__name__}: levels={list(self.levels)}: {error}") from None
 
     def problems(self) -> Iterator[Problem]:
         return islice(self._all(), self.limit)

@@ -14,6 +14,7 @@ import yaml
 
 import metagen
 from metagen.runs.declare import registry, specs
+from metagen.runs.declare.specs.definition import derived
 
 DOCS = Path(__file__).parents[2] / "docs"
 PACKAGES = sorted(p.parent.name for p in Path(metagen.__file__).parent.glob("*/__init__.py"))
@@ -75,7 +76,8 @@ def test_the_page_of_the_experiment_file_names_all_kinds_and_fields() -> None:
     page = (DOCS / "guide" / "experiments.md").read_text("utf-8")
     named = set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)))
     kinds = {kind for kinds in registry.KINDS.values() for kind in kinds}
-    parts = [specs.Experiment, specs.ExecutorSpec, specs.GridSpec, specs.ArithmeticSpec, specs.JsonlSpec]
+    arithmetic = derived("task", "arithmetic")
+    parts = [specs.Experiment, specs.ExecutorSpec, specs.GridSpec, arithmetic, specs.JsonlSpec]
     parts += [specs.TorchSpec, specs.EngineGeneratorSpec, specs.ReplaySpec]
     parts += [model for kind in registry.KINDS["verifiers"] if (model := specs.model_of("verifiers", kind))]
     fields = {name for part in parts for name in part.model_fields} - {"kind"}

@@ -78,17 +78,17 @@ def test_answers_are_read_as_the_step_checker_reads_them(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"split": "tset"}, "split='tset': expected one of train, validation, test"),
-        ({"form": "step"}, "form='step': expected one of steps, direct"),
-        ({"levels": [0, 1]}, r"levels=\[0, 1\]: expected some of 1, 2, 3, 4, 5, 6, 7, 8, each once"),
-        ({"levels": [1, 1]}, r"levels=\[1, 1\]: expected some of"),
-        ({"levels": []}, r"levels=\[\]: expected some of"),
-        ({"levels": 5}, r"levels=5: expected some of"),
-        ({"levels": [True]}, r"levels=\[True\]: expected some of"),
-        ({"per_level": 0}, "per_level=0: expected the number of problems of a level, at least 1"),
-        ({"per_level": 1.5}, "per_level=1.5: expected the number of problems of a level, at least 1"),
-        ({"limit": "2"}, "limit='2': expected a number of problems"),
-        ({"limit": 0}, "limit=0: expected a number of problems, at least 1, or None for all"),
+        ({"split": "tset"}, "split='tset'; expected one of train, validation, test; did you mean 'test'"),
+        ({"form": "step"}, "form='step'; expected one of steps, direct; did you mean 'steps'"),
+        ({"levels": [0, 1]}, r"levels=\[0, 1\]; expected a list of level from 1 to 8"),
+        ({"levels": [1, 1]}, r"levels=\[1, 1\]: 1 is given more than once"),
+        ({"levels": []}, r"levels=\[\]: expected at least one"),
+        ({"levels": 5}, "levels=5; expected a list of level from 1 to 8"),
+        ({"levels": [True]}, r"levels=\[True\]; expected a list of level from 1 to 8"),
+        ({"per_level": 0}, "per_level=0; expected an integer ≥ 1"),
+        ({"per_level": 1.5}, "per_level=1.5; expected an integer ≥ 1"),
+        ({"limit": "2"}, "limit='2'; expected an integer ≥ 1 or None"),
+        ({"limit": 0}, "limit=0; expected an integer ≥ 1 or None"),
     ],
 )
 def test_what_is_out_of_range(arguments: dict[str, object], message: str) -> None:

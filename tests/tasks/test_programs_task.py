@@ -131,12 +131,12 @@ def test_a_problem_keeps_its_examples_as_data() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"split": "tset"}, "split='tset': expected one of train, validation, test"),
-        ({"levels": [0, 1]}, r"levels=\[0, 1\]: expected some of 1, 2, 3, 4, each once"),
-        ({"levels": [1, 1]}, r"levels=\[1, 1\]: expected some of"),
-        ({"levels": []}, r"levels=\[\]: expected some of"),
-        ({"per_level": 0}, "per_level=0: expected the number of problems of a level, at least 1"),
-        ({"limit": 0}, "limit=0: expected a number of problems, at least 1, or None for all"),
+        ({"split": "tset"}, "split='tset'; expected one of train, validation, test; did you mean 'test'"),
+        ({"levels": [0, 1]}, r"levels=\[0, 1\]; expected a list of level from 1 to 4"),
+        ({"levels": [1, 1]}, r"levels=\[1, 1\]: 1 is given more than once"),
+        ({"levels": []}, r"levels=\[\]: expected at least one"),
+        ({"per_level": 0}, "per_level=0; expected an integer ≥ 1"),
+        ({"limit": 0}, "limit=0; expected an integer ≥ 1 or None"),
     ],
 )
 def test_what_is_out_of_range(arguments: dict[str, object], message: str) -> None:

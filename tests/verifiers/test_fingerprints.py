@@ -13,7 +13,7 @@ from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.primitive import EngineGenerator
-from metagen.runs.declare.kinds.fitted import bradley_terry_strengths
+from metagen.runs.declare.fitted import bradley_terry_strengths
 from metagen.sequence import Sequence
 from metagen.tasks.programs.verifier import PublicExamples
 from metagen.verifiers.base import PrimitiveVerifier

@@ -172,7 +172,8 @@ class Combinations:
                         seen.add(member)
                         waiting += parts[member].named(section) if member in parts else ()
                 if name in seen:
-                    field = next(f for f, of in spec.uses.items() if of == section and getattr(spec, f))
+                    fields = (f for f, of in spec.uses.items() if of == section and getattr(spec, f))
+                    field = next(fields, "then")  # the ways to go on are named within
                     reason = f"{name!r} is made of itself, by way of {', '.join(sorted(seen))}; leave one out"
                     yield self._fault((section, name, field), reason)
 

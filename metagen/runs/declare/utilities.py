@@ -9,6 +9,7 @@ from metagen.errors import InputError
 from metagen.generators import tiny
 from metagen.generators.base import Generator
 from metagen.runs.declare.specs.fields import ModelName
+from metagen.strategies.knockout import pairwise
 from metagen.strategies.parallel import MBR
 from metagen.values import Count, Text
 from metagen.verifiers.base import AnswerRule, Verifier
@@ -16,7 +17,7 @@ from metagen.verifiers.code.outputs import ProgramOutputs
 from metagen.verifiers.code.program import ProgramRule
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.generative.judge import Judge
-from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, Tournament
+from metagen.verifiers.generative.pairwise import PreferenceUtility
 from metagen.verifiers.generative.question import Labels
 from metagen.verifiers.generative.way import worded
 from metagen.verifiers.utility.base import Utility
@@ -68,15 +69,6 @@ def preference(judge: Verifier | None = None) -> PreferenceUtility:
     if judge is None:
         raise InputError("a utility of kind preference needs judge:, a verifier of kind tournament")
     return PreferenceUtility(pairwise(judge))
-
-
-def pairwise(judge: Verifier) -> PairwiseJudge:
-    """The judge of a tournament; InputError for another verifier."""
-    if not isinstance(judge, Tournament):
-        raise InputError(
-            f"judge: {judge.name!r} does not compare pairs; expected a verifier of kind tournament"
-        )
-    return judge.judge
 
 
 def embedding(

@@ -17,10 +17,8 @@ from metagen.generators.primitive import Primitive
 from metagen.generators.replay import ReplayGenerator
 from metagen.runs.declare import registry
 from metagen.runs.declare.cells import configurations
-from metagen.runs.declare.kinds.searches import until
 from metagen.runs.declare.parts import made_of, of_cells
 from metagen.runs.declare.specs import (
-    ByDifficultySpec,
     ExecutorSpec,
     Experiment,
     OptionSpec,
@@ -33,15 +31,13 @@ from metagen.runs.work import offline
 from metagen.runs.work.allocation.allocate import Difficulty
 from metagen.runs.work.allocation.held_out import learned
 from metagen.runs.work.allocation.shares import Shares
-from metagen.runs.work.allocation.tabulate import tabulated
 from metagen.runs.work.asked import Asked
 from metagen.runs.work.survey import survey
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.base import Strategy
-from metagen.strategies.parallel import Sample
 from metagen.tasks.base import Problem, Task
-from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.base import Verifier
 from metagen.verifiers.oracle import Grade
 
 #: With an oracle it is pass@n, an upper bound by definition.
@@ -52,8 +48,7 @@ COVERAGE = "best_of_n"
 class Setup:
     """An experiment ready to run, while its engines are open.
 
-    experiment: with tables written out that are learned from another run. engines, generators, verifiers: those that a
-    configuration uses, by name. problems: how many the task holds.
+    engines, generators, verifiers: those that a configuration uses, by name. problems: how many the task holds.
     asked: those that are being worked on, which verifiers that know the reference look up. difficulties: by the name of
     a configuration whose shares of the total go by them, what was learned on held-out problems.
     """
@@ -96,29 +91,34 @@ class Setup:
         }  # fmt: skip
         if n is not None:
             parts["n"] = n
-        if isinstance(spec, ByDifficultySpec):
-            parts["options"] = [self._option(one, generator) for one in spec.then or ()]
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
         parts |= _named(spec, made)
         options = {name: value for name, value in spec.options().items() if name != "n"}
-        options = {name: self._made(value, parts) for name, value in options.items()}
+        options = {name: self._made(value, parts, generator) for name, value in options.items()}
         options = self._fitted(spec.kind, options, n)
         if "sandbox" in registry.parameters("strategies", spec.kind):
             parts["sandbox"] = _shared_sandbox()
         strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
         return strategy
 
-    def _made(self, value: Any, parts: Mapping[str, Any]) -> Any:
-        """A value of a field, with what is defined within it made. parts: of the strategy around it."""
+    def _made(self, value: Any, parts: Mapping[str, Any], drawn: Generator) -> Any:
+        """A value of a field, with what is defined within it made. parts: of the strategy around it.
+
+        drawn: the generator of the grid.
+        """
+        if isinstance(value, OptionSpec):
+            return self._option(value, drawn)
         if isinstance(value, DerivedSpec):
             own = _named(value, {"verifiers": self.verifiers, "generators": self.generators})
-            options = {name: self._made(one, parts) for name, one in value.options().items()}
+            options = {name: self._made(one, parts, drawn) for name, one in value.options().items()}
             available = {**parts, **own}
             if "sandbox" in registry.parameters(value.section, value.kind):
                 available["sandbox"] = _shared_sandbox()
             return value.made(registry.make, available, options)
         if isinstance(value, Mapping):
-            return {name: self._made(one, parts) for name, one in value.items()}
+            return {name: self._made(one, parts, drawn) for name, one in value.items()}
+        if isinstance(value, tuple):
+            return tuple(self._made(one, parts, drawn) for one in value)
         return value
 
     def _fitted(self, kind: str, options: dict[str, Any], n: int | None) -> dict[str, Any]:
@@ -126,13 +126,11 @@ class Setup:
         narrows = getattr(registry.find("strategies", kind), "narrows", ())
         fitted = {name: min(value, n) if n and name in narrows else value for name, value in options.items()}
         return {
-            name: until(value, self.task.delimiter, self.task.mark) if isinstance(value, StepSpec) else value
+            name: value.until(self.task.delimiter, self.task.mark) if isinstance(value, StepSpec) else value
             for name, value in fitted.items()
         }
 
-    def _option(self, option: int | OptionSpec, generator: Generator) -> int | Generator:
-        if isinstance(option, int):
-            return option
+    def _option(self, option: OptionSpec, generator: Generator) -> Generator:
         below = generator if option.generator is None else self.generators[option.generator]
         if option.strategy is None:
             return below
@@ -191,11 +189,6 @@ def _task(experiment: Experiment) -> Task:
     return task
 
 
-def tabled(experiment: Experiment) -> Experiment:
-    """The experiment as `opened` has it, with the tables that are to be learned written out."""
-    return tabulated(experiment, _task(experiment))
-
-
 @contextmanager
 def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setup]:
     """Everything that the grid needs, for as long as the context lasts.
@@ -208,7 +201,6 @@ def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setu
     held-out problems that are not, and for shards where a total is dealt out by difficulty.
     """
     task = _task(experiment)
-    experiment = tabulated(experiment, task)
     sharded = experiment.executor.shards is not None
     here = offline.closed(experiment, fingerprints=False) if sharded else experiment
     cells = configurations(experiment)
@@ -407,8 +399,3 @@ def _grade(task: Task, asked: Asked) -> Grade:
         return value
 
     return grade
-
-
-def greedy(generator: Generator, *, answer: AnswerRule | None = None) -> Strategy:
-    """The most likely token at every place: one sample at temperature 0."""
-    return Sample(generator.replace(temperature=0.0), answer=answer)

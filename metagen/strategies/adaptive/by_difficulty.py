@@ -17,11 +17,14 @@ from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.adaptive.adaptive import ballots
 from metagen.strategies.adaptive.stopping import Floats, Ints, leaders, totals
-from metagen.strategies.aggregators import Aggregator
+from metagen.strategies.aggregators import Aggregator, Majority, Weighted
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, Drawing
 from metagen.values import Count
+from metagen.verifiers.base import AnswerRule, Verifier
 
+#: How to go on: with so many samples in all, or with another generator.
+Option = Count | Generator
 #: (classes, weights), [rows, k] each → [rows].
 Predictor = Callable[[Ints, Floats], Floats]
 
@@ -48,7 +51,7 @@ class ByDifficulty(Strategy):
     edges: ascending values of the predictor; options: one for each group between them, hardest first, len(edges) + 1.
     An option is the number of samples in all (at least `first`, which are part of them), or a generator: a larger
     model, a tree search, any strategy. It falls back on the first samples if what it returns did not end by itself.
-    `metagen.runs.work.allocation.choose` learns edges and options on held-out problems.
+    `examples/learned_tables` learns edges and options on held-out problems.
 
     Raises InputError for a table that does not fit, UnsupportedError for a generator whose draws are joint.
     """
@@ -57,7 +60,7 @@ class ByDifficulty(Strategy):
     first: Count = field(kw_only=False)
     aggregator: Aggregator = field(kw_only=False)
     edges: abc.Sequence[float]
-    options: abc.Sequence[int | Generator]
+    options: abc.Sequence[Option]
     predictor: Literal["agreement", "mean_score"] = "agreement"
 
     def __post_init__(self) -> None:
@@ -91,10 +94,35 @@ class ByDifficulty(Strategy):
         return bisect_right(self.edges, float(value))
 
 
+def by_difficulty(
+    generator: Generator,
+    *,
+    first: Count = 4,
+    edges: abc.Sequence[float] = (),
+    then: abc.Sequence[Option],
+    predictor: Literal["agreement", "mean_score"] = "agreement",
+    verifier: Verifier | None = None,
+    answer: AnswerRule,
+) -> ByDifficulty:
+    """The agreement of the first samples, or the verifier's mean score, says how to go on.
+
+    then: one more than edges, hardest first; each is a number of samples in all, or something else that answers.
+    """
+    aggregator = Majority(answer) if verifier is None else Weighted(verifier, answer)
+    return ByDifficulty(generator, first, aggregator, edges=edges, options=then, predictor=predictor)
+
+
+#: Files of earlier versions named what to learn a table from.
+_LEARNED = (
+    "examples/learned_tables/write_table.py learns a table from a run, and writes it out as edges and then"
+)
+vars(by_difficulty).update(adaptive=True, former={"held_out": _LEARNED, "mean": _LEARNED, "groups": None})
+
+
 def _check(
     first: int,
     edges: tuple[float, ...],
-    options: tuple[int | Generator, ...],
+    options: tuple[Option, ...],
     predictor: str,
     aggregator: Aggregator,
 ) -> None:

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from metagen.errors import UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Tokens, Until
 from metagen.strategies.adaptive.adaptive import ballots
 from metagen.strategies.adaptive.confidence import Confidence, Source
+from metagen.strategies.adaptive.consistency import Beta
 from metagen.strategies.adaptive.filtered import threshold
 from metagen.strategies.adaptive.stopping import StoppingRule
 from metagen.strategies.aggregate import weighted_vote
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, offer
-from metagen.values import Count, Fraction
+from metagen.values import Certainty, Count, Fraction
 from metagen.verifiers.base import Answer, AnswerRule
 
 
@@ -36,13 +37,16 @@ class OnlineConfidence(Strategy):
     n: samples in all, of which `warmup` are drawn whole and set the threshold: the confidence that a share `keep` of
     them reaches. window: tokens of a group. block: tokens written between two looks. batch: samples written side by
     side between two questions to `rule` (None: no rule; all at once). The rule sees votes weighted by confidence; of
-    `top` tokens, by its share of the largest so far, since rules take a weight of 1 for a whole vote.
+    `top` tokens, by its share of the largest so far, since rules take a weight of 1 for a whole vote. confidence: in
+    place of a rule, the vote ends when its leader is as likely as that to stay (`Beta`).
 
     The warm-up is the beginning of every other strategy's pool; samples written in blocks are draws of their own.
     What was given up is offered without a vote, so that the candidates of a result count all that was begun. A sample
     that ends within its first window is one group. Raises InputError for numbers below 1, UnsupportedError for a
     generator that cannot write blocks, draws jointly, or does not keep what confidence is `of`.
     """
+
+    adaptive = True
 
     generator: Generator = field(kw_only=False)
     n: Count = field(kw_only=False)
@@ -54,10 +58,14 @@ class OnlineConfidence(Strategy):
     of: Source = "chosen"
     rule: StoppingRule | None = None
     batch: Count | None = None
+    confidence: Certainty | None = None
 
     def __post_init__(self) -> None:
-        self.confidence = Confidence("lowest", self.window, of=self.of)
-        self.confidence.check(self.generator, "OnlineConfidence")
+        self._measure = Confidence("lowest", self.window, of=self.of)
+        self._measure.check(self.generator, "OnlineConfidence")
+        if self.rule is not None and self.confidence is not None:
+            raise InputError("OnlineConfidence: both rule and confidence say when to stop; give one of them")
+        self._stops = self.rule if self.confidence is None else Beta(self.confidence)
         able = self.generator.accepts_until and self.generator.accepts_prefix
         if not (able and self.generator.independent):
             raise UnsupportedError(
@@ -91,7 +99,7 @@ class OnlineConfidence(Strategy):
             if more is None:
                 break
             (current,) = more
-            block, before, written = block + 1, written, len(self.confidence.of_tokens(current, prefix))
+            block, before, written = block + 1, written, len(self._measure.of_tokens(current, prefix))
             if current.finish is None and written == before:
                 break  # nothing was written: it would go on for ever
         return current
@@ -100,26 +108,26 @@ class OnlineConfidence(Strategy):
         """Whether a whole group lies below the threshold."""
         if sequence.text == prefix.text:
             return False
-        values = self.confidence.of_tokens(sequence, prefix)
-        return len(values) >= self.confidence.window and self.confidence(values) < least
+        values = self._measure.of_tokens(sequence, prefix)
+        return len(values) >= self._measure.window and self._measure(values) < least
 
     def _enough(self, candidates: list[Candidate], least: float) -> bool:
-        if self.rule is None:
+        if self._stops is None:
             return False
         voting = _voting(candidates, least)
         if not voting:
             return False
         classes, weights = ballots(voting, True)
-        if self.confidence.of == "top":
+        if self._measure.of == "top":
             weights = weights / (weights.max() or 1.0)
-        return bool(self.rule.stops(classes, weights)[0])
+        return bool(self._stops.stops(classes, weights)[0])
 
     async def _judge(self, drawn: list[Sequence], prefix: Sequence, scope: Scope) -> list[Candidate]:
         """Candidates whose score is their confidence; what was given up has no answer, and no vote."""
         candidates = []
         for sequence, answer in zip(drawn, await self.answer.read(drawn), strict=True):
             ended = sequence.finish in ("eos", "stop")
-            score = self.confidence.score(self.confidence.of_tokens(sequence, prefix)) if ended else None
+            score = self._measure.score(self._measure.of_tokens(sequence, prefix)) if ended else None
             one = Candidate(sequence, answer if ended else Answer(verdict="missing"), score)
             offer(one, scope)
             candidates.append(one)

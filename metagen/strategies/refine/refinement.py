@@ -13,11 +13,13 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judge, offer
+from metagen.strategies.parallel import BestOfN
 from metagen.strategies.prompts import REVISE, Form, ask_by, begin
-from metagen.strategies.refine.feedback import Feedback, Remark, source
+from metagen.strategies.refine.feedback import Feedback, Remark, Silence, source
 from metagen.strategies.refine.trajectory import Ending, Made, Round, Trajectory
 from metagen.values import Amount, Share
 from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
+from metagen.verifiers.recorded import RecordedVerifier
 
 
 @part
@@ -200,3 +202,25 @@ class Refinement(RefinementStrategy):
     @property
     def remembers(self) -> int:
         return self.memory
+
+
+def refinement(
+    generator: Generator,
+    n: int,
+    *,
+    verifier: Verifier,
+    corrector: Generator | None = None,
+    feedback: Verifier | None = None,
+    silent: bool = False,
+    rounds: Amount = 3,
+    accept: Share = 1.0,
+    memory: Amount = 0,
+    ask: Form[str, str | None] = REVISE,
+    answer: AnswerRule | None = None,
+) -> BestOfN:
+    """N chains, for experiment files; the scores that they have paid for choose among them. silent: says nothing."""
+    chain = Refinement(
+        generator, corrector, verifier=verifier, feedback=Silence() if silent else feedback, rounds=rounds,
+        accept=accept, memory=memory, ask=ask, answer=answer,
+    )  # fmt: skip
+    return BestOfN(chain, n, verifier=RecordedVerifier(verifier.name), answer=answer)

@@ -29,14 +29,17 @@ class Lookahead(BeamSearch):
     steps in place of n(1 + ahead).
 
     ahead: 0 is beam search. rollout: writes the continuations; the generator itself by default, its greedy version
-    (`generator.replace(temperature=0.0)`) in the paper. Raises InputError for ahead < 0, and as `BeamSearch` does.
+    in the paper. greedy: that version writes them. Raises InputError for ahead < 0, and as `BeamSearch` does.
     """
 
     ahead: Amount = 1
     rollout: Generator | None = None
+    greedy: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.greedy:
+            self.rollout = (self.rollout or self.generator).replace(temperature=0.0)
         if self.rollout is not None:
             check_generator(type(self).__name__, self.rollout, self.until)
 

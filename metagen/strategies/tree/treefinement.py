@@ -17,7 +17,7 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.candidates import Candidate, offer
 from metagen.strategies.prompts import REVISE, Form, ask_by, begin
-from metagen.strategies.refine.feedback import Feedback, Remark, source
+from metagen.strategies.refine.feedback import Feedback, Remark, Silence, source
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.rebase import allocate
 from metagen.strategies.tree.search import TreeStrategy
@@ -49,7 +49,7 @@ class Treefinement(TreeStrategy):
     accepted.
 
     The parts are those of `Refinement`: corrector (the generator by default), verifier, feedback (the verifier's own
-    words by default), ask and accept. select: who is revised.
+    words by default), ask and accept. silent: says nothing, as `Silence` does. select: who is revised.
 
     - `rebase`: the candidates of the last round, n_i ∝ exp(v_i/temperature), by REBASE's rule;
     - `best-first`: of all that have not been revised yet, the n/m best, by m revisions each.
@@ -64,6 +64,8 @@ class Treefinement(TreeStrategy):
     generators that draw jointly, and a verifier that scores candidates relative to each other.
     """
 
+    searches = True
+
     #: Numbers that are no larger than n where a file gives several n.
     narrows: ClassVar[frozenset[str]] = frozenset({"m"})
 
@@ -75,6 +77,7 @@ class Treefinement(TreeStrategy):
     ask: Form[str, str | None] = REVISE
     rounds: Amount = 3
     accept: Share = 1.0
+    silent: bool = False
     select: Select = "rebase"
     temperature: Positive = 0.2
     m: Count = 1
@@ -95,7 +98,7 @@ class Treefinement(TreeStrategy):
                 f"{name}: {self.verifier.name!r} scores candidates relative to each other, and those of all rounds are "
                 "compared; give a verifier that scores each by itself"
             )
-        self._feedback = source(self.feedback)
+        self._feedback = Silence() if self.silent else source(self.feedback)
         self.accepts_prefix = self.generator.accepts_prefix and self._corrector.accepts_prefix
 
     async def _search(self, prefix: Sequence, scope: Scope) -> Tree:

@@ -6,18 +6,20 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Literal
 
-from metagen.errors import InputError
+from metagen.parts import part
 from metagen.sequence import Prompt
 from metagen.tasks import arithmetic
-from metagen.tasks.arithmetic import DELIMITER, HARDER, LEVELS, Form
+from metagen.tasks.arithmetic import DELIMITER, LEVELS, Form
 from metagen.tasks.base import Problem
-from metagen.tasks.levelled import LevelledTask
+from metagen.tasks.levelled import EightLevels, LevelledTask
+from metagen.tasks.split import Split
 from metagen.verifiers.numbers import ANSWER_LINE, NumberRule
 
 #: The first line is the answer, when it is asked for directly.
 FIRST_LINE = r"\A(.*)$"
 
 
+@part
 class ArithmeticTask(LevelledTask):
     """`per_level` problems of each of `levels`, from one of three disjoint spaces.
 
@@ -29,34 +31,25 @@ class ArithmeticTask(LevelledTask):
     """
 
     name = "arithmetic"
-    LEVELS = (*LEVELS, *HARDER)
     delimiter = DELIMITER
 
-    def __init__(
-        self,
-        split: Literal["train", "validation", "test"] = "validation",
-        *,
-        levels: Iterable[int] = LEVELS,
-        per_level: int = 20,
-        form: Literal["steps", "direct"] = "steps",
-        seed: int = 0,
-        limit: int | None = None,
-    ) -> None:
-        super().__init__(split, levels, per_level, seed, limit)
-        if form not in tuple(Form):
-            raise InputError(f"form={form!r}: expected one of {', '.join(Form)}")
-        self.form = Form(form)
-        self.mark = "A:" if self.form is Form.STEPS else None
+    levels: EightLevels = LEVELS
+    form: Literal["steps", "direct"] = "steps"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._form = Form(self.form)
+        self.mark = "A:" if self._form is Form.STEPS else None
 
     @cached_property
     def answer(self) -> NumberRule:
-        return NumberRule(ANSWER_LINE if self.form is Form.STEPS else FIRST_LINE)
+        return NumberRule(ANSWER_LINE if self._form is Form.STEPS else FIRST_LINE)
 
     def draw(self, level: int) -> Iterable[arithmetic.Problem]:
-        return arithmetic.problems(self.split, level, self.per_level, self.seed)
+        return arithmetic.problems(Split(self.split), level, self.per_level, self.seed)
 
     def as_problem(self, drawn: arithmetic.Problem, name: str) -> Problem:
-        prompt = Prompt(name, text=arithmetic.prompt(drawn, self.form))
+        prompt = Prompt(name, text=arithmetic.prompt(drawn, self._form))
         return Problem(prompt, arithmetic.reference_answer(drawn), drawn.level)
 
     def check_steps(self, problem: Problem, text: str, *, finished: bool) -> list[bool]:

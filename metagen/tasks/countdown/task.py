@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import abc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from metagen.errors import DataError
+from metagen.parts import part
 from metagen.sequence import Form, Prompt, Sequence
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.countdown import expressions, notation, problems
 from metagen.tasks.countdown.game import COUNTDOWN, RATIONALS, Move, Number, Rules, Table, after, table
 from metagen.tasks.countdown.problems import LEVELS
-from metagen.tasks.levelled import LevelledTask
+from metagen.tasks.levelled import FourLevels, LevelledTask
+from metagen.tasks.split import Split
 from metagen.tasks.template import Turns, Whole, Wording, turn_form, whole
 from metagen.verifiers.base import Answer, AnswerRule
 
 
+@part
 class CountdownTask(LevelledTask):
     """`per_level` problems of each of `levels` (1 to 4), from one of three disjoint spaces.
 
@@ -30,26 +32,16 @@ class CountdownTask(LevelledTask):
     """
 
     name = "countdown"
-    LEVELS = LEVELS
     delimiter = notation.DELIMITER
 
-    def __init__(
-        self,
-        split: Literal["train", "validation", "test"] = "validation",
-        *,
-        levels: Iterable[int] = LEVELS,
-        per_level: int = 20,
-        seed: int = 0,
-        limit: int | None = None,
-    ) -> None:
-        super().__init__(split, levels, per_level, seed, limit)
+    levels: FourLevels = LEVELS
 
     @cached_property
     def answer(self) -> ExpressionRule:
         return ExpressionRule()
 
     def draw(self, level: int) -> list[problems.Problem]:
-        return problems.problems(self.split, level, self.per_level, self.seed)
+        return problems.problems(Split(self.split), level, self.per_level, self.seed)
 
     def as_problem(self, drawn: problems.Problem, name: str) -> Problem:
         public = {"numbers": list(drawn.numbers), "target": drawn.target}

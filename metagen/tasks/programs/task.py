@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import abc
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from metagen.errors import DataError
-from metagen.parts import name_of
+from metagen.parts import name_of, part
 from metagen.sequence import Prompt, Sequence, digest
 from metagen.tasks.base import Problem
-from metagen.tasks.levelled import LevelledTask
+from metagen.tasks.levelled import FourLevels, LevelledTask
 from metagen.tasks.programs import problems
 from metagen.tasks.programs.cases import Case, case
 from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import Output, outputs
 from metagen.tasks.programs.problems import DELIMITER, LEVELS
+from metagen.tasks.split import Split
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.outputs import output_classes, public_inputs
@@ -42,6 +43,7 @@ def key_of(output: Output) -> str | None:
     return plain.key(_tag(output.value)) if output.status == "returned" else None
 
 
+@part
 class ProgramTask(LevelledTask):
     """`per_level` problems of each of `levels`, from one of three disjoint spaces of functions.
 
@@ -53,29 +55,18 @@ class ProgramTask(LevelledTask):
     """
 
     name = "programs"
-    LEVELS = LEVELS
     delimiter = DELIMITER
 
-    def __init__(
-        self,
-        split: Literal["train", "validation", "test"] = "validation",
-        *,
-        levels: Iterable[int] = LEVELS,
-        per_level: int = 20,
-        seed: int = 0,
-        limit: int | None = None,
-        execute: Execute = interpret,
-        grader: Grader | None = None,
-    ) -> None:
-        super().__init__(split, levels, per_level, seed, limit)
-        self._execute, self._grader = execute, grader
+    levels: FourLevels = LEVELS
+    execute: Execute = interpret
+    grader: Grader | None = None
 
     @cached_property
     def answer(self) -> OutputsRule:
-        return OutputsRule(self._execute)
+        return OutputsRule(self.execute)
 
     def draw(self, level: int) -> list[problems.Problem]:
-        return problems.problems(self.split, level, self.per_level, self.seed)
+        return problems.problems(Split(self.split), level, self.per_level, self.seed)
 
     def as_problem(self, drawn: problems.Problem, name: str) -> Problem:
         inputs = [call(x) for x in (*(c.x for c in drawn.public), *drawn.unlabelled)]
@@ -89,8 +80,8 @@ class ProgramTask(LevelledTask):
 
     async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
         """1 for a program that passes all public and all hidden tests, else 0."""
-        if self._grader is not None:
-            return await self._grader(problem, sequences)
+        if self.grader is not None:
+            return await self.grader(problem, sequences)
         cases = hidden_cases(problem)
         inputs = [c.plain[0] for c in cases]
         grades = {}

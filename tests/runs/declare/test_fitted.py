@@ -13,7 +13,7 @@ from metagen.analysis.calibration import Isotonic, Temperature, fit_isotonic, fi
 from metagen.cli import app
 from metagen.errors import ConfigError, DataError, InputError
 from metagen.runs.declare import schema
-from metagen.runs.declare.kinds.fitted import calibrated, scored_samples
+from metagen.runs.declare.fitted import calibrated, scored_samples
 from metagen.runs.work import build
 from metagen.verifiers.calibrated import Calibrated
 from metagen.verifiers.function import FunctionVerifier

@@ -184,7 +184,7 @@ FAULTS = [
     ("levels: [1, 2]", "levels: 1", "3: task.levels = 1: expected a list"),
     ("per_level: 3", "per_level: 0", "3: task.per_level = 0: expected an integer ≥ 1"),
     ("per_level", "perlevel", "3: task.perlevel = 3: no such field; expected one of kind, split, levels, "
-     "per_level, form, seed, limit; did you mean 'per_level'?"),
+     "per_level, seed, limit, form; did you mean 'per_level'?"),
     ("kind: torch", "kind: torhc", "5: engines.mid.kind = 'torhc': expected one of torch, vllm, openai; did you "
      "mean 'torch'?"),
     ("engine: mid, temperature: 1,", "engine: mdi, temperature: 1,", "7: generators.mid.engine = 'mdi': "

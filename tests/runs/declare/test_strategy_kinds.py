@@ -155,12 +155,36 @@ def test_a_table_says_how_to_go_on(file: Path, tmp_path: Path) -> None:
         ),
         ("{kind: by_difficulty, edges: [0.5], then: [16]}", "1 options for edges=(0.5,)"),
         ("{kind: by_difficulty, edges: [0.5], then: [2, 16]}", "an option of 2 samples, after first=4"),
+        ("{kind: by_difficulty, edges: [0.5]}", "strategies.best.then: missing"),
+        ("{kind: by_difficulty, held_out: known, mean: {flops: 1.0e+9}}", "learned_tables/write_table.py"),
+        (
+            "{kind: by_difficulty, over: soft, first: 2, edges: [0.9], then: [{strategy: soft, n: 4}, 2]}",
+            "strategies.soft.n: missing; 'best' stands over it",
+        ),
     ],
 )
 def test_tables_that_do_not_fit_are_named(file: Path, spec: str, fault: str) -> None:
     with pytest.raises(InputError) as error:
         made(file, f"strategies.best={spec}", "grid.strategies=[best]")
     assert fault in str(error.value)
+
+
+def test_a_table_may_give_an_option_its_n_and_reads_what_earlier_versions_wrote_beside_it(file: Path) -> None:
+    given = "{kind: by_difficulty, edges: [], groups: 5, then: [{generator: judge, strategy: soft, n: 5}]}"
+    (found,) = made(file, f"strategies.best={given}", "grid.strategies=[best]").values()
+    assert isinstance(found, ByDifficulty) and found.options[0].n == 5  # type: ignore[union-attr]  # no count
+    args = [
+        "run",
+        str(file),
+        "--dry-run",
+        "--set",
+        f"strategies.best={given}",
+        "--set",
+        "grid.strategies=[best]",
+    ]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.output
+    assert "not counted: small/best" in " ".join(result.output.split())
 
 
 def test_refinement_is_made_of_what_it_names(file: Path) -> None:

@@ -286,7 +286,7 @@ def test_a_sample_is_given_up_for_a_whole_group_only() -> None:
 class Watched(OnlineConfidence):
     """Gives nothing up."""
 
-    def _fallen(self, sequence: Sequence, prefix: Sequence, least: float) -> bool:
+    def _has_fallen(self, sequence: Sequence, prefix: Sequence, least: float) -> bool:
         return False
 
 

@@ -7,17 +7,15 @@ from metagen.runs.declare.specs.experiment import SECTIONS, AllocationSpec, Budg
 from metagen.runs.declare.specs.fields import Context
 from metagen.runs.declare.specs.generators import PluginGeneratorSpec, ReplaySpec
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, Spec
-from metagen.runs.declare.specs.strategies import ByDifficultySpec, OptionSpec
-from metagen.runs.declare.specs.tasks import ArithmeticSpec, JsonlSpec
+from metagen.runs.declare.specs.strategies import OptionSpec
+from metagen.runs.declare.specs.tasks import JsonlSpec
 from metagen.runs.declare.specs.verifiers import PluginVerifierSpec
 from metagen.values import Expects
 
 __all__ = [
     "SECTIONS",
     "AllocationSpec",
-    "ArithmeticSpec",
     "BudgetSpec",
-    "ByDifficultySpec",
     "Context",
     "Definition",
     "EngineGeneratorSpec",

@@ -50,11 +50,20 @@ from metagen.runs.declare.specs.fields import (
 )
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, ValueSpec, naming
 from metagen.runs.declare.specs.searches import SearchFields
-from metagen.runs.declare.specs.strategies import ByDifficultySpec, Ladder, PluginStrategySpec, StepSpec
+from metagen.runs.declare.specs.strategies import (
+    Asked,
+    AskSpec,
+    Ladder,
+    OptionSpec,
+    PluginStrategySpec,
+    StepSpec,
+)
 from metagen.sequence import Step
+from metagen.strategies.adaptive.by_difficulty import Option
 from metagen.strategies.chain.steps import ChainStep
+from metagen.strategies.prompts import Correction
 from metagen.strategies.tree.split import Split
-from metagen.values import Expects, Fraction, Integer, Number, Switch, Text, hints
+from metagen.values import Count, Expects, Fraction, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.layouts import TaggedSteps
 from metagen.verifiers.utility.base import Utility
@@ -66,13 +75,10 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
     "generators": {},
     "adapters": {},
     "verifiers": {},
-    "strategies": {"by_difficulty": ByDifficultySpec},
+    "strategies": {},
     "steps": {},
     "utilities": {},
     "task": {
-        "arithmetic": tasks.ArithmeticSpec,
-        "programs": tasks.ProgramsSpec,
-        "countdown": tasks.CountdownSpec,
         "game24": tasks.Game24Spec,
         "jsonl": tasks.JsonlSpec,
         "table": tasks.TableSpec,
@@ -170,8 +176,13 @@ class Definition:
         kind = self.kind(value)
         if (model := model_of(self.section, kind)) is None:
             raise PydanticCustomError(UNKNOWN, "no such kind", {"kinds": registry.kinds(self.section)})
+        former: Mapping[str, str | None] = getattr(model, "former", {})
+        for name in value.keys() & former.keys():
+            if (instead := former[name]) is not None:
+                raise ValueError(f"{name} is no field any more: {instead}")
+        said = {name: one for name, one in value.items() if name not in former}
         # As JSON: strictly, but lists become tuples.
-        return model.model_validate_json(json.dumps({"kind": kind, **value}), context=info.context)
+        return model.model_validate_json(json.dumps({"kind": kind, **said}), context=info.context)
 
     def kind(self, value: Any) -> str | None:
         """What a definition says its kind is."""
@@ -227,6 +238,8 @@ class DerivedSpec(PartSpec):
     section: ClassVar[Section] = "strategies"
     #: What their values cannot be to each other: see `Strategy.conflict`.
     conflict: ClassVar[Callable[[Mapping[str, Any]], str | None] | None] = None
+    #: Fields of earlier versions, with what to do in place of each; None for one that is left out in silence.
+    former: ClassVar[Mapping[str, str | None]] = {}
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
@@ -257,9 +270,9 @@ class DerivedSpec(PartSpec):
         return (*super().named(section), *(name for one in below for name in one.named(section)))
 
 
-def nested(value: Any) -> Iterator[PartSpec]:
-    """The definitions that stand within a field."""
-    if isinstance(value, PartSpec):
+def nested(value: Any) -> Iterator[PartSpec | OptionSpec]:
+    """The definitions, and the ways to go on, that stand within a field."""
+    if isinstance(value, PartSpec | OptionSpec):
         yield value
     elif isinstance(value, Mapping):
         for one in value.values():
@@ -273,6 +286,8 @@ def _load(value: Any) -> Any:
     """The functions that names stand for; a word stays as it is."""
     if isinstance(value, tuple):
         return [_load(one) for one in value]
+    if isinstance(value, AskSpec):
+        return value.make()
     return trust.load(value) if isinstance(value, str) and ":" in value else value
 
 
@@ -357,7 +372,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
                 raise Unspeakable(f"{kind}: no file can say {name}: {hint!r}, which {target!r} needs")
             continue
         for part, (_, where) in NAMED.items():
-            if part in _members(hint):
+            if part in _members(hint) and Option not in get_args(hint):
                 uses[name] = where
         if Callable in _members(hint):
             imported.add(name)
@@ -380,6 +395,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     made.uses, made.renamed = naming(**uses), renamed
     made.section = section
     made.conflict = getattr(target, "conflict", None)
+    made.former = getattr(target, "former", {})
     made.imported, made.unsaid = frozenset(imported), frozenset(unsaid)
     return made
 
@@ -405,6 +421,10 @@ def spelling(hint: Any) -> Any:
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return Annotated[Any, Expects("a value")]
+    if hint == Option:
+        return Count | OptionSpec
+    if hint == Correction:
+        return Asked
     if isinstance(hint, type | NoneType) and hint in PLAIN:
         return PLAIN[hint]
     if origin is Annotated and inner[0] not in PLAIN:

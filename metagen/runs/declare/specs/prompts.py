@@ -36,8 +36,11 @@ class TurnsSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class _TextOrTurns:
-    """Checks a text as a text and anything else as turns, so that faults name the field of the turn."""
+class TextOr:
+    """Checks a text as a text and anything else as a model, so that faults name the model's field."""
+
+    model: type[Spec]
+    expected: str
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -45,26 +48,27 @@ class _TextOrTurns:
         return {"anyOf": [{"type": ["string", "null"]}, handler(schema)]}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def check(value: Any, turns: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        def check(value: Any, model: core_schema.ValidatorFunctionWrapHandler) -> Any:
             if isinstance(value, str | None):
                 return value
-            if not isinstance(value, Mapping | TurnsSpec):
-                raise PydanticCustomError(
-                    "expected", "expected a text with {question} in it, or turns, such as {user: …}"
-                )
-            return turns(value)
+            if not isinstance(value, Mapping | self.model):
+                raise PydanticCustomError("expected", "{what}", {"what": self.expected})
+            return model(value)
 
         def dumped(value: Any) -> Any:
-            return value.model_dump(mode="json", exclude_none=True) if isinstance(value, TurnsSpec) else value
+            return value.model_dump(mode="json", exclude_none=True) if isinstance(value, Spec) else value
 
         return core_schema.no_info_wrap_validator_function(
             check,
-            handler.generate_schema(TurnsSpec),
+            handler.generate_schema(self.model),
             serialization=core_schema.plain_serializer_function_ser_schema(dumped),
         )
 
 
-Prompted = Annotated[str | TurnsSpec | None, _TextOrTurns()]
+Prompted = Annotated[
+    str | TurnsSpec | None,
+    TextOr(TurnsSpec, "expected a text with {question} in it, or turns, such as {user: …}"),
+]
 
 
 class PromptedSpec(PartSpec):

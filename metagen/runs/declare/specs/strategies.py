@@ -1,35 +1,32 @@
-"""What definitions of strategies hold that no parameter says, and those that are learned from a run."""
+"""What definitions of strategies hold that no parameter says."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from metagen import trust
+from metagen.errors import ConfigError
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.specs.fields import (
     AnyVerifier,
     GeneratorName,
-    RunName,
     StrategyName,
     distinct,
     some,
 )
-from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, Spec, naming
-from metagen.values import Count, Expects, Number, Quantity, Text
+from metagen.runs.declare.specs.parts import PluginSpec, Spec, naming
+from metagen.runs.declare.specs.prompts import TextOr
+from metagen.sequence import Step, Tokens
+from metagen.strategies.prompts import REVISE, FollowUp, Form
+from metagen.values import Count, Expects, Text
 
 #: The numbers of candidates that a strategy is run with.
 Ladder = Annotated[
     Count | Annotated[tuple[Count, ...], AfterValidator(some), AfterValidator(distinct)],
     Expects("an integer ≥ 1, or a list of them"),
 ]
-
-
-class StrategySpec(PartSpec):
-    """over: another strategy, which takes the place of the generator. It runs on the generator of the grid."""
-
-    uses = naming(over="strategies")
-    over: StrategyName | None = None
 
 
 class AskSpec(Spec):
@@ -48,6 +45,27 @@ class AskSpec(Spec):
             raise ValueError("there are words and a form; give one of them")
         return self
 
+    def make(self) -> Form[str, str | None]:
+        """The form that is described. Raises ConfigError for a function that cannot be imported."""
+        if self.form is None:
+            return FollowUp(self.words or REVISE.words, self.unsaid)
+        try:
+            found: Form[str, str | None] = trust.load(self.form)
+        except (ImportError, AttributeError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(
+                f"ask.form = {self.form!r}: {error}; expected package.module:function"
+            ) from error
+        return found
+
+
+#: A function, as package.module:function, or what a corrector is asked.
+Asked = Annotated[
+    str | AskSpec | None,
+    TextOr(AskSpec, "expected package.module:function, or words, such as {words: …}"),
+]
+
 
 class OptionSpec(Spec):
     """Another generator, another strategy over the generator of the grid, or that strategy over that generator.
@@ -65,68 +83,10 @@ class OptionSpec(Spec):
             raise ValueError("expected a generator, a strategy, or both")
         return self
 
-
-class MeanSpec(Spec):
-    """What a problem may cost on average: one limit."""
-
-    generated: Quantity | None = None
-    prefilled: Quantity | None = None
-    calls: Quantity | None = None
-    flops: Quantity | None = None
-    money: Quantity | None = None
-
-    @property
-    def limit(self) -> str:
-        """The limited one."""
-        (name,) = self.model_fields_set
-        return name
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if len(self.model_dump(exclude_none=True)) != 1 or len(self.model_fields_set) != 1:
-            raise ValueError("expected one limit, such as {flops: 2.0e+9}")
-        return self
-
-
-class ByDifficultySpec(StrategySpec):
-    """The agreement of the first samples, or the verifier's mean score, says how to go on.
-
-    then: one more than edges, hardest first; each is a number of samples in all, or something else that answers.
-    Without both they are learned from the configurations of a held-out run, for a mean cost and at most so many groups.
-    """
-
-    uses = naming(over="strategies", verifier="verifiers", then="strategies")
-    by_hand = frozenset({"held_out", "mean", "groups"})
-    kind: Literal["by_difficulty"]
-    first: Count = 4
-    edges: tuple[Number, ...] | None = None
-    then: tuple[Count | OptionSpec, ...] | None = None
-    held_out: RunName | None = None
-    mean: MeanSpec | None = None
-    groups: Count = 5
-    predictor: Literal["agreement", "mean_score"] = "agreement"
-    verifier: AnyVerifier | None = None
-
-    @model_validator(mode="after")
-    def _given_or_learned(self) -> Self:
-        there = [value is not None for value in (self.edges, self.then, self.held_out, self.mean)]
-        if there not in ([True, True, False, False], [False, False, True, True]):
-            raise ValueError(
-                "expected a table, edges and then, or what to learn it from, held_out (a run on other problems) and "
-                "mean (what a problem may cost on average, such as {flops: 2.0e+9})"
-            )
-        if self.held_out is not None and self.over is not None:
-            raise ValueError(
-                f"over: {self.over} beside held_out: a table is learned from samples of the grid's generator; leave "
-                "out over, or give edges and then"
-            )
-        return self
-
     def named(self, section: Section) -> tuple[str, ...]:
-        plain = {"strategies": (self.over,), "verifiers": (self.verifier,)}.get(section, ())
-        field = {"strategies": "strategy", "generators": "generator"}.get(section, "")
-        ways = (getattr(option, field, None) for option in self.then or ())
-        return tuple(name for name in (*plain, *ways) if name is not None)
+        """The parts of a section that it names."""
+        name = {"strategies": self.strategy, "generators": self.generator}.get(section)
+        return () if name is None else (name,)
 
 
 class StepSpec(Spec):
@@ -148,6 +108,13 @@ class StepSpec(Spec):
                 "there are a mark and tokens, blocks that may end within an answer; leave one of them out"
             )
         return self
+
+    def until(self, delimiter: str, mark: str | None) -> Step | Tokens:
+        """What a step is. delimiter, mark: of the task, where the file says nothing."""
+        if self.tokens is not None:
+            return Tokens(self.tokens)
+        own = mark if self.mark is None else self.mark
+        return Step(self.delimiter or delimiter, self.max_tokens, own or None)
 
 
 class PluginStrategySpec(PluginSpec):

@@ -4,62 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName, distinct, some
+from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName
 from metagen.runs.declare.specs.parts import PartSpec, Spec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
 from metagen.sequence import Form
 from metagen.tasks.records import Hub
-from metagen.values import Amount, Count, Expects, Integer, Switch, Text
+from metagen.values import Amount, Count, Expects, Switch, Text
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import answer_rule
-
-
-class ArithmeticSpec(PartSpec):
-    """The embedded task: `per_level` problems of each level."""
-
-    kind: Literal["arithmetic"]
-    split: Literal["train", "validation", "test"] = "validation"
-    levels: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=8), Expects("a level from 1 to 8")], ...],
-        AfterValidator(some),
-        AfterValidator(distinct),
-    ] = (1, 2, 3, 4, 5, 6)
-    per_level: Count = 20
-    form: Literal["steps", "direct"] = "steps"
-    seed: Integer = 0
-    limit: Count | None = None
-
-
-class ProgramsSpec(PartSpec):
-    """The embedded task of programs from examples."""
-
-    kind: Literal["programs"]
-    split: Literal["train", "validation", "test"] = "validation"
-    levels: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=4), Expects("a level from 1 to 4")], ...],
-        AfterValidator(some),
-        AfterValidator(distinct),
-    ] = (1, 2, 3, 4)
-    per_level: Count = 20
-    seed: Integer = 0
-    limit: Count | None = None
-
-
-class CountdownSpec(PartSpec):
-    """The embedded task of reaching a target from given numbers."""
-
-    kind: Literal["countdown"]
-    split: Literal["train", "validation", "test"] = "validation"
-    levels: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=4), Expects("a level from 1 to 4")], ...],
-        AfterValidator(some),
-        AfterValidator(distinct),
-    ] = (1, 2, 3, 4)
-    per_level: Count = 20
-    seed: Integer = 0
-    limit: Count | None = None
 
 
 class Game24Spec(PromptedSpec):

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from metagen.errors import InputError
 from metagen.runs.declare.specs import Experiment
-from metagen.runs.directory import RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.pools import Pool
 from metagen.runs.table.tables import read
 from metagen.runs.work.allocation.allocate import Difficulty
 from metagen.tasks.base import Task
-
-if TYPE_CHECKING:
-    from metagen.runs.directory import Cell
 
 
 def learned(experiment: Experiment, cells: Iterable[Cell], task: Task) -> dict[str, Difficulty]:

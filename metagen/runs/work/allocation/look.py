@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from metagen.errors import JournalError, MetagenError
 from metagen.journal import Journal
+from metagen.runs.directory import Cell
 from metagen.runs.table import costs
 from metagen.runs.work import attempts
 from metagen.runs.work.allocation.shares import Look, Shares
 from metagen.runs.work.attempts import Unrecorded
+from metagen.runs.work.build import Setup
 from metagen.runs.work.together import together
 from metagen.runs.work.window import shuffled
 from metagen.scope import Scope
@@ -20,10 +21,6 @@ from metagen.sequence import Sequence
 from metagen.strategies.adaptive.adaptive import ballots
 from metagen.strategies.candidates import Drawing
 from metagen.tasks.base import Problem
-
-if TYPE_CHECKING:
-    from metagen.runs.directory import Cell
-    from metagen.runs.work.build import Setup
 
 
 async def looks(

@@ -134,9 +134,7 @@ def estimate(
         known = books[0] if out and books and books[0].path == RunDirectory(out).journal else Book(Path())
         if out and known.rows:
             _same_seed(RunDirectory(out), experiment)
-        # Tables are learned from what parts really are, before stand-ins take their place.
-        whole = build.tabled(experiment)
-        with build.opened(closed(whole, fingerprints=bool(books))) as setup:
+        with build.opened(closed(experiment, fingerprints=bool(books))) as setup:
             estimator = _Estimator(setup, known, books, machine)
             found = estimator.all()
         pace = Pace.probed(trial) if trial else Pace.recorded(books, estimator.still_to_ask())

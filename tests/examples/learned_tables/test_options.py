@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from options import ORDERS, Options
 
 from metagen.errors import InputError
 from metagen.runs.curves.measured import Pool
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
-from metagen.runs.work.allocation.options import ORDERS, Options
 from tests.runs.conftest import TOY, YAML
 
 

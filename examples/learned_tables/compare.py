@@ -1,6 +1,6 @@
 """More samples, a larger model or a deeper search by difficulty, against one configuration for all, as Markdown.
 
-    python examples/by_difficulty.py KNOWN FRESH [--generator 0.1M] [--first 4] [--verifier prm] [--cost flops]
+    python examples/learned_tables/compare.py KNOWN FRESH [--generator 0.1M] [--first 4] [--verifier prm] [--cost flops]
                                                  [--budgets 5e8 1e9] [--figures FOLDER]
 
 KNOWN and FRESH are runs of the same configurations on different problems (`examples/by_difficulty.yaml`). The generator
@@ -18,16 +18,16 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from choose import Measured, Table
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
+from options import Options
 
 from metagen.analysis.figures import STYLES, save, small_multiples, style
 from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import unfinished
-from metagen.runs.work.allocation.choose import Measured, Table
-from metagen.runs.work.allocation.options import Options
 
 #: Mean costs of the picture, between the cheapest and the dearest configuration.
 DRAWN = 24

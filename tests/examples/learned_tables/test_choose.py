@@ -6,11 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from choose import Measured, Table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.errors import InputError
-from metagen.runs.work.allocation.choose import Measured, Table
 
 
 def random_options(rng: np.random.Generator, problems: int, options: int) -> dict[str, Measured]:

@@ -9,14 +9,14 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from choose import Measured
+from options import Options
 from typer.testing import CliRunner
 
 from metagen.cli import app
 from metagen.runs.directory import Cell
-from metagen.runs.work.allocation.choose import Measured
-from metagen.runs.work.allocation.options import Options
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "by_difficulty.py"
+SCRIPT = Path(__file__).parents[3] / "examples" / "learned_tables" / "compare.py"
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_the_large_model_is_kept_for_hard_problems(study: ModuleType) -> None:
 def test_it_reads_two_runs(
     study: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "runs" / "toy"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "runs" / "toy"))
     text = (
         "name: sums\nseed: 3\n"
         'task: {kind: "metagen_toy:ToyTask", count: 24, seed: SEED}\n'

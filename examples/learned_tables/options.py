@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from choose import Measured
 from numpy.typing import NDArray
 
 from metagen.analysis.stopping import running_vote
@@ -13,7 +14,6 @@ from metagen.errors import InputError
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.pools import Pool, Stored
 from metagen.runs.table.tables import read
-from metagen.runs.work.allocation.choose import Measured
 from metagen.strategies.adaptive.by_difficulty import PREDICTORS, Predictor
 
 Floats = NDArray[np.float64]

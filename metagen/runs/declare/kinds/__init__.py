@@ -1,1 +1,0 @@
-"""Kinds of parts that an experiment file describes in a few words, made into objects."""
