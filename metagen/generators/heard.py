@@ -7,22 +7,51 @@ import threading
 from collections import abc, deque
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
 from metagen.attempts import UNTOLD, Attempt, elsewhere
 from metagen.call import Ended, Outcome
-from metagen.generators.engine import Generated, GenerateRequest, Sample, Share
+from metagen.cost import Usage
+from metagen.generators.engine import Engine, Generated, GenerateRequest, Sample, Share
 from metagen.scope import Scope
 from metagen.sequence import Sequence
-
-if TYPE_CHECKING:
-    from metagen.generators.primitive import EngineGenerator
 
 #: What a sample took of a prefix that others have paid for.
 NOTHING: Share = (0, 0, 0, None)
 #: Seconds from when a sample of an engine that nobody bills ends to when it is noted.
 ROUND = 0.02
+
+
+class Charges(Protocol):
+    """Says what samples cost: the generator that asked its engine for them."""
+
+    engine: Engine
+
+    @property
+    def bills(self) -> bool:
+        """Whether attempts are on disk before they begin."""
+        ...
+
+    def at_most(self, prefix: Sequence, n: int, tokens: int) -> Usage:
+        """The physical cost of one request for n samples of so many tokens, at most."""
+        ...
+
+    def charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
+        """Logical prefix tokens of a request: new to its problem, and paid for before."""
+        ...
+
+    def outcome(
+        self,
+        sample: Sample,
+        total: int | None,
+        head: tuple[int | None, int | None] | None,
+        share: Share,
+        cap: int | None,
+        begun: bool = False,
+    ) -> Outcome:
+        """The record of a sample, with its cost."""
+        ...
 
 
 class Round:
@@ -65,7 +94,7 @@ class Told:
 
     def __init__(
         self,
-        generator: EngineGenerator,
+        generator: Charges,
         prefix: Sequence,
         cap: int | None,
         scope: Scope,
@@ -108,7 +137,7 @@ class Told:
         attempts, generator = self._ended.attempts, self._generator
         if attempts is None:
             return UNTOLD
-        worst = generator._at_most(self._prefix, len(numbers), self._most)
+        worst = generator.at_most(self._prefix, len(numbers), self._most)
         return await elsewhere(attempts.begin(numbers, worst, durable=generator.bills), self._loop)
 
     def outcomes(self, answer: Generated) -> list[Outcome]:
@@ -167,9 +196,9 @@ class Told:
     def _outcome(self, i: int, sample: Sample, answer: Generated, share: Share, pays: int = 0) -> Outcome:
         generator = self._generator
         if i == pays and self._head is None:
-            self._head = generator._charge(self._prefix, answer, self._scope)
+            self._head = generator.charge(self._prefix, answer, self._scope)
         head = self._head if i == pays else None
-        return generator._outcome(sample, answer.prefix_tokens, head, share, self._cap, begun(self._prefix))
+        return generator.outcome(sample, answer.prefix_tokens, head, share, self._cap, begun(self._prefix))
 
 
 def begun(prefix: Sequence) -> bool:

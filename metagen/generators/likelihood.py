@@ -17,8 +17,7 @@ from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import PromptError, UnsupportedError
 from metagen.generators.decoding.words import spell
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest, SamplingParams
-from metagen.generators.waiting import waited
-from metagen.generators.watch import evaluated
+from metagen.generators.watch import evaluated, wait_for
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -75,7 +74,7 @@ def likelihoods(
     params: SamplingParams | None = None,
 ) -> list[Likelihood]:
     """`alikelihoods` for scripts and notebooks, without limits or records."""
-    return waited(alikelihoods(engine, sequences, entropies=entropies, params=params))
+    return wait_for(alikelihoods(engine, sequences, entropies=entropies, params=params))
 
 
 @checked

@@ -379,14 +379,14 @@ class EngineGenerator(Primitive):
         """Whether somebody may ask for money: attempts are on disk before they begin."""
         return self.price is not FREE or getattr(self.engine, "bills", False)
 
-    def _at_most(self, prefix: Sequence, n: int, tokens: int) -> Usage:
+    def at_most(self, prefix: Sequence, n: int, tokens: int) -> Usage:
         """What one request for n samples may cost physically: no cache of the engine's is relied on."""
         ids = self.engine.render(prefix)
         total = _bytes(prefix) if ids is None else len(ids)
         rows = 1 if self.params.search is None else self.params.search.rows
         return dataclasses.replace(self._priced(total, 0, max(n, rows) * tokens), calls=n)
 
-    def _charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
+    def charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
         """Logical prefix tokens of the request: new to this problem, and paid for before."""
         total = answer.prefix_tokens
         if total is None:
@@ -399,7 +399,7 @@ class EngineGenerator(Primitive):
             known = total * cache.add(text) // len(text)
         return total - known, known
 
-    def _outcome(
+    def outcome(
         self,
         sample: Sample,
         total: int | None,

@@ -1,9 +1,10 @@
-"""Whoever waits for an engine hears when there is no news from it."""
+"""Waiting for an engine: with an error where there is no news from it, or from plain functions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -67,3 +68,9 @@ def _counters(engine: Engine, told: Callable[[], object]) -> tuple[Any, ...]:
         told(),
         *(dict(v) if isinstance(v := getattr(stats, f.name), dict) else v for f in fields(EngineStats)),
     )
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine, which runs in a loop and a thread of its own: a notebook has a loop already."""
+    with ThreadPoolExecutor(1, "wait_for") as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -14,8 +14,7 @@ from metagen.errors import InputError, UnsupportedError
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.parameters import OFF, ORDER, SamplingParams
 from metagen.generators.engine import Engine, EvaluateRequest
-from metagen.generators.waiting import waited
-from metagen.generators.watch import evaluated
+from metagen.generators.watch import evaluated, wait_for
 from metagen.sequence import Sequence
 
 #: Letters of a value.
@@ -71,7 +70,7 @@ class Pipeline:
 
 def pipeline(engine: Engine, prefix: Sequence, params: SamplingParams) -> Pipeline:
     """`apipeline` for scripts and notebooks."""
-    return waited(apipeline(engine, prefix, params))
+    return wait_for(apipeline(engine, prefix, params))
 
 
 async def apipeline(engine: Engine, prefix: Sequence, params: SamplingParams) -> Pipeline:
