@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import InputError
+from metagen.runs.declare.settings import AS_WRITTEN
 from metagen.runs.declare.study import COSTS
 from metagen.runs.directory import RunDirectory, writing
 from metagen.runs.note import Note
@@ -70,6 +71,16 @@ class Curve:
         """As the run calls it: `model/strategy@n`, or `model/strategy` for a strategy without n (n = 0)."""
         n = int(self.ns[point])
         return f"{self.name}@{n}" if n else self.name
+
+    @property
+    def frozen(self) -> str:
+        """The setting that was frozen; empty for a curve that is as written."""
+        return "" if self.setting == AS_WRITTEN else self.setting
+
+    def named(self, point: int) -> str:
+        """A configuration with its frozen setting, for people to choose: `small/rebase@16 (temperature=0.2)`."""
+        name = self.configuration(point)
+        return f"{name} ({self.frozen})" if self.frozen else name
 
     def cost(self, name: str) -> Floats:
         """Mean over problems, [points]; NaN where unknown. InputError for a cost that no curve has."""

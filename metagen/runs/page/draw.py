@@ -19,7 +19,6 @@ from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import Frame, Panel
 from metagen.runs.curves import frontier
 from metagen.runs.curves.study import StudyResult
-from metagen.runs.questions.names import named
 from metagen.runs.questions.section import Heat, Plot, Table, banded
 
 #: Axes of the figure of winners, by what studies are compared at.
@@ -207,7 +206,7 @@ def best_figure(result: StudyResult) -> Figure | None:
     if not cells or axis is None:
         return None
     points = [
-        Point(named(cell.curve, cell.point), cell.cost, cell.accuracy, cell.low, cell.high) for cell in cells
+        Point(cell.curve.named(cell.point), cell.cost, cell.accuracy, cell.low, cell.high) for cell in cells
     ]
     with study_figures.style():
         return figures.best_under_budget(points, x=axis, title=f"{result.name}: the best that a budget buys")

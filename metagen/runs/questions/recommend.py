@@ -30,7 +30,6 @@ from metagen.runs.declare import recipe
 from metagen.runs.declare.study import COSTS, MODELLED
 from metagen.runs.directory import nearest
 from metagen.runs.note import Note
-from metagen.runs.questions.names import named
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -79,7 +78,7 @@ class Recommendation:
     @property
     def named(self) -> str:
         """The configuration with its frozen setting: `small/rebase@16 (temperature=0.2)`."""
-        return named(self.curve, self.curve.ns.tolist().index(self.n))
+        return self.curve.named(self.curve.ns.tolist().index(self.n))
 
     @property
     def sentence(self) -> str:
@@ -122,7 +121,7 @@ class _Candidate:
 
     @property
     def named(self) -> str:
-        return named(self.curve, self.point)
+        return self.curve.named(self.point)
 
     @property
     def accuracy(self) -> Floats:
