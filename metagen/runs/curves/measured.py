@@ -161,16 +161,24 @@ class Results:
                     new.unlink(missing_ok=True)
 
 
+def solve(directory: RunDirectory, lines: Iterable[Cell]) -> dict[str, Solved]:
+    """Configurations, problem by problem, by name; without those that have not finished a single problem."""
+    lines = list(lines)
+    found: dict[str, Solved] = {}
+    for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
+        with Stored(directory, generator) as stored:
+            found |= stored.solved(line for line in lines if line.pooled and line.generator == generator)
+    for line in lines:
+        if not line.pooled and (solved := _outcomes(directory, line)) is not None:
+            found[line.name] = solved
+    return found
+
+
 def derive(directory: RunDirectory, lines: Iterable[Cell]) -> Results:
     """Measure configurations from the tables of a run. Those without a single finished problem are left out."""
     lines = list(lines)
-    pooled: dict[str, Solved] = {}
-    for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
-        ours = [line for line in lines if line.pooled and line.generator == generator]
-        with Stored(directory, generator) as stored:
-            pooled |= stored.solved(ours)
-    every = [(line, pooled.get(line.name) if line.pooled else _outcomes(directory, line)) for line in lines]
-    found = [(line, solved) for line, solved in every if solved is not None]
+    every = solve(directory, lines)
+    found = [(line, every[line.name]) for line in lines if line.name in every]
     wholes = _bounds([solved.accuracy for _, solved in found])
     measured = [
         _measured(line, solved, *bounds) for (line, solved), bounds in zip(found, wholes, strict=True)
@@ -236,8 +244,10 @@ def _outcomes(directory: RunDirectory, line: Cell) -> Solved | None:
     judged, scored = _mean(table["verifier_flops"]), _mean(table["verifier_prefilled"])
     made = {**total, "prefilled": plus(total["prefilled"], None if scored is None else -scored)}
     levels = np.asarray(pc.fill_null(table["level"], -1).to_numpy(), dtype=np.int64)
-    rows = np.arange(len(correct))
-    return Solved(correct, np.zeros(len(correct)), levels, cost_columns(made, total, judged), rows)
+    return Solved(
+        correct, np.zeros(len(correct)), levels, cost_columns(made, total, judged), np.arange(len(correct)),
+        table["problem"].to_pylist(),
+    )  # fmt: skip
 
 
 def _means(table: pa.Table) -> dict[str, float | None]:
