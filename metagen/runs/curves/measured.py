@@ -161,36 +161,29 @@ class Results:
                     new.unlink(missing_ok=True)
 
 
-def solve(directory: RunDirectory, lines: Iterable[Cell]) -> dict[str, Solved]:
-    """Configurations, problem by problem, by name; without those that have not finished a single problem."""
-    lines = list(lines)
+def solve_pools(directory: RunDirectory, lines: abc.Sequence[Cell]) -> dict[str, Solved]:
+    """Pooled configurations, problem by problem, by name; without those that no problem has enough samples for."""
     found: dict[str, Solved] = {}
     for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
         with Stored(directory, generator) as stored:
             found |= stored.solved(line for line in lines if line.pooled and line.generator == generator)
-    for line in lines:
-        if not line.pooled and (solved := _outcomes(directory, line)) is not None:
-            found[line.name] = solved
     return found
 
 
 def derive(directory: RunDirectory, lines: Iterable[Cell]) -> Results:
     """Measure configurations from the tables of a run. Those without a single finished problem are left out."""
     lines = list(lines)
-    every = solve(directory, lines)
-    found = [(line, every[line.name]) for line in lines if line.name in every]
-    wholes = _bounds([solved.accuracy for _, solved in found])
-    measured = [
-        _measured(line, solved, *bounds) for (line, solved), bounds in zip(found, wholes, strict=True)
-    ]
+    pooled = solve_pools(directory, lines)
+    every = [(line, pooled.get(line.name) if line.pooled else _outcomes(directory, line)) for line in lines]
+    found = [(line, solved) for line, solved in every if solved is not None]
+    wholes = bounds([solved.accuracy for _, solved in found])
+    measured = [_measured(line, solved, *whole) for (line, solved), whole in zip(found, wholes, strict=True)]
     parts = [(line, level, values) for line, solved in found for level, values in solved.by_level()]
     levels = [
         LevelMeasured(
-            line.name, line.generator, line.strategy, line.n, level, *bounds, len(values), line.oracle
+            line.name, line.generator, line.strategy, line.n, level, *part, len(values), line.oracle
         )
-        for (line, level, values), bounds in zip(
-            parts, _bounds([values for *_, values in parts]), strict=True
-        )
+        for (line, level, values), part in zip(parts, bounds([values for *_, values in parts]), strict=True)
     ]
     return Results(tuple(measured), tuple(levels))
 
@@ -216,19 +209,20 @@ def _measured(
     )
 
 
-def _bounds(rows: abc.Sequence[Floats]) -> list[tuple[float, float, float, float]]:
-    """Mean, low, high and standard error of each row; rows of equal length at once, which takes far less time.
+def bounds(rows: abc.Sequence[Floats]) -> list[tuple[float, float, float, float]]:
+    """Mean, low, high and standard error of each row of shares, [problems].
 
-    Rows of fewer than `FEW` problems have no bounds.
+    Rows of equal length are measured at once, which takes far less time. Rows of fewer than `FEW` problems have no
+    bounds.
     """
-    bounds: dict[int, tuple[float, float, float, float]] = {}
+    every: dict[int, tuple[float, float, float, float]] = {}
     for length in {len(row) for row in rows}:
         at = [i for i, row in enumerate(rows) if len(row) == length]
         found = interval(np.stack([rows[i] for i in at]), support=SHARES)
         ends = (np.full(len(at), nan),) * 2 if length < FEW else (found.low, found.high)
         columns = [part.tolist() for part in (found.estimate, *ends, found.error)]
-        bounds.update(zip(at, zip(*columns, strict=True), strict=True))
-    return [bounds[i] for i in range(len(rows))]
+        every.update(zip(at, zip(*columns, strict=True), strict=True))
+    return [every[i] for i in range(len(rows))]
 
 
 # ------------------------------------------------------------------------------------------------ direct

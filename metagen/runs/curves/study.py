@@ -88,6 +88,10 @@ class Curve:
             raise InputError(f"{self.name} has no cost {name!r}; expected one of {', '.join(self.costs)}")
         return np.asarray(self.costs[name].mean(axis=1))
 
+    def noise(self, point: int, over: Bools) -> float:
+        """Monte-Carlo standard error of the mean accuracy at a point. over: [problems], those of the mean."""
+        return float(np.sqrt(np.square(self.error[point, over]).sum()) / over.sum())
+
 
 @dataclass(frozen=True, eq=False)
 class Votes:

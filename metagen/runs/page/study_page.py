@@ -19,14 +19,13 @@ from metagen.analysis import study_figures
 from metagen.runs import words
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import StudyResult
-from metagen.runs.directory import RunDirectory, environment, writing
+from metagen.runs.directory import FROZEN, STUDY, RunDirectory, environment, writing
 from metagen.runs.note import Note
 from metagen.runs.page import chosen, draw, html_page, markdown, measured
 from metagen.runs.page.browser import Embedded
 from metagen.runs.page.headline import headline
 from metagen.runs.page.html_page import FIGURES, NAME, TABLES
 from metagen.runs.questions.section import Finding, Section, Table
-from metagen.runs.study_directory import FROZEN, STUDY
 from metagen.runs.words import duration
 
 MARKDOWN = "report.md"

@@ -24,7 +24,7 @@ from rich.text import Text
 from metagen.analysis.comparison import Contrast, holm, p_number
 from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
-from metagen.runs.curves.measured import FEW, solve
+from metagen.runs.curves.measured import FEW, solve_pools
 from metagen.runs.directory import Cell, RunDirectory, nearest
 from metagen.runs.table.tables import read
 from metagen.runs.words import least, percent, signed
@@ -173,9 +173,14 @@ def _name(x: Cell, y: Cell) -> str:
 
 def solved(directory: RunDirectory, lines: abc.Sequence[Cell]) -> dict[str, dict[str, float]]:
     """Configurations, each with its accuracy on every problem that it has finished, by id."""
-    found = solve(directory, lines)
-    accuracies = {name: dict(zip(one.ids, one.accuracy.tolist(), strict=True)) for name, one in found.items()}
-    return {line.name: accuracies.get(line.name, {}) for line in lines}
+    pooled = solve_pools(directory, lines)
+    found = {name: dict(zip(one.ids, one.accuracy.tolist(), strict=True)) for name, one in pooled.items()}
+    for line in lines:
+        if not line.pooled:
+            table = read(directory.table("outcomes"), ["problem", "correct"], configuration=line.name)
+            rows = zip(table["problem"].to_pylist(), table["correct"].to_pylist(), strict=True)
+            found[line.name] = {problem: float(correct) for problem, correct in rows}
+    return {line.name: found.get(line.name, {}) for line in lines}
 
 
 def _problems(

@@ -20,8 +20,7 @@ from rich.text import Text
 
 from metagen.analysis.comparison import Contrast, contrasts
 from metagen.errors import InputError
-from metagen.runs import study_directory as directory
-from metagen.runs import words
+from metagen.runs import directory, words
 from metagen.runs.curves.frontier import even, ladder, main_cost
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult

@@ -127,10 +127,6 @@ class _Candidate:
     def accuracy(self) -> Floats:
         return np.asarray(self.curve.accuracy[self.point])
 
-    def noise(self, over: Bools) -> float:
-        """Monte-Carlo standard error of the mean over these problems."""
-        return float(np.sqrt(np.square(self.curve.error[self.point, over]).sum()) / over.sum())
-
     def load(self, budgets: Mapping[str, float]) -> float:
         """The largest share of a budget that it takes."""
         return max(self.costs[cost] / limit for cost, limit in budgets.items())
@@ -164,7 +160,7 @@ def recommend(
             "measured; resume the run, or give it as many samples of each problem"
         )
     rows = options[:, shared]
-    noise = np.array([c.noise(shared) for c in affordable])
+    noise = np.array([c.curve.noise(c.point, shared) for c in affordable])
     worth = _valued(rows, noise, seed=seed)
     at, chosen = worth.chosen, affordable[worth.chosen]
     notes += _notes(result, chosen, candidates, budgets, int(shared.sum()), len(shared))
