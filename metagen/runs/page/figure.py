@@ -13,7 +13,7 @@ from markupsafe import Markup
 from metagen.analysis import figures
 from metagen.analysis.figures import Line
 from metagen.runs.curves.measured import LevelMeasured, Measured, Results
-from metagen.runs.page.draw import Drawn
+from metagen.runs.page.draw import Drawn, describe
 from metagen.runs.questions.section import Plot, Table
 from metagen.runs.words import between, percent
 from metagen.runs.words import cost_amount as amount
@@ -148,7 +148,7 @@ def drawn(plot: Plot) -> Drawn:
             figures.inline(
                 figures.panel(ours, labels, span, x=plot.x),
                 f"{plot.name}-{i}",
-                f"{plot.title}, {panel}: {_words(ours)}",
+                f"{plot.title}, {panel}: {describe(ours, percent)}",
             )
         )
         for i, (panel, ours) in enumerate(plot.panels.items())
@@ -165,16 +165,6 @@ def drawn(plot: Plot) -> Drawn:
 
 def _accuracies(line: Line) -> Iterable[float]:
     return (v for column in (line.y, line.low or (), line.high or ()) for v in column if isfinite(v))
-
-
-def _words(lines: abc.Sequence[Line]) -> str:
-    """From where to where each line goes."""
-    return "; ".join(
-        f"{line.label} from {percent(line.y[0])} to {percent(line.y[-1])}"
-        if len(line.y) > 1
-        else f"{line.label} {percent(line.y[0])}"
-        for line in lines
-    )
 
 
 def _rows(panel: str, line: Line, x: str) -> Iterable[tuple[str, str, str, str, str]]:

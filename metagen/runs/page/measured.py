@@ -24,6 +24,10 @@ from metagen.runs.declare.study import COSTS
 from metagen.runs.declare.study_schema import PLAIN
 from metagen.runs.questions.section import Plot, Section, Table, banded
 
+#: Columns of `curves.csv` that are a curve's, and those that are a row's.
+OF_CURVES = ("model", "strategy", "kind", "setting", "source")
+OF_ROWS = ("accuracy", "low", "high", "stderr", "error")
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -197,46 +201,17 @@ def tidy(result: StudyResult) -> str:
     }
     file = StringIO()
     out = csv.writer(file, lineterminator="\n")
-    out.writerow(
-        [
-            "model",
-            "strategy",
-            "kind",
-            "setting",
-            "source",
-            "oracle",
-            "n",
-            "problems",
-            "accuracy",
-            "low",
-            "high",
-            "stderr",
-            "error",
-            *names,
-            "verification",
-        ]
-    )
+    out.writerow([*OF_CURVES, "oracle", "n", "problems", *OF_ROWS, *names, "verification"])
     for row in rows(result):
-        c = row.curve
-        numbers = (
-            row.accuracy,
-            row.low,
-            row.high,
-            row.stderr,
-            row.error,
-            *(nan if name in unpriced else row.costs.get(name, nan) for name in names),
-        )
+        costs = (nan if name in unpriced else row.costs.get(name, nan) for name in names)
+        numbers = (*(getattr(row, name) for name in OF_ROWS), *costs, row.verification)
         out.writerow(
             [
-                c.model,
-                c.strategy,
-                c.kind,
-                c.setting,
-                c.source,
-                str(c.oracle).lower(),
+                *(getattr(row.curve, name) for name in OF_CURVES),
+                str(row.curve.oracle).lower(),
                 row.n or "",
                 row.problems,
-                *(f"{v:.7g}" if isfinite(v) else "" for v in (*numbers, row.verification)),
+                *(f"{v:.7g}" if isfinite(v) else "" for v in numbers),
             ]
         )
     return file.getvalue()
