@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from metagen import html
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.ties import first_best
+from metagen.runs.curves.study import Floats
 from metagen.runs.directory import Cell, RunDirectory, writing
 from metagen.runs.table.costs import USAGE
 from metagen.runs.table.pools import Pool, Solved, Stored, cost_columns, plus
@@ -29,7 +29,6 @@ from metagen.runs.table.tables import read
 
 __all__ = ["FEW", "LevelMeasured", "Measured", "Pool", "Results", "derive", "most_accurate"]
 
-Floats = NDArray[np.float64]
 POOLED, DIRECT = "average over subsets", "direct"
 #: Problems below which there is no interval: so few say hardly anything of others.
 FEW = 8

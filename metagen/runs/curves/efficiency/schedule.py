@@ -15,15 +15,12 @@ from itertools import count
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metagen.cost import Hardware, ModelShape, prefill_flops, roofline_seconds
 from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, shape_of
 from metagen.runs.curves.efficiency.critical import Graph
 from metagen.runs.curves.efficiency.roofline import step
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from metagen.runs.curves.study import Floats
 
 
 @dataclass(frozen=True, eq=False)
