@@ -265,7 +265,7 @@ def test_of_equals_the_cheapest_is_the_best() -> None:
 
 def test_few_problems_have_no_interval(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
     """So few say hardly anything of others; their standard error is known all the same."""
-    found = results._bounds([np.array(row) for row in ([1.0, 1.0], [1.0, 0.75], [0.5] * 7, [0.5, 1.0] * 4)])
+    found = results.bounds([np.array(row) for row in ([1.0, 1.0], [1.0, 0.75], [0.5] * 7, [0.5, 1.0] * 4)])
     assert [mean for mean, *_ in found] == [1.0, 0.875, 0.5, 0.75]
     assert [error for *_, error in found] == pytest.approx([0.0, 0.125, 0.0, 0.25 / math.sqrt(7)])
     assert all(math.isnan(low) and math.isnan(high) for _, low, high, _ in found[:3])
