@@ -89,7 +89,7 @@ def resume(directory: Run, trust: Trust = False) -> None:
     """Go on with a run or study; what is recorded is not paid for again."""
     from metagen.runs.declare import schema
     from metagen.runs.declare import study_schema as studies
-    from metagen.runs.study_directory import StudyDirectory, find
+    from metagen.runs.directory import StudyDirectory, find
 
     found = find(directory)
     if isinstance(found, StudyDirectory):
@@ -100,7 +100,7 @@ def resume(directory: Run, trust: Trust = False) -> None:
 
 def report(directory: Run, trust: Trust = False) -> None:
     """Show the results of a run or study; make its tables, figures and page (report.html) anew."""
-    from metagen.runs.study_directory import StudyDirectory, find
+    from metagen.runs.directory import StudyDirectory, find
 
     found = find(directory)
     if isinstance(found, StudyDirectory):
@@ -261,8 +261,8 @@ def _interrupted(hint: str | None) -> None:
 def _study(found: Study, root: Path, as_json: bool) -> None:
     """Run a study in `root`; report; exit with a code if problems failed."""
     from metagen.runs import study as studies
+    from metagen.runs.directory import StudyDirectory
     from metagen.runs.page import study_report as pages
-    from metagen.runs.study_directory import StudyDirectory
     from metagen.runs.work.progress import Meter
 
     meter, directory = Meter(), StudyDirectory(root)

@@ -20,8 +20,7 @@ from metagen.runs.declare import study_schema as schema
 from metagen.runs.declare.plan import Part
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.declare.study import Study
-from metagen.runs.directory import RunDirectory, State
-from metagen.runs.study_directory import STUDY, Role, StudyDirectory
+from metagen.runs.directory import STUDY, Role, RunDirectory, State, StudyDirectory
 from metagen.runs.table.tables import read
 from metagen.runs.work import build, runner
 from metagen.runs.work.forecast.estimate import Estimate, estimate

@@ -13,9 +13,9 @@ from metagen.runs.curves import collect, tune
 from metagen.runs.curves.study import Curve, Source, StudyResult, Tuned
 from metagen.runs.declare import plan
 from metagen.runs.declare import study_schema as schema
+from metagen.runs.directory import StudyDirectory, find
 from metagen.runs.page import study_report as report
 from metagen.runs.questions import difficulty
-from metagen.runs.study_directory import StudyDirectory, find
 from metagen.runs.table.tables import read
 from metagen.sequence import Prompt
 from metagen.tasks.base import Problem

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from metagen.cli import app
 from metagen.runs import study as run
 from metagen.runs.declare import study_schema as schema
-from metagen.runs.study_directory import StudyDirectory
+from metagen.runs.directory import StudyDirectory
 
 Write = Callable[..., Path]
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -170,8 +170,3 @@ def _likelihoods(pools: abc.Sequence[Votes]) -> Iterator[Note]:
 def _there(votes: Votes) -> Bools:
     """Which places of the arrays are samples."""
     return np.asarray(np.arange(votes.classes.shape[1]) < votes.sizes[:, None])
-
-
-def _some(names: abc.Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

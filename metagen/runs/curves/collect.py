@@ -16,9 +16,8 @@ from metagen.runs.declare import baselines, plan
 from metagen.runs.declare.plan import APART
 from metagen.runs.declare.specs import ReplaySpec
 from metagen.runs.declare.study import Study
-from metagen.runs.directory import RunDirectory
+from metagen.runs.directory import STUDY, Role, RunDirectory, StudyDirectory
 from metagen.runs.note import Note
-from metagen.runs.study_directory import STUDY, Role, StudyDirectory
 
 if TYPE_CHECKING:
     from metagen.runs.curves.curve_costs import Accelerator

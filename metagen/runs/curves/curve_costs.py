@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.cost import Beside, ModelShape
 from metagen.errors import InputError
 from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, columns_of, numbers
 from metagen.runs.curves.efficiency.critical import longest
+from metagen.runs.curves.study import Floats
 from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table.tables import read
@@ -32,7 +32,6 @@ from metagen.runs.work.makers import Makers
 
 __all__ = ["Accelerator", "direct", "plain", "pooled", "shaped", "shapes"]
 
-Floats = NDArray[np.float64]
 #: Columns of a usage that costs are made of.
 SPENT = ("prefilled", "generated", "flops", "flops_2n", "money", "seconds")
 

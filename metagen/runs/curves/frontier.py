@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metagen.analysis import figures
-from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.ties import leaders, margin
 from metagen.errors import InputError
-from metagen.runs.curves.measured import FEW
+from metagen.runs.curves.measured import FEW, bounds
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult
 from metagen.runs.note import Note
 
@@ -145,8 +144,8 @@ def cells(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Price
     found = []
     for curve in curves:
         costs = curve.costs[cost][:, over].mean(axis=1)
-        for point, bounds in rated[curve].items():
-            found.append(PricedCell(curve, point, float(costs[point]), *bounds))
+        for point, at in rated[curve].items():
+            found.append(PricedCell(curve, point, float(costs[point]), *at))
     return found
 
 
@@ -360,12 +359,8 @@ def _rated(
     places = [
         (c, p) for c in curves for p in np.flatnonzero(np.isfinite(c.accuracy[:, over]).all(axis=1)).tolist()
     ]
-    rows = np.stack([curve.accuracy[point, over] for curve, point in places])
     found: dict[Curve, dict[int, tuple[float, float, float, float, float]]] = {curve: {} for curve in curves}
-    at = interval(rows, support=SHARES)
-    ends = (np.full(len(rows), nan),) * 2 if over.sum() < FEW else (at.low, at.high)
-    columns = (part.tolist() for part in (at.estimate, *ends, at.error))
-    for (curve, point), bounds in zip(places, zip(*columns, strict=True), strict=True):
-        noise = float(np.sqrt(np.square(curve.error[point, over]).sum()) / over.sum())
-        found[curve][point] = (*bounds, noise)
+    rated = bounds([curve.accuracy[point, over] for curve, point in places])
+    for (curve, point), at in zip(places, rated, strict=True):
+        found[curve][point] = (*at, curve.noise(point, over))
     return over, found

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from metagen import html
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.ties import first_best
+from metagen.runs.curves.study import Floats
 from metagen.runs.directory import Cell, RunDirectory, writing
 from metagen.runs.table.costs import USAGE
 from metagen.runs.table.pools import Pool, Solved, Stored, cost_columns, plus
@@ -29,7 +29,6 @@ from metagen.runs.table.tables import read
 
 __all__ = ["FEW", "LevelMeasured", "Measured", "Pool", "Results", "derive", "most_accurate"]
 
-Floats = NDArray[np.float64]
 POOLED, DIRECT = "average over subsets", "direct"
 #: Problems below which there is no interval: so few say hardly anything of others.
 FEW = 8
@@ -161,28 +160,29 @@ class Results:
                     new.unlink(missing_ok=True)
 
 
+def solve_pools(directory: RunDirectory, lines: abc.Sequence[Cell]) -> dict[str, Solved]:
+    """Pooled configurations, problem by problem, by name; without those that no problem has enough samples for."""
+    found: dict[str, Solved] = {}
+    for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
+        with Stored(directory, generator) as stored:
+            found |= stored.solved(line for line in lines if line.pooled and line.generator == generator)
+    return found
+
+
 def derive(directory: RunDirectory, lines: Iterable[Cell]) -> Results:
     """Measure configurations from the tables of a run. Those without a single finished problem are left out."""
     lines = list(lines)
-    pooled: dict[str, Solved] = {}
-    for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
-        ours = [line for line in lines if line.pooled and line.generator == generator]
-        with Stored(directory, generator) as stored:
-            pooled |= stored.solved(ours)
+    pooled = solve_pools(directory, lines)
     every = [(line, pooled.get(line.name) if line.pooled else _outcomes(directory, line)) for line in lines]
     found = [(line, solved) for line, solved in every if solved is not None]
-    wholes = _bounds([solved.accuracy for _, solved in found])
-    measured = [
-        _measured(line, solved, *bounds) for (line, solved), bounds in zip(found, wholes, strict=True)
-    ]
+    wholes = bounds([solved.accuracy for _, solved in found])
+    measured = [_measured(line, solved, *whole) for (line, solved), whole in zip(found, wholes, strict=True)]
     parts = [(line, level, values) for line, solved in found for level, values in solved.by_level()]
     levels = [
         LevelMeasured(
-            line.name, line.generator, line.strategy, line.n, level, *bounds, len(values), line.oracle
+            line.name, line.generator, line.strategy, line.n, level, *part, len(values), line.oracle
         )
-        for (line, level, values), bounds in zip(
-            parts, _bounds([values for *_, values in parts]), strict=True
-        )
+        for (line, level, values), part in zip(parts, bounds([values for *_, values in parts]), strict=True)
     ]
     return Results(tuple(measured), tuple(levels))
 
@@ -208,19 +208,20 @@ def _measured(
     )
 
 
-def _bounds(rows: abc.Sequence[Floats]) -> list[tuple[float, float, float, float]]:
-    """Mean, low, high and standard error of each row; rows of equal length at once, which takes far less time.
+def bounds(rows: abc.Sequence[Floats]) -> list[tuple[float, float, float, float]]:
+    """Mean, low, high and standard error of each row of shares, [problems].
 
-    Rows of fewer than `FEW` problems have no bounds.
+    Rows of equal length are measured at once, which takes far less time. Rows of fewer than `FEW` problems have no
+    bounds.
     """
-    bounds: dict[int, tuple[float, float, float, float]] = {}
+    every: dict[int, tuple[float, float, float, float]] = {}
     for length in {len(row) for row in rows}:
         at = [i for i, row in enumerate(rows) if len(row) == length]
         found = interval(np.stack([rows[i] for i in at]), support=SHARES)
         ends = (np.full(len(at), nan),) * 2 if length < FEW else (found.low, found.high)
         columns = [part.tolist() for part in (found.estimate, *ends, found.error)]
-        bounds.update(zip(at, zip(*columns, strict=True), strict=True))
-    return [bounds[i] for i in range(len(rows))]
+        every.update(zip(at, zip(*columns, strict=True), strict=True))
+    return [every[i] for i in range(len(rows))]
 
 
 # ------------------------------------------------------------------------------------------------ direct
@@ -236,8 +237,10 @@ def _outcomes(directory: RunDirectory, line: Cell) -> Solved | None:
     judged, scored = _mean(table["verifier_flops"]), _mean(table["verifier_prefilled"])
     made = {**total, "prefilled": plus(total["prefilled"], None if scored is None else -scored)}
     levels = np.asarray(pc.fill_null(table["level"], -1).to_numpy(), dtype=np.int64)
-    rows = np.arange(len(correct))
-    return Solved(correct, np.zeros(len(correct)), levels, cost_columns(made, total, judged), rows)
+    return Solved(
+        correct, np.zeros(len(correct)), levels, cost_columns(made, total, judged), np.arange(len(correct)),
+        table["problem"].to_pylist(),
+    )  # fmt: skip
 
 
 def _means(table: pa.Table) -> dict[str, float | None]:

@@ -7,22 +7,23 @@ What lies in pools is measured at every n by averages over subsets, what ran by 
 from __future__ import annotations
 
 import json
+import re
 from collections import abc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow.compute as pc
 
 from metagen.cost import ModelShape
 from metagen.errors import DataError, MetagenError
+from metagen.generators.decoding.parameters import OFF as EVERY
+from metagen.generators.decoding.parameters import ORDER
 from metagen.runs.curves import checks
 from metagen.runs.curves import curve_costs as costs
-from metagen.runs.curves.blocks import expected_blocks
-from metagen.runs.curves.drawn import adapted
 from metagen.runs.curves.recorded import HALVES, halves
 from metagen.runs.curves.study import Curve, Floats, Ints, Model, StudyResult, Votes
 from metagen.runs.declare import source
@@ -30,7 +31,7 @@ from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.note import Note
 from metagen.runs.table import audit
 from metagen.runs.table.pools import Pool
-from metagen.runs.table.tables import read
+from metagen.runs.table.tables import read, read_calls
 
 if TYPE_CHECKING:
     from metagen.runs.curves.curve_costs import Accelerator
@@ -42,6 +43,11 @@ Names = Mapping[str, tuple[str, str, str]]
 
 #: Columns that are no verifier's: no name of one has such characters.
 TOKENS, LOGPROB = "<tokens>", "<logprob>"
+#: Settings that change what is drawn, with what turns them off.
+OFF: Final[Mapping[str, Any]] = {
+    name: EVERY[name] for name in (*ORDER, "healing", "search") if name != "temperature"
+}
+_BLOCK = re.compile(r"(?:^|/)block/(\d+)(?:/|$)")
 POOLED_SECONDS = (
     "of pools are unknown: all samples were drawn side by side, and a part of them by itself was not timed; "
     "roofline:NAME and latency:NAME model it"
@@ -416,3 +422,39 @@ def _finite(name: str, scores: Floats, ids: abc.Sequence[str]) -> None:
             f"the score of {name!r} for sample {sample} of problem {ids[row]!r} is {scores[row, sample]}; "
             "expected a finite number, or none"
         )
+
+
+def expected_blocks(directory: RunDirectory, lines: Iterable[Cell]) -> dict[str, float]:
+    """The mean over problems of the blocks that each configuration of kind `blockwise` committed to, by its name.
+
+    The bound on its KL divergence is made of it. From the table `calls`; empty for a run that has none.
+    """
+    path = directory.table("calls")
+    if not path.exists():
+        return {}
+    found: dict[str, float] = {}
+    for line in lines:
+        if line.kind != "blockwise":
+            continue
+        table = read_calls(path, line.name)
+        last: dict[int, int] = {}
+        for place, where in zip(table["place"].to_pylist(), table["path"].to_pylist(), strict=True):
+            block = _BLOCK.search(where)
+            # The first block's calls stand where those of parallel strategies do.
+            last[place] = max(last.get(place, 0), int(block[1]) if block else 0)
+        if last:
+            found[line.name] = 1.0 + sum(last.values()) / len(last)
+    return found
+
+
+def adapted(definition: Mapping[str, Any]) -> str:
+    """The settings of a generator's definition that are on, as words: `top_p=0.9, grammar`. Empty: none are.
+
+    With any of them samples are no draws of the model, whatever the temperature.
+    """
+    on = {name: definition.get(name) for name, off in OFF.items() if definition.get(name, off) != off}
+    return ", ".join(
+        f"{name}={value:g}" if isinstance(value, float | int) and value is not True else name
+        for name, value in on.items()
+        if value
+    )

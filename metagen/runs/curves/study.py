@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.errors import InputError
+from metagen.runs.declare.settings import AS_WRITTEN
 from metagen.runs.declare.study import COSTS
 from metagen.runs.directory import RunDirectory, writing
 from metagen.runs.note import Note
@@ -71,11 +72,25 @@ class Curve:
         n = int(self.ns[point])
         return f"{self.name}@{n}" if n else self.name
 
+    @property
+    def frozen(self) -> str:
+        """The setting that was frozen; empty for a curve that is as written."""
+        return "" if self.setting == AS_WRITTEN else self.setting
+
+    def named(self, point: int) -> str:
+        """A configuration with its frozen setting, for people to choose: `small/rebase@16 (temperature=0.2)`."""
+        name = self.configuration(point)
+        return f"{name} ({self.frozen})" if self.frozen else name
+
     def cost(self, name: str) -> Floats:
         """Mean over problems, [points]; NaN where unknown. InputError for a cost that no curve has."""
         if name not in self.costs:
             raise InputError(f"{self.name} has no cost {name!r}; expected one of {', '.join(self.costs)}")
         return np.asarray(self.costs[name].mean(axis=1))
+
+    def noise(self, point: int, over: Bools) -> float:
+        """Monte-Carlo standard error of the mean accuracy at a point. over: [problems], those of the mean."""
+        return float(np.sqrt(np.square(self.error[point, over]).sum()) / over.sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from metagen.runs.curves.study import Curve, Tuned
 from metagen.runs.declare import plan, source
 from metagen.runs.declare.settings import words
 from metagen.runs.declare.study import Setting, Study
-from metagen.runs.study_directory import FROZEN, StudyDirectory
+from metagen.runs.directory import FROZEN, StudyDirectory
 
 Chosen = Mapping[tuple[str, str], Tuned]
 _HEAD = "# Settings chosen on development problems. Remove this file, and they are chosen anew.\n"

@@ -20,7 +20,7 @@ from metagen.runs.declare.settings import laid, split, variant, words
 from metagen.runs.declare.source import Source
 from metagen.runs.declare.specs import SECTIONS, Experiment, ReplaySpec, Spec
 from metagen.runs.declare.study import Setting, Study
-from metagen.runs.study_directory import Role
+from metagen.runs.directory import Role
 from metagen.tasks.base import Problem
 
 __all__ = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite, isnan
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import Frame, Panel
 from metagen.runs.curves import frontier
 from metagen.runs.curves.study import StudyResult
-from metagen.runs.questions.names import named
 from metagen.runs.questions.section import Heat, Plot, Table, banded
 
 #: Axes of the figure of winners, by what studies are compared at.
@@ -103,7 +103,7 @@ def drawn(plot: Plot) -> Drawn:
     """Raises InputError if there is nothing to draw."""
     panels, left_out = _panels(plot)
     labels = list(dict.fromkeys(label for panel in panels.values() for label in panel.labels))
-    anchor = file_name(plot.name)
+    anchor, form = file_name(plot.name), partial(_value, share=is_share(plot))
     svgs = {
         name: Markup(  # by matplotlib, which escapes texts
             _titled(
@@ -111,7 +111,7 @@ def drawn(plot: Plot) -> Drawn:
                     figures.inline(
                         study_figures.panel_figure(name, panels, frame(plot)),
                         f"{anchor}-{i}",
-                        f"{_said(plot.whole_title, name)}: {_words(panel, plot)}",
+                        f"{_said(plot.whole_title, name)}: {describe(panel.lines, form)}",
                     )
                 ),
                 _said(plot.whole_title, name),
@@ -207,7 +207,7 @@ def best_figure(result: StudyResult) -> Figure | None:
     if not cells or axis is None:
         return None
     points = [
-        Point(named(cell.curve, cell.point), cell.cost, cell.accuracy, cell.low, cell.high) for cell in cells
+        Point(cell.curve.named(cell.point), cell.cost, cell.accuracy, cell.low, cell.high) for cell in cells
     ]
     with study_figures.style():
         return figures.best_under_budget(points, x=axis, title=f"{result.name}: the best that a budget buys")
@@ -256,15 +256,14 @@ def _titled(svg: str, title: str) -> str:
     return f"{svg[:end]}<title>{html.text(title)}</title>{svg[end:]}"
 
 
-def _words(panel: Panel, plot: Plot) -> str:
-    """From where to where each line goes."""
-    share = is_share(plot)
+def describe(lines: Iterable[Line], form: Callable[[float], str]) -> str:
+    """From where to where each line goes, in words."""
 
     def said(line: Line) -> str:
-        first, last = _value(line.y[0], share), _value(line.y[-1], share)
+        first, last = form(line.y[0]), form(line.y[-1])
         return f"{line.label} {first}" if len(line.y) == 1 else f"{line.label} from {first} to {last}"
 
-    return "; ".join(map(said, panel.lines))
+    return "; ".join(map(said, lines))
 
 
 def _value(value: float, share: bool) -> str:

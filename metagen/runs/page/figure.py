@@ -1,126 +1,173 @@
-"""The figures of the page: panels side by side, one legend, and all numbers as a table as well."""
+"""The figures of a run: accuracy against samples, costs and levels, as panels by generator or strategy."""
 
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from math import isfinite
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from math import isfinite, isnan
+from typing import Literal
 
 from markupsafe import Markup
 
 from metagen.analysis import figures
-from metagen.analysis.figures import Axis, Line
-from metagen.runs.curves.measured import Results
-from metagen.runs.page.panels import level_panels, panels
+from metagen.analysis.figures import Line
+from metagen.runs.curves.measured import LevelMeasured, Measured, Results
+from metagen.runs.page.draw import Drawn, describe
+from metagen.runs.questions.section import Plot, Table
 from metagen.runs.words import between, percent
 from metagen.runs.words import cost_amount as amount
 
-#: Curves that are told apart easily; beyond them looks mix anew.
 LEVEL = "level of difficulty"
+Cost = Literal["generated", "flops"]
 
 
-@dataclass(frozen=True, slots=True)
-class PageFigure:
-    """panels: title → SVG. legend: label → SVG. rows: panel, line, x, accuracy, interval."""
+def accuracies_by_size(
+    measured: Iterable[Measured],
+) -> list[tuple[str, float, list[tuple[str, dict[int, Measured]]]]]:
+    """Each generator with its highest accuracy, oracles aside, and its strategies by n; without an n stands at 1."""
+    found = []
+    for generator, group in groupby(measured, key=lambda m: m.generator):
+        ours = list(group)
+        top = max((m.accuracy for m in ours if not m.oracle), default=-1.0)
+        found.append((generator, top, [(s, {m.n or 1: m for m in cells}) for s, cells in _by_strategy(ours)]))
+    return found
 
-    name: str
-    title: str
-    caption: str
-    across: str
-    panels: Mapping[str, Markup]
-    legend: Mapping[str, Markup]
-    rows: abc.Sequence[tuple[str, str, str, str, str]]
+
+def _by_strategy(measured: Iterable[Measured]) -> Iterator[tuple[str, list[Measured]]]:
+    """By label of the strategy, in order of first appearance."""
+    found: dict[str, list[Measured]] = {}
+    for m in measured:
+        found.setdefault(strategy_label(m), []).append(m)
+    yield from found.items()
 
 
-def drawn(results: Results) -> list[PageFigure]:
+def strategy_label(m: Measured | LevelMeasured) -> str:
+    """The strategy's name; what knows the answers says so."""
+    return f"{m.strategy} (oracle)" if m.oracle else m.strategy
+
+
+def panels(
+    measured: Iterable[Measured], panel: Literal["generator", "strategy"], cost: Cost | None = None
+) -> dict[str, list[Line]]:
+    """A panel for each generator with its strategies as lines, or the other way round."""
+    found: dict[str, dict[str, list[Measured]]] = {}
+    for m in measured:
+        names = (m.generator, strategy_label(m))
+        outer, inner = names if panel == "generator" else names[::-1]
+        found.setdefault(outer, {}).setdefault(inner, []).append(m)
+    if panel == "generator" and cost is None:
+        return {
+            title: [_by_size(name, ms, lines) for name, ms in lines.items()] for title, lines in found.items()
+        }
+    curves = {
+        title: [_line(name, [getattr(m, cost or "n") for m in ms], ms) for name, ms in lines.items()]
+        for title, lines in found.items()
+    }
+    # A panel of single points shows little: their costs are where the curves of the others begin.
+    return {
+        title: lines for title, lines in curves.items() if max(len(line.x) for line in lines) > 1
+    } or curves
+
+
+def _by_size(name: str, ours: abc.Sequence[Measured], panel: Mapping[str, abc.Sequence[Measured]]) -> Line:
+    """Accuracy by n; what has no n is a level line across the panel, to compare with."""
+    if len(ours) == 1 and ours[0].n is None:
+        sizes = [m.n or 1 for ms in panel.values() for m in ms]
+        return _line(name, [min(sizes), max(sizes)], [ours[0], ours[0]])
+    return _line(name, [m.n or 1 for m in ours], ours)
+
+
+def level_panels(levels: Iterable[LevelMeasured]) -> dict[str, list[Line]]:
+    """For each generator, each strategy at its largest n."""
+    found: dict[str, dict[str, list[LevelMeasured]]] = {}
+    for level in levels:
+        found.setdefault(level.generator, {}).setdefault(strategy_label(level), []).append(level)
+    panels: dict[str, list[Line]] = {}
+    for generator, lines in found.items():
+        for name, rows in lines.items():
+            largest = max(row.n or 1 for row in rows)
+            ours = [row for row in rows if (row.n or 1) == largest]
+            panels.setdefault(generator, []).append(_line(name, [row.level for row in ours], ours))
+    return panels
+
+
+def _line(name: str, x: abc.Sequence[float], rows: abc.Sequence[Measured | LevelMeasured]) -> Line:
+    order = sorted(range(len(x)), key=lambda i: x[i])
+    rows = [rows[i] for i in order]
+    low, high = [r.low for r in rows], [r.high for r in rows]
+    known = not all(map(isnan, (*low, *high)))
+    return Line(
+        name,
+        [x[i] for i in order],
+        [r.accuracy for r in rows],
+        low if known else None,
+        high if known else None,
+    )
+
+
+def plots(results: Results) -> list[Plot]:
     """Accuracy against samples, tokens, FLOPs and by level; nothing of costs that are unknown."""
     measured = results.configurations
     if not measured:
         return []
-    found = [
-        _figure(
-            "samples",
-            "Accuracy against samples",
-            "One panel for each generator. Each point is the mean over random subsets of a problem’s samples.",
-            panels(measured, "generator"),
-            "samples",
-        )
-    ]
+    subsets = (
+        "One panel for each generator. Each point is the mean over random subsets of a problem’s samples."
+    )
+    found = [_plot("samples", "Accuracy against samples", subsets, panels(measured, "generator"))]
     if all(m.generated for m in measured):
-        found.append(
-            _figure(
-                "tokens",
-                "Accuracy against tokens",
-                "Tokens that the generator wrote for a problem, on average.",
-                panels(measured, "generator", "generated"),
-                "tokens",
-            )
-        )
+        caption = "Tokens that the generator wrote for a problem, on average."
+        lines = panels(measured, "generator", "generated")
+        found.append(_plot("tokens", "Accuracy against tokens", caption, lines))
     if all(m.flops for m in measured):
-        found.append(
-            _figure(
-                "flops",
-                "Accuracy against FLOPs",
-                "All floating-point operations for a problem, the verifier’s included: one panel for each "
-                "strategy, so that models of different sizes can be compared at equal compute.",
-                panels(measured, "strategy", "flops"),
-                "flops",
-            )
+        caption = (
+            "All floating-point operations for a problem, the verifier’s included: one panel for each strategy, so "
+            "that models of different sizes can be compared at equal compute."
         )
+        found.append(_plot("flops", "Accuracy against FLOPs", caption, panels(measured, "strategy", "flops")))
     if results.levels:
         largest = max(level.n or 1 for level in results.levels)
-        found.append(
-            _figure(
-                "levels",
-                "Accuracy by level",
-                f"Each strategy at its largest n (at most {largest}). Bars are 95% intervals.",
-                level_panels(results.levels),
-                LEVEL,
-            )
-        )
+        caption = f"Each strategy at its largest n (at most {largest}). Bars are 95% intervals."
+        found.append(_plot("levels", "Accuracy by level", caption, level_panels(results.levels), LEVEL))
     return found
 
 
-def _figure(
-    name: str, title: str, caption: str, lines: Mapping[str, abc.Sequence[Line]], x: Axis | str
-) -> PageFigure:
-    labels = list(dict.fromkeys(line.label for ours in lines.values() for line in ours))
-    seen = [v for ours in lines.values() for line in ours for v in _accuracies(line)]
+def _plot(
+    name: str, title: str, caption: str, lines: Mapping[str, abc.Sequence[Line]], x: str | None = None
+) -> Plot:
+    return Plot(name, title, caption, x or name, "accuracy", lines)
+
+
+def drawn(plot: Plot) -> Drawn:
+    """The figure of a run's page: one legend, panels side by side, and all numbers as a table."""
+    labels = list(dict.fromkeys(line.label for ours in plot.panels.values() for line in ours))
+    seen = [v for ours in plot.panels.values() for line in ours for v in _accuracies(line)]
     span = (min(seen), max(seen))
     svgs = {
         panel: Markup(
             figures.inline(
-                figures.panel(ours, labels, span, x=x),
-                f"{name}-{i}",
-                f"{title}, {panel}: {_words(ours)}",
+                figures.panel(ours, labels, span, x=plot.x),
+                f"{plot.name}-{i}",
+                f"{plot.title}, {panel}: {describe(ours, percent)}",
             )
         )
-        for i, (panel, ours) in enumerate(lines.items())
+        for i, (panel, ours) in enumerate(plot.panels.items())
     }
     legend = {
-        label: Markup(figures.inline(figures.swatch(label, labels), f"{name}-key-{i}", ""))
+        label: Markup(figures.inline(figures.swatch(label, labels), f"{plot.name}-key-{i}", ""))
         for i, label in enumerate(labels)
     }
-    rows = [row for panel, ours in lines.items() for line in ours for row in _rows(panel, line, x)]
-    return PageFigure(name, title, caption, str(x), svgs, legend, rows)
+    rows = [row for panel, ours in plot.panels.items() for line in ours for row in _rows(panel, line, plot.x)]
+    columns = ("panel", "line", plot.x, "accuracy", "95% interval")
+    table = Table(plot.name, plot.title, columns, tuple(rows), frozenset({2, 3, 4}))
+    return Drawn(plot.name, plot.title, plot.caption, svgs, legend, table, plot.x)
 
 
 def _accuracies(line: Line) -> Iterable[float]:
     return (v for column in (line.y, line.low or (), line.high or ()) for v in column if isfinite(v))
 
 
-def _words(lines: abc.Sequence[Line]) -> str:
-    """From where to where each line goes."""
-    return "; ".join(
-        f"{line.label} from {percent(line.y[0])} to {percent(line.y[-1])}"
-        if len(line.y) > 1
-        else f"{line.label} {percent(line.y[0])}"
-        for line in lines
-    )
-
-
-def _rows(panel: str, line: Line, x: Axis | str) -> Iterable[tuple[str, str, str, str, str]]:
+def _rows(panel: str, line: Line, x: str) -> Iterable[tuple[str, str, str, str, str]]:
     for i, value in enumerate(line.x):
         place = (
             f"{value:g}"

@@ -14,7 +14,6 @@ from metagen.runs.curves import checks, frontier
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.page.measured import Row, rows
 from metagen.runs.questions import equal_compute
-from metagen.runs.questions.names import frozen
 from metagen.runs.questions.recommend import Recommendation, recommend
 
 
@@ -77,7 +76,7 @@ def _sentences(result: StudyResult, found: Recommendation, cost: str, budget: fl
     gain = found.gain(one)
     if gain is not None:
         both = np.isfinite(found.options).all(axis=0) & np.isfinite(one)
-        before, after = frozen(single.curve), frozen(found.curve)
+        before, after = single.curve.frozen, found.curve.frozen
         other = "" if before == after else f" ({before or 'as written'})"
         yield (
             f"One sample of the same model{other} is right on {words.share(float(one[both].mean()))} of the same "

@@ -6,7 +6,7 @@ Accuracy against each cost, where the compute went, and what was tuned.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
@@ -15,15 +15,18 @@ from math import isfinite, nan
 import numpy as np
 
 from metagen.analysis.figures import Line
-from metagen.analysis.intervals import SHARES, interval
 from metagen.html import amount
 from metagen.runs import words
-from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Curve, Floats, StudyResult
+from metagen.runs.curves.measured import bounds
+from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.declare.settings import AS_WRITTEN
 from metagen.runs.declare.study import COSTS
 from metagen.runs.declare.study_schema import PLAIN
 from metagen.runs.questions.section import Plot, Section, Table, banded
+
+#: Columns of `curves.csv` that are a curve's, and those that are a row's.
+OF_CURVES = ("model", "strategy", "kind", "setting", "source")
+OF_ROWS = ("accuracy", "low", "high", "stderr", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,18 @@ def rows(result: StudyResult) -> tuple[Row, ...]:
     """Every configuration that any problem has, curve by curve."""
     places = [(c, p) for c in result.curves for p in range(len(c.ns)) if np.isfinite(c.accuracy[p]).any()]
     masks = [np.isfinite(c.accuracy[p]) for c, p in places]
-    bounds = _bounds([c.accuracy[p] for c, p in places], masks)
+    rated = bounds([c.accuracy[p, over] for (c, p), over in zip(places, masks, strict=True)])
     return tuple(
         Row(
             curve,
             point,
             int(over.sum()),
             *at,
-            _joint(curve.error[point, over]),
+            curve.noise(point, over),
             {name: float(values[point, over].mean()) for name, values in curve.costs.items()},
             float(curve.verification[point, over].mean()),
         )
-        for (curve, point), over, at in zip(places, masks, bounds, strict=True)
+        for (curve, point), over, at in zip(places, masks, rated, strict=True)
     )
 
 
@@ -198,46 +201,17 @@ def tidy(result: StudyResult) -> str:
     }
     file = StringIO()
     out = csv.writer(file, lineterminator="\n")
-    out.writerow(
-        [
-            "model",
-            "strategy",
-            "kind",
-            "setting",
-            "source",
-            "oracle",
-            "n",
-            "problems",
-            "accuracy",
-            "low",
-            "high",
-            "stderr",
-            "error",
-            *names,
-            "verification",
-        ]
-    )
+    out.writerow([*OF_CURVES, "oracle", "n", "problems", *OF_ROWS, *names, "verification"])
     for row in rows(result):
-        c = row.curve
-        numbers = (
-            row.accuracy,
-            row.low,
-            row.high,
-            row.stderr,
-            row.error,
-            *(nan if name in unpriced else row.costs.get(name, nan) for name in names),
-        )
+        costs = (nan if name in unpriced else row.costs.get(name, nan) for name in names)
+        numbers = (*(getattr(row, name) for name in OF_ROWS), *costs, row.verification)
         out.writerow(
             [
-                c.model,
-                c.strategy,
-                c.kind,
-                c.setting,
-                c.source,
-                str(c.oracle).lower(),
+                *(getattr(row.curve, name) for name in OF_CURVES),
+                str(row.curve.oracle).lower(),
                 row.n or "",
                 row.problems,
-                *(f"{v:.7g}" if isfinite(v) else "" for v in (*numbers, row.verification)),
+                *(f"{v:.7g}" if isfinite(v) else "" for v in numbers),
             ]
         )
     return file.getvalue()
@@ -286,30 +260,6 @@ def _largest(found: Iterable[Row]) -> list[Row]:
     return list({row.curve.name: row for row in sorted(found, key=lambda row: row.n)}.values())
 
 
-def _bounds(
-    values: Sequence[Floats], masks: Sequence[np.ndarray[tuple[int], np.dtype[np.bool_]]]
-) -> list[tuple[float, float, float, float]]:
-    """Mean, interval and standard error of each row over its own problems."""
-    found: list[tuple[float, float, float, float]] = [(nan, nan, nan, nan)] * len(values)
-    by: dict[bytes, list[int]] = {}
-    for i, mask in enumerate(masks):
-        by.setdefault(mask.tobytes(), []).append(i)
-    for same in by.values():
-        over = masks[same[0]]
-        block = np.stack([values[i][over] for i in same])
-        at = interval(block, support=SHARES)
-        ends = (np.full(len(same), nan),) * 2 if over.sum() < FEW else (at.low, at.high)
-        columns = (part.tolist() for part in (at.estimate, *ends, at.error))
-        for i, bounds in zip(same, zip(*columns, strict=True), strict=True):
-            found[i] = bounds
-    return found
-
-
-def _joint(error: Floats) -> float:
-    """Standard error of a mean of values with these."""
-    return float(np.sqrt((error**2).sum()) / len(error))
-
-
-def _behind(columns: Sequence[str]) -> frozenset[int]:
+def _behind(columns: tuple[str, ...]) -> frozenset[int]:
     """All columns but the first."""
     return frozenset(range(1, len(columns)))

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from math import ceil, floor, log10
 from pathlib import Path
 from textwrap import indent
+from typing import cast
 
 from matplotlib.figure import Figure
 from rich import box
@@ -22,7 +23,7 @@ from metagen.analysis.ties import first_best
 from metagen.runs.curves.measured import FEW, Measured, Results, derive, most_accurate
 from metagen.runs.directory import RunDirectory, State, writing
 from metagen.runs.page import run_page as page
-from metagen.runs.page.panels import Cost, accuracies_by_size, level_panels, panels
+from metagen.runs.page.figure import Cost, accuracies_by_size, plots
 from metagen.runs.table import audit, unjudged
 from metagen.runs.table.audit import Audited
 from metagen.runs.table.tables import read
@@ -228,43 +229,18 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
     def save(figure: Figure, name: str) -> None:
         made.extend(figures.save(figure, directory.figures / name))
 
-    measured = results.configurations
-    save(
-        figures.curves(
-            panels(measured, "generator"), x="samples", title=f"{state.name}: accuracy against samples"
-        ),
-        "accuracy-samples",
-    )
-    if all(m.flops for m in measured):
-        save(
-            figures.curves(
-                panels(measured, "strategy", "flops"),
-                x="flops",
-                title=f"{state.name}: accuracy against FLOPs",
-            ),
-            "accuracy-flops",
-        )
+    for plot in plots(results):
+        title = f"{state.name}: {plot.title[:1].lower()}{plot.title[1:]}"
+        if plot.name == "levels":
+            largest = max(level.n or 1 for level in results.levels)
+            drawn = figures.accuracy_by_level(plot.panels, title=f"{title}, at most n = {largest}")
+        else:
+            drawn = figures.curves(plot.panels, x=cast("figures.Axis", plot.x), title=title)
+        save(drawn, f"accuracy-{plot.name}")
         # With an oracle alone there is nothing that a budget could buy.
-        if points := _points(measured, "flops"):
+        if plot.name == "flops" and (points := _points(results.configurations, "flops")):
             title = f"{state.name}: the best that a budget buys"
             save(figures.best_under_budget(points, x="flops", title=title), "best-flops")
-    if all(m.generated for m in measured):
-        save(
-            figures.curves(
-                panels(measured, "generator", "generated"),
-                x="tokens",
-                title=f"{state.name}: accuracy against tokens",
-            ),
-            "accuracy-tokens",
-        )
-    if results.levels:
-        largest = max(level.n or 1 for level in results.levels)
-        save(
-            figures.accuracy_by_level(
-                level_panels(results.levels), title=f"{state.name}: accuracy by level, at most n = {largest}"
-            ),
-            "accuracy-levels",
-        )
     return made
 
 

@@ -1,53 +1,37 @@
-"""The report as one HTML page: everything in it, nothing fetched, and safe whatever models wrote.
-
-What is read first (the headline, figures with their numbers, costs, what it takes to reproduce them) is plain HTML; the
-browser of problems is a small script over compressed data. Texts of models and data sets reach the page escaped,
-or as data that the script shows as text; a content security policy lets no other script run.
-"""
+"""The page of a run: its headline, figures with their numbers, costs, problems, and how to reproduce it."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections import Counter, abc
 from collections.abc import Mapping
-from importlib import resources
 from math import isnan
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
-
 from metagen.analysis.paired import paired_difference
-from metagen.errors import DataError
 from metagen.journal import SQLiteJournal
 from metagen.runs import words
 from metagen.runs.curves.measured import FEW, Measured, Results, most_accurate
 from metagen.runs.directory import RunDirectory, State
-from metagen.runs.page import browser, figure
-from metagen.runs.page.panels import accuracies_by_size
+from metagen.runs.page import browser, figure, html_page
+from metagen.runs.page.figure import accuracies_by_size
+from metagen.runs.page.html_page import FIGURES, LIMIT, NAME, TABLES
 from metagen.runs.questions import compare
 from metagen.runs.table import audit
 from metagen.runs.table.audit import Audited
 from metagen.runs.table.problem import Examiner
-from metagen.runs.words import between, duration, percent, plus_minus
+from metagen.runs.words import between, percent
 from metagen.runs.words import cost_amount as amount
 from metagen.runs.work import spans
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.spans import Span
 
-NAME = "report.html"
-#: Bytes of a page at most.
-LIMIT = 5_000_000
-#: Of these, what the data of problems leave to the rest.
-SPARE = 50_000
 #: What a page leaves out, and says so, where its configurations are too many: tried in this order.
 LEFT_OUT: tuple[tuple[str, ...], ...] = (
     (),
-    ("the tables below figures",),
-    ("the tables below figures", "the figures"),
-    ("the tables below figures", "the figures", "the table of configurations"),
+    (TABLES,),
+    (TABLES, FIGURES),
+    (TABLES, FIGURES, "the table of configurations"),
 )
 
 
@@ -86,7 +70,7 @@ def write(
                 "total": len(examiner),
                 "candidates": candidates,
                 "data": data,
-                "parts": spans.parts(trees),
+                "spent": spans.parts(trees),
             }
             directory.write(NAME, _page(directory, found, state, results, audited, context, pieces))
 
@@ -101,48 +85,36 @@ def _page(
     pieces: browser.Pieces,
 ) -> str:
     """problems: what is said of them outside their browser."""
-    files = resources.files("metagen.runs.page")
-    script, style = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    measured = results.configurations
     context: dict[str, Any] = {
         **problems,
+        "name": state.name,
         "state": state,
         "directory": directory,
+        "browsed": True,
         "few": FEW if results.few else 0,
         "noted": state.noted,
         "headline": headline(found, state, results),
-        "missing": state.problems - min(m.problems for m in results.configurations),
+        "missing": state.problems - min(m.problems for m in measured),
         "audited": audit.said(audited),
         "looked_at": sum(one.counts.samples for one in audited),
-        "figures": figure.drawn(results),
-        "sizes": sorted({m.n or 1 for m in results.configurations}),
-        "accuracies": accuracies_by_size(results.configurations),
-        "filters": browser.FILTERS,
+        "figures": [figure.drawn(plot) for plot in figure.plots(results)],
+        "sizes": sorted({m.n or 1 for m in measured}),
+        "accuracies": accuracies_by_size(measured),
         "experiment": directory.experiment.read_text(encoding="utf-8"),
         "environment": _environment(directory),
-        "count": len(results.configurations),
-        "limit": LIMIT // 1_000_000,
-        "oracle": any(m.oracle for m in results.configurations),
+        "count": len(measured),
+        "oracle": any(m.oracle for m in measured),
         "pooled": any(line.pooled for line in state.lines),
-        "style": Markup(style),
-        "script": Markup(script),
-        "hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
-    template = _environment_of_templates().get_template("page.html.jinja")
-    room = 0
-    for left_out in LEFT_OUT:
-        context["left_out"] = left_out
-        without = template.render(context, embedded=browser.Embedded("", None, 0))
-        room = LIMIT - SPARE - len(without.encode("utf-8", "backslashreplace"))
-        if room >= 0:
-            break
-    embedded = pieces.embed(room)
-    page = template.render(context, embedded=embedded)
-    if (size := len(page.encode("utf-8", "backslashreplace"))) > LIMIT:
-        raise DataError(
-            f"the page of {str(directory.root)!r} would take {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}, even "
-            "without figures and tables: its experiment.yaml is too long; the tables are written, read those"
-        )
-    return page
+    advice = (
+        f"without figures and tables: the experiment.yaml of {str(directory.root)!r} is too long; the tables are "
+        "written, read those"
+    )
+    return html_page.render(
+        "run.html.jinja", context, pieces.embed, left_out=LEFT_OUT, scripts=["page.js"], styles=["page.css"],
+        advice=advice,
+    )  # fmt: skip
 
 
 def headline(directory: RunDirectory, state: State, results: Results) -> list[str]:
@@ -205,21 +177,3 @@ def _environment(directory: RunDirectory) -> dict[str, Any]:
     except (OSError, json.JSONDecodeError):
         return {}
     return known
-
-
-def _environment_of_templates() -> Environment:
-    made = Environment(
-        loader=PackageLoader("metagen.runs", "page"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "percent": percent,
-        "duration": duration,
-        "amount": lambda value: "unknown" if value is None else amount(value, "generated"),
-        "between": lambda m: between(m.low, m.high),
-        "stderr": lambda m: plus_minus(m.stderr),
-    }
-    return made

@@ -1,44 +1,34 @@
 """The report of a study: one HTML page that fetches nothing, Markdown with figures for papers, and tables as CSV.
 
-Sections come from whoever measured something; they are drawn here, all alike. What is read first is plain HTML, and the
-scripts only make it handier; a content security policy lets no others run.
+Sections come from the questions and from the curves; they are drawn here, all alike.
 """
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
-from importlib import resources
 from io import StringIO
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
-
 from metagen.analysis import study_figures
-from metagen.errors import DataError
 from metagen.runs import words
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import StudyResult
-from metagen.runs.directory import RunDirectory, environment, writing
+from metagen.runs.directory import FROZEN, STUDY, RunDirectory, environment, writing
 from metagen.runs.note import Note
-from metagen.runs.page import chosen, draw, markdown, measured
-from metagen.runs.page.browser import FILTERS, Embedded
-from metagen.runs.page.chosen import Chosen
+from metagen.runs.page import chosen, draw, html_page, markdown, measured
+from metagen.runs.page.browser import Embedded
 from metagen.runs.page.headline import headline
-from metagen.runs.page.run_page import LIMIT, SPARE
+from metagen.runs.page.html_page import FIGURES, NAME, TABLES
 from metagen.runs.questions.section import Finding, Section, Table
-from metagen.runs.study_directory import FROZEN, STUDY
 from metagen.runs.words import duration
 
-HTML, MARKDOWN = "report.html", "report.md"
+MARKDOWN = "report.md"
 FINDINGS, CURVES = "findings.json", "curves.csv"
 #: The figures and tables that a report is made of, a path on each line.
 WRITTEN = "files.txt"
@@ -54,11 +44,7 @@ LAST = ("tuned", "notes")
 #: Rows below a figure at most; longer tables are beside the page.
 ROWS = 400
 #: What a page leaves out, and says so, where it would be too large: tried in this order.
-LEFT_OUT: tuple[tuple[str, ...], ...] = (
-    (),
-    ("the tables below figures",),
-    ("the tables below figures", "the figures"),
-)
+LEFT_OUT: tuple[tuple[str, ...], ...] = ((), (TABLES,), (TABLES, FIGURES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +92,7 @@ def publish(root: Path, result: StudyResult, sections: Iterable[Section]) -> Non
     tables = [table for table in (_roles(result), _versions(root, result)) if table]
     written = markdown.report(result.name, said, _facts(result), ordered, _methods(result), tables, inputs)
     directory.write(MARKDOWN, written)
-    directory.write(HTML, _page(root, result, ordered, said, inputs))
+    directory.write(NAME, _page(root, result, ordered, said, inputs))
 
 
 def _renew(root: Path, files: Set[str]) -> None:
@@ -167,10 +153,9 @@ def _page(
         for s in sections
     ]
     looked = chosen.choose(RunDirectory(root / "test"))
-    own = resources.files("metagen.runs.page")
-    scripts = [_text(own, "study.js"), _text(own, "page.js")]
     context: dict[str, Any] = {
-        "result": result,
+        "name": result.name,
+        "browsed": looked is not None,
         "headline": said,
         "facts": _facts(result),
         "before": [view for view in views if view.section.name not in LAST],
@@ -178,50 +163,17 @@ def _page(
         "chosen": looked,
         "of_a_kind": chosen.OF_A_KIND,
         "kinds": chosen.KINDS,
-        "filters": FILTERS,
         "methods": _methods(result),
         "roles": _roles(result),
         "versions": _versions(root, result),
         "files": files,
         "most_rows": ROWS,
-        "limit": LIMIT // 1_000_000,
-        "style": Markup(_text(own, "page.css") + _text(own, "study.css")),
-        "scripts": [Markup(script) for script in scripts],
-        "hashes": [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts],
     }
-    template = _templates().get_template("study.html.jinja")
-    room = 0
-    for left_out in LEFT_OUT:
-        context["left_out"] = left_out
-        without = template.render(context, embedded=Embedded("", None, 0))
-        room = LIMIT - SPARE - len(without.encode("utf-8", "backslashreplace"))
-        if room >= 0:
-            break
-    page = template.render(context, embedded=_embedded(looked, room))
-    if (size := len(page.encode("utf-8", "backslashreplace"))) > LIMIT:
-        raise DataError(
-            f"the page of {str(root)!r} would take {size / 1e6:.1f} MB, more than {LIMIT / 1e6:.0f}, even without "
-            "figures: its tables are too long; read those in tables/"
-        )
-    return page
-
-
-def _embedded(looked: Chosen | None, room: int) -> Embedded:
-    return looked.embedded(room) if looked else Embedded("", None, 0)
-
-
-def _templates() -> Environment:
-    return Environment(
-        loader=PackageLoader("metagen.runs", "page"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _text(package: Any, name: str) -> str:
-    return str(package.joinpath(name).read_text(encoding="utf-8"))
+    return html_page.render(
+        "study.html.jinja", context, looked.embedded if looked else lambda room: Embedded("", None, 0),
+        left_out=LEFT_OUT, scripts=[*(["page.js"] if looked else []), "study.js"], styles=["page.css", "study.css"],
+        advice=f"without figures: the tables of {str(root)!r} are too long; read those in tables/",
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ words

@@ -17,9 +17,8 @@ from metagen.runs.curves.frontier import ENOUGH
 from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.declare import study_schema as schema
 from metagen.runs.declare.study import Study
-from metagen.runs.directory import RunDirectory
+from metagen.runs.directory import RunDirectory, StudyDirectory
 from metagen.runs.questions.section import Finding, Section
-from metagen.runs.study_directory import StudyDirectory
 
 #: Costs that the terminal shows, where they are known: in this order, so many.
 SHOWN = ("flops", "tokens", "samples")

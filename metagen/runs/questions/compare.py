@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from math import isfinite, isnan
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich import box
@@ -21,16 +21,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from metagen.analysis.comparison import holm, p_number
+from metagen.analysis.comparison import Contrast, holm, p_number
 from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
-from metagen.runs.curves.measured import FEW
+from metagen.runs.curves.measured import FEW, solve_pools
 from metagen.runs.directory import Cell, RunDirectory, nearest
-from metagen.runs.table.pools import Stored
 from metagen.runs.table.tables import read
 from metagen.runs.words import least, percent, signed
 from metagen.runs.work import unfinished
 
+T = TypeVar("T")
 #: Problems gained or lost that are named, and configurations of which they are.
 NAMED = 5
 #: Significance, after correction.
@@ -134,15 +134,22 @@ def data(
                 "name": c.name,
                 "also": list(c.also),
                 "oracle": c.oracle,
-                "a": c.a,
-                "b": c.b,
-                "difference": {k: v if isfinite(v) else None for k, v in asdict(c.difference).items()},
-                "p_holm": None if isnan(c.p_value) else c.p_value,
-                "shown": c.shown,
+                **numbers_of(c),
                 "problems": {id: {"a": p, "b": q} for id, (p, q) in c.accuracies.items()},
             }
             for c in compared
         ],
+    }
+
+
+def numbers_of(test: Compared | Contrast) -> dict[str, Any]:
+    """The numbers of a comparison for JSON."""
+    return {
+        "a": test.a,
+        "b": test.b,
+        "difference": {k: v if isfinite(v) else None for k, v in asdict(test.difference).items()},
+        "p_holm": None if isnan(test.p_value) else test.p_value,
+        "shown": test.shown,
     }
 
 
@@ -164,16 +171,10 @@ def _name(x: Cell, y: Cell) -> str:
     return x.name if x.name == y.name else f"{x.name} → {y.name}"
 
 
-def solved(directory: RunDirectory, lines: Iterable[Cell]) -> dict[str, dict[str, float]]:
+def solved(directory: RunDirectory, lines: abc.Sequence[Cell]) -> dict[str, dict[str, float]]:
     """Configurations, each with its accuracy on every problem that it has finished, by id."""
-    lines = list(lines)
-    found: dict[str, dict[str, float]] = {}
-    for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
-        ours = [line for line in lines if line.pooled and line.generator == generator]
-        with Stored(directory, generator) as stored:
-            for name, solved in stored.solved(ours).items():
-                measured = [stored.ids[row] for row in solved.rows]
-                found[name] = dict(zip(measured, solved.accuracy.tolist(), strict=True))
+    pooled = solve_pools(directory, lines)
+    found = {name: dict(zip(one.ids, one.accuracy.tolist(), strict=True)) for name, one in pooled.items()}
     for line in lines:
         if not line.pooled:
             table = read(directory.table("outcomes"), ["problem", "correct"], configuration=line.name)
@@ -186,7 +187,7 @@ def _problems(
     first: RunDirectory, second: RunDirectory, a: RunDirectory, b: RunDirectory
 ) -> tuple[list[str], tuple[int, int, int]]:
     """Ids that both have, in the order of the first, and the numbers: in both, in each."""
-    left, right = _identities(first), _identities(second)
+    left, right = identities(first), identities(second)
     shared = [id for id in left if id in right]
     if not shared:
         raise InputError(
@@ -203,9 +204,10 @@ def _problems(
     return shared, (len(shared), len(left), len(right))
 
 
-def _identities(directory: RunDirectory) -> dict[str, tuple[str, str]]:
+def identities(directory: RunDirectory) -> dict[str, tuple[str, str]]:
     """Id → digest of the prompt, and reference."""
-    rows = read(directory.table("problems")).sort_by("place").to_pylist()
+    columns = ["problem", "place", "salt", "reference"]
+    rows = read(directory.table("problems"), columns).sort_by("place").to_pylist()
     return {row["problem"]: (row["salt"], row["reference"]) for row in rows}
 
 
@@ -217,19 +219,33 @@ def _pairs(
     b: RunDirectory,
 ) -> list[tuple[Cell, Cell]]:
     left, right = {line.name: line for line in one}, {line.name: line for line in two}
+    found = pair(left, right, pairs, [f"the run {str(run.root)!r}" for run in (a, b)], "configuration")
+    if not found and pairs is None:
+        example = f"{one[0].name}={two[0].name}" if one and two else "A=B"
+        raise InputError(
+            f"the runs share no configuration: {str(a.root)!r} has {_some(left)}; {str(b.root)!r} has "
+            f"{_some(right)}. Say which belong together, such as {example}"
+        )
+    return found
+
+
+def pair(
+    left: Mapping[str, T],
+    right: Mapping[str, T],
+    pairs: Mapping[str, str] | None,
+    owners: abc.Sequence[str],
+    what: str,
+) -> list[tuple[T, T]]:
+    """What is compared with what: those of `pairs`, by default those of equal names.
+
+    owners, what: words for the two sides and for what they have. InputError for a name that a side has not.
+    """
     if pairs is None:
-        pairs = {name: name for name in left if name in right}
-        if not pairs:
-            example = f"{one[0].name}={two[0].name}" if one and two else "A=B"
-            raise InputError(
-                f"the runs share no configuration: {str(a.root)!r} has {_some(left)}; {str(b.root)!r} has "
-                f"{_some(right)}. Say which belong together, such as {example}"
-            )
-    for names, known, run in ((pairs.keys(), left, a), (pairs.values(), right, b)):
+        return [(left[name], right[name]) for name in left if name in right]
+    for names, known, owner in ((pairs.keys(), left, owners[0]), (pairs.values(), right, owners[1])):
         for name in names:
             if name not in known:
-                hint = nearest(name, known, "configurations")
-                raise InputError(f"the run {str(run.root)!r} has no configuration {name!r}; {hint}")
+                raise InputError(f"{owner} has no {what} {name!r}; {nearest(name, known, f'{what}s')}")
     return [(left[x], right[y]) for x, y in pairs.items()]
 
 
@@ -259,32 +275,30 @@ def render(
 
 
 def _table(compared: Iterable[Compared]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in (
-        "configuration",
-        "A %",
-        "B %",
-        "B − A",
-        "95%, alone",
-        "p (Holm)",
-        "gained",
-        "lost",
-        "detectable",
-    ):
-        table.add_column(name, justify="left" if name == "configuration" else "right")
+    table = table_of_tests("configuration", "gained", "lost")
     for c in compared:
-        d = c.difference
-        style = "" if not c.shown else "bold green" if d.estimate > 0 else "bold red"
         name = f"{c.name} (oracle)" if c.oracle and "(oracle)" not in c.name else c.name
-        table.add_row(
-            f"{name} *" if c.also else name,
-            percent(c.a, ""), percent(c.b, ""), Text(signed(d.estimate), style),
-            "–" if isnan(d.low) else f"{signed(d.low)} … {signed(d.high)}",
-            p_number(c.p_value),
-            str(len(c.gained)), str(len(c.lost)),
-            "" if c.shown else least(d),
-        )  # fmt: skip
+        means = percent(c.a, ""), percent(c.b, "")
+        counts = str(len(c.gained)), str(len(c.lost))
+        table.add_row(f"{name} *" if c.also else name, *means, *cells_of(c, *counts))
     return table
+
+
+def table_of_tests(first: str, *more: str) -> Table:
+    """A table of comparisons without rows; more: columns between the test and what it could detect."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in (first, "A %", "B %", "B − A", "95%, alone", "p (Holm)", *more, "detectable"):
+        table.add_column(name, justify="left" if name == first else "right")
+    return table
+
+
+def cells_of(test: Compared | Contrast, *more: str) -> tuple[str | Text, ...]:
+    """The cells of a comparison behind the accuracies of both sides."""
+    d = test.difference
+    style = "" if not test.shown else "bold green" if d.estimate > 0 else "bold red"
+    bounds = "–" if isnan(d.low) else f"{signed(d.low)} … {signed(d.high)}"
+    detectable = "" if test.shown else least(d)
+    return Text(signed(d.estimate), style), bounds, p_number(test.p_value), *more, detectable
 
 
 def _named(compared: abc.Sequence[Compared]) -> Iterable[RenderableType]:

@@ -10,27 +10,24 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite, isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
+from metagen.analysis.comparison import Contrast, contrasts
 from metagen.errors import InputError
-from metagen.runs import study_directory as directory
-from metagen.runs import words
+from metagen.runs import directory, words
 from metagen.runs.curves.frontier import even, ladder, main_cost
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult
-from metagen.runs.directory import RunDirectory, nearest
+from metagen.runs.directory import RunDirectory
 from metagen.runs.note import Note
 from metagen.runs.questions import compare as runs
 from metagen.runs.questions.found import Found, find
-from metagen.runs.table.tables import read
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from metagen.analysis.comparison import Contrast
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,12 +70,8 @@ def compare(a: Found, b: Found, pairs: Mapping[str, str] | None = None) -> Compa
     found, notes = ([], []) if named == {} else curves(a.result, b.result, named)
     measured = None
     if others is None and not _lines(a.run) & _lines(b.run):
-        notes.append(
-            Note(
-                "test",
-                "the runs share no configuration, since their settings differ: curves are compared alone",
-            )
-        )
+        text = "the runs share no configuration, since their settings differ: curves are compared alone"
+        notes.append(Note("test", text))
     elif others is None or others:
         measured = runs.compare(a.run, b.run, others)
     if not found and measured is None:
@@ -93,8 +86,7 @@ def _lines(run: RunDirectory) -> set[str]:
 
 def _identical(a: RunDirectory, b: RunDirectory) -> None:
     """InputError for one id that is another problem."""
-    rows = [read(run.table("problems"), ["problem", "salt", "reference"]).to_pylist() for run in (a, b)]
-    one, two = ({row["problem"]: (row["salt"], row["reference"]) for row in some} for some in rows)
+    one, two = runs.identities(a), runs.identities(b)
     if other := [id for id in one if id in two and one[id] != two[id]]:
         raise InputError(
             f"problem {other[0]!r} (and {len(other) - 1} more) of {str(a.root)!r} is not that of {str(b.root)!r}: one "
@@ -112,8 +104,6 @@ def curves(
 
     Oracles are left out. Raises InputError for unknown names, and for results that share no problem.
     """
-    from metagen.analysis.comparison import contrasts
-
     shared = [id for id in a.problems if id in set(b.problems)]
     if not shared:
         raise InputError(
@@ -138,12 +128,9 @@ def curves(
             if both is None:
                 begins = {c.name: float(ladder(c, cost, m)[1][0]) for c, m in ((x, masks[0]), (y, masks[1]))}
                 dear = max(begins, key=begins.__getitem__)
-                why = (
-                    "is below the cheapest point of"
-                    if budget < begins[dear]
-                    else "is more than the other was measured up to, which is below the cheapest point of"
-                )
-                notes.append(Note(name, f"{cost}={budget:.4g} {why} {dear}"))
+                more = "more than the other was measured up to, which is "
+                why = f"is {'' if budget < begins[dear] else more}below the cheapest point of {dear}"
+                notes.append(Note(name, f"{cost}={budget:.4g} {why}"))
                 continue
             # Beyond the last point of one nothing changes: one test, counted once.
             same = (cost, both[0].spends)
@@ -156,9 +143,8 @@ def curves(
     tests = {c.name: c for c in found_of}
     few = [name for name, c in tests.items() if c.difference.problems < FEW]
     if few:
-        notes.append(
-            Note("curves", f"{len(few)} comparisons have fewer than {FEW} problems: no interval, no test")
-        )
+        text = f"{len(few)} comparisons have fewer than {FEW} problems: no interval, no test"
+        notes.append(Note("curves", text))
     return [AtBudget(*found[name], tests[name]) for name in rows], notes
 
 
@@ -181,13 +167,7 @@ def _mask(curve: Curve, places: Ints) -> Bools:
 
 def _pairs(a: StudyResult, b: StudyResult, pairs: Mapping[str, str] | None) -> list[tuple[Curve, Curve]]:
     one, two = ({c.name: c for c in result.curves if not c.oracle} for result in (a, b))
-    if pairs is None:
-        return [(one[name], two[name]) for name in one if name in two]
-    for names, known, result in ((pairs.keys(), one, a), (pairs.values(), two, b)):
-        for name in names:
-            if name not in known:
-                raise InputError(f"{result.name!r} has no curve {name!r}; {nearest(name, known, 'curves')}")
-    return [(one[x], two[y]) for x, y in pairs.items()]
+    return runs.pair(one, two, pairs, [repr(a.name), repr(b.name)], "curve")
 
 
 def _budgets(
@@ -222,27 +202,19 @@ def data(found: Comparison) -> dict[str, Any]:
         **plain,
         "a": str(found.a.root),
         "b": str(found.b.root),
-        "curves": [_row(one) for one in found.curves],
+        "curves": [
+            {
+                "name": one.contrast.name, "cost": one.cost, "budget": one.budget, "spends": one.spends,
+                **runs.numbers_of(one.contrast),
+            }
+            for one in found.curves
+        ],
         "notes": [asdict(note) for note in found.notes],
-    }
-
-
-def _row(one: AtBudget) -> dict[str, Any]:
-    contrast = one.contrast
-    return {
-        "name": contrast.name, "cost": one.cost, "budget": one.budget, "spends": one.spends,
-        "a": contrast.a, "b": contrast.b,
-        "difference": {k: v if isfinite(v) else None for k, v in asdict(contrast.difference).items()},
-        "p_holm": None if isnan(contrast.p_value) else contrast.p_value, "shown": contrast.shown,
     }  # fmt: skip
 
 
 def render(found: Comparison) -> RenderableType:
     """For the terminal."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
     parts: list[RenderableType] = []
     if found.runs:
         parts.append(runs.render(*found.runs, found.a.run, found.b.run))
@@ -253,24 +225,10 @@ def render(found: Comparison) -> RenderableType:
     return Group(*parts, Padding(Group(*notes), (0, 0, 0, 1)))
 
 
-def _table(curves: Iterable[AtBudget]) -> RenderableType:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from metagen.analysis.comparison import p_number
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in ("curves, budget", "A %", "B %", "B − A", "95%, alone", "p (Holm)", "detectable"):
-        table.add_column(name, justify="left" if name == "curves, budget" else "right")
+def _table(curves: Iterable[AtBudget]) -> Table:
+    table = runs.table_of_tests("curves, budget")
     for one in curves:
-        contrast, d = one.contrast, one.contrast.difference
-        style = "" if not contrast.shown else "bold green" if d.estimate > 0 else "bold red"
-        least = "" if contrast.shown else words.least(d)
-        table.add_row(
-            contrast.name, words.share(contrast.a), words.share(contrast.b),
-            Text(words.signed(d.estimate), style),
-            "–" if isnan(d.low) else f"{words.signed(d.low)} … {words.signed(d.high)}",
-            p_number(contrast.p_value), least,
-        )  # fmt: skip
+        contrast = one.contrast
+        means = words.share(contrast.a), words.share(contrast.b)
+        table.add_row(contrast.name, *means, *runs.cells_of(contrast))
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from metagen.runs import study_directory as directory
+from metagen.runs import directory
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import source
 from metagen.runs.directory import RunDirectory

@@ -26,7 +26,6 @@ from metagen.runs.declare.settings import AS_WRITTEN
 from metagen.runs.note import Note
 from metagen.runs.questions import equal_compute
 from metagen.runs.questions.crossings import common, crossing
-from metagen.runs.questions.names import frozen
 from metagen.runs.questions.section import Heat, Plot, Section, Table
 from metagen.runs.questions.section import banded as has_bands
 from metagen.runs.words import TIED, TIMED, axis, listed, often, rated, share, spent, unit, within
@@ -181,7 +180,7 @@ def _members(result: StudyResult, cost: str) -> Table:
     best = {cell.name for cell in pareto(result, cost)}
     rows = [
         (
-            cell.name, frozen(cell.curve) or AS_WRITTEN, spent(cell.cost, cost),
+            cell.name, cell.curve.frozen or AS_WRITTEN, spent(cell.cost, cost),
             rated(cell.accuracy, cell.low, cell.high, cell.stderr), "yes" if cell.name in best else "",
             often(sure.get(cell.name, nan)),
         )

@@ -30,7 +30,6 @@ from metagen.runs.declare import recipe
 from metagen.runs.declare.study import COSTS, MODELLED
 from metagen.runs.directory import nearest
 from metagen.runs.note import Note
-from metagen.runs.questions.names import named
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -79,7 +78,7 @@ class Recommendation:
     @property
     def named(self) -> str:
         """The configuration with its frozen setting: `small/rebase@16 (temperature=0.2)`."""
-        return named(self.curve, self.curve.ns.tolist().index(self.n))
+        return self.curve.named(self.curve.ns.tolist().index(self.n))
 
     @property
     def sentence(self) -> str:
@@ -122,15 +121,11 @@ class _Candidate:
 
     @property
     def named(self) -> str:
-        return named(self.curve, self.point)
+        return self.curve.named(self.point)
 
     @property
     def accuracy(self) -> Floats:
         return np.asarray(self.curve.accuracy[self.point])
-
-    def noise(self, over: Bools) -> float:
-        """Monte-Carlo standard error of the mean over these problems."""
-        return float(np.sqrt(np.square(self.curve.error[self.point, over]).sum()) / over.sum())
 
     def load(self, budgets: Mapping[str, float]) -> float:
         """The largest share of a budget that it takes."""
@@ -165,7 +160,7 @@ def recommend(
             "measured; resume the run, or give it as many samples of each problem"
         )
     rows = options[:, shared]
-    noise = np.array([c.noise(shared) for c in affordable])
+    noise = np.array([c.curve.noise(c.point, shared) for c in affordable])
     worth = _valued(rows, noise, seed=seed)
     at, chosen = worth.chosen, affordable[worth.chosen]
     notes += _notes(result, chosen, candidates, budgets, int(shared.sum()), len(shared))

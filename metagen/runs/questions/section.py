@@ -15,8 +15,6 @@ from metagen.runs.curves.study import Floats
 from metagen.runs.note import Note
 from metagen.runs.words import PER_PROBLEM
 
-#: How the label of an axis of costs ends.
-
 
 def banded(panels: Mapping[str, Sequence[Line]]) -> bool:
     """Whether a line has bounds, which are drawn as a band."""

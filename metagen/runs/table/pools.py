@@ -36,7 +36,7 @@ BLOCK: Final = 1 << 16
 class Solved:
     """One configuration, problem by problem: accuracies, their Monte-Carlo errors, levels, mean costs.
 
-    rows: which of the problems in its tables these are, in the order of the task.
+    rows: which of the problems in its tables these are, in the order of the task; ids: their names.
     """
 
     accuracy: Floats
@@ -44,6 +44,7 @@ class Solved:
     levels: NDArray[np.int64]
     cost: dict[str, float | None]
     rows: NDArray[np.int64]
+    ids: list[str]
 
     def by_level(self) -> Iterator[tuple[int, Floats]]:
         """The accuracies of each level; −1 stands for no level and is left out."""
@@ -298,9 +299,13 @@ class Stored:
                 n = line.n or 1
                 at = sizes.index(n)
                 if spent is not None and (rows := np.flatnonzero(self.sizes >= n)).size:
-                    cost = spent.of(n, verifier)
                     found[line.name] = Solved(
-                        accuracy[at, rows], error[at, rows], self.levels[rows], cost, rows
+                        accuracy[at, rows],
+                        error[at, rows],
+                        self.levels[rows],
+                        spent.of(n, verifier),
+                        rows,
+                        [self.ids[row] for row in rows.tolist()],
                     )
         return found
 

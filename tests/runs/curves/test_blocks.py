@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from metagen.runs.curves.blocks import expected_blocks
+from metagen.runs.curves.reading import expected_blocks
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.table.tables import read

@@ -14,9 +14,9 @@ from metagen.runs.curves import divergence
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import plan
 from metagen.runs.declare import study_schema as schema
+from metagen.runs.directory import StudyDirectory
 from metagen.runs.questions.alignment import section
 from metagen.runs.questions.section import Plot
-from metagen.runs.study_directory import StudyDirectory
 
 STUDY = """
 name: tilts

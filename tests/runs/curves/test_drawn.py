@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from metagen.generators.engine import SamplingParams
-from metagen.runs.curves.drawn import OFF, adapted
+from metagen.runs.curves.reading import OFF, adapted
 from metagen.runs.declare import schema
 
 YAML = """\

@@ -18,7 +18,7 @@ from metagen.runs.curves import measured as results
 from metagen.runs.curves.measured import Measured, Pool, Results, derive, most_accurate
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory, State
-from metagen.runs.page import panels, report
+from metagen.runs.page import figure, report
 from metagen.runs.table import costs
 from metagen.runs.table.problem import choose
 from metagen.runs.table.tables import TableWriter
@@ -265,7 +265,7 @@ def test_of_equals_the_cheapest_is_the_best() -> None:
 
 def test_few_problems_have_no_interval(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
     """So few say hardly anything of others; their standard error is known all the same."""
-    found = results._bounds([np.array(row) for row in ([1.0, 1.0], [1.0, 0.75], [0.5] * 7, [0.5, 1.0] * 4)])
+    found = results.bounds([np.array(row) for row in ([1.0, 1.0], [1.0, 0.75], [0.5] * 7, [0.5, 1.0] * 4)])
     assert [mean for mean, *_ in found] == [1.0, 0.875, 0.5, 0.75]
     assert [error for *_, error in found] == pytest.approx([0.0, 0.125, 0.0, 0.25 / math.sqrt(7)])
     assert all(math.isnan(low) and math.isnan(high) for _, low, high, _ in found[:3])
@@ -282,7 +282,7 @@ def test_few_problems_have_no_interval(experiment_file: Callable[..., Path], tmp
     derived = derive(less, less.state().lines)
     assert {level.level for level in derived.levels if math.isnan(level.low)} == {3}
     assert not any(math.isnan(m.low) for m in derived.configurations)
-    (panel, *_) = panels.level_panels(derived.levels).values()
+    (panel, *_) = figure.level_panels(derived.levels).values()
     assert [math.isnan(low) for low in panel[0].low or ()] == [False, False, True]
     console = Console(file=StringIO(), width=110)
     console.print(report.publish(less))

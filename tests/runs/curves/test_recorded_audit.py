@@ -8,8 +8,8 @@ from pathlib import Path
 from metagen.runs import study as run
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import study_schema as studies
+from metagen.runs.directory import StudyDirectory
 from metagen.runs.page import study_report as report
-from metagen.runs.study_directory import StudyDirectory
 
 STUDY = """\
 name: choices

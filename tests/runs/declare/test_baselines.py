@@ -7,7 +7,7 @@ from metagen.runs import study as run
 from metagen.runs.declare import baselines, plan
 from metagen.runs.declare import study_schema as schema
 from metagen.runs.declare.source import write
-from metagen.runs.study_directory import StudyDirectory
+from metagen.runs.directory import StudyDirectory
 
 FILE: dict[str, Any] = {
     "name": "small",

@@ -14,7 +14,7 @@ from metagen.cli import app
 from metagen.runs import study as run
 from metagen.runs.declare import study_schema as studies
 from metagen.runs.declare.grade import Fields, grading
-from metagen.runs.study_directory import StudyDirectory
+from metagen.runs.directory import StudyDirectory
 
 RECORDS: list[dict[str, Any]] = [
     {"id": "one", "gold": "2", "samples": ["2", "3", None, "2"], "sure": [90, 40, 10, 20],

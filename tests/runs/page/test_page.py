@@ -23,7 +23,7 @@ from metagen.journal import SQLiteJournal
 from metagen.runs.curves.measured import Measured, Results, derive
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
-from metagen.runs.page import browser, figure, report, show
+from metagen.runs.page import browser, figure, html_page, report, show
 from metagen.runs.page import run_page as page
 from metagen.runs.table.problem import Examined, examine
 from metagen.runs.work import build, runner, spans, unfinished
@@ -196,7 +196,7 @@ def test_a_page_of_too_many_configurations_says_what_it_leaves_out(
         assert found is not None
         return len(text.encode()) - len(found[1])
 
-    monkeypatch.setattr(page, "SPARE", 0)
+    monkeypatch.setattr(html_page, "SPARE", 0)
     stages, limits = page.LEFT_OUT, []
     for stage in stages:
         with monkeypatch.context() as patch:
@@ -204,14 +204,14 @@ def test_a_page_of_too_many_configurations_says_what_it_leaves_out(
             limits.append(without_data(written()) + 300)
     assert limits == sorted(limits, reverse=True)
     for missing, limit in enumerate(limits):
-        monkeypatch.setattr(page, "LIMIT", limit)
+        monkeypatch.setattr(html_page, "LIMIT", limit)
         less = written()
         assert len(less.encode()) <= limit
         assert [f"{what}" in less for what in stages[-1]] == [i < missing for i in range(3)]
         shown = ("The same as a table" in less, "<figure>" in less, 'id="accuracies"' in less)
         assert shown == (missing < 1, missing < 2, missing < 3)
         assert ("configurations.csv" in less) == (missing > 0)
-    monkeypatch.setattr(page, "LIMIT", limits[-1] - 1000)
+    monkeypatch.setattr(html_page, "LIMIT", limits[-1] - 1000)
     with pytest.raises(DataError, match="even without figures and tables"):
         written()
 
@@ -270,11 +270,11 @@ def test_every_cost_has_its_figure_when_it_is_known() -> None:
         )  # fmt: skip
 
     grid = (measured(1, 1e6), measured(8, 8e6))
-    found = {f.name: f for f in figure.drawn(Results(grid, ()))}
+    found = {plot.name: figure.drawn(plot) for plot in figure.plots(Results(grid, ()))}
     assert list(found) == ["samples", "tokens", "flops"]
-    assert found["flops"].rows[1] == ("vote", "g", "8M", "40.0%", "30–60")
+    assert found["flops"].table.rows[1] == ("vote", "g", "8M", "40.0%", "30–60")
     assert "var(--series-0" in found["samples"].panels["g"]
-    without = figure.drawn(Results(tuple(replace(m, flops=None) for m in grid), ()))
+    without = figure.plots(Results(tuple(replace(m, flops=None) for m in grid), ()))
     assert [f.name for f in without] == ["samples", "tokens"]
 
 

@@ -22,10 +22,9 @@ from metagen.errors import DataError, InputError
 from metagen.runs.curves.study import Curve, Model, StudyResult
 from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, RunDirectory
-from metagen.runs.page import chosen, draw, markdown, measured
+from metagen.runs.page import chosen, draw, html_page, markdown, measured
 from metagen.runs.page import study_page as page
 from metagen.runs.page.headline import headline
-from metagen.runs.page.run_page import LIMIT
 from metagen.runs.questions import frontier
 from metagen.runs.questions.section import Finding, Heat, Section
 from metagen.runs.table.problem import Examined, Pool
@@ -114,7 +113,7 @@ class _Tables(HTMLParser):
 
 
 def text_of(root: Path) -> str:
-    return (root / page.HTML).read_text(encoding="utf-8")
+    return (root / html_page.NAME).read_text(encoding="utf-8")
 
 
 # ------------------------------------------------------------------------------------------- what it claims
@@ -174,7 +173,7 @@ def test_what_has_no_price_is_not_free() -> None:
 
 def test_the_page_stands_alone(published: Path) -> None:
     text = text_of(published)
-    assert len(text.encode()) < LIMIT
+    assert len(text.encode()) < html_page.LIMIT
     assert not re.search(r'(?:src|href)="(?!#|data:)', text)
     assert "@import" not in text
     assert set(re.findall(r"https?://[^\s\"']+", text)) <= {
@@ -482,12 +481,12 @@ def test_too_large_a_page_leaves_out_figures_and_says_so(
     monkeypatch.setattr(draw, "write", lambda *_: [])  # of the files nothing is asked here
     page.publish(tmp_path, result, every()[:1])
     whole = len(text_of(tmp_path).encode())
-    monkeypatch.setattr(page, "SPARE", 0)
-    monkeypatch.setattr(page, "LIMIT", whole - 1)
+    monkeypatch.setattr(html_page, "SPARE", 0)
+    monkeypatch.setattr(html_page, "LIMIT", whole - 1)
     page.publish(tmp_path, result, every()[:1])
     less = text_of(tmp_path)
     assert len(less.encode()) < whole and "Left out:" in less and "<figure>" in less
-    monkeypatch.setattr(page, "LIMIT", 100)
+    monkeypatch.setattr(html_page, "LIMIT", 100)
     with pytest.raises(DataError, match="even without figures"):
         page.publish(tmp_path, result, every()[:1])
 
@@ -523,11 +522,11 @@ def test_the_command_reports_a_study_anew(
 ) -> None:
     root = tmp_path / "out"
     assert CliRunner().invoke(app, ["study", str(study_file(count=2)), "--out", str(root)]).exit_code == 0
-    before, made_then = (root / page.HTML).read_bytes(), len(calls())
-    (root / page.HTML).unlink()
+    before, made_then = (root / html_page.NAME).read_bytes(), len(calls())
+    (root / html_page.NAME).unlink()
     reported = CliRunner().invoke(app, ["report", str(root)])
     assert reported.exit_code == 0, reported.output
-    assert (root / page.HTML).read_bytes() == before
+    assert (root / html_page.NAME).read_bytes() == before
     assert len(calls()) == made_then  # nothing is generated for a report
     assert CliRunner().invoke(app, ["report", str(root / "test")]).exit_code == 0
 
@@ -536,7 +535,7 @@ def test_the_command_reports_a_study_anew(
 def test_a_large_study_fits(tmp_path: Path, run: Path) -> None:
     shutil.copytree(run, tmp_path / "test")
     page.publish(tmp_path, made(500, 64), every())
-    assert len(text_of(tmp_path).encode()) < LIMIT
+    assert len(text_of(tmp_path).encode()) < html_page.LIMIT
 
 
 # ------------------------------------------------------------------------------------------- in a browser
@@ -563,7 +562,7 @@ def tab(chromium: Any, published: Path) -> Iterator[Any]:
     opened.on("console", lambda message: noise.append(message.text))
     opened.on("pageerror", lambda error: noise.append(str(error)))
     opened.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else noise.append(r.url))
-    opened.goto((published / page.HTML).as_uri())
+    opened.goto((published / html_page.NAME).as_uri())
     opened.wait_for_selector("html[data-ready][data-study]")
     yield opened
     opened.close()
@@ -668,7 +667,7 @@ def test_on_paper_nothing_is_cut_and_controls_are_gone(tab: Any) -> None:
 
 def test_without_scripts_all_is_there(chromium: Any, published: Path) -> None:
     opened = chromium.new_context(java_script_enabled=False).new_page()
-    opened.goto((published / page.HTML).as_uri())
+    opened.goto((published / html_page.NAME).as_uri())
     for picture in opened.locator(".picture").all():
         assert picture.is_visible()
     assert opened.locator("#problems table").is_visible()

@@ -10,10 +10,10 @@ import numpy as np
 from rich.console import Console
 
 from metagen.runs.curves.study import StudyResult
+from metagen.runs.directory import StudyDirectory
 from metagen.runs.note import Note
 from metagen.runs.page import study_report as report
 from metagen.runs.questions.section import Finding, Section
-from metagen.runs.study_directory import StudyDirectory
 from tests.runs.made import made
 
 

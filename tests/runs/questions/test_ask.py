@@ -15,13 +15,13 @@ from metagen.runs import study as run
 from metagen.runs.curves.frontier import at_cost
 from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.declare import study_schema as schema
+from metagen.runs.directory import StudyDirectory, find
 from metagen.runs.page.headline import headline
 from metagen.runs.questions import ask as questions
 from metagen.runs.questions import frontier, laws, unasked
 from metagen.runs.questions.equal_compute import budgets, middle, rivals, table
 from metagen.runs.questions.question import Question, answer, answers, compared, numbers
 from metagen.runs.questions.section import Finding, Heat, Plot
-from metagen.runs.study_directory import StudyDirectory, find
 from tests.runs.made import made
 
 RESULT = made(48, 16)

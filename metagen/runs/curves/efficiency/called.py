@@ -16,13 +16,11 @@ from metagen.cost import Hardware, ModelShape
 from metagen.errors import InputError
 from metagen.runs.curves.efficiency.critical import Graph
 from metagen.runs.curves.efficiency.roofline import seconds
+from metagen.runs.curves.study import Bools, Floats, Ints
 from metagen.runs.directory import RunDirectory
 from metagen.runs.table.tables import read, read_calls
 from metagen.runs.work.calls import GENERATION
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Shapes = Mapping[str, ModelShape | None]
 _USAGE = ("prefilled", "cached", "generated")
 

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from metagen.cost import Hardware, ModelShape, roofline_seconds
 from metagen.errors import InputError
+from metagen.runs.curves.study import Floats
 
-Floats = NDArray[np.float64]
 #: Tables of steps start at so many places, and double.
 PLACES = 1024
 

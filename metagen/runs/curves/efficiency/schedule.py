@@ -12,18 +12,17 @@ import heapq
 from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import count
-from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metagen.cost import Hardware, ModelShape, prefill_flops, roofline_seconds
 from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, shape_of
 from metagen.runs.curves.efficiency.critical import Graph
 from metagen.runs.curves.efficiency.roofline import step
+from metagen.runs.curves.study import Floats
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+#: FLOP/s of a machine that nothing but its memory holds up.
+UNBOUND = 1e300
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +174,7 @@ class _Machine:
             new, context = int(self.rows.prefilled[call]), int(self.rows.context[call])
             flops += prefill_flops(self.shape, context, cached=context - new)
             memory = roofline_seconds(
-                self.shape, Hardware("memory", inf, hardware.bandwidth), new, 0, context
+                self.shape, Hardware("memory", UNBOUND, hardware.bandwidth), new, 0, context
             )
             weights, keys = max(weights, memory - context * each), keys + context * each
         return max(flops / hardware.peak, weights + keys)

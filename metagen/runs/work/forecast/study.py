@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from metagen.html import amount
-from metagen.runs.study_directory import Role
+from metagen.runs.directory import Role
 from metagen.runs.work.forecast.estimate import Estimate
 
 #: Columns of the table: fields of an estimate's total, and what they are called.
