@@ -7,22 +7,47 @@ import threading
 from collections import abc, deque
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
 from metagen.attempts import UNTOLD, Attempt, elsewhere
 from metagen.call import Ended, Outcome
-from metagen.generators.engine import Generated, GenerateRequest, Sample, Share
+from metagen.cost import Usage
+from metagen.generators.engine import Engine, Generated, GenerateRequest, Sample, Share
 from metagen.scope import Scope
 from metagen.sequence import Sequence
-
-if TYPE_CHECKING:
-    from metagen.generators.primitive import EngineGenerator
 
 #: What a sample took of a prefix that others have paid for.
 NOTHING: Share = (0, 0, 0, None)
 #: Seconds from when a sample of an engine that nobody bills ends to when it is noted.
 ROUND = 0.02
+
+
+class Charging(Protocol):
+    """A generator that says what the samples of its engine cost."""
+
+    engine: Engine
+
+    @property
+    def bills(self) -> bool:
+        """Whether somebody may ask for money."""
+
+    def _at_most(self, prefix: Sequence, n: int, tokens: int) -> Usage:
+        """What one request for n samples may cost physically."""
+
+    def _charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
+        """Logical prefix tokens of the request: new to this problem, and paid for before."""
+
+    def _outcome(
+        self,
+        sample: Sample,
+        total: int | None,
+        head: tuple[int | None, int | None] | None,
+        share: Share,
+        cap: int | None,
+        begun: bool = False,
+    ) -> Outcome:
+        """The record of one sample."""
 
 
 class Round:
@@ -65,7 +90,7 @@ class Told:
 
     def __init__(
         self,
-        generator: EngineGenerator,
+        generator: Charging,
         prefix: Sequence,
         cap: int | None,
         scope: Scope,
