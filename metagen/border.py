@@ -189,7 +189,7 @@ def called(
     """What a function that `owner` was given returns: as the hint says, and by no means `broken`."""
     if ours(function):
         return function(*args)
-    name = _title(owner, function)
+    name = f"the function {_name(function)!r} of {type(owner).__name__}"
     with blamed(name, function):
         return _keep(name, function, function(*args), hint, broken)
 
@@ -201,14 +201,10 @@ async def answered(
     if ours(function):
         made = function(*args)
         return await made if inspect.isawaitable(made) else made
-    name = _title(owner, function)
+    name = f"the function {_name(function)!r} of {type(owner).__name__}"
     with blamed(name, function):
         made = function(*args) if is_async(function) else await threads.run(owner, function, *args)
         return _keep(name, function, await made if inspect.isawaitable(made) else made, hint, broken)
-
-
-def _title(owner: object, function: object) -> str:
-    return f"the function {_name(function)!r} of {type(owner).__name__}"
 
 
 def is_async(function: object) -> bool:
@@ -336,8 +332,11 @@ def checked(function: F, *, first: bool = False) -> F:
 
     @wraps(function)
     def last(*args: Any, **named: Any) -> Any:
-        with _Explained(function, args, named):
+        try:
             function(*args, **named)
+        except Exception as error:
+            _explain(function, args, named, error)
+            raise
         _look(function, args, named)
 
     return cast(F, last)
@@ -349,34 +348,30 @@ def explained(function: F) -> F:
     if inspect.iscoroutinefunction(function):
 
         async def wrapped(*args: Any, **named: Any) -> Any:
-            with _Explained(function, args, named):
+            try:
                 return await function(*args, **named)
+            except Exception as error:
+                _explain(function, args, named, error)
+                raise
 
     else:
 
         def wrapped(*args: Any, **named: Any) -> Any:
-            with _Explained(function, args, named):
+            try:
                 return function(*args, **named)
+            except Exception as error:
+                _explain(function, args, named, error)
+                raise
 
     return cast(F, wraps(function)(wrapped))
 
 
-class _Explained:
+def _explain(
+    function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any], error: Exception
+) -> None:
     """ArgumentError where arguments are not as annotated, and metagen has not said yet what the fault is."""
-
-    __slots__ = ("_given",)
-
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-        self._given = function, args, named
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
-        if isinstance(error, ArgumentError) or (
-            isinstance(error, Exception) and not isinstance(error, MetagenError)
-        ):
-            _look(*self._given, error)
+    if isinstance(error, ArgumentError) or not isinstance(error, MetagenError):
+        _look(function, args, named, error)
 
 
 class ArgumentError(InputError):

@@ -133,6 +133,8 @@ STRATEGIES: Final = """
 # How samples become an answer. Kinds: $strategies_kinds.
 #
 # A chain has steps. Kinds: $steps_kinds.
+#
+# Minimum Bayes risk has a utility. Kinds: $utilities_kinds.
 strategies:
   single: {kind: sample}                          # the first sample, as it comes
   greedy: {kind: greedy}                          # the most likely token at every place
@@ -265,7 +267,7 @@ def describe(kind: str, verifier: str = "") -> str:
         if isinstance(field.default, BaseModel):
             what = f"{{{', '.join(type(field.default).model_fields)}}}"
         if field.is_required():
-            line = f"    {name}: {verifier if what == 'the name of a verifier' else ''}"
+            line = f"    {name}: {verifier if what.startswith('the name of a verifier') else ''}"
         elif field.default is None or isinstance(field.default, BaseModel):
             line = f"    # {name}:"
         else:
