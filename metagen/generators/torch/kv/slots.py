@@ -1,6 +1,9 @@
 """Short segments, copied into slots: each slot once for all rows whose chains share it.
 
 All slots are attended to by one batched product, with the rows that share a slot side by side.
+
+Without slots, short segments would be copied to the beginning of each row's tail. That was tried: 256 rows behind a
+prompt of 90 tokens took 1.4 times as long on `tiny-2m` (one CPU thread, three runs each by turns).
 """
 
 from __future__ import annotations
