@@ -53,7 +53,7 @@ NAMED = (
     ),
     Named(
         "of equal costs the best comes first",
-        "metagen/runs/questions/frontier.py",
+        "metagen/runs/curves/frontier.py",
         "np.lexsort((-accuracy, costs)",
         "np.lexsort((accuracy, costs)",
         "tests/runs/questions/test_frontier.py::test_of_equal_costs_the_best_alone_is_on_the_frontier_and_in_its_resamples",
