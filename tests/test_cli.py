@@ -250,7 +250,7 @@ def _caught(pid: int) -> set[str]:
     return {str(number + 1) for number in range(64) if mask >> number & 1}
 
 
-@pytest.mark.parametrize("until", [1, 9, 30, 50])
+@pytest.mark.parametrize("until", [1, 50])
 def test_killed_runs_resume_and_repeat_nothing_recorded(place: Path, finished: Path, until: int) -> None:
     process = started(place, "run", "sums.yaml", "--out", "part", until=until)
     process.kill()
@@ -296,7 +296,7 @@ def test_a_full_disk_ends_the_run_with_a_word_and_loses_nothing(place: Path) -> 
     assert sorted(calls(place)) == sorted(recorded(place / "part") - had)
 
 
-@pytest.mark.parametrize("size", [100, 3_000, 30_000])
+@pytest.mark.parametrize("size", [100, 30_000])
 def test_a_full_disk_while_a_report_is_written_is_said_and_spoils_no_table(
     size: int, place: Path, finished: Path
 ) -> None:

@@ -33,8 +33,8 @@ from metagen.cost import ModelShape
 LEVELS = (2, 3, 4)
 #: Bytes of a weight as it ships.
 DENSE = 2
-#: Of the speed: texts that are written at once, tokens of each, and turns.
-ROWS, TOKENS, ROUNDS = (1, 16), 100, 15
+#: Of the speed: texts that are written at once, and tokens of each.
+ROWS, TOKENS = (1, 16), 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +102,8 @@ def measure(variant: Variant, per_level: int, samples: int) -> dict[str, Any]:
     return {**found, "bytes": size(shape, variant.bytes)}
 
 
-def speeds(model: str, folder: Path) -> dict[str, list[float]]:
-    """Tokens per second of processor time for each of ROWS, of the model as it runs: by turns, medians of ROUNDS."""
+def speeds(model: str, folder: Path, rounds: int) -> dict[str, list[float]]:
+    """Tokens per second of processor time for each of ROWS, of the model as it runs: by turns, medians of `rounds`."""
     path = folder / "speed.json"
     if not path.exists():
         kinds = [variant for variant in variants(model, folder) if variant.directory == model]
@@ -115,7 +115,7 @@ def speeds(model: str, folder: Path) -> dict[str, list[float]]:
             found: dict[str, list[float]] = {name: [] for name in engines}
             for rows in ROWS:
                 # The first turn fills the caches, and is not counted.
-                turns = [{name: pace(one, rows) for name, one in engines.items()} for _ in range(ROUNDS + 1)]
+                turns = [{name: pace(one, rows) for name, one in engines.items()} for _ in range(rounds + 1)]
                 for name in engines:
                     found[name].append(median(turn[name] for turn in turns[1:]))
         path.write_text(json.dumps(found), "utf-8")
@@ -151,13 +151,14 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["tiny-2m", "tiny-0.5m"])
     parser.add_argument("--per-level", type=int, default=15)
     parser.add_argument("--samples", type=int, default=8, help="of the vote; 0: none")
+    parser.add_argument("--rounds", type=int, default=15, help="turns in which the speed is measured")
     given = parser.parse_args()
     for model in given.models:
         folder = given.folder / model
         folder.mkdir(parents=True, exist_ok=True)
         weights.make(model, folder)
         lines = {v: measured(v, folder, given.per_level, given.samples) for v in variants(model, folder)}
-        paces = speeds(model, folder)
+        paces = speeds(model, folder, given.rounds)
         print("\n".join(table(model, lines, paces, given.per_level, given.samples)), end="\n\n", flush=True)
         picture(model, lines, folder / "accuracy.png")
 

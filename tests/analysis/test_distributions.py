@@ -26,6 +26,7 @@ def test_each_stage_stands_before_the_one_it_came_from() -> None:
     (crosses,) = cut.get_lines()
     assert list(crosses.get_ydata()) == [2], "what is cut off has a cross"
     assert [label.get_text() for label in raw.get_yticklabels()] == ["a", "⏎", "␣"]
+    assert all(axes.get_xlim() == pytest.approx((0, 1.06 * 0.6)) for axes in figure.axes), "a bar has room"
 
 
 def test_stages_may_all_be_compared_with_the_first() -> None:

@@ -19,6 +19,7 @@ def test_every_value_has_its_words_in_its_place_and_the_chosen_row_a_frame() -> 
     }
     (frame,) = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
     assert (frame.get_xy(), frame.get_width(), frame.get_height()) == ((-0.5, 0.5), 3, 1)
+    assert not frame.get_fill(), "the row can be read"
     (image,) = axes.get_images()
     shades = image.to_rgba(np.array(values))[..., :3].sum(axis=-1)
     assert (np.argsort(-shades, axis=None) == np.argsort(values, axis=None)).all(), "the higher, the darker"

@@ -34,6 +34,8 @@ def test_the_table_has_every_way_and_its_models_load(scripts: Any, folder: Path)
         "1",
         "--samples",
         "0",
+        "--rounds",
+        "1",
     ]
     said = scripts.here(command)
     sizes = {name: int(size.replace(",", "")) for name, size, *_ in ROW.findall(said)}

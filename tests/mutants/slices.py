@@ -80,5 +80,8 @@ SLICES = {
     "sequential": Slice(("strategies/sequential/*.py",), ("strategies/sequential/test_*.py",)),
     "verifiers": Slice(("verifiers/*.py",), ("verifiers/test_*.py",)),
     "analysis": Slice(("analysis/*.py",), ("analysis/test_*.py",)),
-    "questions": Slice(("runs/questions/*.py", "runs/curves/frontier.py"), ("runs/questions/test_*.py", "runs/curves/test_checks.py")),
+    "questions": Slice(
+        ("runs/questions/*.py", "runs/curves/frontier.py"),
+        ("runs/questions/test_*.py", "runs/curves/test_checks.py"),
+    ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -100,11 +101,16 @@ def place(tmp_path: Path) -> Path:
 
 
 def metagen(place: Path, *arguments: str, installed: bool = True) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, which finds the distribution on its path, if it is `installed`."""
+    """The command in a process of its own."""
+    return process(place, "-m", "metagen.cli", *arguments, installed=installed)
+
+
+def process(place: Path, *arguments: str, installed: bool = True) -> subprocess.CompletedProcess[str]:
+    """A process of Python which finds the distribution on its path, if it is `installed`."""
     site = [str(place / "site")] if installed else []
     path = os.pathsep.join([*site, str(TOY), str(ROOT)])
     return subprocess.run(
-        [sys.executable, "-m", "metagen.cli", *arguments],
+        [sys.executable, *arguments],
         cwd=place,
         env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
         capture_output=True,
@@ -154,19 +160,36 @@ def test_without_the_distribution_the_kind_is_unknown(place: Path) -> None:
     assert "plugged.yaml:9: strategies.short.kind = 'shortest': expected one of sample, greedy" in said
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("{kind: shortest}", "{kind: absent}", "cannot import 'metagen_short:Nothing'"),
-        ("{kind: shortest}", "{kind: nowhere}", "cannot import 'metagen_missing.part:Thing'"),
-        pytest.param("{kind: shortest}", "{kind: raises}", "cannot import 'metagen_raises:Shortest'"),
-        pytest.param("{kind: shortest}", "{kind: unparsable}", "cannot import 'metagen_unparsable:Shortest'"),
-        pytest.param("{kind: shortest}", "{kind: no_class}", "'metagen_short:NUMBER'"),
-        ("{kind: shortest}", "{kind: shortst}", "did you mean 'shortest'?"),
-        ("longest: true", "longer: true", "did you mean 'longest'?"),
-    ],
+#: A change of the experiment, and what is said of it.
+WRONG = (
+    ("{kind: shortest}", "{kind: absent}", "cannot import 'metagen_short:Nothing'"),
+    ("{kind: shortest}", "{kind: nowhere}", "cannot import 'metagen_missing.part:Thing'"),
+    ("{kind: shortest}", "{kind: raises}", "cannot import 'metagen_raises:Shortest'"),
+    ("{kind: shortest}", "{kind: unparsable}", "cannot import 'metagen_unparsable:Shortest'"),
+    ("{kind: shortest}", "{kind: no_class}", "'metagen_short:NUMBER'"),
+    ("{kind: shortest}", "{kind: shortst}", "did you mean 'shortest'?"),
+    ("longest: true", "longer: true", "did you mean 'longest'?"),
 )
-def test_what_is_wrong_with_a_plug_in_is_said(place: Path, old: str, new: str, expected: str) -> None:
-    said = faults(place, old, new)
-    assert expected in said
-    assert "plugged.yaml:" in said
+#: The command for several files, in one process.
+SCRIPT = """
+import json, sys
+from typer.testing import CliRunner
+from metagen.cli import app
+
+done = [CliRunner().invoke(app, ["run", file]) for file in sys.argv[1:]]
+print(json.dumps([(one.exit_code, one.output) for one in done]))
+"""
+
+
+def test_what_is_wrong_with_a_plug_in_is_said(place: Path) -> None:
+    files = []
+    for i, (old, new, _) in enumerate(WRONG):
+        assert YAML.count(old) == 1
+        files.append(f"plugged-{i}.yaml")
+        (place / files[-1]).write_text(YAML.replace(old, new))
+    answers = json.loads(process(place, "-c", SCRIPT, *files).stdout)
+    for file, (_, _, expected), (code, said) in zip(files, WRONG, answers, strict=True):
+        words = " ".join(said.split())
+        assert code == 2 and expected in words and f"{file}:" in words, said
+        assert "Traceback" not in said
+    assert not (place / "runs").exists(), "nothing runs"

@@ -208,58 +208,53 @@ def test_refinement_is_made_of_what_it_names(file: Path) -> None:
         assert isinstance(found, kind)
 
 
-@pytest.mark.parametrize(
-    ("spec", "kind"),
-    [
-        ("{kind: adaptive_consistency, posterior: dirichlet, batch: 2}", AdaptiveConsistency),
-        ("{kind: esc, window: 3}", EarlyStopping),
-        ("{kind: until_sure, verifier: prm, share: 0.8}", WeightedUntilSure),
-        ("{kind: confident, keep: 0.5, measure: tail}", ConfidentVote),
-        ("{kind: deepconf, warmup: 4, confidence: 0.9}", OnlineConfidence),
-        ("{kind: confident, keep: 0.5, of: top}", ConfidentVote),
-        ("{kind: deepconf, warmup: 4, of: top, confidence: 0.9}", OnlineConfidence),
-    ],
-)
-def test_adaptive_strategies_stop_and_are_reported(file: Path, tmp_path: Path, spec: str, kind: type) -> None:
-    sets = [
-        f"strategies.best={spec}",
-        "grid.strategies=[best]",
-        "grid.n=[6]",
-        "generators.small.logprobs=true",
-        "generators.small.top_logprobs=5",
-    ]
-    (strategy,) = made(file, *sets).values()
-    assert isinstance(strategy, kind)
-    asked = [word for one in sets for word in ("--set", one)]
-    result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
+def ran(file: Path, root: Path, specs: tuple[tuple[str, type], ...], *sets: str) -> dict[str, Strategy]:
+    """One run of all of them, named by their places; the strategies that it was made of."""
+    names = [f"s{i}" for i in range(len(specs))]
+    every = [f"strategies.{name}={spec}" for name, (spec, _) in zip(names, specs, strict=True)]
+    every += [f"grid.strategies=[{', '.join(names)}]", *sets]
+    asked = [word for one in every for word in ("--set", one)]
+    result = CliRunner().invoke(app, ["run", str(file), "--out", str(root), *asked])
     assert result.exit_code == 0, result.output
+    return made(file, *every)
 
 
-@pytest.mark.parametrize(
-    ("spec", "kind"),
-    [
-        ("{kind: rebase, verifier: prm, temperature: 0.5}", Rebase),
-        ("{kind: async_rebase, verifier: prm}", AsyncRebase),
-        ("{kind: beam, verifier: prm, m: 4}", BeamSearch),
-        ("{kind: dvts, verifier: prm, m: 2, step: {max_tokens: 20}}", DVTS),
-        ("{kind: best_first, verifier: prm, m: 2, in_flight: 2, expansions: 8}", BestFirst),
-        ("{kind: depth_first, verifier: prm, m: 2, step: {tokens: 12}}", DepthFirst),
-        ("{kind: mcts, verifier: prm, width: 2, rollouts: 1}", MCTS),
-        ("{kind: particles, verifier: prm, target: final}", ParticleFilter),
-        ("{kind: gibbs, verifier: prm, iterations: 2}", ParticleGibbs),
-        ("{kind: lookahead, verifier: prm, m: 2, greedy: true}", Lookahead),
-    ],
+ADAPTIVE: tuple[tuple[str, type], ...] = (
+    ("{kind: adaptive_consistency, posterior: dirichlet, batch: 2}", AdaptiveConsistency),
+    ("{kind: esc, window: 3}", EarlyStopping),
+    ("{kind: until_sure, verifier: prm, share: 0.8}", WeightedUntilSure),
+    ("{kind: confident, keep: 0.5, measure: tail}", ConfidentVote),
+    ("{kind: deepconf, warmup: 4, confidence: 0.9}", OnlineConfidence),
+    ("{kind: confident, keep: 0.5, of: top}", ConfidentVote),
+    ("{kind: deepconf, warmup: 4, of: top, confidence: 0.9}", OnlineConfidence),
 )
-def test_searches_take_the_steps_of_the_task(file: Path, tmp_path: Path, spec: str, kind: type) -> None:
-    sets = [f"strategies.best={spec}", "grid.strategies=[best]", "grid.n=[2, 4]"]
-    found = made(file, *sets)
-    search = found["small/best@4"]
-    assert isinstance(search, kind) and isinstance(search, TreeSearch)
-    step = Step("\n", 20 if "max_tokens" in spec else 256, "A:")
-    assert search.until == (Tokens(12) if "tokens: 12" in spec else step)
-    asked = [word for one in sets for word in ("--set", one)]
-    result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), *asked])
-    assert result.exit_code == 0, result.output
+SEARCHES: tuple[tuple[str, type], ...] = (
+    ("{kind: rebase, verifier: prm, temperature: 0.5}", Rebase),
+    ("{kind: async_rebase, verifier: prm}", AsyncRebase),
+    ("{kind: beam, verifier: prm, m: 4}", BeamSearch),
+    ("{kind: dvts, verifier: prm, m: 2, step: {max_tokens: 20}}", DVTS),
+    ("{kind: best_first, verifier: prm, m: 2, in_flight: 2, expansions: 8}", BestFirst),
+    ("{kind: depth_first, verifier: prm, m: 2, step: {tokens: 12}}", DepthFirst),
+    ("{kind: mcts, verifier: prm, width: 2, rollouts: 1}", MCTS),
+    ("{kind: particles, verifier: prm, target: final}", ParticleFilter),
+    ("{kind: gibbs, verifier: prm, iterations: 2}", ParticleGibbs),
+    ("{kind: lookahead, verifier: prm, m: 2, greedy: true}", Lookahead),
+)
+
+
+def test_adaptive_strategies_stop_and_are_reported(file: Path, tmp_path: Path) -> None:
+    more = ("grid.n=[6]", "generators.small.logprobs=true", "generators.small.top_logprobs=5")
+    found = ran(file, tmp_path / "run", ADAPTIVE, *more)
+    assert [type(strategy) for strategy in found.values()] == [kind for _, kind in ADAPTIVE]
+
+
+def test_searches_take_the_steps_of_the_task(file: Path, tmp_path: Path) -> None:
+    found = ran(file, tmp_path / "run", SEARCHES, "grid.n=[2, 4]")
+    for i, (spec, kind) in enumerate(SEARCHES):
+        search = found[f"small/s{i}@4"]
+        assert isinstance(search, kind) and isinstance(search, TreeSearch)
+        step = Step("\n", 20 if "max_tokens" in spec else 256, "A:")
+        assert search.until == (Tokens(12) if "tokens: 12" in spec else step)
 
 
 def test_blocks_and_programs_are_searched_too(file: Path) -> None:
