@@ -12,8 +12,8 @@ from metagen.errors import PluginError as PluginError
 from metagen.errors import UnsupportedError as UnsupportedError
 from metagen.generators.base import Generator as Generator
 from metagen.generators.decoding.grammar import Grammar as Grammar
+from metagen.generators.decoding.parameters import SamplingParams as SamplingParams
 from metagen.generators.engine import Engine as Engine
-from metagen.generators.engine import SamplingParams as SamplingParams
 from metagen.generators.enumerable import EnumerableEngine as EnumerableEngine
 from metagen.generators.function import FunctionGenerator as FunctionGenerator
 from metagen.generators.openai.engine import OpenAIEngine as OpenAIEngine

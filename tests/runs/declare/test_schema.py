@@ -220,7 +220,7 @@ FAULTS = [
     ("best_of_n, ", "best_of_m, ", "15: strategies.best-of-n.kind = 'best_of_m': expected one of "
      f"{STRATEGIES}; did you mean 'best_of_n'?"),
     ("{kind: best_of_n, verifier: oracle}", "{kind: best_of_n}", "15: strategies.best-of-n.verifier: missing; "
-     "expected the name of a verifier"),
+     "expected the name of a verifier, or its definition"),
     ("{kind: best_of_n, verifier: oracle}", "{kind: best_of_n, verifier: oracel}", "15: "
      "strategies.best-of-n.verifier = 'oracel': expected one of the verifiers oracle; did you mean 'oracle'?"),
     ("{kind: majority}", "{kind: majority, verifier: oracle}", "14: strategies.majority.verifier = 'oracle': "

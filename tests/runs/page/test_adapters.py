@@ -90,6 +90,7 @@ def test_as_data_the_stages_are_exact(found: Pipeline) -> None:
     assert stages[3]["probabilities"][1][1] == pytest.approx(0.04 / 0.29)
 
 
+@pytest.mark.usefixtures("whole_figures")
 def test_the_page_holds_all_and_fetches_nothing(found: Pipeline, tmp_path: Path) -> None:
     write(found, tmp_path / "new" / "page.html", title="<b>")
     page = (tmp_path / "new" / "page.html").read_text("utf-8")
