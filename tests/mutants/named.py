@@ -126,7 +126,7 @@ NAMED = (
         "metagen/verifiers/generative/pairwise.py",
         "else _other(known[key])",
         "else known[key]",
-        "tests/verifiers/generative/test_pairwise.py::test_the_order_of_the_candidates_changes_nothing",
+        "tests/verifiers/generative/test_pairwise.py::test_either_order_of_a_pair_changes_nothing_but_the_side",
     ),
     Named(
         "under a deadline alone nobody waits for another",

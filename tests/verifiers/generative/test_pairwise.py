@@ -188,6 +188,15 @@ def test_the_order_of_the_candidates_changes_nothing() -> None:
     assert [s.value for s in one] == [s.value for s in reversed(other)]
 
 
+def test_either_order_of_a_pair_changes_nothing_but_the_side() -> None:
+    two = sequences("0", "1")
+    with Arena() as engine:
+        judge = PairwiseJudge(LabelRespondent(engine, COMPARE))
+        (one, other), _ = run(lambda s: judge.compare([(two[0], two[1]), (two[1], two[0])], scope=s))
+    assert [one.value, other.value] == pytest.approx([sigmoid(-1), sigmoid(1)])
+    assert [one.raw, other.raw] == pytest.approx([-1, 1])
+
+
 def test_a_budget_leaves_everyone_with_about_as_many_meetings() -> None:
     with Arena() as engine:
         held = scored(tournament(engine), *TEXTS, budget=Budget(calls=12))  # 6 of 15 pairs, in both orders
