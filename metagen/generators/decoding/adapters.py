@@ -41,15 +41,15 @@ Id = Annotated[int, Ge(0), Expects("an id, an integer ≥ 0")]
 Ids = tuple[Id, ...]
 #: A text, or the ids of one.
 Ban = Filled | Annotated[Ids, MinLen(1)]
-Bans = Annotated[tuple[Ban, ...], Expects("a list of texts, or of lists of ids, none of them empty")]
-Beginning = Annotated[Filled | Ids, Expects("a text that is not empty, or a list of ids")]
+Bans = Annotated[tuple[Ban, ...], Expects("a list of texts, or of lists of ids ≥ 0, none of them empty")]
+Beginning = Annotated[Filled | Ids, Expects("a text that is not empty, or a list of ids ≥ 0")]
 Bias = Annotated[
     tuple[tuple[Id | Filled, Weight], ...],
-    Expects("a list of pairs [id or text, number]"),
+    Expects("a list of pairs [id ≥ 0 or text, number]"),
 ]
 SequenceBias = Annotated[
     tuple[tuple[Ban, Weight], ...],
-    Expects("a list of pairs [text or list of ids, number]"),
+    Expects("a list of pairs [text or list of ids ≥ 0, number]"),
 ]
 
 

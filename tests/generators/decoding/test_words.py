@@ -91,7 +91,7 @@ def test_biases_and_what_is_forced() -> None:
     ("params", "says"),
     [
         ({"banned": ("ac",)}, "cannot write 'ac'"), ({"banned": ((6,),)}, "6 is no id"), ({"forced": "c"}, "write 'c'"),
-        ({"forced": (-1,)}, "-1 is no id"), ({"logit_bias": {"ba": 1.0}}, r"'ba' is 2 tokens, \(1, 0\)"),
+        ({"forced": (-1,)}, "a list of ids ≥ 0"), ({"logit_bias": {"ba": 1.0}}, r"'ba' is 2 tokens, \(1, 0\)"),
         ({"logit_bias": {9: 1.0}}, "9 is no id"),
     ],
 )  # fmt: skip
