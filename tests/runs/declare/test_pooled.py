@@ -11,6 +11,7 @@ import pytest
 
 from metagen.errors import ConfigError, DataError
 from metagen.generators.replay import VERDICT
+from metagen.runs.declare import registry
 from metagen.runs.declare.pooled import PooledTask
 from metagen.sequence import Score, Sequence
 from metagen.tasks.arithmetic.task import ArithmeticTask
@@ -50,3 +51,7 @@ def test_it_asks_what_the_pool_has_and_grades_as_the_task_does(tmp_path: Path) -
 def test_what_is_no_task_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="per_levle"):
         PooledTask(TASK | {"per_levle": 2}, pool(tmp_path / "p.jsonl", "x"))
+
+
+def test_files_of_older_versions_name_it_by_where_it_was() -> None:
+    assert registry.find("task", "metagen.experiments.pooled:PooledTask") is PooledTask
