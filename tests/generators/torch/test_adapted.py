@@ -128,7 +128,7 @@ def test_what_leaves_no_token_is_an_error_with_problem_and_cause_and_harms_nobod
 @pytest.mark.parametrize(
     ("params", "says"),
     [
-        ({"banned": ((99999,),)}, "banned: 99999 is no id"), ({"logit_bias": {-1: 1.0}}, "pairs .id ≥ 0 or text, number"),
+        ({"banned": ((99999,),)}, "banned: 99999 is no id"), ({"logit_bias": {-1: 1.0}}, "pairs .id ≥ 0 or text"),
         ({"logit_bias": {"A: x": 1.0}}, "give texts of one token, or ids"), ({"forced": (99999,)}, "forced: 99999"),
     ],
 )  # fmt: skip
