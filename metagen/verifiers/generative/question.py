@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias
 
+from annotated_types import MinLen
+
 from metagen.errors import InputError
 from metagen.sequence import Message, Prompt, digest
 from metagen.values import Expects, Number
 
 #: What a judge may answer, and what each is worth.
-Labels: TypeAlias = Annotated[Mapping[str | int, Number], Expects("labels with what each is worth")]
+Labels: TypeAlias = Annotated[Mapping[str, Number], MinLen(1), Expects("labels with what each is worth")]
 PLACES: Final = re.compile(r"\{(task|candidate|first|second)\}")
 
 

@@ -285,7 +285,7 @@ def test_completions_are_held_to_a_grammar(file: Path, tmp_path: Path) -> None:
         schema.load(file, sets=["generators.small.grammar={regex: a, lark: b}"])
     compact = "generators.small.grammar={json_schema: {type: array}, compact: true, close: true}"
     held = schema.load(file, sets=[compact]).generators["small"].grammar
-    assert held.grammar == Grammar.json({"type": "array"}, compact=True, close=True)
+    assert held.value == Grammar.json({"type": "array"}, compact=True, close=True)
     with pytest.raises(ConfigError, match="compact is of json_schema, and there is regex"):
         schema.load(file, sets=["generators.small.grammar={regex: a, compact: true}"])
 

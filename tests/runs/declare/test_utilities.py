@@ -74,7 +74,12 @@ def test_a_file_says_of_a_utility_what_python_does(file: Path, tmp_path: Path) -
             "chrf.utility.kind = 'chfr': expected one of exact, .*; did you mean 'chrf'",
         ),
         ("kind: exact, of: text, aggregate: false", "kind: exact, aggregate: true", 7, "cannot aggregate"),
-        ("kind: exact, of", "kind: exact, cue: x, of", 7, "exact.utility.cue = 'x': no such field"),
+        (
+            "kind: exact, of",
+            "kind: exact, cue: x, of",
+            7,
+            "cue words what a judge is asked; give it with kind",
+        ),
         (
             "generator: small, samples: 3}, cue",
             "generator: smal}, cue",

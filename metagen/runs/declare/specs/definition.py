@@ -65,6 +65,7 @@ from metagen.strategies.prompts import Correction
 from metagen.strategies.tree.split import Split
 from metagen.values import Count, Expects, Fraction, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import Verifier
+from metagen.verifiers.generative.way import WORDING
 from metagen.verifiers.layouts import TaggedSteps
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.pruning import ConfidencePruning
@@ -305,6 +306,15 @@ class DerivedUtilitySpec(DerivedSpec):
     of: Literal["text", "answer"] = "text"
     aggregate: Switch = False
     prune: Fraction | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wording(cls, given: Any) -> Any:
+        fields = cls.model_fields
+        odd = next((name for name in WORDING if name in given and name not in fields), None)
+        if odd is not None:
+            raise ValueError(f"{odd} words what a judge is asked; give it with kind: judge")
+        return given
 
     @model_validator(mode="after")
     def _aggregating(self) -> Self:
