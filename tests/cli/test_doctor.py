@@ -42,7 +42,7 @@ def test_this_machine_is_ready_and_says_what_it_has(tmp_path: Path) -> None:
 
 def test_it_is_fast_and_imports_no_torch() -> None:
     code = (
-        "import sys; from metagen.runs import doctor; doctor.examine(); "
+        "import sys; from metagen.cli import doctor; doctor.examine(); "
         "print([m for m in ('torch', 'transformers', 'matplotlib') if m in sys.modules])"
     )
     start = os.times()

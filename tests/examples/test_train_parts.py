@@ -272,7 +272,7 @@ def test_the_wording_of_a_critique_is_a_question_of_the_package(train: Any) -> N
 
     critique = train("critique")
     wording = {name: value for name, value in critique.OPTIONS.items() if name != "max_tokens"}
-    question = worded(CORRECT, wording, "critic")
+    question = worded(CORRECT, wording)
     (right,) = solved(train, 2, 1)
     text = "".join(right.steps)
     assert question.prompt(Prompt("p", text=right.prompt), candidate=text).text == critique.asked(right)

@@ -206,7 +206,7 @@ def test_tables_of_an_earlier_run_are_not_taken_for_those_of_an_interrupted_one(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, build.opened(schema.load(file, sets=["grid.n=[16]"])) as setup:
-        patch.setattr(runner, "wait", interrupt)
+        patch.setattr("metagen.runs.work.solve.wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             runner.run(setup, directory)
     assert not [p for p in directory.root.iterdir() if p.suffix in (".parquet", ".csv")]
