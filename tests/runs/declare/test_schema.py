@@ -198,11 +198,11 @@ FAULTS = [
     ("temperature: 1,", "temprature: 1,", "7: generators.mid.temprature = 1: no such field; expected one of "
      f"{', '.join(EngineGeneratorSpec.model_fields)}; did you mean 'temperature'?"),
     ("temperature: 1,", "logit_bias: {5: 1.0},", "7: generators.mid.logit_bias = {'5': 1.0}: expected a list of pairs "
-     "[id or text, number]"),
+     "[id ≥ 0 or text, number]"),
     ("temperature: 1,", "forced: '',", "7: generators.mid.forced = '': expected a text that is not empty, or a list of "
-     "ids"),
+     "ids ≥ 0"),
     ("temperature: 1,", "banned: [''],", "7: generators.mid.banned = ['']: expected a list of texts, or of lists of "
-     "ids, none of them empty"),
+     "ids ≥ 0, none of them empty"),
     ("temperature: 1,", "top_logprobs: 1,", "7: generators.mid.top_logprobs = 1: expected an integer ≥ 2, or 0 (off)"),
     ("temperature: 1,", "search: {kind: beem},", "7: generators.mid.search.kind = 'beem': expected one of beam, "
      "diverse_beam, constrained_beam, stochastic_beam, contrastive"),
