@@ -28,7 +28,8 @@ from metagen.verifiers.code.session import Session
 EDITION = "3"
 #: Calls of tests and program within each other.
 DEEPEST = 50
-#: Uses of what tests lend, in one test, after which a program that is late has not been shown to be slow.
+#: Uses of what tests lend, in one test, after which a limit on time or on the bytes of messages shows nothing about
+#: the program: each use is a message, and takes the time of two processes.
 MANY = 50
 
 
@@ -167,8 +168,8 @@ class _Run:
         except Stopped as stop:
             test = pending[len(done)][1]
             verdict: TestVerdict = stop.verdict
-            if verdict == "timeout" and self._uses > MANY:
-                verdict = "unrepresentable"  # the time may have gone to the journeys
+            if verdict in ("timeout", "output") and self._uses > MANY:
+                verdict = "unrepresentable"
             done.append(Case(test, verdict, call=self._call, detail=stop.detail))
         return done
 
