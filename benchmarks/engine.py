@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from benchmarks.row import Row
 from metagen.budget import Account, Budget
 from metagen.generators.engine import GenerateRequest, SamplingParams
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope

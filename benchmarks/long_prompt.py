@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.row import Row, seconds
 from metagen.generators.engine import GenerateRequest, SamplingParams
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Sequence
 

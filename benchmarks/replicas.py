@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.row import Row
 from metagen.generators.enumerable import EnumerableEngine
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence

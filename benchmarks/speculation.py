@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from benchmarks.row import Row
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import GenerateRequest, SamplingParams
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Sequence
 from metagen.tasks.arithmetic.task import ArithmeticTask

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.row import Row
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.generators.vllm import VLLMEngine
 from metagen.sequence import Prompt, Step
 from metagen.strategies.parallel import MajorityVote
@@ -70,7 +70,7 @@ def votes(prompts: list[Prompt]) -> Iterator[Row]:
     from vllm import LLM, SamplingParams
 
     plain = LLM(
-        str(tiny.resolve(MODEL)), dtype="float32", max_model_len=1024, max_num_seqs=256, block_size=32,
+        str(sources.resolve(MODEL)), dtype="float32", max_model_len=1024, max_num_seqs=256, block_size=32,
         max_num_batched_tokens=16384, seed=0, disable_log_stats=True, **ARGS,
     )  # fmt: skip
     said = [prompt.text or "" for prompt in prompts]

@@ -56,7 +56,7 @@ from metagen.generators.models.recipes import (
     Table,
     Tilted,
 )
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch.models.kgram import train
 from metagen.generators.torch.search import Step, make_search

@@ -399,10 +399,10 @@ _GATED = {
     **dict.fromkeys(("llama", "mistral", "mixtral", "ministral", "qwen2", "qwen3", "qwen3_moe"), True),
     **dict.fromkeys(("gemma", "gemma2", "gemma3", "gemma3_text", "phi3", "granite", "smollm3"), True),
     **dict.fromkeys(("olmo", "olmo2", "olmo3", "olmoe", "cohere", "cohere2", "stablelm"), True),
-    **dict.fromkeys(("gpt2", "gpt_neox", "gpt_bigcode", "phi", "starcoder2"), False),
+    **dict.fromkeys(("gpt2", "gpt_neox", "gpt_bigcode", "opt", "phi", "starcoder2"), False),
 }
 #: Those whose embeddings are tied where the configuration does not say so.
-_TIED = ("gpt2", "gpt_bigcode", "gemma", "gemma2", "gemma3", "gemma3_text", "cohere", "cohere2")
+_TIED = ("gpt2", "gpt_bigcode", "opt", "gemma", "gemma2", "gemma3", "gemma3_text", "cohere", "cohere2")
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 
@@ -440,7 +440,7 @@ def _read_config(cls: type[ModelShape], config: str | Path | Mapping[str, Any]) 
             layers=number("num_hidden_layers n_layer"), width=width, heads=heads,
             kv_heads=number("num_key_value_heads", 1 if data.get("multi_query") else heads),
             head_dim=number("head_dim", width // heads),
-            ff=number(f"{'moe_intermediate_size ' * mixture}intermediate_size n_inner", plain),
+            ff=number(f"{'moe_intermediate_size ' * mixture}intermediate_size n_inner ffn_dim", plain),
             vocab=number("vocab_size"), gated=_GATED[kind],
             tied=bool(data.get("tie_word_embeddings", kind in _TIED)),
             experts=number("num_local_experts num_experts") if mixture else 0,

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from metagen.generators import tiny
+from metagen.generators.models import sources
 
 #: Renders a user's turn as the embedded models know a question, which the assistant's turn solves.
 TEMPLATE = (
@@ -15,6 +15,6 @@ TEMPLATE = (
 
 def chat_model(place: Path, model: str = "tiny-0.1m") -> Path:
     """A copy of an embedded model in a new directory, with the template."""
-    shutil.copytree(tiny.resolve(model), place)
+    shutil.copytree(sources.resolve(model), place)
     (place / "chat_template.jinja").write_text(TEMPLATE)
     return place

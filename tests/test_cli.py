@@ -20,7 +20,7 @@ import typer
 from typer.testing import CliRunner
 
 from metagen.cli import _Policy, app
-from metagen.generators import tiny
+from metagen.generators.models import sources
 
 pytestmark = pytest.mark.usefixtures("lean_figures")
 
@@ -375,7 +375,7 @@ def test_whatever_the_user_can_mend_names_place_value_and_remedy(
     (place / "tiny.yaml").write_text(TINY)
     (place / "data.jsonl").write_text(data)
     for name in ("model", "torn", "other"):
-        shutil.copytree(tiny.resolve("tiny-0.1m"), place / name)
+        shutil.copytree(sources.resolve("tiny-0.1m"), place / name)
     (place / "torn" / "config.json").write_text('{"hidden_size": ')
     config = place / "other" / "config.json"
     config.write_text(config.read_text().replace('"hidden_size": 64', '"hidden_size": 128'))

@@ -17,7 +17,7 @@ import pytest
 from metagen.budget import Budget
 from metagen.generators.base import Generator
 from metagen.generators.function import FunctionGenerator
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
@@ -71,7 +71,7 @@ def test_3_sixty_four_samples_begin_with_the_sixteen() -> None:
 KILLED = """
 import sys, time
 from metagen.generators.function import FunctionGenerator
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.journal import SQLiteJournal
 from metagen.strategies.parallel import MajorityVote

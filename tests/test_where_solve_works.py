@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 import metagen as mg
 from metagen.errors import EngineError, JournalError, MetagenError
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.journal import MemoryJournal, SQLiteJournal
 from metagen.sequence import Sequence

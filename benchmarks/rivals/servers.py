@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from metagen.generators import tiny
+from metagen.generators.models import sources
 
 WRITER, JUDGE = "tiny-0.5m", "tiny-prm"
 #: The embedded models read plain text: the turns of a chat follow one another.
@@ -37,7 +37,7 @@ def _started(model: str) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(tiny.resolve(model)),
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(sources.resolve(model)),
         "--served-model-name", model, "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
         "--enforce-eager", "--max-num-seqs", "256", "--max-model-len", "1024", "--block-size", "32",
         "--max-num-batched-tokens", "16384", "--kv-cache-memory-bytes", str(1 << 29), "--max-logprobs", "-1",

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from metagen import __version__, trust
 from metagen.border import told
-from metagen.cli import output, results, runs, tools
+from metagen.cli import models, output, results, runs, tools
 from metagen.cli.signals import exit_code, heed
 from metagen.errors import InputError, MetagenError
 
@@ -122,4 +122,4 @@ app.command()(tools.new)
 app.command()(tools.schema)
 app.command()(tools.doctor)
 app.command()(tools.explain)
-app.command()(tools.models)
+app.add_typer(models.app, name="models")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import importlib.util
-import math
 import os
 import platform
 import re
@@ -32,9 +31,10 @@ from rich.table import Table
 from rich.text import Text
 
 import metagen
-from metagen.cost import ModelShape
+from metagen.cli import models
 from metagen.errors import MetagenError, install
 from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.generators.openai.keys import shown
 from metagen.journal import SQLiteJournal
 from metagen.runs.declare import registry
@@ -424,32 +424,13 @@ def _models() -> Iterator[Check]:
         yield Check("Models", "embedded", "missing", "the package holds no models", remedy, needed=True)
     for name in names:
         try:
-            found = _model(tiny.resolve(name))
+            found = models.look(sources.resolve(name))
         except ImportError as error:
             yield Check("Models", name, "note", f"cannot be looked at without {error.name}")
         except Exception as error:  # noqa: BLE001 - whatever a reader of files raises is what is wrong with the file
             yield Check("Models", name, "fault", f"{type(error).__name__}: {error}", remedy, needed=True)
         else:
             yield Check("Models", name, "ok", found, needed=True)
-
-
-def _model(directory: Path) -> str:
-    """Raises whatever is wrong with a model directory."""
-    from safetensors import safe_open
-    from tokenizers import Tokenizer
-
-    shape = ModelShape.from_config(directory)
-    with safe_open(directory / "model.safetensors", framework="numpy") as weights:
-        shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118 - no mapping
-    held = sum(math.prod(sizes) for sizes in shapes if len(sizes) == 2)
-    if held != shape.parameters_total:
-        raise ValueError(
-            f"the weights hold {held:,} parameters, config.json describes {shape.parameters_total:,}"
-        )
-    vocabulary = Tokenizer.from_file(str(directory / "tokenizer.json")).get_vocab_size()
-    if vocabulary > shape.vocab:
-        raise ValueError(f"the tokenizer has {vocabulary} tokens, the model {shape.vocab}")
-    return f"{held / 1e6:.2f}M parameters, weights and tokenizer fit"
 
 
 def trial() -> Check:
@@ -460,7 +441,7 @@ def trial() -> Check:
     from metagen.strategies.base import wait
     from metagen.tasks.arithmetic.task import ArithmeticTask
 
-    name = min(_generators(), key=lambda one: (tiny.resolve(one) / "model.safetensors").stat().st_size)
+    name = min(_generators(), key=lambda one: (sources.resolve(one) / "model.safetensors").stat().st_size)
     problem = next(ArithmeticTask("validation", limit=1).problems())
     start = time.monotonic()
 
@@ -487,5 +468,5 @@ def trial() -> Check:
 
 def _generators() -> list[str]:
     """The embedded models that write; the others, which name a step tag, judge."""
-    configs = {name: (tiny.resolve(name) / "config.json").read_text("utf-8") for name in tiny.names()}
+    configs = {name: (sources.resolve(name) / "config.json").read_text("utf-8") for name in tiny.names()}
     return [name for name, config in configs.items() if '"tag"' not in config]

@@ -113,15 +113,3 @@ def explain(
     if out is not None:
         views.write(found, out, most=top, title=f"{model} behind {'…' + (prompt + completion)[-40:]!r}")
         output.say(f"wrote {out}")
-
-
-def models() -> None:
-    """List the models that ship in the package."""
-    from metagen.cost import ModelShape
-    from metagen.generators import tiny
-
-    for name in tiny.names():
-        card = tiny.resolve(name)
-        shape = ModelShape.from_config(card)
-        size = sum(file.stat().st_size for file in card.iterdir()) / 1e6
-        typer.echo(f"{name:<20} {shape.parameters_total / 1e6:5.2f}M parameters  {size:5.1f} MB  {card}")

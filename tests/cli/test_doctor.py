@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from metagen.cli import app, doctor
 from metagen.generators import tiny
+from metagen.generators.models import sources
 from tests.generators.openai.serving import KEY, Reply, Server, always
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +111,7 @@ def test_an_old_version_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_a_spoilt_model_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, spoil: object, words: str
 ) -> None:
-    shutil.copytree(tiny.resolve("tiny-0.1m"), tmp_path / "tiny-0.1m")
+    shutil.copytree(sources.resolve("tiny-0.1m"), tmp_path / "tiny-0.1m")
     path = tmp_path / "tiny-0.1m" / name
     path.write_bytes(spoil(path.read_bytes()))
     monkeypatch.setattr(tiny, "HERE", tmp_path)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.tasks.arithmetic import Form, Split, draw, problems, read_prompt, reference_solution
 
 
@@ -76,7 +76,7 @@ def test_a_step_is_worth_the_share_of_right_answers_from_there(train: Any) -> No
     name, _, value = right.steps[0].strip().rpartition("=")
     slipped = text.replace(f"{name}={value}", f"{name}={int(Fraction(value)) + 1}", 1)
     wrong = train("pools").judge(problem, Form.STEPS, slipped, finished=True)
-    model = llama.load(tiny.resolve("tiny-2m"))
+    model = llama.load(sources.resolve("tiny-2m"))
     good, bad = rollouts.valued(model, tokenizer.characters(), [right, wrong], 6, "test", 64)
     assert len(good.soft) == len(right.steps)
     assert min(good.soft) >= 0.5 and good.hard == (1.0,) * len(good.soft)
@@ -139,7 +139,7 @@ def test_the_process_model_that_ships_is_named_an_outcome_model_too(train: Any, 
 
     reward, llama = train("train_reward"), train("llama")
     reward.write(llama.Llama(llama.Shape(104, 64, 1, 32)), reward.PLANS["tiny-prm"], tmp_path / "made")
-    for folder in (tmp_path / "made", tiny.resolve("tiny-prm")):
+    for folder in (tmp_path / "made", sources.resolve("tiny-prm")):
         assert layout_of(folder, "orm").tag == "<outcome>" and layout_of(folder, "prm").tag == "<step>"
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from metagen.analysis.alignment import expected_values, soft_values
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.tasks.arithmetic import Split, check, read_prompt, split_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -29,7 +29,7 @@ def begin(into: Path) -> Path:
     into.mkdir()
     (into / "setting.json").write_text('{"seed": 5, "scale": 0.001}\n')
     for name in (GENERATOR, LARGER):
-        shutil.copytree(tiny.resolve(name), into / "models" / name)
+        shutil.copytree(sources.resolve(name), into / "models" / name)
     return into
 
 
@@ -187,7 +187,7 @@ def test_a_token_is_sound_up_to_the_first_that_no_right_step_could_have(train: A
 
 def test_a_value_function_begins_with_what_the_generator_knows(train: Any) -> None:
     script, llama = train("train_value"), train("llama")
-    base = llama.load(tiny.resolve(GENERATOR))
+    base = llama.load(sources.resolve(GENERATOR))
     ids = torch.randint(3, 104, (2, 20), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.testing.assert_close(script.begun(base, 1)(ids), script.COOL * base(ids), atol=1e-5, rtol=1e-4)

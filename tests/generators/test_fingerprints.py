@@ -20,10 +20,10 @@ from metagen.generators.decoding.search import (
 from metagen.generators.engine import SamplingParams
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.models.recipes import Contrastive
+from metagen.generators.models.sources import resolve
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.replay import Recorded, ReplayGenerator
-from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch import TorchEngine
 from metagen.generators.vllm import model as vllm_files

@@ -13,10 +13,10 @@ from transformers import AutoModelForCausalLM
 
 from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, PromptError, UnsupportedError
-from metagen.generators import tiny
 from metagen.generators.engine import EvaluateRequest
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.likelihood import Likelihood, alikelihoods, likelihoods
+from metagen.generators.models import sources
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.torch import TorchEngine
 from metagen.generators.vllm import refusals
@@ -94,7 +94,7 @@ def test_a_text_in_other_tokens_is_another_reading(table: EnumerableEngine) -> N
 
 
 def test_it_agrees_with_transformers(tiny_engine: TorchEngine) -> None:
-    model = AutoModelForCausalLM.from_pretrained(tiny.resolve("tiny-0.1m"), dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(sources.resolve("tiny-0.1m"), dtype=torch.float32).eval()
     texts = ["a=12+7=19\nb=19*3=57\nA:57", "a=12+7=18\n", "zzz", ""]
     sequences = [Sequence.of(PROMPT).extend(text) for text in texts]
     start = len(tiny_engine.render(Sequence.of(PROMPT)))

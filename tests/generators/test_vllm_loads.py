@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from metagen.generators.tiny import names, resolve
+from metagen.generators.models.sources import resolve
+from metagen.generators.tiny import names
 
 pytestmark = [
     pytest.mark.slow,

@@ -17,7 +17,7 @@ from metagen.generators.continuation import Continuation
 from metagen.generators.declared import VLLMDeclared
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.vllm import model, options, refusals, sampling
 from metagen.generators.vllm.counters import counter

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from metagen.errors import InputError, ModelError, UnsupportedError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models.checkpoint import read_config
 from metagen.scope import Scope
@@ -477,7 +477,7 @@ class TestLawsOfAScalarReward(TestLawsOfAHeadThatScores):
 
 def test_a_model_of_two_kinds_names_the_second_besides(tmp_path: Path) -> None:
     """The process model of the family is an outcome model too, at a tag of its own."""
-    prm, orm = (layout_of(tiny.resolve("tiny-prm"), kind) for kind in ("prm", "orm"))
+    prm, orm = (layout_of(sources.resolve("tiny-prm"), kind) for kind in ("prm", "orm"))
     assert isinstance(prm, TaggedSteps) and isinstance(orm, TaggedSteps)
     assert (prm.tag, orm.tag) == ("<step>", "<outcome>")
     of_one_kind = {"metagen": {"kind": "orm", "tag": "<outcome>", "positive": "<+>", "negative": "<->"}}

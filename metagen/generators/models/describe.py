@@ -21,7 +21,7 @@ from metagen.generators.decoding.draft import Draft
 from metagen.generators.directory import read_json, vocabulary_size
 from metagen.generators.models import recipes
 from metagen.generators.models.recipes import KGRAM, Model, Recipe
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.sequence import digest
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metagen.errors import InputError, ModelError, install
-from metagen.generators import tiny
 from metagen.generators.continuation import CONTEXT
 from metagen.generators.directory import text_config
+from metagen.generators.models import sources
 from metagen.sequence import Sequence
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class Vocabulary:
 
 
 def _directory(path: str | Path) -> Path:
-    """An embedded model's, or one with a tokenizer in it, which need hold no model."""
-    if str(path) in tiny.names():
-        return tiny.resolve(path)
+    """A named model's, or one with a tokenizer in it, which need hold no model."""
+    if sources.is_named(path):
+        return sources.resolve(path)
     directory = Path(path).expanduser().resolve()
     if not (directory / "tokenizer.json").is_file():
         raise ModelError(

@@ -30,8 +30,8 @@ from metagen.generators.engine import (
 from metagen.generators.frozen import frozen
 from metagen.generators.local import LocalEngine, key_value_bytes
 from metagen.generators.loop import Loop
+from metagen.generators.models.sources import resolve
 from metagen.generators.primitive import EngineGenerator
-from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.vllm import model as files
 from metagen.generators.vllm import options, refusals

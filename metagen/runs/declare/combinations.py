@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from metagen.errors import ConfigError, ModelError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.source import Fault, Path, Source, assigned, dotted, nearest
@@ -135,7 +135,7 @@ class Combinations:
                 yield self._fault(("verifiers", name, "tags"), reason)
                 continue
             try:
-                layout_of(tiny.resolve(engine.model), verifier.kind)
+                layout_of(sources.resolve(engine.model), verifier.kind)
             except ModelError as error:
                 reason = f"{engine.model!r} is no reward model: {error}, in this verifier's definition"
                 yield self._fault(("verifiers", name, "engine"), reason, value=verifier.engine)
@@ -148,7 +148,7 @@ class Combinations:
             engine = self.engines.get(generator.engine)
             if not isinstance(engine, LocalSpec) or not isinstance(engine.model, str):
                 continue
-            known = [_context(tiny.resolve(engine.model)), getattr(engine, "max_context", None)]
+            known = [_context(sources.resolve(engine.model)), getattr(engine, "max_context", None)]
             context = min((size for size in known if isinstance(size, int)), default=None)
             if context is not None and generator.params.max_tokens >= context:
                 reason = (

@@ -15,8 +15,8 @@ from typing import Final, Literal, get_args
 from pydantic import BaseModel
 
 from metagen.errors import InputError
-from metagen.generators import tiny
 from metagen.generators.directory import chat_template
+from metagen.generators.models import sources
 from metagen.runs.declare import registry
 from metagen.runs.declare.source import nearest
 from metagen.values import said, spell
@@ -285,7 +285,7 @@ def _folded(line: str) -> str:
 
 def _from(file: Path, model: str) -> str:
     """A model's name, or its directory as seen from the experiment file."""
-    return model if model in tiny.names() else _relative(file, Path(model).expanduser())
+    return model if sources.is_named(model) else _relative(file, Path(model).expanduser())
 
 
 def _relative(file: Path, path: Path | None) -> str:

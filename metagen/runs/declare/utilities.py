@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from metagen.errors import InputError
-from metagen.generators import tiny
 from metagen.generators.base import Generator
+from metagen.generators.models import sources
 from metagen.runs.declare.specs.fields import ModelName
 from metagen.strategies.knockout import pairwise
 from metagen.strategies.parallel import MBR
@@ -86,7 +86,7 @@ def embedding(
 @cache
 def _pooling(model: str, prefix: str, device: str, batch: int) -> MeanPooling:
     """One for all strategies of a run."""
-    return MeanPooling(tiny.resolve(model), prefix=prefix, device=device, batch=batch)
+    return MeanPooling(sources.resolve(model), prefix=prefix, device=device, batch=batch)
 
 
 def execution(

@@ -25,7 +25,7 @@ from metagen.generators.decoding.words import spell
 from metagen.generators.engine import SamplingParams
 from metagen.generators.models.describe import tokenizer_of
 from metagen.generators.models.recipes import Model, Recipe
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.runs.declare.specs.generators import GrammarSpec
 from metagen.runs.declare.specs.models import MODEL, RecipeSpec

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, ModelError
-from metagen.generators import tiny
 from metagen.generators.declared import Declared, TorchDeclared, VLLMDeclared
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.parameters import BEYOND
 from metagen.generators.engine import CHAT_API, EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
+from metagen.generators.models import sources
 from metagen.generators.models.recipes import Recipe
 from metagen.generators.openai.dialects import DIALECTS
 from metagen.runs.declare import registry
@@ -93,7 +93,7 @@ def _model(spec: PartSpec) -> str | Recipe | None:
         return model.recipe
     try:
         if isinstance(model, str):
-            tiny.resolve(model)
+            sources.resolve(model)
             return model
     except ModelError:
         return None
@@ -132,7 +132,7 @@ class ClosedEngine:
         self.draft: Draft | None = options.get("draft")
         self._checks = noted is None
         self._tokenizer = None if model is None else _tokenizer(model, needed)
-        self.directory = tiny.resolve(model) if isinstance(model, str) else None
+        self.directory = sources.resolve(model) if isinstance(model, str) else None
         if self._tokenizer is not None:
             self.directory = self._tokenizer.directory
         self.tokenizer_fingerprint = self._tokenizer.fingerprint if self._tokenizer else None

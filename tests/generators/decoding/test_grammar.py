@@ -21,8 +21,8 @@ from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.models.sources import resolve
 from metagen.generators.primitive import EngineGenerator
-from metagen.generators.tiny import resolve
 from metagen.generators.tokenizer import Tokenizer as Tiny
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence

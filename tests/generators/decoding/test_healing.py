@@ -11,7 +11,7 @@ import pytest
 from metagen.generators.decoding.constraint import Constraints, Held
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.healing import Boundaries, ForcedBytes
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
 
 TEXTS = (b"a", b"b", b"ab", b"abc", b"c", b"bc", b"ca", b"")

@@ -12,6 +12,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     LlamaConfig,
     MistralConfig,
@@ -37,6 +38,27 @@ SIZES: dict[str, Any] = {
     "num_key_value_heads": 2, "max_position_embeddings": 1024, "initializer_range": 0.12,
     "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2,
 }  # fmt: skip
+
+
+#: Architectures that run through transformers, and what their configurations need besides the sizes.
+OTHERS: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 1024},
+    "opt": {"ffn_dim": 96, "word_embed_proj_dim": 48},
+    "gpt_neox": {"rotary_pct": 0.25},
+    "phi": {"partial_rotary_factor": 0.5},
+    "phi3": {"sliding_window": 100},
+    "gemma": {"head_dim": 12},
+    "gemma2": {"head_dim": 12, "sliding_window": 40, "query_pre_attn_scalar": 12, "num_hidden_layers": 3},
+    "gemma3_text": {
+        "head_dim": 12,
+        "sliding_window": 40,
+        "query_pre_attn_scalar": 12,
+        "num_hidden_layers": 7,
+    },
+    "mamba": {"state_size": 4},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 12},
+}
 
 
 def save_tokenizer(path: Path) -> Tokenizer:
@@ -68,6 +90,8 @@ def config(kind: str, vocab: int, **changes: Any) -> PretrainedConfig:
         return LlamaConfig(**sizes, rope_parameters=rope, attention_bias=True, mlp_bias=True)
     if kind == "qwen3":
         return Qwen3Config(**{**sizes, "head_dim": 16}, tie_word_embeddings=True)
+    if kind in OTHERS:
+        return AutoConfig.for_model(kind, **{**sizes, **OTHERS[kind]})
     made = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config}[kind]
     return made(**sizes)
 

@@ -14,7 +14,7 @@ from metagen.errors import InputError
 from metagen.generators.decoding.adapters import Mirostat
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import Generated, GenerateRequest, SamplingParams
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Sequence, Tokens
 

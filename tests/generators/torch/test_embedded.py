@@ -10,7 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from metagen.generators.engine import EvaluateRequest, GenerateRequest, SamplingParams
-from metagen.generators.tiny import names, resolve
+from metagen.generators.models.sources import resolve
+from metagen.generators.tiny import names
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Sequence, Step
 

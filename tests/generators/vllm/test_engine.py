@@ -18,7 +18,7 @@ import pytest
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, Sample, SamplingParams
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.sequence import Message, Sequence, Step, TokenIds, Until
 from metagen.tasks.arithmetic.task import ArithmeticTask
 

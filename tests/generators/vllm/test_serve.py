@@ -20,8 +20,8 @@ import pytest
 from metagen.budget import Budget
 from metagen.cost import Price
 from metagen.errors import InputError
-from metagen.generators import tiny
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, SamplingParams
+from metagen.generators.models import sources
 from metagen.generators.openai import OpenAIEngine
 from metagen.sequence import Sequence, Step, Tokens
 from metagen.strategies.parallel import MajorityVote
@@ -44,7 +44,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("serve") / "log"
     # What `vllm serve` runs; the command itself asks for a version that builds for CPUs have under another name.
     command = [
-        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(tiny.resolve(MODEL)),
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(sources.resolve(MODEL)),
         "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
         "--enforce-eager", "--max-num-seqs", "64", "--kv-cache-memory-bytes", str(1 << 28),
         "--enable-prompt-tokens-details", "--max-logprobs", "20",

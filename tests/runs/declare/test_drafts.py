@@ -9,7 +9,7 @@ import pytest
 from metagen.errors import ConfigError
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.models.recipes import Ensemble
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.runs.declare import schema
 from metagen.runs.declare.specs import TorchSpec
 from metagen.runs.work import build, offline

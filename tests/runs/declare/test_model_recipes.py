@@ -16,7 +16,7 @@ from metagen.generators.models.recipes import (
     Recipe,
     Tilted,
 )
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.runs.declare import schema
 from metagen.runs.declare.specs import TorchSpec
 from metagen.runs.work import build, offline

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from metagen.errors import InputError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.runs.declare import new, schema
 from metagen.runs.declare.registry import KINDS
 from metagen.runs.declare.source import parse
@@ -61,7 +61,7 @@ def test_data_and_model_are_named_as_seen_from_the_file(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "my own.jsonl").write_text('{"id": 1, "question": "1+1", "answer": 2}\n')
-    (tmp_path / "model").symlink_to(tiny.resolve("tiny-0.1m"))
+    (tmp_path / "model").symlink_to(sources.resolve("tiny-0.1m"))
     file, *more = new.write(Path("plans/x.yaml"), "jsonl", data=Path("data/my own.jsonl"), model="model")
     assert more == []
     experiment = schema.load(file)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from metagen.errors import DataError, InputError, UnsupportedError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.generators.primitive import EngineGenerator
 from metagen.runs.declare import registry
 from metagen.runs.declare.cells import configurations
@@ -70,14 +70,14 @@ class Engine(TorchEngine):
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An experiment with engines that note when they open and close, and a reward model of random opinion."""
     model = tmp_path / "reward"
-    shutil.copytree(tiny.resolve(MODEL), model)
+    shutil.copytree(sources.resolve(MODEL), model)
     config = json.loads((model / "config.json").read_text())
     config["metagen"] = {"tag": "<step>", "positive": "<+>", "negative": "<->"}
     (model / "config.json").write_text(json.dumps(config))
     (tmp_path / "logged.py").write_text(LOGGED)
     monkeypatch.syspath_prepend(str(tmp_path))
     path = tmp_path / "build.yaml"
-    path.write_text(FILE.replace("MODEL", str(tiny.resolve(MODEL))).replace("LOG", str(tmp_path / "log")))
+    path.write_text(FILE.replace("MODEL", str(sources.resolve(MODEL))).replace("LOG", str(tmp_path / "log")))
     yield path
     sys.modules.pop("logged", None)
 

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from metagen.cli import app
 from metagen.cost import ModelShape
 from metagen.errors import InputError, ModelError, UnsupportedError
-from metagen.generators import tiny
-from metagen.generators.models import describe
+from metagen.generators.models import describe, sources
 from metagen.generators.torch.models.checkpoint import Weights
 from metagen.runs.declare import registry, schema
 from metagen.runs.declare.specs import Experiment
@@ -73,11 +72,11 @@ def test_without_notes_this_machine_is_asked(stopped: RunDirectory, monkeypatch:
 
 
 def test_shards_are_digested_in_the_order_of_their_names(tmp_path: Path) -> None:
-    source = tiny.resolve("tiny-0.1m")
+    source = sources.resolve("tiny-0.1m")
     (weights,) = source.glob("*.safetensors")
     for name in ("b.safetensors", "a.safetensors", "stray.safetensors"):
         shutil.copy(weights, tmp_path / name)
-    (tmp_path / "a.safetensors").write_bytes((tiny.resolve("tiny-prm") / weights.name).read_bytes())
+    (tmp_path / "a.safetensors").write_bytes((sources.resolve("tiny-prm") / weights.name).read_bytes())
     index = {"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "b.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     whole = hashlib.sha256()
@@ -91,7 +90,7 @@ def test_shards_are_digested_in_the_order_of_their_names(tmp_path: Path) -> None
 
 def test_a_served_model_has_the_shape_that_the_file_gives(tmp_path: Path) -> None:
     """A budget in FLOPs can be kept without opening the engine, though nothing of the model but its shape lies here."""
-    shape = tiny.resolve("tiny-0.1m") / "config.json"
+    shape = sources.resolve("tiny-0.1m") / "config.json"
     file = tmp_path / "served.yaml"
     file.write_text(
         "name: served\ntask: {kind: arithmetic, split: test, limit: 2}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from metagen.errors import InputError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.generators.torch import TorchEngine
 from metagen.runs.declare.schema import load
 from metagen.runs.work.build import opened
@@ -101,7 +101,7 @@ def test_an_experiment_file_may_name_a_judge(tmp_path: Path) -> None:
 
 
 def test_a_model_that_was_trained_as_a_judge_is_asked_as_its_configuration_says(tmp_path: Path) -> None:
-    source = tiny.resolve("tiny-0.1m")
+    source = sources.resolve("tiny-0.1m")
     for path in source.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text("utf-8"))

@@ -11,7 +11,7 @@ import pytest
 from metagen.budget import Budget
 from metagen.cost import ModelShape, prefill_flops
 from metagen.errors import BudgetExhausted, InputError, ModelError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
@@ -78,7 +78,7 @@ def test_the_mean_of_hidden_states() -> None:
 
     from metagen.verifiers.utility.pooling import MeanPooling
 
-    directory = Path(tiny.resolve("tiny-0.1m"))
+    directory = Path(sources.resolve("tiny-0.1m"))
     texts = ["a=12+7=19\n", "a=1\n", "a=12+7=19\nb=19*3=57\nA:57\n"]
     embedder = MeanPooling(directory, batch=2)
     found = asyncio.run(embedder.embed(texts))

@@ -93,6 +93,12 @@ def read_config(path: Path) -> LlamaConfig:
     )
 
 
+def architecture_of(directory: Path) -> str:
+    """The class that a model directory names; empty if it names none."""
+    path = directory / "config.json"
+    return _architecture(path, read_json(path))
+
+
 def _architecture(path: Path, data: Mapping[str, Any]) -> str:
     """The first name under `architectures`; empty if there is none."""
     names = data.get("architectures") or [""]

@@ -22,7 +22,7 @@ from torch import Tensor
 from metagen.errors import DataError, InputError, ModelError
 from metagen.generators.directory import read_json, vocabulary_size
 from metagen.generators.models.recipes import KGRAM
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch.models.ids import IdsModel
 from metagen.generators.torch.models.language_model import Ints

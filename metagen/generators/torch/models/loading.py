@@ -27,9 +27,11 @@ from metagen.generators.models.describe import (
 )
 from metagen.generators.models.quantization import compressed, number_format
 from metagen.generators.models.recipes import Model, Recipe
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch.models import formulas
+from metagen.generators.torch.models.by_transformers import TransformersModel
+from metagen.generators.torch.models.checkpoint import SCORED, architecture_of, read_config
 from metagen.generators.torch.models.combined import Combine, Combined
 from metagen.generators.torch.models.guided import Guided
 from metagen.generators.torch.models.heads import Head
@@ -99,7 +101,31 @@ def load(model: Model, place: Place) -> Loaded:
     directory = resolve(model)
     if is_kgram(directory):
         return _kgram(str(model), directory, place)
+    try:
+        read_config(directory / "config.json")
+    except UnsupportedError as error:
+        if architecture_of(directory).endswith(SCORED):
+            raise
+        return _any(str(model), directory, place, str(error))
     return _llama(str(model), directory, place)
+
+
+def _any(name: str, directory: Path, place: Place, reason: str) -> Loaded:
+    """A model that only transformers computes. reason: why."""
+    if place.quantization is not None:
+        raise UnsupportedError(
+            f"{reason}. Through transformers, quantization={place.quantization!r} is not supported"
+        )
+    _LOG.info("a model runs through transformers, which is slower", extra={"model": name, "reason": reason})
+    try:
+        model = TransformersModel(
+            directory, dtype=place.dtype, device=place.device, rows=place.rows, kv_bytes=place.kv_bytes
+        )
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{reason}. Nor can it run through transformers: {error}") from None
+    tokenizer = Tokenizer(directory, model.vocab_size)
+    fingerprint = model_fingerprint(directory, weights_digest(directory), place.numbers, tokenizer)
+    return Loaded(name, model, tokenizer, place.shape(directory), fingerprint, model.segment_tokens)
 
 
 def _llama(name: str, directory: Path, place: Place) -> Loaded:

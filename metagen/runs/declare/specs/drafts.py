@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from metagen.generators import tiny
 from metagen.generators.decoding.draft import MOST_DRAFTS, Draft
+from metagen.generators.models import sources
 from metagen.runs.declare.specs.models import AnyModel, loadable
 from metagen.runs.declare.specs.parts import Spec
 from metagen.values import Count, Expects, Switch
@@ -35,5 +35,5 @@ class DraftSpec(Spec):
     @property
     def draft(self) -> Draft:
         """As engines take it."""
-        model = tiny.resolve(self.model) if isinstance(self.model, str) else loadable(self.model)
+        model = sources.resolve(self.model) if isinstance(self.model, str) else loadable(self.model)
         return Draft(model, self.tokens, self.verify, self.drafts, self.adapt, self.ngram or 0)

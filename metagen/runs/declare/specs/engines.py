@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from metagen import trust
 from metagen.errors import ConfigError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.generators.openai.body import refuse_secrets
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
 from metagen.generators.openai.limiter import Concurrency
@@ -44,7 +44,7 @@ class LocalSpec(PartSpec):
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
         return given | {
-            "model": tiny.resolve(self.model) if isinstance(self.model, str) else self.model.recipe
+            "model": sources.resolve(self.model) if isinstance(self.model, str) else self.model.recipe
         }
 
 

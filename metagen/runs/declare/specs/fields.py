@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema
 
 from metagen.errors import InputError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.generators.pool import FIELDS
 from metagen.runs.declare.source import nearest
 from metagen.runs.directory import RunDirectory
@@ -43,17 +43,17 @@ def _reference(section: str) -> AfterValidator:
 
 
 def local_model(name: str, info: ValidationInfo) -> str:
-    """An embedded model's name as it is; a directory as an absolute path."""
-    known = tiny.names()
+    """A model's name as it is; a directory or a GGUF file as an absolute path."""
+    known = sources.names()
     if name in known:
         return name
     base = info.context.base if isinstance(info.context, Context) else File()
     directory = base / File(name).expanduser()
-    if (directory / "config.json").is_file():
+    if (directory / "config.json").is_file() or (directory.suffix.lower() == ".gguf" and directory.is_file()):
         return str(directory.resolve())
-    what = "has no config.json" if directory.is_dir() else "is not there"
+    what = "the directory has no config.json" if directory.is_dir() else "there is no such file or directory"
     raise ValueError(
-        f"the directory {what}; expected one with a model, or one of {', '.join(known) or '(no embedded model)'}"
+        f"{what}; expected a model directory, a GGUF file, or one of {', '.join(known)}"
         + nearest(name, known)
     )
 

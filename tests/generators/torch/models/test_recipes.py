@@ -28,7 +28,7 @@ from metagen.generators.models.recipes import (
     Table,
     Tilted,
 )
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models.combined import Combined, first
 from metagen.generators.torch.models.ids import TableModel
@@ -252,7 +252,7 @@ def test_faults_of_recipes_are_named(make: Any, fault: str) -> None:
 
 
 def test_faults_of_models_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="model 'tiny-9m': the directory does not exist"):
+    with pytest.raises(ModelError, match="model 'tiny-9m': there is no such file or directory"):
         TorchEngine(Contrastive("tiny-2m", "tiny-9m"))
     with pytest.raises(
         InputError, match=r"window=9999: 'tiny-0.1m' has a context of \d+ tokens; give at most as many"

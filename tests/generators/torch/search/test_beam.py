@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from metagen.errors import NumericsError
 from metagen.generators.decoding.search import BeamSearch, EarlyStopping
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch.search.beam import Beam
 from metagen.generators.torch.search.step import Step, best
 from tests.generators.torch.search.driver import Ids, every, ids, run, table

@@ -24,7 +24,7 @@ from metagen.generators.decoding.search import (
 from metagen.generators.engine import Generated, GenerateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.models.recipes import Contrastive, Table
-from metagen.generators.tiny import resolve
+from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Sequence, Tokens, Until
 from metagen.tasks.arithmetic.task import ArithmeticTask

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from metagen.cost import ModelShape, decode_flops, prefill_flops
 from metagen.errors import EngineError, InputError
-from metagen.generators import tiny
+from metagen.generators.models import sources
 from metagen.journal import SQLiteJournal
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
@@ -125,7 +125,7 @@ def test_an_embedded_model_is_counted_by_its_own_tokenizer_and_shape(tmp_path: P
     file = tmp_path / "tiny.yaml"
     file.write_text(TINY)
     bound = estimate.estimate(schema.load(file), hardware="laptop-cpu")
-    shape = ModelShape.from_config(tiny.resolve("tiny-0.1m"))
+    shape = ModelShape.from_config(sources.resolve("tiny-0.1m"))
     with build.opened(closed(schema.load(file), fingerprints=False)) as setup:
         engine = setup.generators["writer"].engine
         sizes = [len(engine.render(estimate.Sequence.of(p.prompt))) for p in setup.task.problems()]
@@ -164,7 +164,7 @@ def test_a_search_decodes_all_its_rows_for_one_sample(tmp_path: Path) -> None:
     sets = ["generators.writer.search={kind: beam, width: 6}", "generators.writer.max_tokens=12"]
     sets += ["grid.strategies=[single]"]
     bound = estimate.estimate(schema.load(file, sets=sets))
-    shape = ModelShape.from_config(tiny.resolve("tiny-0.1m"))
+    shape = ModelShape.from_config(sources.resolve("tiny-0.1m"))
     with build.opened(closed(schema.load(file, sets=sets), fingerprints=False)) as setup:
         engine = setup.generators["writer"].engine
         sizes = [len(engine.render(estimate.Sequence.of(p.prompt))) for p in setup.task.problems()]
@@ -204,7 +204,7 @@ def test_engines_that_are_not_here_are_never_made(tmp_path: Path, monkeypatch: p
 def test_closed_engines_refuse_every_request() -> None:
     engine = ClosedEngine(
         "writer",
-        str(tiny.resolve("tiny-0.1m")),
+        str(sources.resolve("tiny-0.1m")),
         needed=True,
         fingerprints=False,
         options={},
