@@ -169,6 +169,8 @@ class Answer(_Read):
 
     choices: list[Choice]
     usage: _Usage | None = None
+    # llama.cpp's server has it. Of several choices it counts the tokens of one.
+    timings: Any = None
 
     @classmethod
     def read(cls, content: bytes, n: int) -> Self:
@@ -208,6 +210,8 @@ class Answer(_Read):
         least = sum(choice.least for choice in self.choices)
         new, bad = _count(usage.completion_tokens, least, most_new)
         wrong += bad
+        if self.timings is not None and len(self.choices) > 1 and new is not None:
+            new, wrong = None, wrong + 1
         if new is not None and (thought := _thinking(usage)) is not None:
             if _apart(usage, thought):
                 # Some servers count thoughts beside the answer, and say so by their total.

@@ -135,7 +135,9 @@ class OpenAIEngine:
         self._vocabulary = Vocabulary(tokenizer) if tokenizer is not None else None
         self.shape = ModelShape.from_config(shape) if shape is not None else None
         self.stats = EngineStats(
-            extra=dict.fromkeys(("prompt_tokens", "wrong_counts", "filtered", "declined", "copying"), 0.0)
+            extra=dict.fromkeys(
+                ("prompt_tokens", "wrong_counts", "filtered", "declined", "copying", "no_logprobs"), 0.0
+            )
         )
         self._patience, self._concurrency = patience or Patience(), concurrency or Concurrency()
         self._fingerprint = self._identity(revision)
@@ -292,6 +294,18 @@ class OpenAIEngine:
             counts += await _together(self._asked(request, ids, one, ended) for one in alone)
         return counts
 
+    def _count_unknown(self, request: GenerateRequest, samples: list[Sample]) -> None:
+        """Samples whose log-probabilities were asked for and did not all come; the first time it is said."""
+        asked = request.params.logprobs or request.params.top_logprobs
+        lacking = sum(sample.logprob is None and sample.thought is None for sample in samples) if asked else 0
+        if lacking and not self.stats.extra["no_logprobs"]:
+            warnings.warn(
+                f"{self!r} gave fewer log-probabilities than tokens: those of such samples are unknown (stats.extra "
+                "counts them as no_logprobs). llama.cpp's server leaves out tokens that end within a character",
+                stacklevel=2,
+            )
+        self.stats.extra["no_logprobs"] += lacking
+
     def _takes_one(self, why: str) -> None:
         """Ask for one sample at a time from now on, and say so."""
         if not self._singly:
@@ -326,6 +340,7 @@ class OpenAIEngine:
             if len(answer.choices) > 1:  # how many of them read the prompt from a cache, nobody says
                 own, counts = (None, None), replace(counts, cached=None)
             samples = [reader.sample(choice, *own) for choice in answer.ordered]
+            self._count_unknown(request, samples)
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
             self.stats.extra["declined"] += sum(
                 c.message is not None and c.message.declined for c in answer.choices

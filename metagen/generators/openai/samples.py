@@ -43,6 +43,8 @@ class Reader:
         Malformed for what contradicts itself.
         """
         logprobs, confidences = self._logprobs(choice)
+        if logprobs is not None and generated is not None and self._lacks(choice, len(logprobs), generated):
+            logprobs = confidences = None
         told, most = max(len(choice.token_ids or ()), len(logprobs or ())), limit(self._request)
         if told > most:
             raise Malformed(f"it gave {told} tokens where at most {most} were asked for")
@@ -63,6 +65,13 @@ class Reader:
             else None,
             token_confidences=confidences,
         )
+
+    def _lacks(self, choice: Choice, told: int, generated: int) -> bool:
+        """Whether tokens are without a log-probability, so that a sum would be too large.
+
+        llama.cpp's server leaves out tokens that end within a character. The end itself need not have one.
+        """
+        return choice.thought is None and told < generated - (choice.finish != "length")
 
     def _thoughtful(self, choice: Choice, thought: Thought, generated: int | None) -> Sample:
         """A sample whose thought the server tells apart: its text is the answer alone.

@@ -55,8 +55,8 @@ class Vocabulary:
 
 
 def _directory(path: str | Path) -> Path:
-    """A named model's, or one with a tokenizer in it, which need hold no model."""
-    if sources.is_named(path):
+    """That of a named model or a GGUF file, or one with a tokenizer in it, which need hold no model."""
+    if sources.is_named(path) or str(path).lower().endswith(".gguf"):
         return sources.resolve(path)
     directory = Path(path).expanduser().resolve()
     if not (directory / "tokenizer.json").is_file():

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from metagen.border import checked
-from metagen.cost import ModelShape
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.continuation import Continuation
 from metagen.generators.declared import ROWS, TorchDeclared
@@ -32,7 +31,7 @@ from metagen.generators.engine import (
     SamplingParams,
 )
 from metagen.generators.local import LocalEngine, key_value_bytes
-from metagen.generators.models.describe import drafted_shape
+from metagen.generators.models.describe import drafted_shape, shape_of
 from metagen.generators.models.quantization import compressed
 from metagen.generators.models.recipes import Model
 from metagen.generators.primitive import EngineGenerator
@@ -40,6 +39,7 @@ from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation, Ticket
 from metagen.generators.torch.models.compression import check_compressible, check_place
 from metagen.generators.torch.models.loading import Place, load, load_drafted
+from metagen.generators.torch.numbers import default_dtype, is_large
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.reading import Decoding
 from metagen.generators.torch.rows import Rows
@@ -50,11 +50,6 @@ from metagen.generators.torch.speculation.speculate import COUNTS
 from metagen.logs import logger
 
 _LOG = logger(__name__)
-#: Weights that a token is multiplied with, from where on threads that share products gain more than their waiting for
-#: each other costs. On two cores: 2M, half as fast with two threads up to 32 rows, and 0.8 to 1.1 times with more; 8M,
-#: 0.6 to 0.95 times; 20M, 0.8 to 1.25 times.
-SHARED = 16_000_000
-
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -69,14 +64,15 @@ class TorchEngine(LocalEngine):
 
     model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), an embedded model's name, a k-gram
     model's directory, or a recipe that makes one language model of several (`metagen.generators.models.recipes`).
-    device, dtype: default to CUDA and bfloat16 where there is a GPU, else CPU and float32.
+    device: CUDA where there is a GPU, else the CPU. dtype: bfloat16 on a GPU, and on CPUs that multiply it
+    (AVX512-BF16, AMX) for models of at least `numbers.LARGE` weights; else float32.
     quantization: int8, int4 or nf4 (CUDA only) for the matrices of the layers; dtype is bfloat16 then, if not given.
     max_batch: rows that decode at once. max_context: below the model's own, if given.
     kv_memory_bytes: keys and values of running rows and of the prefix tree together; by default 2 GiB on a CPU, or an
     eighth of the machine's memory if that is less, and half of the free memory of a GPU. For a moment there is one more
     copy of a prefix, while it enters the tree or is split there.
     threads: of torch's operations in the engine's thread. None: one for models whose products are too small to share
-    (`SHARED`), which leaves the other cores to other engines and to Python; torch's own choice for larger ones.
+    (`numbers.LARGE`), which leaves the other cores to other engines and to Python; torch's own choice for larger ones.
     draft: what proposes several tokens for one pass of the model (`metagen.generators.decoding.draft`). stats.extra
     then counts `blocks`, tokens `drafted` and `accepted`, and `tested`, with `overlap`, the sum of Σ min(p, q) over
     these.
@@ -107,14 +103,14 @@ class TorchEngine(LocalEngine):
             raise InputError(f"draft={draft!r}: expected Draft(model) or Draft.lookup(), or None")
         self._draft, self._quantization = draft, quantization
         self.device = _device(device)
-        self.dtype = _dtype(dtype, self.device, quantization)
+        self.dtype = _dtype(dtype) or default_dtype(shape_of(model), self.device, quantization)
         check_place(quantization, self.dtype, self.device)
         memory = kv_memory_bytes if kv_memory_bytes is not None else _memory(self.device)
         place = Place(self.dtype, self.device, max_batch, memory, quantization)
         loaded = load(model, place) if draft is None else load_drafted(model, draft, place)
         check_compressible(loaded.name, loaded.shape, quantization)
         self._model, self._scores = loaded.model, loaded.scores
-        self._threads = threads or (1 if _small(loaded.shape) else torch.get_num_threads())
+        self._threads = threads or (torch.get_num_threads() if is_large(loaded.shape) else 1)
         super().__init__(
             loaded.name,
             loaded.tokenizer,
@@ -465,18 +461,11 @@ def _device(device: str | torch.device | None) -> torch.device:
     return chosen
 
 
-def _dtype(dtype: str | torch.dtype | None, device: torch.device, quantization: str | None) -> torch.dtype:
-    if dtype is None:
-        return torch.bfloat16 if device.type == "cuda" or quantization else torch.float32
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
     chosen = _DTYPES.get(str(dtype).removeprefix("torch."))
-    if chosen is None:
+    if dtype is not None and chosen is None:
         raise InputError(f"dtype={dtype!r}: expected one of {', '.join(_DTYPES)}")
     return chosen
-
-
-def _small(shape: ModelShape | None) -> bool:
-    """Whether threads would wait for each other longer than they work: N and the LM head below `SHARED`."""
-    return shape is None or shape.parameters + shape.vocab * shape.width < SHARED
 
 
 def _memory(device: torch.device) -> int:

@@ -272,11 +272,12 @@ def _fingerprint(model: str | Recipe, options: dict[str, Any]) -> str:
     """What the torch engine would call itself on this machine."""
     import torch
 
-    from metagen.generators.models.describe import drafted_fingerprint, fingerprint_of
+    from metagen.generators.models.describe import drafted_fingerprint, fingerprint_of, shape_of
     from metagen.generators.models.quantization import number_format
+    from metagen.generators.torch.numbers import default_dtype
 
-    graphics = str(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")) != "cpu"
-    quantization = options.get("quantization")
-    name = options.get("dtype") or ("bfloat16" if graphics or quantization else "float32")
-    numbers = number_format(str(getattr(torch, name)), quantization)
+    device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+    quantization, name = options.get("quantization"), options.get("dtype")
+    dtype = getattr(torch, name) if name else default_dtype(shape_of(model), device, quantization)
+    numbers = number_format(str(dtype), quantization)
     return drafted_fingerprint(fingerprint_of(model, numbers), options.get("draft"), numbers)

@@ -563,6 +563,6 @@ def test_fingerprints_name_weights_numbers_and_tokenizer(model_dir: Any, tmp_pat
 def test_threads_are_one_for_a_small_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TorchEngine("tiny-0.1m").threads == 1
     assert TorchEngine("tiny-0.1m", threads=3).threads == 3
-    monkeypatch.setattr("metagen.generators.torch.engine.SHARED", 10_000)
+    monkeypatch.setattr("metagen.generators.torch.numbers.LARGE", 10_000)
     monkeypatch.setattr("torch.get_num_threads", lambda: 7)
     assert TorchEngine("tiny-0.1m").threads == 7, "as torch chooses"
