@@ -42,6 +42,7 @@ ASKING: Final = Asking(
         },
     ),
     stop="\n\nQuestion:",
+    asked="{question}",
 )
 
 
@@ -50,9 +51,10 @@ class GSM8KTask(RecordTask):
 
     answer: a MathRule by default, for which `50%` is 50: the references leave the sign out.
     form: `chat`, `text` or `auto` (zero-shot, as of a Prompt), or `few_shot`, a text with four worked examples, or
-    those of `shots` (`question`, `solution`). prompt: another wording than the task's own, with a place for {question}:
-    the user's turn, or a mapping of turns (`user`, `system`, `shots`, `assistant`). The answer is read from all of the
-    assistant's turn, with what the prompt has begun of it.
+    those of `shots` (`question`, `solution`); `few_shot_chat` has the examples as turns of a chat.
+    prompt: another wording than the task's own, with a place for {question}: the user's turn, or a mapping of turns
+    (`user`, `system`, `shots`, `assistant`). The answer is read from all of the assistant's turn, with what the prompt
+    has begun of it.
     """
 
     name = "gsm8k"

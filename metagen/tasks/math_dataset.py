@@ -43,6 +43,7 @@ ASKING: Final = Asking(
         },
     ),
     stop="\n\nProblem:",
+    asked="{question}",
 )
 _LEVEL: Final = re.compile(r"(?:Level )?([1-5])")
 #: A brace, or an escaped character, such as a brace that is written.

@@ -15,7 +15,10 @@ from metagen.template import Template
 from metagen.verifiers.base import Answer, AnswerRule
 
 #: `chat`, `text` and `auto` as of a Prompt. `few_shot`: a text with worked examples that the model continues.
-Form = Literal["chat", "text", "auto", "few_shot"]
+#: `few_shot_chat`: the same examples as turns of a chat, for small chat models, which follow examples better.
+Form = Literal["chat", "text", "auto", "few_shot", "few_shot_chat"]
+#: The forms with worked examples.
+SHOWN: Final = ("few_shot", "few_shot_chat")
 #: A prompt as a user gives it: the user's turn, or a mapping with `user` and perhaps `system`, `shots`, `assistant`.
 Wording: TypeAlias = str | Mapping[str, Any]
 TURNS: Final = ("system", "shots", "user", "assistant")
@@ -136,6 +139,7 @@ class Asking:
     turns: of the chat. example: one problem of the few-shot text, which ends where the solution begins.
     shots: values of the fields for each example, and its `solution`. stop: the text behind a solution in the few-shot
     text; a generator that ends there saves tokens, and what comes after it is never read. form: in which it asks.
+    asked: the user's turns where examples are turns of a chat; None for tasks whose examples cannot be.
     """
 
     turns: Turns
@@ -143,6 +147,7 @@ class Asking:
     shots: tuple[Mapping[str, str], ...]
     stop: str
     form: Form = "chat"
+    asked: str | None = None
 
     def adapt(
         self,
@@ -157,19 +162,23 @@ class Asking:
         together.
         """
         kept = replace(self, form=form_of(form))
+        if form == "few_shot_chat" and self.asked is None:
+            raise InputError(
+                f"form={form!r}: this task has no examples for turns of a chat; expected chat, text, auto or few_shot"
+            )
         if prompt is not None:
-            if form == "few_shot":
+            if form in SHOWN:
                 raise InputError(
-                    "prompt: form='few_shot' has a wording of its own; leave one of them out: turns have their "
+                    f"prompt: form={form!r} has a wording of its own; leave one of them out: turns have their "
                     "examples under shots"
                 )
             kept = replace(kept, turns=Turns.of(prompt).expecting(*places))
         if shots is None:
             return kept
-        if form != "few_shot":
+        if form not in SHOWN:
             raise InputError(
-                f"shots are the examples of form='few_shot', and form={form!r}; leave them out, or give "
-                "prompt={'shots': …, 'user': …}"
+                f"shots are the examples of form='few_shot' and 'few_shot_chat', and form={form!r}; leave them out, "
+                "or give prompt={'shots': …, 'user': …}"
             )
         wanted = {*Template(self.example).places, "solution"}
         for shot in shots:
@@ -181,7 +190,11 @@ class Asking:
 
     def prompt(self, name: str, values: Mapping[str, str], public: Mapping[str, Any] | None = None) -> Prompt:
         """The prompt of a problem with this id."""
-        if self.form != "few_shot":
+        if self.form == "few_shot_chat" and self.asked is not None:
+            question = Template(self.asked)
+            examples = tuple((question.fill(shot), shot["solution"].strip()) for shot in self.shots)
+            return Turns(self.asked, shots=examples).prompt(name, "chat", values, public)
+        if self.form == "chat" or self.form == "text" or self.form == "auto":
             return self.turns.prompt(name, self.form, values, public)
         example = Template(self.example)
         shots = [example.fill(shot) + shot["solution"] for shot in self.shots]
@@ -195,7 +208,7 @@ class Asking:
     @property
     def mark(self) -> str | None:
         """Text within the answer's step, where the wording asks for it, or every example shows it."""
-        if self.form == "few_shot":
+        if self.form in SHOWN:
             shown = bool(self.shots) and all(BOX in shot["solution"] for shot in self.shots)
         else:
             shown = BOX in self.turns.user or BOX in (self.turns.system or "")
@@ -205,7 +218,7 @@ class Asking:
         """The rule for what is written after this prompt."""
         if self.form == "few_shot":
             return Before(rule, self.stop)
-        return rule if self.turns.assistant is None else Whole(rule)
+        return rule if self.turns.assistant is None or self.form in SHOWN else Whole(rule)
 
 
 def turn_form(prompt: Wording, form: Turned | None) -> Turned | None:

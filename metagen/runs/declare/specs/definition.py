@@ -85,6 +85,8 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
         "table": tasks.TableSpec,
         "recorded": tasks.RecordedTaskSpec,
         "gsm8k": tasks.SolutionsSpec,
+        "svamp": tasks.SolutionsSpec,
+        "asdiv": tasks.SolutionsSpec,
         "math": tasks.SolutionsSpec,
         "aime": tasks.SolutionsSpec,
         "humaneval": tasks.PublicSpec,

@@ -100,12 +100,12 @@ def _wording(given: str | TurnsSpec | None) -> Wording | None:
 class PublicPromptSpec(PromptedSpec):
     """A task with a wording of its own, and with worked examples for models that follow no instructions."""
 
-    form: Literal["chat", "text", "auto", "few_shot"] = "chat"
+    form: Literal["chat", "text", "auto", "few_shot", "few_shot_chat"] = "chat"
 
     @field_validator("form", mode="after")
     @classmethod
     def _one_wording(cls, form: str, info: ValidationInfo) -> str:
-        if form == "few_shot" and info.data.get("prompt") is not None:
+        if form in ("few_shot", "few_shot_chat") and info.data.get("prompt") is not None:
             raise ValueError(
                 "few_shot has a wording of its own, and there is a prompt; leave one of them out: turns have their "
                 "examples under shots"

@@ -127,13 +127,13 @@ class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
 class PublicSpec(PublicPromptSpec, SourceSpec):
     """A public data set; without a source it is fetched from where it is published."""
 
-    kind: Literal["gsm8k", "math", "aime", "humaneval"]
+    kind: Literal["gsm8k", "svamp", "asdiv", "math", "aime", "humaneval"]
 
 
 class SolutionsSpec(PublicSpec):
     """A public data set whose answers a rule reads: mathematics, unless another rule is named."""
 
-    kind: Literal["gsm8k", "math", "aime"]
+    kind: Literal["gsm8k", "svamp", "asdiv", "math", "aime"]
     answer: RuleName | None = None
 
     @field_validator("answer")

@@ -1,0 +1,80 @@
+"""Reasoning Gym: a hundred kinds of drawn problems, each with a verifier of its own (Stojanovski et al. 2025)."""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any, Final
+
+from metagen.errors import InputError, install
+from metagen.parts import part
+from metagen.sequence import Message, Prompt, Sequence
+from metagen.tasks.base import Problem, Task
+from metagen.values import Count, Text
+from metagen.verifiers.base import AnswerRule
+from metagen.verifiers.text import TextRule
+
+SYSTEM: Final = (
+    "Think step by step. Then give the final answer between <answer> and </answer>, and nothing after it."
+)
+#: The answer is what stands in the last pair of tags.
+PATTERN: Final = r"<answer>\s*([\s\S]*?)\s*</answer>"
+
+
+@part
+class ReasoningGymTask(Task):
+    """`size` problems of a data set of the library `reasoning-gym`, asked as a chat.
+
+    dataset: its name there, such as `leg_counting`. options: of the data set, as its configuration names them.
+    Answers stand between <answer> and </answer>; equal texts vote together. An answer is right if the data set's own
+    verifier gives it 1, its highest score. Raises InputError for a name or an option that there is not.
+    """
+
+    dataset: Text = field(kw_only=False)
+    size: Count = 100
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    system: Text = SYSTEM
+
+    name = "reasoning_gym"
+
+    def __post_init__(self) -> None:
+        self._data = _create(self.dataset, {"size": self.size, "seed": self.seed, **self.options})
+        self._rule = TextRule(pattern=PATTERN)
+        self._entries = {f"{self.dataset}/{i}": entry for i, entry in enumerate(self._data)}
+
+    @property
+    def answer(self) -> AnswerRule:
+        return self._rule
+
+    def problems(self) -> Iterator[Problem]:
+        for name, entry in self._entries.items():
+            turns = (Message("system", self.system), Message("user", entry["question"].strip()))
+            # Some problems have many answers and tell none of them.
+            yield Problem(
+                Prompt(name, messages=turns, form="auto"), str(entry.get("answer") or "(any that is right)")
+            )
+
+    async def grade(self, problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
+        """1 where the data set's verifier gives the answer 1, else 0."""
+        entry = self._entries[problem.id]
+        answers = await self._rule.read(sequences)
+        return [
+            float(a.text is not None and self._data.score_answer(answer=a.text, entry=entry) >= 1.0)
+            for a in answers
+        ]
+
+
+def _create(name: str, options: Mapping[str, Any]) -> Any:
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ImportError as error:
+        raise InputError(f"a reasoning_gym task needs {error.name}; {install('reasoning-gym')}") from None
+    if name not in DATASETS:
+        raise InputError(f"dataset={name!r}: reasoning-gym has {', '.join(sorted(DATASETS))}")
+    try:
+        return reasoning_gym.create_dataset(name, **options)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise InputError(f"dataset={name!r} with {dict(options)!r}: {error}") from None

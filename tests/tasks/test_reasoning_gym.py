@@ -1,0 +1,59 @@
+"""Reasoning Gym's problems, graded by its own verifiers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from metagen.errors import InputError
+from metagen.sequence import Sequence
+from metagen.tasks.reasoning_gym import ReasoningGymTask
+
+library = pytest.importorskip(
+    "reasoning_gym", reason="reasoning-gym is not installed; `pip install -e '.[reasoning-gym]'` brings it"
+)
+
+
+def graded(task: ReasoningGymTask, *texts: str) -> list[float]:
+    problem = next(task.problems())
+    sequences = [Sequence.of(problem.prompt).extend(text, finish="eos") for text in texts]
+    return asyncio.run(task.grade(problem, sequences))
+
+
+@pytest.mark.parametrize(
+    "dataset", ["leg_counting", "syllogism", "word_sorting", "simple_equations", "spell_backward"]
+)
+def test_the_reference_is_right_and_others_are_not(dataset: str) -> None:
+    task = ReasoningGymTask(dataset, size=3, seed=7)
+    first = next(task.problems())
+    assert graded(
+        task, f"So.\n<answer>{first.reference}</answer>", "<answer>?</answer>", first.reference
+    ) == [1, 0, 0]
+
+
+def test_one_of_many_right_answers_is_right() -> None:
+    task = ReasoningGymTask("countdown", size=1, seed=1)
+    entry = task._entries["countdown/0"]
+    (right, wrong) = graded(
+        task, f"<answer>{entry['metadata']['expression']}</answer>", "<answer>1 + 1</answer>"
+    )
+    assert (right, wrong) == (1, 0)
+
+
+def test_problems_are_drawn_by_their_seed() -> None:
+    texts = [
+        [p.prompt.messages[-1].content for p in ReasoningGymTask("gcd", size=4, seed=s).problems()]
+        for s in (1, 1, 2)
+    ]
+    assert texts[0] == texts[1] != texts[2]
+    assert len(set(texts[0])) == 4
+
+
+def test_options_reach_the_data_set_and_faults_are_named() -> None:
+    task = ReasoningGymTask("chain_sum", size=2, options={"min_terms": 6, "max_terms": 6})
+    assert next(task.problems()).prompt.messages[-1].content.count(" ") > 10
+    with pytest.raises(InputError, match=r"dataset='chain_sums': reasoning-gym has .*chain_sum"):
+        ReasoningGymTask("chain_sums")
+    with pytest.raises(InputError, match="min_words"):
+        ReasoningGymTask("chain_sum", options={"min_words": 6})
