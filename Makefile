@@ -19,13 +19,17 @@ PIP := $(BIN)/python -m pip --quiet --quiet
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test mutants lint format bench docs vllm clean chromium bubblewrap
+.PHONY: help quickstart smollm test mutants lint format bench docs vllm clean chromium bubblewrap
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 quickstart: $(VENV)/installed-torch ## set up, run the main experiment and report it
 	@$(BIN)/metagen run examples/quickstart.yaml --out runs/quickstart $(ARGS)
+
+smollm: $(VENV)/installed-torch ## the same with a real language model, SmolLM2-135M, on word problems (fetches 93 MB)
+	@$(BIN)/metagen models fetch smollm2-135m
+	@$(BIN)/metagen run examples/smollm.yaml --out runs/smollm $(ARGS)
 
 test: $(VENV)/installed-test chromium bubblewrap ## set up and run the tests; ARGS='-k voting' chooses
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile $(ARGS)

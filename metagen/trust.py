@@ -34,6 +34,8 @@ from metagen.errors import ConfigError
 VARIABLE: Final = "METAGEN_TRUST"
 REMEDY: Final = "look at that code, and give --trust if it may run here"
 CONTRACTS: Final = ("Generator", "Verifier", "AnswerRule", "Task")
+#: Functions of metagen that files may name; they make texts of texts.
+FUNCTIONS: Final = ("metagen.tasks.programs.verifier:corrector_prompt",)
 _INSTALLED: Final = ("site-packages", "dist-packages")
 #: What a directory of a run or a study has.
 _RUN: Final = ("journal.sqlite", "state.json", "study.yaml")
@@ -90,7 +92,7 @@ def load(target: str, *, typed: bool = False) -> Any:
     if not free and "__" in attribute:
         raise ConfigError(f"{target!r} names an inner part of Python; {REMEDY}")
     found = attrgetter(attribute)(import_module(module))
-    if not free and not (_part(found) if own else _belongs(found, module)):
+    if not free and not ((target in FUNCTIONS or _part(found)) if own else _belongs(found, module)):
         raise ConfigError(
             f"{target!r} is {'no part' if own else f'of {_module(found)!r}, and not'} of {module!r}; {REMEDY}"
         )

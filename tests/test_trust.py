@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from metagen import trust
+from metagen.cli import app
 from metagen.errors import ConfigError
 from metagen.runs.declare import registry
 from metagen.runs.declare.specs.engines import VLLMSpec
@@ -312,3 +314,18 @@ def test_no_model_and_no_checkpoint_brings_code() -> None:
     assert not [at for at, call in torch if not says(call, "weights_only", True)]
     numpy = [(at, call) for at, call in calls("load") if ast.unparse(call.func) == "np.load"]
     assert not [at for at, call in numpy if says(call, "allow_pickle", True)]
+
+
+#: Studies are run by another command; the others are experiments.
+STUDIES = ("frontier.yaml", "recorded_study.yaml")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_a_user_who_trusts_nothing_can_look_at_every_example(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("METAGEN_TRUST", raising=False)
+    monkeypatch.chdir(ROOT)
+    command = "study" if file.name in STUDIES else "run"
+    done = CliRunner().invoke(app, [command, str(file), "--dry-run"])
+    assert done.exit_code == 0, done.output

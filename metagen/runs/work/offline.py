@@ -38,8 +38,7 @@ from metagen.verifiers.base import Verifier
 if TYPE_CHECKING:
     from metagen.generators.tokenizer import Tokenizer
 
-ENGINE = f"{__name__}:ClosedEngine"
-UNKNOWN = f"{__name__}:Unknown"
+ENGINE, UNKNOWN = registry.STAND_INS
 #: Declarations of engines whose modules import torch, which a look at an experiment does without.
 DECLARES: Final[Mapping[str, Any]] = {"torch": TorchDeclared, "vllm": VLLMDeclared}
 

@@ -242,14 +242,20 @@ def _load(directory: Path, dtype: torch.dtype, device: torch.device) -> tuple[An
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        text = AutoConfig.from_pretrained(directory, **local).get_text_config()
+        text = AutoConfig.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False
+        ).get_text_config()
         # The fused kernels leave out the caps of attention's logits.
         attention = {"attn_implementation": "eager"} if getattr(text, "attn_logit_softcapping", None) else {}
         with _quiet(logging):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                directory, dtype=dtype, output_loading_info=True, **attention, **local
+                directory,
+                dtype=dtype,
+                output_loading_info=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                **attention,
             )
     except (ValueError, OSError, KeyError, TypeError, RuntimeError) as error:
         said = str(error).strip().partition("\n")[0]
