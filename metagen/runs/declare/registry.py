@@ -148,6 +148,11 @@ MOVED: Final[Mapping[str, str]] = {
     "metagen.experiments.pooled:PooledTask": "metagen.runs.declare.pooled:PooledTask",
 }
 
+#: What says the parameters of a kind whose own module needs torch, which a look at an experiment does without.
+DECLARED: Final[Mapping[tuple[Section, str], str]] = {
+    ("engines", "torch"): "metagen.generators.torch_options:TorchOptions",
+}
+
 #: What a kind of another package makes.
 PARTS: Final[Mapping[Section, str]] = {
     "engines": "metagen.generators.engine:Engine",
@@ -212,6 +217,12 @@ def find(section: Section, kind: str) -> Any:
     return found
 
 
+def declaration(section: Section, kind: str) -> Any:
+    """What says which parameters a kind takes: what makes it, or a base of that. ConfigError as for `find`."""
+    target = DECLARED.get((section, kind))
+    return find(section, kind) if target is None else trust.load(target, typed=True)
+
+
 @cache
 def says(kind: str, trait: str) -> bool:
     """Whether what makes a kind of strategies says this of itself (see `Strategy`); a base class that does is not
@@ -230,7 +241,7 @@ def saying(trait: str) -> tuple[str, ...]:
 
 def parameters(section: Section, kind: str) -> Mapping[str, inspect.Parameter]:
     """What the class takes, by name."""
-    return inspect.signature(find(section, kind)).parameters
+    return inspect.signature(declaration(section, kind)).parameters
 
 
 def make(section: Section, kind: str, options: Mapping[str, Any], available: Mapping[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from metagen.generators.models.recipes import (
 )
 from metagen.generators.models.sources import resolve
 from metagen.runs.declare import schema
-from metagen.runs.declare.specs import TorchSpec
+from metagen.runs.declare.specs import LocalSpec
 from metagen.runs.work import build, offline
 
 FILE = """
@@ -40,7 +40,7 @@ def load(tmp_path: Path, model: str, kind: str = "torch") -> schema.Experiment:
 
 def recipe(experiment: schema.Experiment) -> Recipe:
     spec = experiment.engines["pair"]
-    assert isinstance(spec, TorchSpec)
+    assert isinstance(spec, LocalSpec)
     found: Recipe = spec.options()["model"]
     return found
 

@@ -33,6 +33,7 @@ from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.generators.base import Generator
 from metagen.generators.decoding.adapters import XTC, Adapter, Dry, Mirostat
+from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.parameters import OFF, SamplingParams
 from metagen.generators.decoding.search import SEARCHES
@@ -41,6 +42,7 @@ from metagen.parts import hints_of
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import PROVIDED, Section
 from metagen.runs.declare.specs import engines, generators, tasks, verifiers
+from metagen.runs.declare.specs.drafts import DraftSpec
 from metagen.runs.declare.specs.fields import (
     AnyVerifier,
     EngineName,
@@ -72,7 +74,7 @@ from metagen.verifiers.utility.pruning import ConfidencePruning
 
 #: Kinds whose fields are written down; those of others are derived from what makes them.
 WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {"torch": engines.TorchSpec},
+    "engines": {},
     "generators": {},
     "adapters": {},
     "verifiers": {},
@@ -99,7 +101,7 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
 }
 #: Kinds of which some fields mean more than what makes them says; the others are derived.
 COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {"vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
+    "engines": {"torch": engines.LocalSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
     "generators": {"replay": generators.ReplaySpec},
 }
 #: Of kinds that other packages bring.
@@ -137,13 +139,17 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
 @cache
 def _completed(section: Section, kind: str, base: type[PartSpec]) -> type[PartSpec]:
     """A model with the parameters of what makes the kind for fields that it does not have."""
-    target = registry.find(section, kind)
-    wanted, fields = taken(target), dict[str, Any]()
+    target = registry.declaration(section, kind)
+    wanted, fields = taken(target), dict[str, Any](kind=(Literal[kind], ...))
     for name, parameter in inspect.signature(target).parameters.items():
         if name not in base.model_fields and parameter.kind is not parameter.VAR_KEYWORD:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[name] = (spelling(wanted[name]), default)
-    return create_model(base.__name__, __base__=base, __doc__=base.__doc__, **fields)
+    return create_model(_title(kind), __base__=base, __doc__=base.__doc__, **fields)
+
+
+def _title(kind: str) -> str:
+    return f"{kind.title().replace('_', '')}Spec"
 
 
 def _brought(section: Section, kind: str) -> type[PartSpec] | None:
@@ -210,6 +216,7 @@ NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
 ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
 #: Values that are defined in their place.
 VALUES: Final[Mapping[type, type[ValueSpec]]] = {
+    Draft: DraftSpec,
     TaggedSteps: verifiers.TagsSpec,
     Grammar: generators.GrammarSpec,
     **dict.fromkeys(SEARCHES.values(), SearchFields),
@@ -259,7 +266,6 @@ class DerivedSpec(PartSpec):
         for name, value in given.items():
             if name == "over" or (value is None and name in self.unsaid):
                 continue
-            value = value.value if isinstance(value, ValueSpec) else value
             found[self.renamed.get(name, name)] = _load(value) if name in self.imported else value
         return found
 
@@ -401,9 +407,8 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
             field, default = field | None, None
             unsaid.add(name)
         fields[name] = (field, ... if default is parameter.empty else default)
-    name = f"{kind.title().replace('_', '')}Spec"
     fields["kind"] = (Literal[kind], ...)
-    made = create_model(name, __base__=base, __doc__=inspect.getdoc(target), **fields)
+    made = create_model(_title(kind), __base__=base, __doc__=inspect.getdoc(target), **fields)
     made.uses, made.renamed = naming(**uses), renamed
     made.section = section
     made.conflict = getattr(target, "conflict", None)

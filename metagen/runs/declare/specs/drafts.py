@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 from metagen.generators.decoding.draft import MOST_DRAFTS, Draft
 from metagen.generators.models import sources
 from metagen.runs.declare.specs.models import AnyModel, loadable
-from metagen.runs.declare.specs.parts import Spec
+from metagen.runs.declare.specs.parts import ValueSpec
 from metagen.values import Count, Expects, Switch
 
 
-class DraftSpec(Spec):
+class DraftSpec(ValueSpec):
     """The fields of Draft: a model that drafts, or the longest end of the text that is looked up in it."""
 
     model: AnyModel | None = None
@@ -29,11 +29,11 @@ class DraftSpec(Spec):
             raise ValueError(
                 "expected a model that drafts, or ngram for a lookup in the text; give one of them"
             )
-        self.draft  # noqa: B018 - it raises what is wrong
+        self.value  # noqa: B018 - it raises what is wrong
         return self
 
     @property
-    def draft(self) -> Draft:
+    def value(self) -> Draft:
         """As engines take it."""
         model = sources.resolve(self.model) if isinstance(self.model, str) else loadable(self.model)
         return Draft(model, self.tokens, self.verify, self.drafts, self.adapt, self.ngram or 0)

@@ -43,9 +43,10 @@ class PartSpec(Spec):
     by_hand: ClassVar[frozenset[str]] = frozenset()
 
     def options(self) -> dict[str, Any]:
-        """The other fields, as they are."""
+        """The other fields, with values that are defined in their place."""
         left_out = {"kind", *self.uses, *self.by_hand}
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in left_out}
+        given = {name: getattr(self, name) for name in type(self).model_fields if name not in left_out}
+        return {name: one.value if isinstance(one, ValueSpec) else one for name, one in given.items()}
 
     def named(self, section: Section) -> tuple[str, ...]:
         """The parts of a section that it names."""
