@@ -29,7 +29,6 @@ from metagen.runs.declare.specs import (
     PluginSpec,
     PluginVerifierSpec,
 )
-from metagen.runs.declare.specs.models import RecipeSpec
 from metagen.runs.declare.specs.parts import ValueSpec
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
@@ -95,8 +94,8 @@ def _option(spec: PartSpec, name: str) -> Any:
 def _model(spec: PartSpec) -> str | Recipe | None:
     """The directory of an engine's model, or of its tokenizer, if it lies on this machine; or its recipe."""
     model = _option(spec, "tokenizer" if isinstance(spec, OpenAISpec) else "model")
-    if isinstance(model, RecipeSpec):
-        return model.recipe
+    if isinstance(model, Recipe):
+        return model
     try:
         if isinstance(model, str):
             sources.resolve(model)

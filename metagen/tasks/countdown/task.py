@@ -28,7 +28,7 @@ class CountdownTask(LevelledTask):
 
     Numbers are to be put together by + − × ÷ until the target alone is left; all are used, and results are positive
     integers up to 999. `Prompt.public` holds `numbers` and `target`. A solution is graded by playing it. seed, limit:
-    of a `LevelledTask`.
+    as of `LevelledTask`.
     """
 
     name = "countdown"

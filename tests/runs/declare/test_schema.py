@@ -369,7 +369,7 @@ class TestRewardModels:
         changed(good, "oracle: {kind: oracle}", f"oracle: {{kind: prm, engine: mid, tags: {tags}}}")
         load(good)
         (fault,) = faults(changed(good, "positive: ", "postive: "), "verifiers.oracle.tags.negative='-'")[:1]
-        assert "verifiers.oracle.tags.positive: missing; expected a text" in fault
+        assert "verifiers.oracle.tags.postive" in fault and "did you mean 'positive'?" in fault
 
     def test_an_aggregation_is_one_of_four(self, good: Path) -> None:
         changed(good, "oracle: {kind: oracle}", "oracle: {kind: prm, engine: mid, aggregation: maen}")

@@ -301,7 +301,11 @@ def _load(value: Any) -> Any:
 
 
 class DerivedStrategySpec(DerivedSpec):
-    """over: another strategy, which takes the place of the generator. It runs on the generator of the grid."""
+    """over: another strategy, which takes the place of the generator. It runs on the generator of the grid.
+
+    n: candidates, or what the strategy counts in their place; those of the grid by default. verifier: what scores.
+    step: what ends a step; by default what the task says.
+    """
 
     over: StrategyName | None = None
 

@@ -45,9 +45,7 @@ class LocalSpec(PartSpec):
 
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
-        return given | {
-            "model": sources.resolve(self.model) if isinstance(self.model, str) else self.model.recipe
-        }
+        return given | {"model": sources.resolve(self.model)} if isinstance(self.model, str) else given
 
 
 class VLLMSpec(LocalSpec):

@@ -34,7 +34,12 @@ def naming(**fields: Section) -> Mapping[str, Section]:
 
 
 class PartSpec(Spec):
-    """A definition of some kind. `options` are what its class is made with, besides other parts."""
+    """A definition of some kind. `options` are what its class is made with, besides other parts.
+
+    engine: what runs the model. generator: what writes; by default what the part around it writes with. verifier:
+    what scores. judge: the verifier whose model is asked. price: of tokens; by default what the engine bills. chat:
+    ask by messages in place of a text. path: the file.
+    """
 
     kind: str
     #: Fields that name parts, one or several, and the section of these; a class gets the parts under the same names.

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName
-from metagen.runs.declare.specs.parts import PartSpec, Spec
+from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
+from metagen.runs.declare.specs.values import MadeSpec, valued
 from metagen.sequence import Form
 from metagen.tasks.records import Hub
 from metagen.values import Amount, Count, Expects, Switch, Text
@@ -17,7 +18,7 @@ from metagen.verifiers.rules import answer_rule
 
 
 class Game24Spec(PromptedSpec):
-    """Puzzles of the Game of 24 from a JSONL file."""
+    """Puzzles of the Game of 24 from a JSONL file. limit: the first problems only."""
 
     places = ("question", "numbers", "target")
     kind: Literal["game24"]
@@ -27,7 +28,10 @@ class Game24Spec(PromptedSpec):
 
 
 class AnswersSpec(PartSpec):
-    """How the answers of a task are read and told apart: by a rule's name, or by its name with options."""
+    """How the answers of a task are read and told apart: by a rule's name, or by its name with options.
+
+    percent: a number with a percent sign is its hundredth part, or the sign is dropped; of mathematical answers.
+    """
 
     by_hand = frozenset({"answer", "percent", "pattern"})
     percent: Literal["hundredths", "dropped"] = "hundredths"
@@ -66,7 +70,10 @@ class JsonlSpec(PromptedSpec, AnswersSpec):
 
 
 class RecordedTaskSpec(AnswersSpec):
-    """The problems that a file of recorded samples tells of itself; graded by its verdicts, or by references."""
+    """The problems that a file of recorded samples tells of itself; graded by its verdicts, or by references.
+
+    answer: the rule that reads answers. where: only records in which fields have these values.
+    """
 
     kind: Literal["recorded"]
     path: FileName
@@ -77,26 +84,23 @@ class RecordedTaskSpec(AnswersSpec):
     limit: Count | None = None
 
 
-class HubSpec(Spec):
-    """A data set that the library `datasets` loads."""
-
-    name: Text
-    config: Text | None = None
-    split: Text = "test"
-    revision: Text | None = None
+HubSpec = valued(Hub, MadeSpec)
 
 
 class SourceSpec(PartSpec):
-    """A task whose problems come from a local file (`path`), or from a data set on the hub."""
+    """A task whose problems come from a local file (`path`), or from a data set on the hub.
 
-    by_hand = frozenset({"path", "hub", "answer", "percent", "pattern"})
+    path: the file. hub: the data set; one of both is given, or none where the task is published.
+    """
+
+    by_hand = frozenset({"path", "answer", "percent", "pattern"})
     path: FileName | None = None
-    hub: HubSpec | None = None
+    hub: HubSpec | None = None  # type: ignore[valid-type]  # it is made above
     limit: Count | None = None
 
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
-        source = self.path if self.hub is None else Hub(**self.hub.model_dump())
+        source = given.pop("hub", self.path)
         return given if source is None else given | {"source": source}
 
     @model_validator(mode="after")
