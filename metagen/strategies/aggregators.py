@@ -43,8 +43,8 @@ def _place(selection: Selection, given: Mapping[str, Any]) -> str | None:
 class Aggregator(Part, ABC):
     """Chooses among candidates. It does not depend on their order; ties are broken by a salted digest.
 
-    answer, verifier: whoever makes the pool reads answers by `answer` and scores by `verifier`, where there is one.
-    spends: `choose` calls models itself, so that a part of a budget is kept for it.
+    answer: the rule by which answers are read, where there is one. verifier: what scores the candidates, where there is
+    one. spends: `choose` calls models itself, so that a part of a budget is kept for it.
     """
 
     answer: AnswerRule | None = None

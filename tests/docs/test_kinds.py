@@ -20,7 +20,7 @@ from metagen.cost import HARDWARE, Hardware
 from metagen.generators.decoding.search import SEARCHES, BeamSearch
 from metagen.runs.declare import registry, words
 from metagen.runs.declare.specs import Experiment
-from metagen.runs.declare.specs.definition import model_of
+from metagen.runs.declare.specs.definition import model_of, rule_model
 from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.searches import SearchFields
 from metagen.runs.declare.study import StudySpec
@@ -37,6 +37,10 @@ TITLES = {
     "verifiers": ("Verifiers", "What scores. A verifier may stand in place of its name."),
     "strategies": ("Strategies", "How samples become an answer."),
     "steps": ("Steps of chains", "What the steps of a `chain` are."),
+    "aggregators": (
+        "Aggregators",
+        "What chooses for `parallel` and, with `aggregator`, among the leaves of a search.",
+    ),
     "utilities": ("Utilities", "What `mbr` compares candidates by."),
 }
 #: Where mkdocs shows the classes of a package.
@@ -161,7 +165,7 @@ def pages() -> dict[str, str]:
         text = "".join(kind_text(section, kind) for kind in kinds)  # type: ignore[arg-type]
         found[section] = HEAD.format(REFRESH, name, says) + text
     rules = "".join(
-        f"\n## {kind}\n\n{words.summary(rule)}\n\n{link(rule)}\n\n{table(words.described(rule, rule))}"
+        f"\n## {kind}\n\n{words.summary(rule)}\n\n{link(rule)}\n\n{table(words.described(rule_model(kind), rule))}"
         for kind, rule in ((kind, pkgutil.resolve_name(target)) for kind, target in RULES.items())
     )
     about = "How an answer is read out of a completion, and which answers are the same."

@@ -20,7 +20,15 @@ from metagen.errors import ConfigError, PluginError
 from metagen.values import fits, show, spell
 
 Section = Literal[
-    "engines", "generators", "adapters", "verifiers", "strategies", "steps", "utilities", "task"
+    "engines",
+    "generators",
+    "adapters",
+    "verifiers",
+    "strategies",
+    "steps",
+    "aggregators",
+    "utilities",
+    "task",
 ]
 
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
@@ -100,12 +108,23 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "interleaved": "metagen.strategies.chain.interleaved:Interleaved",
         "typed": "metagen.strategies.chain.typed:Typed",
         "chain": "metagen.strategies.chain.chain:Chain",
+        "parallel": "metagen.strategies.parallel:Parallel",
     },
     "steps": {
         "ask": "metagen.strategies.chain.steps:Ask",
         "continue": "metagen.strategies.chain.steps:Continue",
         "use": "metagen.strategies.chain.steps:use",
         "verify": "metagen.strategies.chain.steps:Verify",
+    },
+    "aggregators": {
+        "majority": "metagen.strategies.aggregators:Majority",
+        "best": "metagen.strategies.aggregators:Best",
+        "weighted": "metagen.strategies.aggregators:Weighted",
+        "soft_best": "metagen.strategies.aggregators:SoftBest",
+        "borda": "metagen.strategies.aggregators:Borda",
+        "ranked": "metagen.strategies.aggregators:Ranked",
+        "mbr": "metagen.strategies.aggregators:MinimumBayesRisk",
+        "confident": "metagen.strategies.adaptive.filtered:Confident",
     },
     "utilities": {
         "exact": "metagen.verifiers.utility.exact:ExactAnswer",
@@ -161,6 +180,7 @@ PARTS: Final[Mapping[Section, str]] = {
     "verifiers": "metagen.verifiers.base:Verifier",
     "strategies": "metagen.strategies.base:Strategy",
     "steps": "metagen.strategies.chain.steps:ChainStep",
+    "aggregators": "metagen.strategies.aggregators:Aggregator",
     "utilities": "metagen.verifiers.utility.base:Utility",
     "task": "metagen.tasks.base:Task",
 }
@@ -173,6 +193,7 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "verifiers": frozenset({"engine", "generator", "verifier", "name", "grade", "sandbox", "program"}),
     "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark", "sandbox"}),
     "steps": frozenset({"generator"}),
+    "aggregators": frozenset({"answer"}),
     "utilities": frozenset({"answer", "sandbox", "program"}),
     "task": frozenset(),
 }

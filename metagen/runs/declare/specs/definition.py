@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -47,6 +48,7 @@ from metagen.runs.declare.specs.fields import (
     AnyVerifier,
     EngineName,
     GeneratorName,
+    RuleName,
     StrategyName,
     distinct,
 )
@@ -62,13 +64,15 @@ from metagen.runs.declare.specs.strategies import (
 )
 from metagen.sequence import Step
 from metagen.strategies.adaptive.by_difficulty import Option
+from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.prompts import Correction
 from metagen.strategies.tree.split import Split
 from metagen.values import Count, Expects, Fraction, Integer, Number, Switch, Text, hints
-from metagen.verifiers.base import Verifier
+from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.generative.way import WORDING
 from metagen.verifiers.layouts import TaggedSteps
+from metagen.verifiers.rules import RULES, answer_rule
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.pruning import ConfidencePruning
 
@@ -80,6 +84,7 @@ WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
     "verifiers": {},
     "strategies": {},
     "steps": {},
+    "aggregators": {},
     "utilities": {},
     "task": {
         "game24": tasks.Game24Spec,
@@ -112,6 +117,7 @@ PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
     "verifiers": verifiers.PluginVerifierSpec,
     "strategies": PluginStrategySpec,
     "steps": PluginSpec,
+    "aggregators": PluginSpec,
     "utilities": PluginSpec,
     "task": PluginSpec,
 }
@@ -213,7 +219,19 @@ NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
     Verifier: (AnyVerifier, "verifiers"),
 }
 #: What parameters without an annotation are, by their names.
-ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
+ROLES: Final[Mapping[str, type]] = {
+    "engine": Engine, "generator": Generator, "verifier": Verifier, "answer": AnswerRule,
+}  # fmt: skip
+
+
+def _rule(given: Any) -> Any:
+    """Makes the rule once, so that faults are found before anything runs."""
+    answer_rule(given)
+    return given
+
+
+#: An answer rule in place of the task's.
+OwnRule = Annotated[RuleName, AfterValidator(_rule)]
 #: Values that are defined in their place.
 VALUES: Final[Mapping[type, type[ValueSpec]]] = {
     Draft: DraftSpec,
@@ -225,6 +243,7 @@ VALUES: Final[Mapping[type, type[ValueSpec]]] = {
 NESTED: Final[Mapping[type, Section]] = {
     ChainStep: "steps",
     Adapter: "adapters",
+    Aggregator: "aggregators",
     Utility: "utilities",
 }
 #: Values of several fields, which pydantic reads off their annotations.
@@ -242,6 +261,8 @@ class DerivedSpec(PartSpec):
     renamed: ClassVar[Mapping[str, str]] = {}
     #: Fields that hold functions.
     imported: ClassVar[frozenset[str]] = frozenset()
+    #: Fields that name answer rules, or define them.
+    ruled: ClassVar[frozenset[str]] = frozenset()
     #: Fields without a value in a file whose parameter has one.
     unsaid: ClassVar[frozenset[str]] = frozenset()
     #: Of what it defines; for definitions within others.
@@ -266,7 +287,8 @@ class DerivedSpec(PartSpec):
         for name, value in given.items():
             if name == "over" or (value is None and name in self.unsaid):
                 continue
-            found[self.renamed.get(name, name)] = _load(value) if name in self.imported else value
+            value = _load(value) if name in self.imported else value
+            found[self.renamed.get(name, name)] = answer_rule(value) if name in self.ruled else value
         return found
 
     def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
@@ -304,7 +326,8 @@ class DerivedStrategySpec(DerivedSpec):
     """over: another strategy, which takes the place of the generator. It runs on the generator of the grid.
 
     n: candidates, or what the strategy counts in their place; those of the grid by default. verifier: what scores.
-    step: what ends a step; by default what the task says.
+    step: what ends a step; by default what the task says. answer: the rule by which it reads answers, in place of the
+    task's.
     """
 
     over: StrategyName | None = None
@@ -313,6 +336,8 @@ class DerivedStrategySpec(DerivedSpec):
 class DerivedUtilitySpec(DerivedSpec):
     """of: what is compared, the whole completions or the answers that are read in them. aggregate: compare with the
     mean of all. prune: drop candidates that will not win, with this confidence.
+
+    answer: the rule by which it reads answers, in place of the task's.
     """
 
     of: Literal["text", "answer"] = "text"
@@ -329,6 +354,18 @@ class DerivedUtilitySpec(DerivedSpec):
         return given
 
     @model_validator(mode="after")
+    def _answering(self) -> Self:
+        if self.of == "text" and getattr(self, "answer", None) is not None and self._whole:
+            raise ValueError("answer is a rule for answers, and texts are compared; give of: answer")
+        return self
+
+    @property
+    def _whole(self) -> bool:
+        """Whether whole texts may be compared; exact answers are all that some compare."""
+        rule = registry.parameters(self.section, self.kind).get("answer")
+        return rule is not None and rule.default is None
+
+    @model_validator(mode="after")
     def _aggregating(self) -> Self:
         if self.aggregate and not self._takes("aggregate"):
             raise ValueError(f"a utility of kind {self.kind} cannot aggregate; leave aggregate out")
@@ -341,9 +378,7 @@ class DerivedUtilitySpec(DerivedSpec):
         return {name: value for name, value in super().options().items() if self._takes(name)}
 
     def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        # Exact answers are all that some compare.
-        rule = registry.parameters(self.section, self.kind).get("answer")
-        if self.of == "text" and rule is not None and rule.default is None:
+        if self.of == "text" and self._whole:
             available = {name: value for name, value in available.items() if name != "answer"}
         utility: Utility = super().made(make, available, options)
         return utility if self.prune is None else ConfidencePruning(utility, alpha=self.prune)
@@ -359,7 +394,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     wanted, fields = taken(target), dict[str, Any]()
     uses: dict[str, Section] = {}
     renamed: dict[str, str] = {}
-    imported, unsaid = set[str](), set[str]()
+    imported, unsaid, ruled = set[str](), set[str](), set[str]()
     bases: Mapping[str, type[DerivedSpec]] = {
         "strategies": DerivedStrategySpec, "utilities": DerivedUtilitySpec
     }  # fmt: skip
@@ -386,6 +421,8 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
             continue
         if hint is Any and name in ROLES:
             hint = ROLES[name]
+        if AnswerRule in _members(hint):
+            ruled.add(name)
         field = spelling(hint)
         if field is None and registry.external(section, kind):
             field = spelling(Any)  # its class may make of it what it needs
@@ -402,7 +439,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
         several = any(get_origin(one) is tuple for one in (field, *get_args(field)))
         if several and default is parameter.empty:
             field = Annotated[field, Field(min_length=1)]
-        if provided or (name in PROVIDED[section] and section == "steps"):
+        if provided or (name in PROVIDED[section] and (section == "steps" or name in ruled)):
             # What is provided may be said all the same.
             default = None
             field = field | None
@@ -417,8 +454,19 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     made.section = section
     made.conflict = getattr(target, "conflict", None)
     made.former = getattr(target, "former", {})
-    made.imported, made.unsaid = frozenset(imported), frozenset(unsaid)
+    made.imported, made.unsaid, made.ruled = frozenset(imported), frozenset(unsaid), frozenset(ruled)
     return made
+
+
+@cache
+def rule_model(name: str) -> type[PartSpec]:
+    """The model of an answer rule's definition, by its name: for editors and pages; `answer_rule` reads definitions."""
+    target = pkgutil.resolve_name(RULES[name])
+    wanted, fields = taken(target), dict[str, Any](kind=(Literal[name], ...))
+    for one in inspect.signature(target).parameters.values():
+        hint = spelling(wanted[one.name])
+        fields[one.name] = (hint, ... if one.default is one.empty else one.default)
+    return create_model(_title(f"{name}_rule"), __base__=PartSpec, __doc__=inspect.getdoc(target), **fields)
 
 
 def taken(target: Any) -> Mapping[str, Any]:
@@ -429,7 +477,9 @@ def taken(target: Any) -> Mapping[str, Any]:
 def _given(section: Section) -> frozenset[str]:
     """Parameters that the experiment fills in by itself."""
     own: Mapping[Section, frozenset[str]] = {
-        "strategies": frozenset({"verifier", "n"}),
+        "strategies": frozenset({"verifier", "n", "answer"}),
+        "aggregators": frozenset({"answer"}),
+        "utilities": frozenset({"answer"}),
         "steps": frozenset({"generator"}),
         "generators": frozenset({"engine"}),
         "verifiers": frozenset({"engine", "generator", "verifier"}),
@@ -484,6 +534,8 @@ def spelling(hint: Any) -> Any:
     for part, (name, _) in NAMED.items():
         if isinstance(hint, type) and part in hint.__mro__:
             return name
+    if isinstance(hint, type) and AnswerRule in hint.__mro__:
+        return OwnRule
     if hint in VALUES:
         return VALUES[hint]
     for part, section in NESTED.items():

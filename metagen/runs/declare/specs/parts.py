@@ -47,6 +47,11 @@ class PartSpec(Spec):
     #: Fields that are dealt with by hand.
     by_hand: ClassVar[frozenset[str]] = frozenset()
 
+    @property
+    def plain(self) -> bool:
+        """Whether a strategy works on the samples of the generator, and on answers as the task reads them."""
+        return getattr(self, "over", None) is None and getattr(self, "answer", None) is None
+
     def options(self) -> dict[str, Any]:
         """The other fields, with values that are defined in their place."""
         left_out = {"kind", *self.uses, *self.by_hand}
