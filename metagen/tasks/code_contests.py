@@ -11,6 +11,7 @@ from metagen.tasks.code import Grader
 from metagen.tasks.contest import ContestTask, Pairs, lines, parse_json
 from metagen.tasks.records import Hub, Record, Source, question, text
 from metagen.tasks.template import Form, Wording
+from metagen.values import Count, Positive, Size, Switch
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 
 
@@ -31,14 +32,14 @@ class CodeContestsTask(ContestTask):
         self,
         source: Source | None = None,
         *,
-        generated: bool = True,
+        generated: Switch = True,
         prompt: Wording | None = None,
         form: Form = "chat",
-        seconds: float | None = None,
-        memory: int | None = None,
+        seconds: Positive | None = None,
+        memory: Size | None = None,
         program: ProgramRule | None = None,
         grader: Grader | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self._generated = generated
         rule = program or FencedProgram()

@@ -119,8 +119,7 @@ def defined(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def kind_text(section: registry.Section, kind: str) -> str:
-    target = registry.find(section, kind) if (section, kind) != ("engines", "torch") else None
-    maker = registry.declaration(section, kind) if target is None else target
+    maker = words.maker(section, kind)
     says = words.summary(maker) or words.summary(model_of(section, kind))
     notes = [link(maker), *words.works(section, kind)]
     shown = [f"[{heading(page)}](../../{page})" for page in examples().get((section, kind), [])[:3]]

@@ -167,9 +167,11 @@ MOVED: Final[Mapping[str, str]] = {
     "metagen.experiments.pooled:PooledTask": "metagen.runs.declare.pooled:PooledTask",
 }
 
-#: What says the parameters of a kind whose own module needs torch, which a look at an experiment does without.
+#: What says the parameters of a kind that does not say them itself, or whose own module needs torch, which a look at an
+#: experiment does without.
 DECLARED: Final[Mapping[tuple[Section, str], str]] = {
     ("engines", "torch"): "metagen.generators.torch_options:TorchOptions",
+    ("task", "table"): "metagen.tasks.jsonl:JsonlTask",
 }
 
 #: What a kind of another package makes.

@@ -74,7 +74,7 @@ def summary(thing: Any) -> str:
 
 def works(section: Section, kind: str) -> list[str]:
     """The works that the docstrings of what makes a kind, and of its module, name."""
-    target = registry.declaration(section, kind)
+    target = maker(section, kind)
     texts = [inspect.getdoc(target) or "", sys.modules[target.__module__].__doc__ or ""]
     found = [one for text in texts for one in _CITED.findall(" ".join(text.split()))]
     return [one for one in dict.fromkeys(found) if not any(one in other for other in found if other != one)]
@@ -135,8 +135,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _makers(section: Section, kind: str) -> list[Any]:
     """What makes a kind, the class of what a function makes, and the classes that their docstrings refer to."""
-    target = registry.declaration(section, kind)
-    found, about = [target], vars(sys.modules[target.__module__])
+    target = maker(section, kind)
+    found, about = [target, registry.declaration(section, kind)], vars(sys.modules[target.__module__])
     if not isinstance(target, type):
         made = target.__annotations__.get("return")
         found.append(about.get(made) if isinstance(made, str) else made)
@@ -145,6 +145,11 @@ def _makers(section: Section, kind: str) -> list[Any]:
     if (section, kind) == ("generators", "engine"):
         found.append(SamplingParams)
     return [one for one in found if isinstance(one, type) or one is target]
+
+
+def maker(section: Section, kind: str) -> Any:
+    """What makes a kind; of the torch engine, what can be read of it without torch."""
+    return (registry.declaration if (section, kind) == ("engines", "torch") else registry.find)(section, kind)
 
 
 def _model(thing: Any) -> bool:

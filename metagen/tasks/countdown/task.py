@@ -19,6 +19,7 @@ from metagen.tasks.countdown.problems import LEVELS
 from metagen.tasks.levelled import FourLevels, LevelledTask
 from metagen.tasks.split import Split
 from metagen.tasks.template import Turns, Whole, Wording, turn_form, whole
+from metagen.values import Count
 from metagen.verifiers.base import Answer, AnswerRule
 
 
@@ -73,7 +74,7 @@ class Game24Task(Task):
         *,
         prompt: Wording | None = None,
         form: Form | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self.path, self.limit = Path(path), limit
         wording = "{question}" if prompt is None else prompt

@@ -52,7 +52,6 @@ LEFT_OUT = {
         "shots": "`form: few_shot` has the published ones, `prompt` takes any",
         "program": "published tasks have their own",
         "grader": "published tasks have their own",
-        "options": "those of JsonlTask, which are fields",
     },
     "strategies.deepconf": {"rule": "`confidence` makes one; a stopping rule is a Python object"},
     "generators.engine": {"params": "its fields are fields", "price": "that of the engine"},
@@ -186,3 +185,10 @@ def test_what_is_composed_in_python_is_written_in_files() -> None:
     assert len(composed) > 30
     missing = {name for name, one in composed.items() if one not in written()}
     assert missing == PYTHON_ONLY.keys()
+
+
+def test_a_limit_of_memory_is_in_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "contest.yaml"
+    file.write_text("name: c\ntask: {kind: apps, memory: 268435456, seconds: 4}\n", "utf-8")
+    _, faults = schema.examined(read(file), tmp_path)
+    assert not [str(one) for one in faults if "task." in str(one)]

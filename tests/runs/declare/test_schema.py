@@ -224,7 +224,7 @@ FAULTS = [
     ("{kind: best_of_n, verifier: oracle}", "{kind: best_of_n, verifier: oracel}", "15: "
      "strategies.best-of-n.verifier = 'oracel': expected one of the verifiers oracle; did you mean 'oracle'?"),
     ("{kind: majority}", "{kind: majority, verifier: oracle}", "14: strategies.majority.verifier = 'oracle': "
-     "no such field; expected one of kind, over, n"),
+     "no such field; expected one of kind, over, n, answer"),
     ("generators: [mid]", "generators: [mdi]", "18: grid.generators.0 = 'mdi': expected one of the generators "
      "mid, hot; did you mean 'mid'?"),
     ("generators: [mid]", "generators: []", "18: grid.generators = []: expected at least one"),

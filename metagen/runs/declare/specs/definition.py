@@ -76,38 +76,21 @@ from metagen.verifiers.rules import RULES, answer_rule
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.pruning import ConfidencePruning
 
-#: Kinds whose fields are written down; those of others are derived from what makes them.
-WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {},
-    "generators": {},
-    "adapters": {},
-    "verifiers": {},
-    "strategies": {},
-    "steps": {},
-    "aggregators": {},
-    "utilities": {},
+#: Kinds of which some fields mean more than what makes them says; the others are derived, as those of all other kinds.
+COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
+    "engines": {"torch": engines.LocalSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
+    "generators": {"replay": generators.ReplaySpec},
     "task": {
         "game24": tasks.Game24Spec,
         "jsonl": tasks.JsonlSpec,
         "table": tasks.TableSpec,
         "recorded": tasks.RecordedTaskSpec,
-        "gsm8k": tasks.SolutionsSpec,
-        "svamp": tasks.SolutionsSpec,
-        "asdiv": tasks.SolutionsSpec,
-        "math": tasks.SolutionsSpec,
-        "aime": tasks.SolutionsSpec,
+        **dict.fromkeys(("gsm8k", "svamp", "asdiv", "math", "aime"), tasks.SolutionsSpec),
         "humaneval": tasks.PublicSpec,
         "mbpp": tasks.MBPPSpec,
         "cruxeval": tasks.CRUXEvalSpec,
-        "livecodebench": tasks.LiveCodeBenchSpec,
-        "apps": tasks.APPSSpec,
-        "code_contests": tasks.CodeContestsSpec,
+        **dict.fromkeys(("livecodebench", "apps", "code_contests"), tasks.ContestSpec),
     },
-}
-#: Kinds of which some fields mean more than what makes them says; the others are derived.
-COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {"torch": engines.LocalSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
-    "generators": {"replay": generators.ReplaySpec},
 }
 #: Of kinds that other packages bring.
 PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
@@ -135,8 +118,6 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
         return _brought(section, kind) or PLUGINS[section]
     if (section, kind) == ("generators", "engine"):
         return EngineGeneratorSpec
-    if kind in WRITTEN[section]:
-        return WRITTEN[section][kind]
     if (base := COMPLETED.get(section, {}).get(kind)) is not None:
         return _completed(section, kind, base)
     return derived(section, kind) if kind in registry.KINDS[section] else None
@@ -148,7 +129,8 @@ def _completed(section: Section, kind: str, base: type[PartSpec]) -> type[PartSp
     target = registry.declaration(section, kind)
     wanted, fields = taken(target), dict[str, Any](kind=(Literal[kind], ...))
     for name, parameter in inspect.signature(target).parameters.items():
-        if name not in base.model_fields and parameter.kind is not parameter.VAR_KEYWORD:
+        known = name in base.model_fields or name in base.filled
+        if not known and parameter.kind is not parameter.VAR_KEYWORD:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[name] = (spelling(wanted[name]), default)
     return create_model(_title(kind), __base__=base, __doc__=base.__doc__, **fields)
@@ -288,7 +270,9 @@ class DerivedSpec(PartSpec):
             if name == "over" or (value is None and name in self.unsaid):
                 continue
             value = _load(value) if name in self.imported else value
-            found[self.renamed.get(name, name)] = answer_rule(value) if name in self.ruled else value
+            found[self.renamed.get(name, name)] = (
+                answer_rule(value) if name in self.ruled and value else value
+            )
         return found
 
     def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
@@ -421,7 +405,9 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
             continue
         if hint is Any and name in ROLES:
             hint = ROLES[name]
-        if AnswerRule in _members(hint):
+        if AnswerRule in _members(hint) and str not in _members(
+            hint
+        ):  # else it makes a rule of a name itself
             ruled.add(name)
         field = spelling(hint)
         if field is None and registry.external(section, kind):

@@ -44,6 +44,8 @@ class PartSpec(Spec):
     kind: str
     #: Fields that name parts, one or several, and the section of these; a class gets the parts under the same names.
     uses: ClassVar[Mapping[str, Section]] = naming()
+    #: Parameters of what makes it that no file says.
+    filled: ClassVar[frozenset[str]] = frozenset()
     #: Fields that are dealt with by hand.
     by_hand: ClassVar[frozenset[str]] = frozenset()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -10,9 +10,8 @@ from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName
 from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
 from metagen.runs.declare.specs.values import MadeSpec, valued
-from metagen.sequence import Form
 from metagen.tasks.records import Hub
-from metagen.values import Amount, Count, Expects, Switch, Text
+from metagen.values import Text
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import answer_rule
 
@@ -21,10 +20,7 @@ class Game24Spec(PromptedSpec):
     """Puzzles of the Game of 24 from a JSONL file. limit: the first problems only."""
 
     places = ("question", "numbers", "target")
-    kind: Literal["game24"]
-    form: Form | None = None
     path: FileName
-    limit: Count | None = None
 
 
 class AnswersSpec(PartSpec):
@@ -59,14 +55,9 @@ class JsonlSpec(PromptedSpec, AnswersSpec):
     """Problems from a JSONL file, one a line; the fields are those of JsonlTask."""
 
     open = True
-    kind: Literal["jsonl"]
     path: FileName
     fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
-    form: Form | None = None
     reference: Pattern | None = None
-    delimiter: Text = "\n"
-    mark: Text | None = None
-    limit: Count | None = None
 
 
 class RecordedTaskSpec(AnswersSpec):
@@ -75,13 +66,10 @@ class RecordedTaskSpec(AnswersSpec):
     answer: the rule that reads answers. where: only records in which fields have these values.
     """
 
-    kind: Literal["recorded"]
     path: FileName
     fields: dict[Literal["id", "question", "reference", "successes", "n"], Text] = Field(default={})
     where: dict[Text, Any] = Field(default={})
-    verdicts: Switch | None = None
     answer: RuleName = "math"
-    limit: Count | None = None
 
 
 HubSpec = valued(Hub, MadeSpec)
@@ -94,9 +82,9 @@ class SourceSpec(PartSpec):
     """
 
     by_hand = frozenset({"path", "answer", "percent", "pattern"})
+    filled = frozenset({"source", "shots", "program", "grader"})
     path: FileName | None = None
     hub: HubSpec | None = None  # type: ignore[valid-type]  # it is made above
-    limit: Count | None = None
 
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
@@ -114,12 +102,8 @@ class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
     """Problems from a Parquet, CSV or TSV file, one a row; the other fields are those of JsonlSpec."""
 
     open = True
-    kind: Literal["table"]
     fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
-    form: Form | None = None
     reference: Pattern | None = None
-    delimiter: Text = "\n"
-    mark: Text | None = None
 
     @model_validator(mode="after")
     def _some_source(self) -> Self:
@@ -131,13 +115,10 @@ class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
 class PublicSpec(PublicPromptSpec, SourceSpec):
     """A public data set; without a source it is fetched from where it is published."""
 
-    kind: Literal["gsm8k", "svamp", "asdiv", "math", "aime", "humaneval"]
-
 
 class SolutionsSpec(PublicSpec):
     """A public data set whose answers a rule reads: mathematics, unless another rule is named."""
 
-    kind: Literal["gsm8k", "svamp", "asdiv", "math", "aime"]
     answer: RuleName | None = None
 
     @field_validator("answer")
@@ -149,48 +130,19 @@ class SolutionsSpec(PublicSpec):
 
 
 class MBPPSpec(PublicPromptSpec, SourceSpec):
-    """MBPP; `shown` of its assertions are public tests."""
+    """MBPP."""
 
     places = ("question", "tests")
-    kind: Literal["mbpp"]
-    shown: Amount = 3
-    challenge: Switch = False
 
 
 class CRUXEvalSpec(PublicPromptSpec, SourceSpec):
     """CRUXEval: predict the output of a function, or an input."""
 
     places = ("question", "code", "input", "output")
-    kind: Literal["cruxeval"]
-    mode: Literal["output", "input"] = "output"
 
 
 class ContestSpec(PromptedSpec, SourceSpec):
-    """Problems of programming contests. seconds, memory: of each test, processor time and bytes."""
+    """Problems of programming contests."""
 
     places = ("question", "how", "starter")
     form: Literal["chat", "text", "auto"] = "chat"
-
-    seconds: Annotated[float, Field(gt=0), Expects("a number of seconds > 0")] | None = None
-    memory: Count | None = None
-
-
-class LiveCodeBenchSpec(ContestSpec):
-    """LiveCodeBench; since, until: dates of contests."""
-
-    kind: Literal["livecodebench"]
-    since: Text | None = None
-    until: Text | None = None
-
-
-class APPSSpec(ContestSpec):
-    """APPS."""
-
-    kind: Literal["apps"]
-
-
-class CodeContestsSpec(ContestSpec):
-    """CodeContests, with or without the tests that were generated."""
-
-    kind: Literal["code_contests"]
-    generated: Switch = True
