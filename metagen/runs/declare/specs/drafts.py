@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from metagen.generators.models import sources
 from metagen.generators.decoding.draft import Draft
+from metagen.generators.models import sources
 from metagen.runs.declare.specs.models import AnyModel, loadable
 from metagen.runs.declare.specs.values import MadeSpec, valued
 from metagen.values import Count
