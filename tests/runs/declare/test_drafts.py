@@ -61,7 +61,7 @@ def test_drafts_are_read_and_written(text: str, tmp_path: Path) -> None:
         ("{model: tiny-0.1m, tokens: 0}", "draft.tokens = 0: expected an integer ≥ 1"),
         ("{model: tiny-0.1m, drafts: 65}", "draft.drafts = 65: expected an integer from 1 to 64"),
         ("{model: tiny-0.1m, drafts: 2, verify: block}", "leave verify out"),
-        ("{model: tiny-0.2m}", "the directory is not there"),
+        ("{model: tiny-0.2m}", "there is no such file or directory"),
         ("{model: tiny-0.1m, token: 3}", "did you mean 'tokens'"),
     ],
 )

@@ -105,7 +105,7 @@ def test_directories_of_parts_begin_at_the_file(tmp_path: Path) -> None:
         ),
         (
             "{contrastive: {expert: tiny-2m, amateur: tiny-0.9m}}",
-            "engines.pair.model.contrastive.amateur = 'tiny-0.9m': the directory is not there",
+            "engines.pair.model.contrastive.amateur = 'tiny-0.9m': there is no such file or directory",
         ),
         (
             "{contrastive: {expert: tiny-2m, amateur: tiny-0.1m, alpha: 2}}",
@@ -118,7 +118,7 @@ def test_directories_of_parts_begin_at_the_file(tmp_path: Path) -> None:
         ("{experts: {base: tiny-2m}}", "model.experts = .*: expected an expert, an anti-expert, or both"),
         (
             "{ensemble: {models: [tiny-2m, {contrastive: {expert: tiny-2m, amateur: tiny-1m}}]}}",
-            "model.ensemble.models.1.contrastive.amateur = 'tiny-1m': the directory is not there",
+            "model.ensemble.models.1.contrastive.amateur = 'tiny-1m': there is no such file or directory",
         ),
         (
             "{guided: {base: tiny-2m, scorer: tiny-prm, candidates: null}}",

@@ -280,7 +280,7 @@ def test_all_faults_come_at_once(good: Path) -> None:
 def test_an_unknown_model_is_named_with_the_nearest(good: Path) -> None:
     (fault,) = faults(changed(good, f"model: {MODEL}", f"model: {MODEL}x"))
     assert fault.startswith(
-        f"quick.yaml:5: engines.mid.model = '{MODEL}x': the directory is not there; expected"
+        f"quick.yaml:5: engines.mid.model = '{MODEL}x': there is no such file or directory; expected"
     )
     assert fault.endswith(f"did you mean '{MODEL}'?")
 
