@@ -369,8 +369,8 @@ def _weight_bytes(shape: ModelShape, tokens: int) -> float:
 class Price:
     """What a server asks per million tokens, in `currency`.
 
-    prompt: of prompt tokens computed. cached: of prompt tokens read from a cache; None: like prompt.
-    Raises InputError for negative prices.
+    prompt: of prompt tokens computed. cached: of prompt tokens read from a cache; None: like prompt. generated: of
+    generated tokens. currency: of all three. Raises InputError for negative prices.
     """
 
     prompt: Quantity

@@ -43,8 +43,8 @@ def _place(selection: Selection, given: Mapping[str, Any]) -> str | None:
 class Aggregator(Part, ABC):
     """Chooses among candidates. It does not depend on their order; ties are broken by a salted digest.
 
-    answer, verifier: whoever makes the pool reads answers by `answer` and scores by `verifier`, where there is one.
-    spends: `choose` calls models itself, so that a part of a budget is kept for it.
+    answer: the rule by which answers are read, where there is one. verifier: what scores the candidates, where there is
+    one. spends: `choose` calls models itself, so that a part of a budget is kept for it.
     """
 
     answer: AnswerRule | None = None
@@ -122,7 +122,8 @@ class Weighted(Aggregator):
 class SoftBest(Aggregator):
     """Candidate i with probability ∝ exp(v(y_i)/β) (soft best-of-n, Verdun et al. 2025).
 
-    β → 0 is `Best`, β → ∞ one at random. raw: the verifier's raw scores r_i in place of values in [0, 1].
+    β → 0 is `Best`, β → ∞ one at random. raw: the verifier's raw scores r_i in place of values in [0, 1]. beta: β >
+    0; the smaller, the closer to the best.
     """
 
     groups = False
@@ -141,7 +142,7 @@ class SoftBest(Aggregator):
 class Borda(Aggregator):
     """The answer with the most votes; the candidate of rank r among n, by score, has (n − r + 1)^p (Kang et al. 2025).
 
-    p = 0 is `Majority` over what has a score; p → ∞ tends to `Best`.
+    p = 0 is `Majority` over what has a score; p → ∞ tends to `Best`. power: p; 0 is a plain vote.
     """
 
     verifier: Verifier = field(kw_only=False)
@@ -162,8 +163,8 @@ class Borda(Aggregator):
 class Ranked(Aggregator):
     """A vote in which each candidate ranks several answers (ranked voting, Wang et al. 2025): see `ranked_vote`.
 
-    ballot: reads the answers that a completion names, best first, in its own words; `answer` gives their classes. What
-    cannot be read is left out of a ballot.
+    ballot: reads the answers that a completion names, best first, in its own words; `answer` gives their classes.
+    What cannot be read is left out of a ballot. rule: how ballots are counted.
     """
 
     answer: AnswerRule = field(kw_only=False)

@@ -112,5 +112,8 @@ def mixture(
     chat: bool | None = None,
     answer: AnswerRule | None = None,
 ) -> MixtureOfAgents:
-    """Layers of the same agents, for experiment files; the generator aggregates. words, chat: as in `Listing`."""
+    """Layers of the same agents, for experiment files; the generator aggregates. words, chat: as in `Listing`.
+
+    agents: generators that answer side by side.
+    """
     return MixtureOfAgents([agents] * layers, generator, ask=SYNTHESIS.but(words, chat), answer=answer)

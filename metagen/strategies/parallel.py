@@ -195,7 +195,8 @@ class PessimisticBestOfN(ParallelStrategy):
     """The candidate whose score has the highest lower bound: argmax_i mean_k v_k(y_i) − penalty · std_k v_k(y_i).
 
     verifiers: at least two; where they differ, the score is less to be trusted. Penalising by the variance instead is
-    Coste et al. (2023): `BestOfN` with an `Ensemble` that combines by `uncertainty`.
+    Coste et al. (2023): `BestOfN` with an `Ensemble` that combines by `uncertainty`. penalty: the weight of the
+    deviation.
     """
 
     chooses = True

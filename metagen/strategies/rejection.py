@@ -24,8 +24,8 @@ class RejectionSampling(ParallelStrategy):
 
     batch: how many are drawn and scored at a time, so that engines are busy; up to batch − 1 are drawn in vain, and
     which one is returned does not depend on it. A candidate that is cut or has no answer (with `answer`) is never
-    accepted. Raises InputError for n or batch < 1 and for a threshold outside [0, 1], UnsupportedError for joint
-    draws, and for a verifier whose scores are relative.
+    accepted. threshold: the least score that is accepted. Raises InputError for n or batch < 1 and for a threshold
+    outside [0, 1], UnsupportedError for joint draws, and for a verifier whose scores are relative.
     """
 
     chooses = True

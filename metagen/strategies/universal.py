@@ -108,7 +108,10 @@ def universal(
     chat: bool | None = None,
     answer: AnswerRule | None = None,
 ) -> UniversalSelfConsistency:
-    """Universal self-consistency for experiment files. words, chat: of the judge's question, as in `Listing`."""
+    """Universal self-consistency for experiment files. words, chat: of the judge's question, as in `Listing`.
+
+    votes: how often the judge is asked.
+    """
     ask = MOST_CONSISTENT.but(words, chat)
     return UniversalSelfConsistency(generator, n, judge=judge, votes=votes, ask=ask, answer=answer)
 

@@ -11,17 +11,18 @@ from metagen.tasks.code import Grader
 from metagen.tasks.contest import ContestTask, Pairs, lines, parse_json
 from metagen.tasks.records import Hub, Record, Source, question, text
 from metagen.tasks.template import Form, Wording
+from metagen.values import Count, Positive, Size, Switch
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 
 
 class CodeContestsTask(ContestTask):
     """Fields `name`, `description`, `public_tests`, `private_tests`, `generated_tests`, and the problem's limits.
 
-    Tests are parallel lists `input` and `output`, or a list of pairs. Public tests are shown; all are hidden tests, of
-    the generated ones none unless `generated`. Outputs are compared as by the data set's own judge: token by token, in
-    either case of letters, numbers within 1e-5. seconds, memory: instead of `time_limit`, which was set for C++ as a
-    rule, and `memory_limit_bytes`. prompt, form: as of ContestTask. Raises DataError as RecordTask does, also for
-    problems that read files.
+    Tests are parallel lists `input` and `output`, or a list of pairs. Public tests are shown; all are hidden tests,
+    of the generated ones none unless `generated`. Outputs are compared as by the data set's own judge: token by
+    token, in either case of letters, numbers within 1e-5. seconds, memory: instead of `time_limit`, which was set for
+    C++ as a rule, and `memory_limit_bytes`. prompt, form: as of ContestTask. generated: whether generated tests are
+    hidden tests as well. Raises DataError as RecordTask does, also for problems that read files.
     """
 
     name = "code_contests"
@@ -31,14 +32,14 @@ class CodeContestsTask(ContestTask):
         self,
         source: Source | None = None,
         *,
-        generated: bool = True,
+        generated: Switch = True,
         prompt: Wording | None = None,
         form: Form = "chat",
-        seconds: float | None = None,
-        memory: int | None = None,
+        seconds: Positive | None = None,
+        memory: Size | None = None,
         program: ProgramRule | None = None,
         grader: Grader | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self._generated = generated
         rule = program or FencedProgram()

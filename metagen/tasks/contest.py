@@ -12,6 +12,7 @@ from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, WithPreamble, code_tests
 from metagen.tasks.records import Source
 from metagen.tasks.template import Asking, Form, Turns, Wording
+from metagen.values import Count, Positive, Size
 from metagen.verifiers.code.io_tests import IOTests
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 
@@ -66,11 +67,11 @@ class ContestTask(CodeTask):
         *,
         prompt: Wording | None = None,
         form: Form = "chat",
-        seconds: float | None = None,
-        memory: int | None = None,
+        seconds: Positive | None = None,
+        memory: Size | None = None,
         program: ProgramRule | None = None,
         grader: Grader | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self._seconds, self._memory = seconds, memory
         if form == "few_shot":

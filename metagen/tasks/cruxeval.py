@@ -15,6 +15,7 @@ from metagen.tasks.code import Grader
 from metagen.tasks.records import Hub, Record, RecordTask, Source, text
 from metagen.tasks.template import Asking, Form, Turns, Wording, before, whole
 from metagen.template import Template
+from metagen.values import Count
 from metagen.verifiers.literal import LiteralRule
 
 Mode = Literal["output", "input"]
@@ -92,7 +93,7 @@ class CRUXEvalTask(RecordTask):
         form: Form = "chat",
         grader: Grader | None = None,
         shots: abc.Sequence[Mapping[str, str]] | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise InputError(f"mode={mode!r}: expected one of {', '.join(get_args(Mode))}")

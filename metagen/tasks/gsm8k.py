@@ -11,6 +11,7 @@ from metagen.tasks.base import Problem
 from metagen.tasks.math_dataset import STEP_BY_STEP, math_rule
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
+from metagen.values import Count
 from metagen.verifiers.rules import Rule, answer_rule
 
 ASKING: Final = Asking(
@@ -68,7 +69,7 @@ class GSM8KTask(RecordTask):
         form: Form = "chat",
         answer: Rule | None = None,
         shots: abc.Sequence[Mapping[str, str]] | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self._asking = ASKING.adapt("question", prompt=prompt, form=form, shots=shots)
         self.stop, self.mark = self._asking.stops, self._asking.mark

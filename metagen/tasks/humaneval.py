@@ -12,6 +12,7 @@ from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, OrBody, WithPreamble, code_tests
 from metagen.tasks.records import Hub, Record, Source, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
+from metagen.values import Count
 from metagen.verifiers.code.program import CompletedProgram, FencedProgram, ProgramRule
 from metagen.verifiers.source import parsed
 
@@ -49,7 +50,7 @@ class HumanEvalTask(CodeTask):
         form: Form = "chat",
         program: ProgramRule | None = None,
         grader: Grader | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         asking = ASKING.adapt("question", prompt=prompt, form=form)
         usual = CompletedProgram() if form == "few_shot" else OrBody(WithPreamble(FencedProgram()))

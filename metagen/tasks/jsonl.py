@@ -14,6 +14,7 @@ from metagen.sequence import Form, Prompt
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, in_text, jsonl, nonblank, read
 from metagen.tasks.template import Turns, Whole, Wording, turn_form
+from metagen.values import Count, Text
 from metagen.verifiers.pattern import one_group
 from metagen.verifiers.rules import Rule, answer_rule
 
@@ -59,9 +60,9 @@ class JsonlTask(RecordTask):
         answer: Rule = "number",
         pattern: str | None = None,
         reference: str | None = None,
-        delimiter: str = "\n",
-        mark: str | None = None,
-        limit: int | None = None,
+        delimiter: Text = "\n",
+        mark: Text | None = None,
+        limit: Count | None = None,
     ) -> None:
         self._fields, self.delimiter, self.mark = dict(fields or {}), delimiter, mark
         self._reference_part = None if reference is None else one_group("reference", reference)

@@ -28,7 +28,8 @@ class LevelledTask(Task):
     """`per_level` problems of each of `levels`, from one of three disjoint spaces.
 
     seed: another seed, other problems. limit: the first problems only. Levels take turns, so that the first problems
-    are a fair picture. Raises InputError for what is out of range.
+    are a fair picture. split: the space. levels: of difficulty, from easy to hard. per_level: problems of each.
+    Raises InputError for what is out of range.
     """
 
     split: Literal["train", "validation", "test"] = field(default="validation", kw_only=False)

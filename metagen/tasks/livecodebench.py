@@ -16,6 +16,7 @@ from metagen.tasks.code import Grader
 from metagen.tasks.contest import PREAMBLE, ContestTask, lines, parse_json
 from metagen.tasks.records import Hub, Record, Source, field, question, text
 from metagen.tasks.template import Form, Wording
+from metagen.values import Count, Positive, Size, Text
 from metagen.verifiers.code.program import ProgramRule
 
 _LEVELS: Final = {"easy": 1, "medium": 2, "hard": 3}
@@ -43,15 +44,15 @@ class LiveCodeBenchTask(ContestTask):
         self,
         source: Source | None = None,
         *,
-        since: str | None = None,
-        until: str | None = None,
+        since: Text | None = None,
+        until: Text | None = None,
         prompt: Wording | None = None,
         form: Form = "chat",
-        seconds: float | None = 6.0,
-        memory: int | None = None,
+        seconds: Positive | None = 6.0,
+        memory: Size | None = None,
         program: ProgramRule | None = None,
         grader: Grader | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self._since, self._until = _date("since", since), _date("until", until)
         super().__init__(

@@ -11,6 +11,7 @@ from metagen.errors import DataError
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
+from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import Rule, answer_rule
 
@@ -70,7 +71,7 @@ class MathTask(RecordTask):
         form: Form = "chat",
         answer: Rule | None = None,
         shots: abc.Sequence[Mapping[str, str]] | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self._asking = ASKING.adapt("question", prompt=prompt, form=form, shots=shots)
         self.stop, self.mark = self._asking.stops, self._asking.mark

@@ -14,6 +14,7 @@ from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, Until, code_tests
 from metagen.tasks.records import Hub, Record, Source, field, question, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
+from metagen.values import Amount, Count, Switch
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.source import parsed
 
@@ -67,12 +68,12 @@ class MBPPTask(CodeTask):
         *,
         prompt: Wording | None = None,
         form: Form = "chat",
-        shown: int = 3,
-        challenge: bool = False,
+        shown: Amount = 3,
+        challenge: Switch = False,
         program: ProgramRule | None = None,
         grader: Grader | None = None,
         shots: abc.Sequence[Mapping[str, str]] | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         if shown < 0:
             raise InputError(f"shown={shown!r}: expected how many tests the prompt shows, at least 0")

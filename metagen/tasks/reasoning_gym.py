@@ -26,21 +26,22 @@ PATTERN: Final = r"<answer>\s*([\s\S]*?)\s*</answer>"
 class ReasoningGymTask(Task):
     """`size` problems of a data set of the library `reasoning-gym`, asked as a chat.
 
-    dataset: its name there, such as `leg_counting`. options: of the data set, as its configuration names them.
+    dataset: its name there, such as `leg_counting`. config: of the data set, as its configuration names its fields.
     Answers stand between <answer> and </answer>; equal texts vote together. An answer is right if the data set's own
-    verifier gives it 1, its highest score. Raises InputError for a name or an option that there is not.
+    verifier gives it 1, its highest score. size: problems. seed: another seed, other problems. system: what the model
+    is told first. Raises InputError for a name or an option that there is not.
     """
 
     dataset: Text = field(kw_only=False)
     size: Count = 100
     seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
     system: Text = SYSTEM
 
     name = "reasoning_gym"
 
     def __post_init__(self) -> None:
-        self._data = _create(self.dataset, {"size": self.size, "seed": self.seed, **self.options})
+        self._data = _create(self.dataset, {"size": self.size, "seed": self.seed, **self.config})
         self._rule = TextRule(pattern=PATTERN)
         self._entries = {f"{self.dataset}/{i}": entry for i, entry in enumerate(self._data)}
 

@@ -13,6 +13,7 @@ from metagen.generators.replay import VERDICT
 from metagen.sequence import Prompt, Sequence
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Record, RecordTask, as_text, field, in_text
+from metagen.values import Count, Switch
 from metagen.verifiers.rules import Rule, answer_rule
 from metagen.verifiers.votes_only import VotesOnly
 
@@ -39,10 +40,10 @@ class RecordedTask(RecordTask):
         *,
         fields: Mapping[str, str] | None = None,
         where: Mapping[str, Any] | None = None,
-        verdicts: bool | None = None,
+        verdicts: Switch | None = None,
         answer: Rule = "math",
         pattern: str | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self._fields, self._where = {"id": "id", **(fields or {})}, where or {}
         if unknown := sorted(set(self._fields) - set(FIELDS)):

@@ -31,7 +31,8 @@ _CELL: Final = 1 << 24
 class Hub:
     """A data set for the library `datasets`: a name on the hub, or a directory that it can read.
 
-    revision: a commit, so that a run can be repeated; None takes the newest.
+    revision: a commit, so that a run can be repeated; None takes the newest. name: of the data set, or its directory.
+    config: of the data set, where it has several. split: which part is read.
     """
 
     name: str

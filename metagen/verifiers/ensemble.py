@@ -27,11 +27,11 @@ class Ensemble(Verifier):
     falls below, which `uncertainty` cannot for a penalty ≤ 1.
     weights: of the members, 1 each by default; they are divided by their sum. `worst` has none.
 
-    Steps are combined one by one where all members have as many. A sequence without a value from some member
-    has none, and the verdict of the first such member; a verdict beside a value (`forged`) is kept. Members
-    record and charge themselves, in the scope given: what one of them has scored there by itself is not paid
-    for again. Raises InputError for too few members (an uncertainty needs two), and for weights that do not fit
-    the members.
+    Steps are combined one by one where all members have as many. A sequence without a value from some member has
+    none, and the verdict of the first such member; a verdict beside a value (`forged`) is kept. Members record and
+    charge themselves, in the scope given: what one of them has scored there by itself is not paid for again. members:
+    what is combined. penalty: the weight of variance or deviation. Raises InputError for too few members (an
+    uncertainty needs two), and for weights that do not fit the members.
     """
 
     members: abc.Sequence[Verifier] = field(kw_only=False)

@@ -61,8 +61,10 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
     A completion without a step, such as a blank one, scores 0. Verdicts: `too long` beyond the context of either model,
     `impossible` for a token that a model rules out, `unparsable` where the prompt's only token merges with the text.
 
-    Both models read each token once: tokens that candidates share are not read again. Raises InputError for a
-    model that is its own reference; UnsupportedError for engines without token ids, or with different tokenizers.
+    Both models read each token once: tokens that candidates share are not read again. delimiter: ends a step.
+    cumulative: score steps by q_t, in place of r_t. aggregation: of the scores of steps to the value.
+    reference_price: of the tokens of the reference model. Raises InputError for a model that is its own reference;
+    UnsupportedError for engines without token ids, or with different tokenizers.
     """
 
     engine: Engine = field(kw_only=False)

@@ -126,7 +126,8 @@ class TaggedSteps(Layout):
     and the value p(+) / (p(+) + p(-)).
 
     A tag that is a token by itself cuts a text in two for any tokenizer, so steps are encoded one by one. An inline
-    tag is ordinary text: prompt, steps and tags are encoded together, as they were in training.
+    tag is ordinary text: prompt, steps and tags are encoded together, as they were in training. tag: stands behind
+    each step. positive: the label of a right step. negative: the label of a wrong step. delimiter: ends a step.
     """
 
     tag: str = "<step>"

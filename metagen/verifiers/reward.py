@@ -256,8 +256,8 @@ class ProcessRewardModel(RewardModel):
     """Scores each step; the value of the sequence is an aggregation of the steps.
 
     Where each step that is read is a request of its own (`reads_apart` of an engine behind HTTP), the aggregation
-    `last` reads no other: scores have a value and no steps.
-    A trailing piece without delimiter is a step as well (a completion that ended there, or was cut). Raises
+    `last` reads no other: scores have a value and no steps. A trailing piece without delimiter is a step as well (a
+    completion that ended there, or was cut). aggregation: of the scores of steps to the value of the sequence. Raises
     ModelError for a layout that reads whole solutions.
     """
 

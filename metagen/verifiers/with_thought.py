@@ -15,8 +15,8 @@ from metagen.verifiers.base import Verifier
 class WithThought(Verifier):
     """The member's score of thought and answer as one text (`Sequence.whole`); else it is shown the answer alone.
 
-    A process verifier so scores the steps of the thought, and then those of the answer. A sequence without a thought is
-    scored as it is.
+    A process verifier so scores the steps of the thought, and then those of the answer. A sequence without a thought
+    is scored as it is. verifier: the member.
     """
 
     verifier: Verifier = field(kw_only=False)

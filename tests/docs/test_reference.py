@@ -1,4 +1,4 @@
-"""What is public has a place in the reference, and the page of the experiment file names all kinds and fields."""
+"""What is public has a place in the reference."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import pytest
 import yaml
 
 import metagen
-from metagen.runs.declare import registry, specs
-from metagen.runs.declare.specs.definition import derived
 
 DOCS = Path(__file__).parents[2] / "docs"
 PACKAGES = sorted(p.parent.name for p in Path(metagen.__file__).parent.glob("*/__init__.py"))
@@ -70,16 +68,3 @@ def test_there_are_names_to_check() -> None:
     packages = {package for package, _, _ in PUBLIC}
     assert {"metagen", "metagen.testing"} <= packages
     assert len(PUBLIC) > 50
-
-
-def test_the_page_of_the_experiment_file_names_all_kinds_and_fields() -> None:
-    page = (DOCS / "guide" / "experiments.md").read_text("utf-8")
-    named = set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)))
-    kinds = {kind for kinds in registry.KINDS.values() for kind in kinds}
-    arithmetic = derived("task", "arithmetic")
-    parts = [specs.Experiment, specs.ExecutorSpec, specs.GridSpec, arithmetic, specs.JsonlSpec]
-    parts += [specs.TorchSpec, specs.EngineGeneratorSpec, specs.ReplaySpec]
-    parts += [model for kind in registry.KINDS["verifiers"] if (model := specs.model_of("verifiers", kind))]
-    fields = {name for part in parts for name in part.model_fields} - {"kind"}
-    fields |= set(specs.BudgetSpec.__dataclass_fields__)
-    assert not (kinds | fields) - named

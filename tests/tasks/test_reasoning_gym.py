@@ -51,9 +51,9 @@ def test_problems_are_drawn_by_their_seed() -> None:
 
 
 def test_options_reach_the_data_set_and_faults_are_named() -> None:
-    task = ReasoningGymTask("chain_sum", size=2, options={"min_terms": 6, "max_terms": 6})
+    task = ReasoningGymTask("chain_sum", size=2, config={"min_terms": 6, "max_terms": 6})
     assert next(task.problems()).prompt.messages[-1].content.count(" ") > 10
     with pytest.raises(InputError, match=r"dataset='chain_sums': reasoning-gym has .*chain_sum"):
         ReasoningGymTask("chain_sums")
     with pytest.raises(InputError, match="min_words"):
-        ReasoningGymTask("chain_sum", options={"min_words": 6})
+        ReasoningGymTask("chain_sum", config={"min_words": 6})

@@ -73,9 +73,10 @@ class Dry:
 
     It loses multiplier · base^(m − allowed_length).
 
-    m: tokens at the end of prompt and completion that stood before the token earlier, where they are allowed_length or
-    more; at most 50 are compared. breakers: texts whose last token no repetition runs across. last: how many of the
-    newest tokens are looked at; 0 is all.
+    m: tokens at the end of prompt and completion that stood before the token earlier, where they are allowed_length
+    or more; at most 50 are compared. breakers: texts whose last token no repetition runs across. last: how many of
+    the newest tokens are looked at; 0 is all. multiplier: what the shortest repetition loses. base: how much more
+    each further token loses. allowed_length: tokens that may repeat.
     """
 
     multiplier: Annotated[float, Gt(0), Le(LARGE), Expects(f"a number > 0 up to {LARGE:g}")] = 0.8

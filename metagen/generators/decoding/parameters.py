@@ -83,10 +83,11 @@ class SamplingParams:
     mirostat: cuts tokens off last, by the surprise of what the request has drawn so far.
 
     top_logprobs: k; keep the confidence of each token, C = −(1/k) Σ_j log p_j over the k most probable tokens of the
-    raw model at its place (Fu et al. 2025, eq. 2). 0 is off. It changes nothing that is drawn.
-    thought_end: the text that ends a thought, such as "</think>": what a completion has up to it is kept apart as its
-    thought (`Sequence.thought`), and only the rest is its text. Off while it is empty.
-    search: what chooses the continuations together (`metagen.generators.decoding.search`); None draws each for itself.
+    raw model at its place (Fu et al. 2025, eq. 2). 0 is off. It changes nothing that is drawn. thought_end: the text
+    that ends a thought, such as "</think>": what a completion has up to it is kept apart as its thought
+    (`Sequence.thought`), and only the rest is its text. Off while it is empty. search: what chooses the continuations
+    together (`metagen.generators.decoding.search`); None draws each for itself. adapters: of other packages, which
+    work behind bans and before the grammar.
     """
 
     temperature: Annotated[Temperature, Adapts(130)] = 1.0

@@ -158,6 +158,7 @@ class StochasticBeamSearch(Search):
 
     A beam search that ranks by perturbed log-probabilities G ~ Gumbel(log p), drawn top-down under the condition that
     the largest child has its parent's value. The texts come in the order of their draws: the first is a plain sample.
+    width: texts.
     """
 
     kind: ClassVar[str] = "stochastic_beam"
@@ -169,7 +170,8 @@ class ContrastiveSearch(Search):
     """Of the k most probable tokens the one of (1 − α) p(v) − α max_j cos(h_v, h_j) (Su et al. 2022, arXiv:2202.06417).
 
     h: the model's last hidden states, of the candidate and of all tokens before it. p is the distribution after all
-    adapters. α = 0 is greedy. It returns one text, which no seed changes.
+    adapters. α = 0 is greedy. It returns one text, which no seed changes. k: candidates at each place. alpha: the
+    weight of the penalty.
     """
 
     kind: ClassVar[str] = "contrastive"

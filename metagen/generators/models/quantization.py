@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from metagen.cost import ModelShape
 from metagen.errors import InputError
@@ -13,6 +13,7 @@ GROUP: Final = 32
 #: Weights that share a scale, in NF4.
 BLOCK: Final = 64
 
+Quantization: TypeAlias = Literal["int8", "int4", "nf4"]
 #: Bytes of one weight, with what is kept for each group; scales of whole rows are left out, as biases are.
 QUANTIZATIONS: Final[Mapping[str, float]] = {
     "int8": 1.0,

@@ -95,7 +95,7 @@ class Contrastive(Recipe):
     alpha: 0 < α ≤ 1; 1 is greedy decoding of the expert. temperature: of the amateur. beta: the strength of the form
     (1 + β) log p_exp − β log p_ama (O'Brien & Lewis 2023); None is the difference alone. window: the last tokens that
     the amateur sees; None: all. sure: where the expert gives its best token at least so much, its own distribution
-    stays.
+    stays. expert: the model that is decoded. amateur: the smaller one.
     """
 
     models_in = ("expert", "amateur")
@@ -112,7 +112,8 @@ class Contrastive(Recipe):
 class Experts(Recipe):
     """Experts and anti-experts: z_base + α (z_expert − z_anti) (DExperts, Liu et al. 2021).
 
-    expert, anti: one of them may be None: the base takes its place.
+    expert, anti: one of them may be None: the base takes its place. base: the model that is steered. alpha: the
+    strength; below 0 the other way.
     """
 
     models_in = ("base", "expert", "anti")
@@ -129,7 +130,11 @@ class Experts(Recipe):
 
 @dataclass(frozen=True, slots=True)
 class ProxyTuned(Recipe):
-    """Proxy tuning: z_large + α (z_tuned − z_untuned), the last two small (Liu et al. 2024, where α = 1)."""
+    """Proxy tuning: z_large + α (z_tuned − z_untuned), the last two small (Liu et al. 2024, where α = 1).
+
+    large: the model that is steered. tuned: the small model after its training. untuned: the same before it. alpha:
+    the strength.
+    """
 
     models_in = ("large", "tuned", "untuned")
     large: Part
@@ -143,7 +148,8 @@ class Ensemble(Recipe):
     """How several models agree.
 
     how: `mean` of the probabilities, Σ w_i p_i with weights divided by their sum, or their `product`, ∏ p_i^w_i.
-    weights: one of each model, > 0; None: 1/m each, which makes the product the geometric mean.
+    weights: one of each model, > 0; None: 1/m each, which makes the product the geometric mean. models: with one
+    vocabulary.
     """
 
     models_in = ("models",)
@@ -171,8 +177,9 @@ class Ensemble(Recipe):
 class Tilted(Recipe):
     """Token-wise control: p(x) exp(Σ λ_i V_i(x)) / Z (Mudgal et al. 2024).
 
-    values: models whose V outputs after a prefix are read as the values of the next tokens (the Q form).
-    weights: λ of each; 0 changes nothing. reading: of the outputs, as they are, by sigmoid, or by its logarithm.
+    values: models whose V outputs after a prefix are read as the values of the next tokens (the Q form). weights: λ
+    of each; 0 changes nothing. reading: of the outputs, as they are, by sigmoid, or by its logarithm. base: the model
+    that is steered.
     """
 
     models_in = ("base", "values")
@@ -193,8 +200,9 @@ class Guided(Recipe):
     """Candidates weighed by a model that scores prefixes: log p(x) + λ s(prefix, x) (FUDGE, Yang & Klein 2021).
 
     scorer: a model with a head that scores; it reads the prefix with each candidate behind it. candidates: the most
-    probable tokens of a row that are weighed; others have no probability. None: all tokens, which is exact.
-    output: which of the head's numbers. reading: `log_sigmoid` takes it for the logit of a probability, as FUDGE does.
+    probable tokens of a row that are weighed; others have no probability. None: all tokens, which is exact. output:
+    which of the head's numbers. reading: `log_sigmoid` takes it for the logit of a probability, as FUDGE does. base:
+    the model that is steered. weight: λ.
     """
 
     models_in = ("base", "scorer")

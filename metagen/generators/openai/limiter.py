@@ -32,7 +32,10 @@ SOON, LATE = 4, 16
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """Requests under way: how many at first, and how many at most. Raises InputError unless 1 ≤ start ≤ most."""
+    """Requests under way: how many at first, and how many at most. Raises InputError unless 1 ≤ start ≤ most.
+
+    start: at first. most: at most.
+    """
 
     start: Count = START
     most: Count = MOST

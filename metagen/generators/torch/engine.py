@@ -12,12 +12,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from metagen.border import checked
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.continuation import Continuation
-from metagen.generators.declared import ROWS, TorchDeclared
+from metagen.generators.declared import TorchDeclared
 from metagen.generators.decoding.constraint import Held
-from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.healing import Boundaries, ForcedBytes
 from metagen.generators.decoding.words import Words
@@ -47,14 +45,14 @@ from metagen.generators.torch.scheduler import Scheduler
 from metagen.generators.torch.search import make_search
 from metagen.generators.torch.search.step import Search
 from metagen.generators.torch.speculation.speculate import COUNTS
+from metagen.generators.torch_options import TorchOptions
 from metagen.logs import logger
 
 _LOG = logger(__name__)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-@checked
-class TorchEngine(LocalEngine):
+class TorchEngine(TorchOptions):
     """Runs a Llama-like model directory with continuous batching over a prefix tree.
 
     Samples of one request are computed once for as long as they are alike. stats.extra: `decoded`, tokens run for rows
@@ -62,56 +60,31 @@ class TorchEngine(LocalEngine):
 
     A directory whose head scores (`heads.py`) answers Evaluate only, with outputs=True.
 
-    model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), an embedded model's name, a k-gram
-    model's directory, or a recipe that makes one language model of several (`metagen.generators.models.recipes`).
-    device: CUDA where there is a GPU, else the CPU. dtype: bfloat16 on a GPU, and on CPUs that multiply it
-    (AVX512-BF16, AMX) for models of at least `numbers.LARGE` weights; else float32.
-    quantization: int8, int4 or nf4 (CUDA only) for the matrices of the layers; dtype is bfloat16 then, if not given.
-    max_batch: rows that decode at once. max_context: below the model's own, if given.
-    kv_memory_bytes: keys and values of running rows and of the prefix tree together; by default 2 GiB on a CPU, or an
-    eighth of the machine's memory if that is less, and half of the free memory of a GPU. For a moment there is one more
-    copy of a prefix, while it enters the tree or is split there.
-    threads: of torch's operations in the engine's thread. None: one for models whose products are too small to share
-    (`numbers.LARGE`), which leaves the other cores to other engines and to Python; torch's own choice for larger ones.
-    draft: what proposes several tokens for one pass of the model (`metagen.generators.decoding.draft`). stats.extra
-    then counts `blocks`, tokens `drafted` and `accepted`, and `tested`, with `overlap`, the sum of Σ min(p, q) over
-    these.
-
-    The weights are loaded at once; `with engine:` runs it. Raises ModelError, UnsupportedError or
-    InputError, which name the place, the value and the remedy.
+    Its options are those of `TorchOptions`. The weights are loaded at once; `with engine:` runs it. Raises ModelError,
+    UnsupportedError or InputError, which name the place, the value and the remedy.
     """
 
-    declares = TorchDeclared
-
-    def __init__(
+    def _load(
         self,
         model: Model,
-        *,
-        device: str | torch.device | None = None,
-        dtype: str | torch.dtype | None = None,
-        quantization: str | None = None,
-        max_batch: int = ROWS,
-        kv_memory_bytes: int | None = None,
-        max_context: int | None = None,
-        threads: int | None = None,
-        draft: Draft | None = None,
+        device: str | torch.device | None,
+        dtype: str | torch.dtype | None,
+        max_batch: int,
+        memory: int | None,
+        max_context: int | None,
+        threads: int | None,
     ) -> None:
-        for name, value in (("max_batch", max_batch), ("max_context", max_context), ("threads", threads)):
-            if value is not None and value < 1:
-                raise InputError(f"{name}={value!r}: expected an integer ≥ 1")
-        if draft is not None and not isinstance(draft, Draft):
-            raise InputError(f"draft={draft!r}: expected Draft(model) or Draft.lookup(), or None")
-        self._draft, self._quantization = draft, quantization
+        draft, quantization = self._draft, self._quantization
         self.device = _device(device)
         self.dtype = _dtype(dtype) or default_dtype(shape_of(model), self.device, quantization)
         check_place(quantization, self.dtype, self.device)
-        memory = kv_memory_bytes if kv_memory_bytes is not None else _memory(self.device)
-        place = Place(self.dtype, self.device, max_batch, memory, quantization)
+        place = Place(self.dtype, self.device, max_batch, memory or _memory(self.device), quantization)
         loaded = load(model, place) if draft is None else load_drafted(model, draft, place)
         check_compressible(loaded.name, loaded.shape, quantization)
         self._model, self._scores = loaded.model, loaded.scores
         self._threads = threads or (torch.get_num_threads() if is_large(loaded.shape) else 1)
-        super().__init__(
+        LocalEngine.__init__(
+            self,
             loaded.name,
             loaded.tokenizer,
             context=min(max_context or self._model.max_context, self._model.max_context),
@@ -144,18 +117,9 @@ class TorchEngine(LocalEngine):
         )
 
     @property
-    def draft(self) -> Draft | None:
-        """What proposes tokens, if anything does."""
-        return self._draft
-
-    @property
     def threads(self) -> int:
         """Of torch's operations in the engine's thread."""
         return self._threads
-
-    @property
-    def supports(self) -> frozenset[str]:
-        return self._declared.supports
 
     def generator(self, **params: Any) -> EngineGenerator:
         """A generator that decodes with this engine under these SamplingParams.
@@ -164,10 +128,6 @@ class TorchEngine(LocalEngine):
         """
         self._check_generates()
         return EngineGenerator(self, SamplingParams(**params))
-
-    def check(self, params: SamplingParams) -> None:
-        """InputError for what no prompt would make good (`TorchDeclared`)."""
-        self._declared.check(params)
 
     # -- requests --------------------------------------------------------------------------------
 

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.cost import Beside, ModelShape
 from metagen.errors import InputError
-from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, columns_of, numbers
+from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, columns_of
 from metagen.runs.curves.efficiency.critical import longest
 from metagen.runs.curves.study import Floats
 from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, RunDirectory
-from metagen.runs.table.tables import read
+from metagen.runs.table.tables import floats, read
 from metagen.runs.work import build, calls, offline
 from metagen.runs.work.calls import GENERATION
 from metagen.runs.work.makers import Makers
@@ -115,7 +115,7 @@ def direct(
         found[columns] = values
         return found
 
-    spent = {name: spread(numbers(table[name])) for name in (*SPENT, "verifier_flops")}
+    spent = {name: spread(floats(table[name])) for name in (*SPENT, "verifier_flops")}
     costs = {"samples": spread(np.full(len(table), float(line.n or 1))), **_columns(spent)}
     called = Called.of(directory, configuration)
     if called is not None:
@@ -127,7 +127,7 @@ def direct(
                 real if real or not (rows.context.sum() + rows.generated.sum()) else np.nan
             )
         if "lost" in table.column_names:  # runs of earlier versions do not tell
-            costs["physical"][spread(numbers(table["lost"])) > 0] = np.nan
+            costs["physical"][spread(floats(table["lost"])) > 0] = np.nan
     for name, accelerator in accelerators.items():
         work, wait = np.full(count, np.nan), np.full(count, np.nan)
         for column, rows, (shared, _, alone) in () if called is None else _Times(called, accelerator, shapes):
@@ -212,7 +212,7 @@ def _expected(
     sizes, columns = np.asarray(rows["n"].to_numpy()), columns_of(directory, rows["place"])
     found = {name: np.full((len(ns), count), np.nan) for name in SPENT}
     for name, array in found.items():
-        values = numbers(rows[name])
+        values = floats(rows[name])
         for i, n in enumerate(ns):
             array[i, columns[sizes == n]] = values[sizes == n]
     return found

@@ -20,7 +20,7 @@ from metagen.analysis import figures
 from metagen.analysis.ties import leaders, margin
 from metagen.errors import InputError
 from metagen.runs.curves.measured import FEW, bounds
-from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult
+from metagen.runs.curves.study import Bools, Curve, Floats, Ints, Rated, StudyResult
 from metagen.runs.note import Note
 
 #: Relative difference of costs that is rounding.
@@ -30,24 +30,10 @@ ENOUGH = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class PricedCell:
-    """One configuration: mean cost and accuracy over the problems that all have; bounds NaN for fewer than `FEW`.
+class PricedCell(Rated):
+    """One configuration over the problems that all have, with its mean cost."""
 
-    noise: Monte-Carlo standard error of the accuracy; stderr: its standard error, clustered by problem.
-    """
-
-    curve: Curve
-    point: int
     cost: float
-    accuracy: float
-    low: float
-    high: float
-    stderr: float
-    noise: float
-
-    @property
-    def name(self) -> str:
-        return self.curve.configuration(self.point)
 
     @property
     def error(self) -> float:
@@ -145,7 +131,7 @@ def cells(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Price
     for curve in curves:
         costs = curve.costs[cost][:, over].mean(axis=1)
         for point, at in rated[curve].items():
-            found.append(PricedCell(curve, point, float(costs[point]), *at))
+            found.append(PricedCell(curve, point, *at, float(costs[point])))
     return found
 
 

@@ -25,7 +25,7 @@ from metagen.runs.curves.study import Floats
 from metagen.runs.directory import Cell, RunDirectory, writing
 from metagen.runs.table.costs import USAGE
 from metagen.runs.table.pools import Pool, Solved, Stored, cost_columns, plus
-from metagen.runs.table.tables import read
+from metagen.runs.table.tables import floats, integers, read
 
 __all__ = ["FEW", "LevelMeasured", "Measured", "Pool", "Results", "derive", "most_accurate"]
 
@@ -232,11 +232,11 @@ def _outcomes(directory: RunDirectory, line: Cell) -> Solved | None:
     table = read(directory.table("outcomes"), configuration=line.name).sort_by("place")
     if not len(table):
         return None
-    correct = np.asarray(table["correct"].to_numpy(), dtype=np.float64)
+    correct = floats(table["correct"])
     total = _means(table)
     judged, scored = _mean(table["verifier_flops"]), _mean(table["verifier_prefilled"])
     made = {**total, "prefilled": plus(total["prefilled"], None if scored is None else -scored)}
-    levels = np.asarray(pc.fill_null(table["level"], -1).to_numpy(), dtype=np.int64)
+    levels = integers(table["level"])
     return Solved(
         correct, np.zeros(len(correct)), levels, cost_columns(made, total, judged), np.arange(len(correct)),
         table["problem"].to_pylist(),

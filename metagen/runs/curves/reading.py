@@ -31,7 +31,7 @@ from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.note import Note
 from metagen.runs.table import audit
 from metagen.runs.table.pools import Pool
-from metagen.runs.table.tables import read, read_calls
+from metagen.runs.table.tables import floats, integers, read, read_calls
 
 if TYPE_CHECKING:
     from metagen.runs.curves.curve_costs import Accelerator
@@ -65,8 +65,7 @@ class Problems:
     @classmethod
     def of(cls, directory: RunDirectory) -> Problems:
         table = read(directory.table("problems"), ["problem", "place", "level"]).sort_by("place")
-        levels = np.asarray(pc.fill_null(table["level"], -1).to_numpy(), dtype=np.int64)
-        return cls(tuple(table["problem"].to_pylist()), np.asarray(table["place"], dtype=np.int64), levels)
+        return cls(tuple(table["problem"].to_pylist()), integers(table["place"]), integers(table["level"]))
 
     def columns(self, places: Any) -> Ints:
         """Where in our arrays these places of the task stand."""
@@ -101,8 +100,8 @@ class Sampled:
             _finite(name, scores, ids)
         there = np.arange(pool.classes.shape[1] if len(ids) else 0) < pool.sizes[:, None]
         tokens, logprob = np.full(there.shape, np.nan), np.full(there.shape, np.nan)
-        tokens[there] = pc.fill_null(table["generated"], np.nan).to_numpy()
-        logprob[there] = pc.fill_null(table["logprob"], np.nan).to_numpy()
+        tokens[there] = floats(table["generated"])
+        logprob[there] = floats(table["logprob"])
         return cls(pool, problems.columns(first["place"]), tokens, logprob)
 
     def halves(self, seed: int) -> tuple[Sampled, Sampled]:
@@ -204,7 +203,7 @@ class Run:
                 self._note(line, f"{line.name} finished no problem: it is left out")
                 continue
             columns = self.problems.columns(table["place"])
-            correct = np.asarray(table["correct"].to_numpy(zero_copy_only=False), dtype=np.float64)
+            correct = floats(table["correct"])
             spent, judged = costs.direct(self.directory, line.name, self.accelerators, self._modelled)
             rows.append((self.problems.spread(correct[None], columns)[0], spent, judged))
             kept.append(line)

@@ -93,6 +93,40 @@ class Curve:
         return float(np.sqrt(np.square(self.error[point, over]).sum()) / over.sum())
 
 
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One configuration: a point of its curve."""
+
+    curve: Curve
+    point: int
+
+    @property
+    def name(self) -> str:
+        return self.curve.configuration(self.point)
+
+    @property
+    def named(self) -> str:
+        return self.curve.named(self.point)
+
+    @property
+    def n(self) -> int:
+        return int(self.curve.ns[self.point])
+
+
+@dataclass(frozen=True, slots=True)
+class Rated(CurvePoint):
+    """One configuration with its accuracy over some problems; bounds of 95%, NaN for fewer than `FEW` problems.
+
+    stderr: its standard error, clustered by problem. noise: its Monte-Carlo standard error.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    stderr: float
+    noise: float
+
+
 @dataclass(frozen=True, eq=False)
 class Votes:
     """Samples of one model as arrays [problems, samples], ragged rows padded: what limits and splits need.

@@ -219,9 +219,12 @@ class Combinations:
             spec = self.strategies.get(name)
             if spec is None:
                 continue
-            if not registry.says(spec.kind, "votes") or getattr(spec, "over", None) is not None:
+            if not registry.says(spec.kind, "votes") or not spec.plain:
                 votes = " or ".join(registry.saying("votes"))
-                reason = f"expected a strategy of kind {votes}, over no other: their curves can be learned"
+                reason = (
+                    f"expected a strategy of kind {votes}, over no other and with the task's answers: their curves can "
+                    "be learned"
+                )
                 yield self._fault(("allocation", "strategies", place), reason, value=name)
                 continue
             own = getattr(spec, "n", None)

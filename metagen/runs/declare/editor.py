@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from metagen.runs.declare.specs import Experiment
+from metagen.runs.declare.specs.definition import rule_model
 from metagen.runs.declare.specs.fields import DEFINED
 from metagen.runs.declare.study import StudySpec
+from metagen.verifiers.rules import RULES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
     """Of an experiment, with the section of a study; as people write it: with short forms, and what may be left out."""
+    rules = [rule_model(name) for name in RULES]
+    models: list[type[BaseModel]] = [Experiment, StudySpec, *rules]
     (ways, whole) = models_json_schema(
-        [(Experiment, "validation"), (StudySpec, "validation")], ref_template="#/$defs/{model}"
+        [(model, "validation") for model in models], ref_template="#/$defs/{model}"
     )
     found: dict[str, Any] = whole["$defs"]
     experiment = found.pop("Experiment")
+    brought = {"properties": {"kind": {"pattern": ":"}}, "required": ["kind"]}
+    found["AnswerRule"] = {"anyOf": [*(ways[rule, "validation"] for rule in rules), brought]}
     experiment["properties"]["study"] = ways[(StudySpec, "validation")]
     # Without names, or with `all`, a grid has all that are defined.
     experiment["required"] = [name for name in experiment["required"] if name != "grid"]
@@ -38,5 +45,7 @@ def _refer(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     if DEFINED in schema:
-        return {"$ref": f"#/properties/{schema[DEFINED]}/additionalProperties"}
+        section = schema[DEFINED]
+        rule = section == "answers"
+        return {"$ref": "#/$defs/AnswerRule" if rule else f"#/properties/{section}/additionalProperties"}
     return {name: _refer(one) for name, one in schema.items()}

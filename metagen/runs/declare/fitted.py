@@ -38,6 +38,7 @@ class FittedTournament(Tournament):
     """Candidates compared in pairs, in both orders.
 
     strengths: the win rate, the strengths of the Bradley–Terry model, or a function of the matrix of wins.
+    temperature: of what the model writes. max_tokens: of one sample that it writes; 512 by default.
     """
 
     strengths: Literal["win_rate", "bradley_terry"] | Strengths | None = "win_rate"  # type: ignore[assignment]
@@ -66,7 +67,9 @@ def calibrated(
     Either by temperature and bias, p ↦ σ(logit(p) / temperature + bias), or by a map that is fitted on `points`:
     samples of other problems, of a run or in a file, with their scores and whether they are right. fit: a temperature
     with a bias, or an isotonic map. score: the points' name of the score; by default that of the verifier. steps: map
-    the values of steps too. Raises DataError for points that cannot be read, InputError for points that no map fits.
+    the values of steps too. verifier: whose scores are mapped. temperature: divides the logit. bias: is added to it.
+    points: the samples that the map is fitted on. Raises DataError for points that cannot be read, InputError for
+    points that no map fits.
     """
     if points is None:
         return Calibrated(verifier, Temperature(temperature, bias), steps=steps, name=name)

@@ -7,6 +7,7 @@ known. So whatever walks over names, such as an estimate or a table, finds it th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
@@ -20,9 +21,13 @@ HOLDERS: Final[tuple[Section, ...]] = ("verifiers", "strategies")
 
 
 def name_of(definition: dict[str, Any]) -> str:
-    """Its kind, and a few digits of all that it says: the same for the same definition, wherever it stands."""
+    """Its kind, and a few digits of all that it says: the same for the same definition, wherever it stands.
+
+    Of `package.module:Class` it is the class.
+    """
     text = json.dumps(definition, sort_keys=True, ensure_ascii=False, default=str)
-    return f"{definition.get('kind', 'verifier')}-{digest(text).hex()[:6]}"
+    kind = str(definition.get("kind", "verifier")).rpartition(":")[2]
+    return f"{re.sub(r'[^A-Za-z0-9._+-]', '-', kind).lstrip('._+-') or 'verifier'}-{digest(text).hex()[:6]}"
 
 
 def move_out(source: Source) -> None:

@@ -12,14 +12,11 @@ from pathlib import Path
 from string import Template
 from typing import Final, Literal, get_args
 
-from pydantic import BaseModel
-
 from metagen.errors import InputError
 from metagen.generators.directory import chat_template
 from metagen.generators.models import sources
 from metagen.runs.declare import registry
 from metagen.runs.declare.source import nearest
-from metagen.values import said, spell
 
 Task = Literal["arithmetic", "jsonl"]
 
@@ -133,6 +130,8 @@ STRATEGIES: Final = """
 # How samples become an answer. Kinds: $strategies_kinds.
 #
 # A chain has steps. Kinds: $steps_kinds.
+#
+# Searches, and `parallel`, have an aggregator. Kinds: $aggregators_kinds.
 #
 # Minimum Bayes risk has a utility. Kinds: $utilities_kinds.
 strategies:
@@ -253,26 +252,17 @@ def describe(kind: str, verifier: str = "") -> str:
     verifier: the name of one, for a field without a default that needs it. A field that only the user can fill is left
     empty. Raises InputError for an unknown kind.
     """
-    from metagen.runs.declare.specs.definition import model_of
+    from metagen.runs.declare.words import fields_of
 
-    model = model_of("strategies", kind)
-    if model is None:
-        known = registry.kinds("strategies")
+    if kind not in (known := registry.kinds("strategies")):
         raise InputError(f"there is no strategy {kind!r}{nearest(kind, known)}; there are {', '.join(known)}")
     lines = [f"  {kind}:", f"    kind: {kind}"]
-    for name, field in model.model_fields.items():
-        if name in ("kind", "over"):
+    for one in fields_of("strategies", kind):
+        if one.name == "over":
             continue
-        what = (said(field.metadata) or spell(field.annotation)).removesuffix(" or None")
-        if isinstance(field.default, BaseModel):
-            what = f"{{{', '.join(type(field.default).model_fields)}}}"
-        if field.is_required():
-            line = f"    {name}: {verifier if what.startswith('the name of a verifier') else ''}"
-        elif field.default is None or isinstance(field.default, BaseModel):
-            line = f"    # {name}:"
-        else:
-            line = f"    # {name}: {json.dumps(field.default)}"
-        lines.append(f"{line.rstrip():<28}# {what}")
+        needed = verifier if one.what.startswith("the name of a verifier") else ""
+        line = f"    {one.name}: {needed}" if one.needed else f"    # {one.name}: {one.default}"
+        lines.append(f"{line.rstrip():<28}# {one.what}")
     return "\n".join(lines) + "\n"
 
 

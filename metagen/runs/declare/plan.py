@@ -159,7 +159,7 @@ def limit(study: Study, frozen: Frozen) -> Part | None:
     voted = set()
     for g, s in pairs.values():
         data = cells.data["strategies"][s]
-        if registry.says(data["kind"], "votes") and "over" not in data:
+        if registry.says(data["kind"], "votes") and not data.keys() & {"over", "answer"}:
             data["n"] = spec.n
             cells.add(g, s, *tested.names[f"{g}/{s}"])
             voted.add(g)

@@ -20,7 +20,15 @@ from metagen.errors import ConfigError, PluginError
 from metagen.values import fits, show, spell
 
 Section = Literal[
-    "engines", "generators", "adapters", "verifiers", "strategies", "steps", "utilities", "task"
+    "engines",
+    "generators",
+    "adapters",
+    "verifiers",
+    "strategies",
+    "steps",
+    "aggregators",
+    "utilities",
+    "task",
 ]
 
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
@@ -100,12 +108,23 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "interleaved": "metagen.strategies.chain.interleaved:Interleaved",
         "typed": "metagen.strategies.chain.typed:Typed",
         "chain": "metagen.strategies.chain.chain:Chain",
+        "parallel": "metagen.strategies.parallel:Parallel",
     },
     "steps": {
         "ask": "metagen.strategies.chain.steps:Ask",
         "continue": "metagen.strategies.chain.steps:Continue",
         "use": "metagen.strategies.chain.steps:use",
         "verify": "metagen.strategies.chain.steps:Verify",
+    },
+    "aggregators": {
+        "majority": "metagen.strategies.aggregators:Majority",
+        "best": "metagen.strategies.aggregators:Best",
+        "weighted": "metagen.strategies.aggregators:Weighted",
+        "soft_best": "metagen.strategies.aggregators:SoftBest",
+        "borda": "metagen.strategies.aggregators:Borda",
+        "ranked": "metagen.strategies.aggregators:Ranked",
+        "mbr": "metagen.strategies.aggregators:MinimumBayesRisk",
+        "confident": "metagen.strategies.adaptive.filtered:Confident",
     },
     "utilities": {
         "exact": "metagen.verifiers.utility.exact:ExactAnswer",
@@ -150,6 +169,13 @@ MOVED: Final[Mapping[str, str]] = {
     "metagen.experiments.pooled:PooledTask": "metagen.runs.declare.pooled:PooledTask",
 }
 
+#: What says the parameters of a kind that does not say them itself, or whose own module needs torch, which a look at an
+#: experiment does without.
+DECLARED: Final[Mapping[tuple[Section, str], str]] = {
+    ("engines", "torch"): "metagen.generators.torch_options:TorchOptions",
+    ("task", "table"): "metagen.tasks.jsonl:JsonlTask",
+}
+
 #: What a kind of another package makes.
 PARTS: Final[Mapping[Section, str]] = {
     "engines": "metagen.generators.engine:Engine",
@@ -158,6 +184,7 @@ PARTS: Final[Mapping[Section, str]] = {
     "verifiers": "metagen.verifiers.base:Verifier",
     "strategies": "metagen.strategies.base:Strategy",
     "steps": "metagen.strategies.chain.steps:ChainStep",
+    "aggregators": "metagen.strategies.aggregators:Aggregator",
     "utilities": "metagen.verifiers.utility.base:Utility",
     "task": "metagen.tasks.base:Task",
 }
@@ -170,6 +197,7 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "verifiers": frozenset({"engine", "generator", "verifier", "name", "grade", "sandbox", "program"}),
     "strategies": frozenset({"generator", "n", "answer", "verifier", "delimiter", "mark", "sandbox"}),
     "steps": frozenset({"generator"}),
+    "aggregators": frozenset({"answer"}),
     "utilities": frozenset({"answer", "sandbox", "program"}),
     "task": frozenset(),
 }
@@ -215,6 +243,12 @@ def find(section: Section, kind: str) -> Any:
     return found
 
 
+def declaration(section: Section, kind: str) -> Any:
+    """What says which parameters a kind takes: what makes it, or a base of that. ConfigError as for `find`."""
+    target = DECLARED.get((section, kind))
+    return find(section, kind) if target is None else trust.load(target, typed=True)
+
+
 @cache
 def says(kind: str, trait: str) -> bool:
     """Whether what makes a kind of strategies says this of itself (see `Strategy`); a base class that does is not
@@ -233,7 +267,7 @@ def saying(trait: str) -> tuple[str, ...]:
 
 def parameters(section: Section, kind: str) -> Mapping[str, inspect.Parameter]:
     """What the class takes, by name."""
-    return inspect.signature(find(section, kind)).parameters
+    return inspect.signature(declaration(section, kind)).parameters
 
 
 def make(section: Section, kind: str, options: Mapping[str, Any], available: Mapping[str, Any]) -> Any:

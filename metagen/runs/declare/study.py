@@ -69,7 +69,7 @@ Data = Annotated[dict[str, Any], Expects("a mapping that is laid over task:")]
 class AcceleratorSpec(Spec):
     """One that costs are modelled for. hardware: its name; or peak in FLOP/s and bandwidth in bytes/s.
 
-    batch: sequences that it serves at a time.
+    batch: sequences that it serves at a time. peak: FLOP/s. bandwidth: bytes/s.
     """
 
     hardware: HardwareName | None = None
@@ -101,8 +101,9 @@ class SizeSpec(Spec):
 class DevelopmentSpec(Spec):
     """Where strategies are tuned: every one on the same problems, with at most `trials` settings.
 
-    task: laid over `task:`; share: of the problems of a task without splits, which are no test problems then.
-    n: settings are judged by the mean over their n up to it. settings: of a strategy; ties go to the first.
+    task: laid over `task:`; share: of the problems of a task without splits, which are no test problems then. n:
+    settings are judged by the mean over their n up to it. settings: of a strategy; ties go to the first. trials:
+    settings of a strategy at most.
     """
 
     task: Data | None = None
@@ -123,7 +124,10 @@ class DevelopmentSpec(Spec):
 
 
 class LimitSpec(Spec):
-    """Samples that limits are judged by: an independent pool of n, drawn with another seed, or half of each pool."""
+    """Samples that limits are judged by: an independent pool of n, drawn with another seed, or half of each pool.
+
+    n: samples of the independent pool. seed: of that pool. halves: take half of each pool instead.
+    """
 
     n: Count | None = None
     seed: Integer = 1
@@ -140,7 +144,8 @@ class TemperatureSpec(Spec):
     """Decoding against coverage, vote and diversity: at these temperatures, and with these adapters as written.
 
     adapters: what each changes in the generator, such as `{top_p: 0.9}`. engines: of a model, others that run in the
-    place of its own, such as one tilted token by token; how far each goes from it is measured.
+    place of its own, such as one tilted token by token; how far each goes from it is measured. models: generators.
+    values: temperatures. n: samples of each. task: laid over `task:`.
     """
 
     models: Models
@@ -166,7 +171,7 @@ class SplittingSpec(Spec):
     """Compute split between generating and verifying: n samples, each verified with k critiques.
 
     critiques: k → the verifier with so many. cost_of_critique: of one, where a pool does not tell, as a share of what
-    a sample costs.
+    a sample costs. models: generators. aggregate: how the samples are aggregated. n: numbers of samples.
     """
 
     models: Models
@@ -179,7 +184,10 @@ class SplittingSpec(Spec):
 
 
 class AlignmentSpec(Spec):
-    """Reward against KL. proxy: the reward that is chosen by; gold: what is meant. enumerable: exact toy models too."""
+    """Reward against KL. proxy: the reward that is chosen by; gold: what is meant. enumerable: exact toy models too.
+
+    models: generators.
+    """
 
     models: Models
     proxy: VerifierName | None = None
@@ -190,7 +198,8 @@ class AlignmentSpec(Spec):
 class StudySpec(Spec):
     """What a study does beyond running its experiment. budgets: by cost, where strategies are compared.
 
-    baselines: every model is given greedy decoding and one sample, tuned, where the file has none.
+    baselines: every model is given greedy decoding and one sample, tuned, where the file has none. accelerators: by
+    name, what costs are modelled for. sizes: by generator, of models whose samples were recorded elsewhere.
     """
 
     baselines: Switch = True

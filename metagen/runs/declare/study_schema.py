@@ -80,7 +80,7 @@ def scoring(experiment: Experiment, spec: StudySpec) -> dict[str, None]:
     found: dict[str, None] = {}
     for _, name in experiment.grid.cells:
         strategy = experiment.strategies[name]
-        if not registry.says(strategy.kind, "poolable") or getattr(strategy, "over", None) is not None:
+        if not registry.says(strategy.kind, "poolable") or not strategy.plain:
             continue
         under = [setting["verifier"] for setting in tried.get(name, ()) if "verifier" in setting]
         found |= dict.fromkeys(

@@ -36,7 +36,10 @@ def mbr(
     judge: Verifier | None = None,
     answer: AnswerRule,
 ) -> MBR:
-    """Minimum Bayes risk under a utility. judge: the verifier of a utility that needs one and names none."""
+    """Minimum Bayes risk under a utility. judge: the verifier of a utility that needs one and names none.
+
+    utility: how good one candidate is if another were right. verifier: weighs candidates by their scores.
+    """
     return MBR(generator, n, utility=utility, verifier=verifier, answer=answer)
 
 
@@ -79,7 +82,10 @@ def embedding(
     batch: Count = 32,
     answer: AnswerRule | None = None,
 ) -> EmbeddingCosine:
-    """The cosine of the mean hidden states of a model, a Hugging Face directory. prefix: put before each text."""
+    """The cosine of the mean hidden states of a model, a Hugging Face directory. prefix: put before each text.
+
+    model: the directory. device: of torch. batch: texts at a time.
+    """
     return EmbeddingCosine(_pooling(model, prefix, device, batch), answer=answer)
 
 
@@ -92,5 +98,8 @@ def _pooling(model: str, prefix: str, device: str, batch: int) -> MeanPooling:
 def execution(
     sandbox: Sandbox, *, program: ProgramRule | None = None, agreement: Agreement = "share"
 ) -> ExecutionAgreement:
-    """How far two programs print alike on a problem's public inputs, in a sandbox."""
+    """How far two programs print alike on a problem's public inputs, in a sandbox.
+
+    agreement: the share of inputs on which both print alike, or whether all are.
+    """
     return ExecutionAgreement(ProgramOutputs(sandbox, program=program), agreement=agreement)

@@ -87,7 +87,8 @@ def _model(text: str) -> Model:
         return text
     try:
         # As experiment files are: strictly, but lists become tuples.
-        return RecipeSpec.model_validate_json(json.dumps(yaml.safe_load(text))).recipe
+        recipe: Model = RecipeSpec.model_validate_json(json.dumps(yaml.safe_load(text))).value
+        return recipe
     except yaml.YAMLError:
         raise InputError(
             f"--model {text!r}: no YAML; expected {MODEL}, or a recipe as experiments have it"

@@ -18,7 +18,7 @@ from metagen.analysis.figures import Line
 from metagen.html import amount
 from metagen.runs import words
 from metagen.runs.curves.measured import bounds
-from metagen.runs.curves.study import Curve, StudyResult
+from metagen.runs.curves.study import Rated, StudyResult
 from metagen.runs.declare.settings import AS_WRITTEN
 from metagen.runs.declare.study import COSTS
 from metagen.runs.declare.study_schema import PLAIN
@@ -30,28 +30,20 @@ OF_ROWS = ("accuracy", "low", "high", "stderr", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Rated):
     """One configuration over the problems that have it: `problems` of them.
 
-    accuracy, low, high: with its 95% interval, NaN for fewer than `FEW` problems. stderr: its standard error, clustered
-    by problem. error: its Monte-Carlo standard error. costs: means, NaN where unknown. verification: mean of the
-    verifiers' FLOPs.
+    costs: means, NaN where unknown. verification: mean of the verifiers' FLOPs.
     """
 
-    curve: Curve
-    point: int
     problems: int
-    accuracy: float
-    low: float
-    high: float
-    stderr: float
-    error: float
     costs: dict[str, float]
     verification: float
 
     @property
-    def n(self) -> int:
-        return int(self.curve.ns[self.point])
+    def error(self) -> float:
+        """What the table calls the noise."""
+        return self.noise
 
 
 @lru_cache(maxsize=2)
@@ -64,9 +56,9 @@ def rows(result: StudyResult) -> tuple[Row, ...]:
         Row(
             curve,
             point,
-            int(over.sum()),
             *at,
             curve.noise(point, over),
+            int(over.sum()),
             {name: float(values[point, over].mean()) for name, values in curve.costs.items()},
             float(curve.verification[point, over].mean()),
         )

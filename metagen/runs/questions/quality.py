@@ -23,7 +23,7 @@ from metagen.analysis.verifier_quality import FEW, VerifierQuality, verifier_qua
 from metagen.errors import InputError
 from metagen.runs.declare import registry, schema
 from metagen.runs.directory import Cell, RunDirectory, nearest, writing
-from metagen.runs.table.tables import read
+from metagen.runs.table.tables import floats, integers, read
 from metagen.runs.work import unfinished
 from metagen.tasks.base import Task
 
@@ -157,12 +157,11 @@ def _report(pool: pa.Table, generator: str, verifier: str, checker: StepChecker 
     first = np.flatnonzero(pool["sample"].to_numpy() == 0)
 
     def rows(name: str) -> list[Floats]:
-        values = pc.cast(pool[name], pa.float64()).to_numpy()
-        return np.split(np.asarray(values, dtype=np.float64), first[1:])
+        return np.split(floats(pool[name]), first[1:])
 
     scores, correct = rows(f"score.{verifier}"), [row > 0.5 for row in rows("correct")]
     lengths = rows("generated")
-    levels = pc.fill_null(pool["level"], -1).to_numpy()[first]
+    levels = integers(pool["level"])[first]
     steps, places = checker.first_errors(pool, verifier) if checker else ([], [])
     try:
         quality = verifier_quality(

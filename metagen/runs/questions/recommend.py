@@ -25,7 +25,7 @@ from metagen.runs import words
 from metagen.runs.curves import checks
 from metagen.runs.curves.frontier import ENOUGH
 from metagen.runs.curves.measured import FEW
-from metagen.runs.curves.study import Bools, Curve, Floats, StudyResult
+from metagen.runs.curves.study import Bools, Curve, CurvePoint, Floats, StudyResult
 from metagen.runs.declare import recipe
 from metagen.runs.declare.study import COSTS, MODELLED
 from metagen.runs.directory import nearest
@@ -108,20 +108,10 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
+class _Candidate(CurvePoint):
     """A configuration that could be recommended: accuracy [problems], mean costs."""
 
-    curve: Curve
-    point: int
     costs: Mapping[str, float]
-
-    @property
-    def name(self) -> str:
-        return self.curve.configuration(self.point)
-
-    @property
-    def named(self) -> str:
-        return self.curve.named(self.point)
 
     @property
     def accuracy(self) -> Floats:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from metagen.analysis.audit import LONG, TOLD, Audit, Auditing, Samples, Scores
 from metagen.runs.directory import Cell, RunDirectory
-from metagen.runs.table.tables import blocks
+from metagen.runs.table.tables import blocks, floats, integers
 
 #: Characters of a sample that an example shows: its beginning and its end.
 SHOWN: Final = 60
@@ -152,7 +152,7 @@ class _Columns:
             length=length,
             position=_numbers(table["position"]),
             scores={
-                name: _floats(pc.coalesce(*(table[column] for column in columns)))
+                name: floats(pc.coalesce(*(table[column] for column in columns)))
                 for name, columns in self._scores.items()
             },
             cut=cut,
@@ -181,11 +181,7 @@ def _oracles(lines: Iterable[Cell]) -> set[str]:
 
 
 def _numbers(column: Any) -> NDArray[np.int32]:
-    return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int32)
-
-
-def _floats(column: Any) -> NDArray[np.float64]:
-    return np.asarray(pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False), dtype=np.float64)
+    return integers(column, 0).astype(np.int32)
 
 
 def _named(column: Any) -> NDArray[np.int64]:

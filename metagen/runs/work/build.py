@@ -216,7 +216,8 @@ def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setu
         engines = _engines(here, needed, cores or usable_cores(), stack)
         generators = {name: _generator(experiment, name, engines) for name in needed.generators}
         limits = Shares(experiment, found.problems).largest
-        _enough(generators, cells, task, alone=limits is not None)
+        plain = frozenset(name for name, one in experiment.strategies.items() if one.plain and limits is None)
+        _enough(generators, cells, task, plain)
         _bounded(generators, limits, found.first)
         verifiers = _verifiers(here, needed, engines, generators, task, _grade(task, asked))
         setup = Setup(
@@ -347,11 +348,13 @@ def cautions(setup: Setup) -> list[str]:
     ]
 
 
-def _enough(generators: Mapping[str, Generator], cells: tuple[Cell, ...], task: Task, *, alone: bool) -> None:
+def _enough(
+    generators: Mapping[str, Generator], cells: tuple[Cell, ...], task: Task, plain: frozenset[str]
+) -> None:
     """Recorded pools hold as many samples as configurations ask for.
 
     What only samples and aggregates needs them of some problem, since it is measured at n over the problems that have
-    n; what runs by itself needs them of every problem. alone: everything does.
+    n; what runs by itself needs them of every problem. plain: strategies that need not run by themselves.
     """
     for name, generator in generators.items():
         if not isinstance(generator, ReplayGenerator):
@@ -359,7 +362,11 @@ def _enough(generators: Mapping[str, Generator], cells: tuple[Cell, ...], task: 
         ours = [cell for cell in cells if cell.generator == name]
         sizes = {problem.id: generator.size(problem.id) for problem in task.problems()}
         # What no configuration names by itself, a strategy asks for one sample.
-        strict = [cell.n or 1 for cell in ours if alone or not registry.says(cell.kind, "poolable")]
+        strict = [
+            cell.n or 1
+            for cell in ours
+            if cell.strategy not in plain or not registry.says(cell.kind, "poolable")
+        ]
         if not strict:
             # Problems of which no sample is left (without a score, without a verdict) are left out.
             left = {problem: size for problem, size in sizes.items() if problem not in generator.emptied}

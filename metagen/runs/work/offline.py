@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from metagen.cost import ModelShape, Price
 from metagen.errors import EngineError, InputError, ModelError
-from metagen.generators.declared import Declared, TorchDeclared, VLLMDeclared
+from metagen.generators.declared import Declared
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.parameters import BEYOND
 from metagen.generators.engine import CHAT_API, EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
@@ -28,9 +28,8 @@ from metagen.runs.declare.specs import (
     PartSpec,
     PluginSpec,
     PluginVerifierSpec,
-    TorchSpec,
 )
-from metagen.runs.declare.specs.models import RecipeSpec
+from metagen.runs.declare.specs.parts import ValueSpec
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Verifier
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from metagen.generators.tokenizer import Tokenizer
 
 ENGINE, UNKNOWN = registry.STAND_INS
-#: Declarations of engines whose modules import torch, which a look at an experiment does without.
-DECLARES: Final[Mapping[str, Any]] = {"torch": TorchDeclared, "vllm": VLLMDeclared}
 
 
 def closed(
@@ -70,26 +67,34 @@ def _unknown(spec: PartSpec) -> PluginVerifierSpec:
 def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
     options = {
         key: value
-        for key in ("dtype", "device", "quantization", "max_context", "price", "shape", "api", "dialect")
+        for key in (
+            "dtype",
+            "device",
+            "quantization",
+            "draft",
+            "max_context",
+            "price",
+            "shape",
+            "api",
+            "dialect",
+        )
         if (value := _option(spec, key))
     }
-    if isinstance(spec, TorchSpec) and spec.draft is not None:
-        options["draft"] = spec.draft.draft
-    model, needed = _model(spec), isinstance(spec, TorchSpec)
-    given = {"name": name, "model": model, "needed": needed, "options": options}
+    given = {"name": name, "model": _model(spec), "needed": spec.kind == "torch", "options": options}
     given |= {"fingerprints": fingerprints, "noted": noted, "of": spec.kind, "given": spec.options()}
     return PluginSpec.model_validate({"kind": ENGINE, **given})
 
 
 def _option(spec: PartSpec, name: str) -> Any:
-    return getattr(spec, name, None) or (spec.model_extra or {}).get(name)
+    said = getattr(spec, name, None)
+    return said.value if isinstance(said, ValueSpec) else said or (spec.model_extra or {}).get(name)
 
 
 def _model(spec: PartSpec) -> str | Recipe | None:
     """The directory of an engine's model, or of its tokenizer, if it lies on this machine; or its recipe."""
     model = _option(spec, "tokenizer" if isinstance(spec, OpenAISpec) else "model")
-    if isinstance(model, RecipeSpec):
-        return model.recipe
+    if isinstance(model, Recipe):
+        return model
     try:
         if isinstance(model, str):
             sources.resolve(model)
@@ -135,7 +140,7 @@ class ClosedEngine:
         if self._tokenizer is not None:
             self.directory = self._tokenizer.directory
         self.tokenizer_fingerprint = self._tokenizer.fingerprint if self._tokenizer else None
-        declares = DECLARES.get(of) or getattr(registry.find("engines", of), "declares", None)
+        declares = getattr(registry.declaration("engines", of), "declares", None)
         self._declared: Declared | None = declares(self._tokenizer, **given) if declares else None
         if self._checks and needed and model is not None and self._tokenizer is not None:
             _check_vocabularies(name, model, self.draft)

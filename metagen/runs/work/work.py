@@ -103,7 +103,7 @@ class Work:
 
     def _pooled(self, configuration: Cell) -> bool:
         generator = self.setup.generators[configuration.generator]
-        plain = getattr(self.experiment.strategies[configuration.strategy], "over", None) is None
+        plain = self.experiment.strategies[configuration.strategy].plain
         verifier = configuration.verifier
         relative = verifier is not None and self.setup.verifiers[verifier].relative
         shared = plain and not relative and generator.independent

@@ -107,6 +107,7 @@ def by_difficulty(
     """The agreement of the first samples, or the verifier's mean score, says how to go on.
 
     then: one more than edges, hardest first; each is a number of samples in all, or something else that answers.
+    first: samples that tell how hard a problem is. predictor: what is read from them. verifier: of `mean_score`.
     """
     aggregator = Majority(answer) if verifier is None else Weighted(verifier, answer)
     return ByDifficulty(generator, first, aggregator, edges=edges, options=then, predictor=predictor)

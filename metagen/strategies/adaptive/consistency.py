@@ -81,6 +81,7 @@ class AdaptiveConsistency(AdaptiveStrategy):
     """A majority vote over as many samples as it needs, at most n (the paper: 40).
 
     posterior: `beta` (the paper's default) or `dirichlet`, which asks for more where there are many answers.
+    confidence: the probability that ends the vote. batch: samples between two looks.
     """
 
     adaptive = True

@@ -45,7 +45,10 @@ class Confident(Aggregator):
 
 @part
 class ConfidentVote(ParallelStrategy):
-    """A vote among the most confident of n samples: see `Confident`, and `Confidence` for the other options."""
+    """A vote among the most confident of n samples: see `Confident`, and `Confidence` for the other options.
+
+    share: as of `Confidence`.
+    """
 
     adaptive = True
 

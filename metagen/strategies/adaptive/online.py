@@ -42,8 +42,10 @@ class OnlineConfidence(Strategy):
 
     The warm-up is the beginning of every other strategy's pool; samples written in blocks are draws of their own.
     What was given up is offered without a vote, so that the candidates of a result count all that was begun. A sample
-    that ends within its first window is one group. Raises InputError for numbers below 1, UnsupportedError for a
-    generator that cannot write blocks, draws jointly, or does not keep what confidence is `of`.
+    that ends within its first window is one group. warmup: samples that set the threshold. keep: the share of them
+    that reaches it. of: whose probabilities are averaged, those of chosen tokens or of the `top` ones. Raises
+    InputError for numbers below 1, UnsupportedError for a generator that cannot write blocks, draws jointly, or does
+    not keep what confidence is `of`.
     """
 
     adaptive = True

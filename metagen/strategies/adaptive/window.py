@@ -35,7 +35,10 @@ class Unanimous(StoppingRule):
 
 @part
 class EarlyStopping(AdaptiveStrategy):
-    """ESC: draws window by window, at most n samples; the vote is over all of them."""
+    """ESC: draws window by window, at most n samples; the vote is over all of them.
+
+    window: samples at a time; equal answers in one of them end the vote.
+    """
 
     adaptive = True
 

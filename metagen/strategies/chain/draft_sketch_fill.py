@@ -38,6 +38,7 @@ class DraftSketchFill(Strategy):
     context: then there is no whole, and the prefix is returned as it was.
 
     draft: has the place {prompt}. sketch: {prompt}, {draft}, {hole}. fill: {prompt}, {sketch}, {hole}, {number}.
+    filler: fills holes; by default the generator. tries: fillings of all holes at most. accept: the score that ends it.
     """
 
     generator: Generator = field(kw_only=False)

@@ -30,9 +30,9 @@ class Interleaved(Strategy):
     result: what is written after it, with a place for {result}; errors that the tool reports are written there too.
     until: where to look for a call; by default where the generator stops by itself, at one of its stop texts.
 
-    most: calls, and pieces of text without one. Then the generator goes on to its end, and `result` is written no more.
-    The text that the tool has written is part of the sequence. Raises InputError for a `call` whose
-    groups are not the tool's arguments.
+    most: calls, and pieces of text without one. Then the generator goes on to its end, and `result` is written no
+    more. The text that the tool has written is part of the sequence. tool: the function that it may call. step: what
+    is written between two looks for a call. Raises InputError for a `call` whose groups are not the tool's arguments.
     """
 
     generator: Generator = field(kw_only=False)
@@ -95,7 +95,7 @@ def self_ask(
     """Puts "Intermediate answer: …" of `search(query)` after each "Follow up: …" of the model, until it answers.
 
     generator: is told to stop before "Intermediate answer:" too. Its prompts should show the form by worked examples,
-    which models without training for it need.
+    which models without training for it need. search: a function of the query.
     """
     return Interleaved(
         stop_at(generator, INTERMEDIATE),

@@ -32,7 +32,7 @@ class LeastToMost(Strategy):
     their answers, each written as `solved`. solver: answers the questions; by default the generator itself. At most
     `most` questions are asked: of more, the first, and the last in any case. If the budget ends before the last
     question, or what is solved outgrows the model's context, the last reply is returned, unfinished: it answers
-    another question.
+    another question. solved: how a solved question is written down. most: questions at most.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def chain_of_thought(
 
     thought: max_tokens of the thought. The generator's own bound thought and answer together: only a thought that is
     cut before leaves room for an answer. thinker: writes the thought; by default the generator, stopped at the cue as
-    well as at its own stop texts.
+    well as at its own stop texts. cue: the text before the answer.
     """
     if thinker is None:
         thinker = stop_at(generator, cue)
@@ -46,7 +46,10 @@ def chain_of_thought(
 
 
 def direct(generator: Generator, *, cue: str = "", answer: AnswerRule | None = None) -> Chain:
-    """The answer at once, behind the cue: what chain-of-thought is to be compared with."""
+    """The answer at once, behind the cue: what chain-of-thought is to be compared with.
+
+    cue: the text before the answer.
+    """
     return Chain({"answer": Continue(generator, cue)}, answer=answer)
 
 
@@ -67,7 +70,8 @@ def system_two_attention(
 ) -> Chain:
     """Two steps, `rewritten` and `answer`; the second does not see the first form of the problem.
 
-    rewriter: writes the problem again; by default the generator itself.
+    rewriter: writes the problem again; by default the generator itself. rewrite: the template that asks for a
+    rewritten problem. ask: the template that asks for the answer.
     """
     steps = {
         "rewritten": Ask(rewriter or generator, rewrite, chat=chat),
@@ -82,7 +86,8 @@ def search_predict(
 ) -> Chain:
     """Steps `query_1`, `passages_1`, … and `answer`; each query sees the passages of the hops before it.
 
-    search: takes a `query`. `demonstrate` puts worked examples before the queries and the answer.
+    search: takes a `query`. `demonstrate` puts worked examples before the queries and the answer. hops: how often it
+    searches.
     """
     steps: dict[str, ChainStep] = {}
     context = ""
@@ -132,6 +137,7 @@ def program_of_thought(
     """Steps `program` and `result`: what the program prints is the answer.
 
     conclude: a template for a third step, `answer`, in which the model answers with {program} and {result} before it.
+    write: the template that asks for a program.
     """
     steps = {
         "program": Ask(generator, write, chat=chat),

@@ -100,7 +100,8 @@ class Ask(ChainStep):
 
     Its places are steps, `{prompt}` (the problem in words) and `{prefix}`. chat: the prompt is a message of the user.
     Where other steps have written nothing to ask about, or more than the model's context holds, it fails: its text is
-    empty, and as the result of the chain it is unfinished, and has no vote.
+    empty, and as the result of the chain it is unfinished, and has no vote. template: the prompt, with places for the
+    problem and for outputs of other steps.
     """
 
     generator: Generator = field(kw_only=False)
@@ -133,7 +134,8 @@ class Continue(ChainStep):
 
     `Continue(model, "\nSo the answer is", after="thought")`. The cue may have places for steps. What had ended the
     sequence no longer does (`reopen`). The text of the output is what is new, the cue not included. Where the step
-    `after` has failed, so does this one.
+    `after` has failed, so does this one. cue: the text that is put at the end first. after: the step whose sequence
+    goes on.
     """
 
     generator: Generator = field(kw_only=False)
@@ -224,7 +226,10 @@ class Use(ChainStep):
 
 
 def use(tool: Tool | Function, *, given: Mapping[str, Any] | None = None, tell: bool = True) -> Use:
-    """`Use` with its arguments by name in a mapping: for experiment files."""
+    """`Use` with its arguments by name in a mapping: for experiment files.
+
+    tool: a function. given: its arguments by name.
+    """
     return Use(tool, tell=tell, **(given or {}))
 
 
@@ -249,7 +254,7 @@ class Verify(ChainStep):
     """Scores the output of the step `of`, as an answer to the problem.
 
     Its text is the verifier's feedback, or its value, or its verdict. If `of` is what the chain returns, the score
-    goes into the result.
+    goes into the result. of: the step whose output is scored.
     """
 
     verifier: Verifier = field(kw_only=False)

@@ -65,7 +65,7 @@ class ToolUse(Strategy):
     written, unfinished: a call has no vote.
 
     ask: has the places {prompt} and {tools}. turn: has {result}; it follows what the model has written, as a text, or
-    with `chat` as a turn of its own.
+    with `chat` as a turn of its own. tools: functions that it may call. most: turns at most.
     """
 
     generator: Generator = field(kw_only=False)

@@ -67,7 +67,8 @@ class Typed(Strategy, Generic[M]):
     again.
 
     ask: may have the places {prompt} and {schema}. again: has {error}; it follows what was asked and replied, as a
-    text, or with `chat` as a turn of its own.
+    text, or with `chat` as a turn of its own. model: a class of pydantic. tries: samples at most, each told what was
+    wrong with the one before.
     """
 
     generator: Generator = field(kw_only=False)

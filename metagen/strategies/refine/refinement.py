@@ -30,9 +30,10 @@ class RefinementStrategy(Strategy):
     is cut or has no answer (with `answer`) loses to whatever has one, and is never accepted. Without a verifier the
     last y_k is returned: then only the feedback can be content.
 
-    ask: from task, candidate and feedback to the corrector's prompt; a revision is a whole answer, and begins with the
-    prefix that it is asked for. Equal texts are scored, and remarked on, once: a corrector that gives back what it got
-    costs no score. One that writes nothing leaves the candidate as it is; the round counts.
+    ask: from task, candidate and feedback to the corrector's prompt; a revision is a whole answer, and begins with
+    the prefix that it is asked for. Equal texts are scored, and remarked on, once: a corrector that gives back what
+    it got costs no score. One that writes nothing leaves the candidate as it is; the round counts. verifier: scores
+    the y_k. rounds: revisions at most. accept: the score that ends the chain.
     """
 
     generator: Generator = field(kw_only=False)
@@ -218,7 +219,10 @@ def refinement(
     ask: Form[str, str | None] = REVISE,
     answer: AnswerRule | None = None,
 ) -> BestOfN:
-    """N chains, for experiment files; the scores that they have paid for choose among them. silent: says nothing."""
+    """N chains, for experiment files; the scores that they have paid for choose among them. silent: says nothing.
+
+    n: chains. corrector, feedback, rounds, accept, memory, ask: as of `Refinement`.
+    """
     chain = Refinement(
         generator, corrector, verifier=verifier, feedback=Silence() if silent else feedback, rounds=rounds,
         accept=accept, memory=memory, ask=ask, answer=answer,

@@ -21,9 +21,10 @@ RETRY: Final = FollowUp("{feedback}\n\nWith this in mind, make another attempt: 
 class Reflexion(RefinementStrategy):
     """Try; a verifier judges; the model reflects on why it failed; try again with the last reflections in the prompt.
 
-    reflector: who reflects; the generator itself by default. It is told the verifier's words (failed tests, a verdict).
-    memory: how many attempts, with their reflections, a new attempt is told of, at least 1; the paper keeps 1 to 3.
-    The best attempt by the verifier is returned. Raises InputError for memory < 1.
+    reflector: who reflects; the generator itself by default. It is told the verifier's words (failed tests, a
+    verdict). memory: how many attempts, with their reflections, a new attempt is told of, at least 1; the paper keeps
+    1 to 3. The best attempt by the verifier is returned. reflect: makes the prompt for a reflection. rounds: further
+    tries at most. accept: the score that ends it. Raises InputError for memory < 1.
     """
 
     verifier: Verifier = field()

@@ -16,6 +16,7 @@ class SelfRefine(RefinementStrategy):
 
     critic: who writes f; the generator itself by default. stop: what it writes in the end. memory: how many of the
     earlier attempts stay in the prompt; all by default. Without a verifier the last y is returned, with one the best.
+    critique: makes the prompt for the critic of task and candidate.
     """
 
     critic: Generator | None = None

@@ -162,7 +162,11 @@ def budget_forcing(
     cue: str = "",
     answer: AnswerRule | None = None,
 ) -> BudgetForcing:
-    """BudgetForcing with one budget of thought for all problems, by its numbers: for experiment files."""
+    """BudgetForcing with one budget of thought for all problems, by its numbers: for experiment files.
+
+    most: tokens of thought at most. least: tokens of thought at least. waits: how often an end of the thought is put
+    off. wait: the text that is written in its place. cue: the text before the answer.
+    """
     return BudgetForcing(generator, Thinking(most, least, waits), end=end, wait=wait, cue=cue, answer=answer)
 
 

@@ -56,8 +56,9 @@ class LengthControl(Strategy):
 
     What is cut or has no readable answer is taken only if there is nothing else. Among equals the first drawn wins.
     The samples are those of every parallel strategy over the generator. count: tokens of a text, for generators
-    without ids. The length that a model finds by itself goes with how hard the problem is: choosing the
-    short samples chooses among other things the easy lines of thought, and that is what s1 found wanting in it.
+    without ids. The length that a model finds by itself goes with how hard the problem is: choosing the short samples
+    chooses among other things the easy lines of thought, and that is what s1 found wanting in it. least: new tokens
+    at least. most: new tokens at most. tries: samples at most.
     """
 
     thinks = True

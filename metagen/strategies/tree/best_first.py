@@ -20,8 +20,8 @@ class BestFirst(TreeSearch):
     A node is extended once, however often it was drawn.
 
     in_flight: nodes extended side by side. Their results count in the order in which they were chosen, so that the
-    tree does not depend on who is fast; with 1 it is the textbook's search. expansions: nodes extended at most;
-    n · max_depth by default.
+    tree does not depend on who is fast; with 1 it is the textbook's search. expansions: nodes extended at most; n ·
+    max_depth by default. m: children of a node.
     """
 
     searches = True

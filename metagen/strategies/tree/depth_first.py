@@ -18,8 +18,8 @@ class DepthFirst(TreeSearch):
 
     What is below the threshold is pruned; a finished leaf below it is a candidate still, if nothing better comes. As
     long as nothing has ended and nothing is left to go on from, the best of what was pruned is taken up again. What
-    `max_tokens` has cut is worth 0, and has not ended.
-    expansions: nodes extended at most; n · m · max_depth by default.
+    `max_tokens` has cut is worth 0, and has not ended. expansions: nodes extended at most; n · m · max_depth by
+    default. m: children of a node. threshold: the least value of a child to go on from.
     """
 
     searches = True

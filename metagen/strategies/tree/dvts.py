@@ -13,6 +13,7 @@ class DVTS(BeamSearch):
     """n/m subtrees that never compete: each extends its best candidate by m steps until that has finished.
 
     A subtree is a share of the draws: where two have drawn the same, they go on from one node, by draws of their own.
+    m: children of a step; n is a multiple of it.
     """
 
     searches = True

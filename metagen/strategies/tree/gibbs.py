@@ -28,7 +28,8 @@ class ParticleGibbs(ParticleFilter):
     score there. The particles of all filters decide together, each filter with the same share. With one iteration
     it is the particle filter. See `ParticleFilter` for the options; resampling is multinomial.
 
-    For target `final` the distribution p(y) φ(v(y))/Z is invariant, for any n ≥ 2. Raises InputError for n < 2.
+    For target `final` the distribution p(y) φ(v(y))/Z is invariant, for any n ≥ 2. iterations: particle filters.
+    Raises InputError for n < 2.
     """
 
     searches = True

@@ -28,8 +28,9 @@ class Lookahead(BeamSearch):
     come to its end is a finished leaf, and counts as such. So a level after the first costs (n − n/m)(1 + ahead) + n/m
     steps in place of n(1 + ahead).
 
-    ahead: 0 is beam search. rollout: writes the continuations; the generator itself by default, its greedy version
-    in the paper. greedy: that version writes them. Raises InputError for ahead < 0, and as `BeamSearch` does.
+    ahead: 0 is beam search. rollout: writes the continuations; the generator itself by default, its greedy version in
+    the paper. greedy: that version writes them. m: children of a node that is kept; n is a multiple of it. Raises
+    InputError for ahead < 0, and as `BeamSearch` does.
     """
 
     ahead: Amount = 1

@@ -45,9 +45,9 @@ class MCTS(TreeSearch):
     results are applied in the order of selection, so that the tree does not depend on who is fast.
 
     If nothing has ended after n simulations, the most visited path is written to its end. See `TreeSearch` for the
-    rest.
-    Raises InputError for numbers < 1 or out of range, and where nothing would value a sequence; UnsupportedError for a
-    verifier that scores candidates relative to each other.
+    rest. width: children of a leaf. exploration: the weight of the prior against the mean value. Raises InputError
+    for numbers < 1 or out of range, and where nothing would value a sequence; UnsupportedError for a verifier that
+    scores candidates relative to each other.
     """
 
     searches = True

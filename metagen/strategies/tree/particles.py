@@ -97,8 +97,9 @@ class ParticleFilter(TreeSearch):
     resampling: `multinomial`, or `systematic`, which has less variance.
 
     Without an aggregator, the final weights decide: a vote weighted by them, or the heaviest particle where there is
-    no answer rule. An aggregator gets n particles, resampled a last time. See `TreeSearch` for the rest.
-    A step without a score, and a sequence that its generator's `max_tokens` cut, weigh as if their value were 0.
+    no answer rule. An aggregator gets n particles, resampled a last time. See `TreeSearch` for the rest. A step
+    without a score, and a sequence that its generator's `max_tokens` cut, weigh as if their value were 0.
+    temperature: divides the logarithms of the weights.
 
     Raises InputError for n < 1, a temperature that is not above 0, a resampling or target that there is not, or where
     nothing weighs.

@@ -58,7 +58,8 @@ class Treefinement(TreeStrategy):
     nothing. Where a round brings nothing new, those that it was to revise are revised again. What its feedback holds
     to be done, or what no longer fits into a prompt, has no revisions. The best value is returned, the first of
     equals; what is cut or has no answer (with `answer`) loses to whatever has one, and is never accepted. n = 1 is a
-    chain of revisions. `tree` shows the whole tree.
+    chain of revisions. `tree` shows the whole tree. temperature: of the softmax that shares out revisions. m:
+    revisions of a candidate at a time, by `best-first`. corrector, feedback, ask, rounds, accept: as of `Refinement`.
 
     Raises InputError for numbers out of range, n that is no multiple of m, and an unknown rule; UnsupportedError for
     generators that draw jointly, and a verifier that scores candidates relative to each other.

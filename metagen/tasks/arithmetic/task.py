@@ -26,7 +26,7 @@ class ArithmeticTask(LevelledTask):
     The embedded models were trained on levels 1 to 6, the default; 7 (eight definitions) and 8 (definitions in any
     order) are harder than all that they have seen.
 
-    form: answer after working step by step, or directly. seed, limit: of a `LevelledTask`. Raises InputError for what
+    form: answer after working step by step, or directly. seed, limit: as of `LevelledTask`. Raises InputError for what
     is out of range.
     """
 

@@ -19,6 +19,7 @@ from metagen.tasks.countdown.problems import LEVELS
 from metagen.tasks.levelled import FourLevels, LevelledTask
 from metagen.tasks.split import Split
 from metagen.tasks.template import Turns, Whole, Wording, turn_form, whole
+from metagen.values import Count
 from metagen.verifiers.base import Answer, AnswerRule
 
 
@@ -28,7 +29,7 @@ class CountdownTask(LevelledTask):
 
     Numbers are to be put together by + − × ÷ until the target alone is left; all are used, and results are positive
     integers up to 999. `Prompt.public` holds `numbers` and `target`. A solution is graded by playing it. seed, limit:
-    of a `LevelledTask`.
+    as of `LevelledTask`.
     """
 
     name = "countdown"
@@ -73,7 +74,7 @@ class Game24Task(Task):
         *,
         prompt: Wording | None = None,
         form: Form | None = None,
-        limit: int | None = None,
+        limit: Count | None = None,
     ) -> None:
         self.path, self.limit = Path(path), limit
         wording = "{question}" if prompt is None else prompt

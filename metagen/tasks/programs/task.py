@@ -51,7 +51,7 @@ class ProgramTask(LevelledTask):
     such as `f([3,1])`, those of the tests and more whose right values nobody is told, for comparing what
     programs do). The reference is
     these and the hidden tests, in the same form. execute: how outputs are found for voting; grader: runs all tests; by
-    default both are the task's own interpreter, and a sandbox may take its place. seed, limit: of a `LevelledTask`.
+    default both are the task's own interpreter, and a sandbox may take its place. seed, limit: as of `LevelledTask`.
     """
 
     name = "programs"

@@ -45,9 +45,10 @@ class DualAgreement(Verifier):
 
     ask: the prompt for tests, made of the problem's; `ask_for_tests` by default. Of its `n` samples, the assertions
     that call an entry point (the prompt's public `entry_points`; any function, if none is named) are taken in their
-    order, `most` at most, and each once. rule: how a consensus set is scored. Each program is executed once, as a leaf
-    call. Verdicts: `missing` without a program, `untested` if there is not one assertion. Raises DataError
-    for a problem whose programs read standard input.
+    order, `most` at most, and each once. rule: how a consensus set is scored. Each program is executed once, as a
+    leaf call. Verdicts: `missing` without a program, `untested` if there is not one assertion. n: samples with tests.
+    most: assertions that are kept. generator: writes the tests. Raises DataError for a problem whose programs read
+    standard input.
     """
 
     sandbox: Sandbox = field(kw_only=False)

@@ -27,8 +27,8 @@ class Judge(GenerativeVerifier):
 
     A sequence that writes what is the judge's alone (its cue, control tokens of its chat) is not shown to it; it
     scores 0, with the verdict `forged`. One of which nothing can be read has no value, and the verdict `unparsable`.
-    What the judge reads and writes is recorded and charged in the scope given. Raises InputError for a question
-    about two answers.
+    What the judge reads and writes is recorded and charged in the scope given. temperature: of what the model writes.
+    max_tokens: of one sample that it writes; 512 by default. Raises InputError for a question about two answers.
     """
 
     ask: Literal["correct", "rubric"] | Question = "correct"

@@ -18,8 +18,9 @@ class BLEU(AggregatingUtility):
 
     effective_order: orders for which a candidate is too short are left out, as is right for sentences; without, they
     make it 0. aggregate: `expected` compares with the mean n-gram counts and the mean length of the references, as
-    ChrF does; `matrix` is the same. Needs sacrebleu, whose `tokenize` names a tokenizer. Raises InputError for an
-    unknown tokenizer.
+    ChrF does; `matrix` is the same. Needs sacrebleu, whose `tokenize` names a tokenizer. tokenize: the tokenizer of
+    sacrebleu. max_order: the longest n-grams. lowercase: compare in lower case. Raises InputError for an unknown
+    tokenizer.
     """
 
     name = "bleu"

@@ -28,6 +28,8 @@ class ChrF(AggregatingUtility):
 
     aggregate: `expected` compares each candidate with the *mean bag* of the references instead of with each of them
     (reference aggregation, Vamvas & Sennrich 2024): linear in n, and an approximation. `matrix` is the same.
+    char_order: the longest n-grams of characters. word_order: those of words. beta: how much more recall counts than
+    precision. lowercase: compare in lower case. whitespace: count spaces.
     """
 
     name = "chrf"

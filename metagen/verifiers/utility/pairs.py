@@ -59,7 +59,8 @@ class FunctionUtility(PairUtility):
 
     It gives a finite number, or None or nan where it knows none. name: part of the fingerprint; change it when the
     function changes its mind. symmetric: the function is; half of the pairs are asked, and those with the first
-    candidate again the other way round. Raises InputError for infinite values, and where a function is not symmetric.
+    candidate again the other way round. function: of two sequences. Raises InputError for infinite values, and where
+    a function is not symmetric.
     """
 
     spends = False

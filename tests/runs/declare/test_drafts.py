@@ -11,7 +11,7 @@ from metagen.generators.decoding.draft import Draft
 from metagen.generators.models.recipes import Ensemble
 from metagen.generators.models.sources import resolve
 from metagen.runs.declare import schema
-from metagen.runs.declare.specs import TorchSpec
+from metagen.runs.declare.specs import LocalSpec
 from metagen.runs.work import build, offline
 
 FILE = """
@@ -46,7 +46,7 @@ DRAFTS = {
 def test_drafts_are_read_and_written(text: str, tmp_path: Path) -> None:
     experiment = load(tmp_path, text)
     spec = experiment.engines["large"]
-    assert isinstance(spec, TorchSpec)
+    assert isinstance(spec, LocalSpec)
     assert spec.options()["draft"] == DRAFTS[text]
     copy = tmp_path / "copy.yaml"
     copy.write_text(schema.dump(experiment), encoding="utf-8")
@@ -61,7 +61,7 @@ def test_drafts_are_read_and_written(text: str, tmp_path: Path) -> None:
         ("{model: tiny-0.1m, tokens: 0}", "draft.tokens = 0: expected an integer ≥ 1"),
         ("{model: tiny-0.1m, drafts: 65}", "draft.drafts = 65: expected an integer from 1 to 64"),
         ("{model: tiny-0.1m, drafts: 2, verify: block}", "leave verify out"),
-        ("{model: tiny-0.2m}", "the directory is not there"),
+        ("{model: tiny-0.2m}", "there is no such file or directory"),
         ("{model: tiny-0.1m, token: 3}", "did you mean 'tokens'"),
     ],
 )

@@ -18,7 +18,7 @@ from metagen.generators.models.recipes import (
 )
 from metagen.generators.models.sources import resolve
 from metagen.runs.declare import schema
-from metagen.runs.declare.specs import TorchSpec
+from metagen.runs.declare.specs import LocalSpec
 from metagen.runs.work import build, offline
 
 FILE = """
@@ -40,7 +40,7 @@ def load(tmp_path: Path, model: str, kind: str = "torch") -> schema.Experiment:
 
 def recipe(experiment: schema.Experiment) -> Recipe:
     spec = experiment.engines["pair"]
-    assert isinstance(spec, TorchSpec)
+    assert isinstance(spec, LocalSpec)
     found: Recipe = spec.options()["model"]
     return found
 
@@ -105,7 +105,7 @@ def test_directories_of_parts_begin_at_the_file(tmp_path: Path) -> None:
         ),
         (
             "{contrastive: {expert: tiny-2m, amateur: tiny-0.9m}}",
-            "engines.pair.model.contrastive.amateur = 'tiny-0.9m': the directory is not there",
+            "engines.pair.model.contrastive.amateur = 'tiny-0.9m': there is no such file or directory",
         ),
         (
             "{contrastive: {expert: tiny-2m, amateur: tiny-0.1m, alpha: 2}}",
@@ -118,7 +118,7 @@ def test_directories_of_parts_begin_at_the_file(tmp_path: Path) -> None:
         ("{experts: {base: tiny-2m}}", "model.experts = .*: expected an expert, an anti-expert, or both"),
         (
             "{ensemble: {models: [tiny-2m, {contrastive: {expert: tiny-2m, amateur: tiny-1m}}]}}",
-            "model.ensemble.models.1.contrastive.amateur = 'tiny-1m': the directory is not there",
+            "model.ensemble.models.1.contrastive.amateur = 'tiny-1m': there is no such file or directory",
         ),
         (
             "{guided: {base: tiny-2m, scorer: tiny-prm, candidates: null}}",

@@ -292,6 +292,8 @@ def test_an_engine_in_a_pool_of_ray_actors_is_asked_too(tmp_path: Path) -> None:
     assert dry.exit_code == 2 and "has no dry" in dry.stderr, dry.output
 
 
-def test_what_declares_for_a_kind_is_what_its_engine_declares() -> None:
-    for kind, declares in offline.DECLARES.items():
-        assert registry.find("engines", kind).declares is declares
+def test_what_declares_for_a_kind_is_a_base_of_what_makes_it() -> None:
+    for section, kind in registry.DECLARED:
+        declared, made = registry.declaration(section, kind), registry.find(section, kind)
+        assert issubclass(made, declared)
+        assert getattr(made, "declares", None) is getattr(declared, "declares", None)

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -18,7 +17,7 @@ from metagen.runs.curves.efficiency.critical import Graph
 from metagen.runs.curves.efficiency.roofline import seconds
 from metagen.runs.curves.study import Bools, Floats, Ints
 from metagen.runs.directory import RunDirectory
-from metagen.runs.table.tables import read, read_calls
+from metagen.runs.table.tables import floats, integers, read, read_calls
 from metagen.runs.work.calls import GENERATION
 
 Shapes = Mapping[str, ModelShape | None]
@@ -73,7 +72,7 @@ class Called:
         if not path.exists():
             return None
         rows = read_calls(path, configuration)
-        lengths = pc.fill_null(pc.list_value_length(rows["parents"]), 0).to_numpy()
+        lengths = integers(pc.list_value_length(rows["parents"]), 0)
 
         def words(name: str) -> NDArray[Any]:
             return np.asarray(rows[name].to_pylist(), dtype=object)
@@ -82,12 +81,12 @@ class Called:
             return np.asarray(rows[name].to_numpy(zero_copy_only=False), dtype=bool)
 
         new, cached, made, context, physical = (
-            numbers(rows[name]) for name in (*_USAGE, "context", "physical")
+            floats(rows[name]) for name in (*_USAGE, "context", "physical")
         )
         found = cls(
             columns_of(directory, rows["place"]), words("part"), words("kind"), words("maker"), words("path"),
-            _whole(rows["sample"]), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            _whole(pc.list_flatten(rows["parents"])), _whole(rows["depth"]), flags("waits"), flags("assumed"),
+            integers(rows["sample"]), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            integers(pc.list_flatten(rows["parents"])), integers(rows["depth"]), flags("waits"), flags("assumed"),
             new, cached, made, context, physical,
         )  # fmt: skip
         return found._kept(np.isin(found.part, list(parts))) if parts else found
@@ -99,13 +98,13 @@ class Called:
         rows = read(directory.table("candidates"), columns, generator=generator)
         rows = rows.sort_by([("place", "ascending"), ("sample", "ascending")])
         count = len(rows)
-        new, cached, made = (numbers(rows[name]) for name in _USAGE)
+        new, cached, made = (floats(rows[name]) for name in _USAGE)
         part, kind, maker, path = (
             np.full(count, word, dtype=object) for word in (GENERATION, "generate", generator, "")
         )
         none = np.zeros(count, dtype=bool)
         return cls(
-            columns_of(directory, rows["place"]), part, kind, maker, path, _whole(rows["sample"]),
+            columns_of(directory, rows["place"]), part, kind, maker, path, integers(rows["sample"]),
             np.zeros(count + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.ones(count, dtype=np.int64),
             none, none, new, cached, made, new + cached, np.full(count, np.nan),
         )  # fmt: skip
@@ -229,14 +228,5 @@ def shape_of(shapes: Shapes, maker: str) -> ModelShape | None:
 
 def columns_of(directory: RunDirectory, places: Any) -> Ints:
     """Which problem of a run is at each place, in the order of the task."""
-    known = np.sort(_whole(read(directory.table("problems"), ["place"])["place"]))
-    return np.asarray(np.searchsorted(known, _whole(places)), dtype=np.int64)
-
-
-def numbers(column: Any) -> Floats:
-    """A column of a table; NaN is unknown."""
-    return np.asarray(pc.fill_null(pc.cast(column, pa.float64()), np.nan).to_numpy(), dtype=np.float64)
-
-
-def _whole(column: Any) -> Ints:
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+    known = np.sort(integers(read(directory.table("problems"), ["place"])["place"]))
+    return np.asarray(np.searchsorted(known, integers(places)), dtype=np.int64)

@@ -1,7 +1,7 @@
 """An experiment as a value: one pydantic model for each kind of part."""
 
 from metagen.runs.declare.specs.definition import Definition, EngineGeneratorSpec, model_of
-from metagen.runs.declare.specs.engines import LocalSpec, OpenAISpec, TorchSpec, VLLMSpec
+from metagen.runs.declare.specs.engines import LocalSpec, OpenAISpec, VLLMSpec
 from metagen.runs.declare.specs.executor import ExecutorSpec, PoolSpec
 from metagen.runs.declare.specs.experiment import SECTIONS, AllocationSpec, BudgetSpec, Experiment, GridSpec
 from metagen.runs.declare.specs.fields import Context
@@ -34,7 +34,6 @@ __all__ = [
     "PoolSpec",
     "ReplaySpec",
     "Spec",
-    "TorchSpec",
     "VLLMSpec",
     "model_of",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +34,7 @@ from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.generators.base import Generator
 from metagen.generators.decoding.adapters import XTC, Adapter, Dry, Mirostat
+from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.parameters import OFF, SamplingParams
 from metagen.generators.decoding.search import SEARCHES
@@ -41,10 +43,12 @@ from metagen.parts import hints_of
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import PROVIDED, Section
 from metagen.runs.declare.specs import engines, generators, tasks, verifiers
+from metagen.runs.declare.specs.drafts import DraftSpec
 from metagen.runs.declare.specs.fields import (
     AnyVerifier,
     EngineName,
     GeneratorName,
+    RuleName,
     StrategyName,
     distinct,
 )
@@ -60,47 +64,33 @@ from metagen.runs.declare.specs.strategies import (
 )
 from metagen.sequence import Step
 from metagen.strategies.adaptive.by_difficulty import Option
+from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.prompts import Correction
 from metagen.strategies.tree.split import Split
 from metagen.values import Count, Expects, Fraction, Integer, Number, Switch, Text, hints
-from metagen.verifiers.base import Verifier
+from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.generative.way import WORDING
 from metagen.verifiers.layouts import TaggedSteps
+from metagen.verifiers.rules import RULES, answer_rule
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.pruning import ConfidencePruning
 
-#: Kinds whose fields are written down; those of others are derived from what makes them.
-WRITTEN: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {"torch": engines.TorchSpec},
-    "generators": {},
-    "adapters": {},
-    "verifiers": {},
-    "strategies": {},
-    "steps": {},
-    "utilities": {},
+#: Kinds of which some fields mean more than what makes them says; the others are derived, as those of all other kinds.
+COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
+    "engines": {"torch": engines.LocalSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
+    "generators": {"replay": generators.ReplaySpec},
     "task": {
         "game24": tasks.Game24Spec,
         "jsonl": tasks.JsonlSpec,
         "table": tasks.TableSpec,
         "recorded": tasks.RecordedTaskSpec,
-        "gsm8k": tasks.SolutionsSpec,
-        "svamp": tasks.SolutionsSpec,
-        "asdiv": tasks.SolutionsSpec,
-        "math": tasks.SolutionsSpec,
-        "aime": tasks.SolutionsSpec,
+        **dict.fromkeys(("gsm8k", "svamp", "asdiv", "math", "aime"), tasks.SolutionsSpec),
         "humaneval": tasks.PublicSpec,
         "mbpp": tasks.MBPPSpec,
         "cruxeval": tasks.CRUXEvalSpec,
-        "livecodebench": tasks.LiveCodeBenchSpec,
-        "apps": tasks.APPSSpec,
-        "code_contests": tasks.CodeContestsSpec,
+        **dict.fromkeys(("livecodebench", "apps", "code_contests"), tasks.ContestSpec),
     },
-}
-#: Kinds of which some fields mean more than what makes them says; the others are derived.
-COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {"vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
-    "generators": {"replay": generators.ReplaySpec},
 }
 #: Of kinds that other packages bring.
 PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
@@ -110,6 +100,7 @@ PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
     "verifiers": verifiers.PluginVerifierSpec,
     "strategies": PluginStrategySpec,
     "steps": PluginSpec,
+    "aggregators": PluginSpec,
     "utilities": PluginSpec,
     "task": PluginSpec,
 }
@@ -127,8 +118,6 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
         return _brought(section, kind) or PLUGINS[section]
     if (section, kind) == ("generators", "engine"):
         return EngineGeneratorSpec
-    if kind in WRITTEN[section]:
-        return WRITTEN[section][kind]
     if (base := COMPLETED.get(section, {}).get(kind)) is not None:
         return _completed(section, kind, base)
     return derived(section, kind) if kind in registry.KINDS[section] else None
@@ -137,13 +126,18 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
 @cache
 def _completed(section: Section, kind: str, base: type[PartSpec]) -> type[PartSpec]:
     """A model with the parameters of what makes the kind for fields that it does not have."""
-    target = registry.find(section, kind)
-    wanted, fields = taken(target), dict[str, Any]()
+    target = registry.declaration(section, kind)
+    wanted, fields = taken(target), dict[str, Any](kind=(Literal[kind], ...))
     for name, parameter in inspect.signature(target).parameters.items():
-        if name not in base.model_fields and parameter.kind is not parameter.VAR_KEYWORD:
+        known = name in base.model_fields or name in base.filled
+        if not known and parameter.kind is not parameter.VAR_KEYWORD:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[name] = (spelling(wanted[name]), default)
-    return create_model(base.__name__, __base__=base, __doc__=base.__doc__, **fields)
+    return create_model(_title(kind), __base__=base, __doc__=base.__doc__, **fields)
+
+
+def _title(kind: str) -> str:
+    return f"{kind.title().replace('_', '')}Spec"
 
 
 def _brought(section: Section, kind: str) -> type[PartSpec] | None:
@@ -207,9 +201,22 @@ NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
     Verifier: (AnyVerifier, "verifiers"),
 }
 #: What parameters without an annotation are, by their names.
-ROLES: Final[Mapping[str, type]] = {"engine": Engine, "generator": Generator, "verifier": Verifier}
+ROLES: Final[Mapping[str, type]] = {
+    "engine": Engine, "generator": Generator, "verifier": Verifier, "answer": AnswerRule,
+}  # fmt: skip
+
+
+def _rule(given: Any) -> Any:
+    """Makes the rule once, so that faults are found before anything runs."""
+    answer_rule(given)
+    return given
+
+
+#: An answer rule in place of the task's.
+OwnRule = Annotated[RuleName, AfterValidator(_rule)]
 #: Values that are defined in their place.
 VALUES: Final[Mapping[type, type[ValueSpec]]] = {
+    Draft: DraftSpec,
     TaggedSteps: verifiers.TagsSpec,
     Grammar: generators.GrammarSpec,
     **dict.fromkeys(SEARCHES.values(), SearchFields),
@@ -218,6 +225,7 @@ VALUES: Final[Mapping[type, type[ValueSpec]]] = {
 NESTED: Final[Mapping[type, Section]] = {
     ChainStep: "steps",
     Adapter: "adapters",
+    Aggregator: "aggregators",
     Utility: "utilities",
 }
 #: Values of several fields, which pydantic reads off their annotations.
@@ -235,6 +243,8 @@ class DerivedSpec(PartSpec):
     renamed: ClassVar[Mapping[str, str]] = {}
     #: Fields that hold functions.
     imported: ClassVar[frozenset[str]] = frozenset()
+    #: Fields that name answer rules, or define them.
+    ruled: ClassVar[frozenset[str]] = frozenset()
     #: Fields without a value in a file whose parameter has one.
     unsaid: ClassVar[frozenset[str]] = frozenset()
     #: Of what it defines; for definitions within others.
@@ -259,8 +269,10 @@ class DerivedSpec(PartSpec):
         for name, value in given.items():
             if name == "over" or (value is None and name in self.unsaid):
                 continue
-            value = value.value if isinstance(value, ValueSpec) else value
-            found[self.renamed.get(name, name)] = _load(value) if name in self.imported else value
+            value = _load(value) if name in self.imported else value
+            found[self.renamed.get(name, name)] = (
+                answer_rule(value) if name in self.ruled and value else value
+            )
         return found
 
     def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
@@ -295,7 +307,12 @@ def _load(value: Any) -> Any:
 
 
 class DerivedStrategySpec(DerivedSpec):
-    """over: another strategy, which takes the place of the generator. It runs on the generator of the grid."""
+    """over: another strategy, which takes the place of the generator. It runs on the generator of the grid.
+
+    n: candidates, or what the strategy counts in their place; those of the grid by default. verifier: what scores.
+    step: what ends a step; by default what the task says. answer: the rule by which it reads answers, in place of the
+    task's.
+    """
 
     over: StrategyName | None = None
 
@@ -303,6 +320,8 @@ class DerivedStrategySpec(DerivedSpec):
 class DerivedUtilitySpec(DerivedSpec):
     """of: what is compared, the whole completions or the answers that are read in them. aggregate: compare with the
     mean of all. prune: drop candidates that will not win, with this confidence.
+
+    answer: the rule by which it reads answers, in place of the task's.
     """
 
     of: Literal["text", "answer"] = "text"
@@ -319,6 +338,18 @@ class DerivedUtilitySpec(DerivedSpec):
         return given
 
     @model_validator(mode="after")
+    def _answering(self) -> Self:
+        if self.of == "text" and getattr(self, "answer", None) is not None and self._whole:
+            raise ValueError("answer is a rule for answers, and texts are compared; give of: answer")
+        return self
+
+    @property
+    def _whole(self) -> bool:
+        """Whether whole texts may be compared; exact answers are all that some compare."""
+        rule = registry.parameters(self.section, self.kind).get("answer")
+        return rule is not None and rule.default is None
+
+    @model_validator(mode="after")
     def _aggregating(self) -> Self:
         if self.aggregate and not self._takes("aggregate"):
             raise ValueError(f"a utility of kind {self.kind} cannot aggregate; leave aggregate out")
@@ -331,9 +362,7 @@ class DerivedUtilitySpec(DerivedSpec):
         return {name: value for name, value in super().options().items() if self._takes(name)}
 
     def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        # Exact answers are all that some compare.
-        rule = registry.parameters(self.section, self.kind).get("answer")
-        if self.of == "text" and rule is not None and rule.default is None:
+        if self.of == "text" and self._whole:
             available = {name: value for name, value in available.items() if name != "answer"}
         utility: Utility = super().made(make, available, options)
         return utility if self.prune is None else ConfidencePruning(utility, alpha=self.prune)
@@ -349,7 +378,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     wanted, fields = taken(target), dict[str, Any]()
     uses: dict[str, Section] = {}
     renamed: dict[str, str] = {}
-    imported, unsaid = set[str](), set[str]()
+    imported, unsaid, ruled = set[str](), set[str](), set[str]()
     bases: Mapping[str, type[DerivedSpec]] = {
         "strategies": DerivedStrategySpec, "utilities": DerivedUtilitySpec
     }  # fmt: skip
@@ -376,6 +405,10 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
             continue
         if hint is Any and name in ROLES:
             hint = ROLES[name]
+        if AnswerRule in _members(hint) and str not in _members(
+            hint
+        ):  # else it makes a rule of a name itself
+            ruled.add(name)
         field = spelling(hint)
         if field is None and registry.external(section, kind):
             field = spelling(Any)  # its class may make of it what it needs
@@ -392,7 +425,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
         several = any(get_origin(one) is tuple for one in (field, *get_args(field)))
         if several and default is parameter.empty:
             field = Annotated[field, Field(min_length=1)]
-        if provided or (name in PROVIDED[section] and section == "steps"):
+        if provided or (name in PROVIDED[section] and (section == "steps" or name in ruled)):
             # What is provided may be said all the same.
             default = None
             field = field | None
@@ -401,15 +434,25 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
             field, default = field | None, None
             unsaid.add(name)
         fields[name] = (field, ... if default is parameter.empty else default)
-    name = f"{kind.title().replace('_', '')}Spec"
     fields["kind"] = (Literal[kind], ...)
-    made = create_model(name, __base__=base, __doc__=inspect.getdoc(target), **fields)
+    made = create_model(_title(kind), __base__=base, __doc__=inspect.getdoc(target), **fields)
     made.uses, made.renamed = naming(**uses), renamed
     made.section = section
     made.conflict = getattr(target, "conflict", None)
     made.former = getattr(target, "former", {})
-    made.imported, made.unsaid = frozenset(imported), frozenset(unsaid)
+    made.imported, made.unsaid, made.ruled = frozenset(imported), frozenset(unsaid), frozenset(ruled)
     return made
+
+
+@cache
+def rule_model(name: str) -> type[PartSpec]:
+    """The model of an answer rule's definition, by its name: for editors and pages; `answer_rule` reads definitions."""
+    target = pkgutil.resolve_name(RULES[name])
+    wanted, fields = taken(target), dict[str, Any](kind=(Literal[name], ...))
+    for one in inspect.signature(target).parameters.values():
+        hint = spelling(wanted[one.name])
+        fields[one.name] = (hint, ... if one.default is one.empty else one.default)
+    return create_model(_title(f"{name}_rule"), __base__=PartSpec, __doc__=inspect.getdoc(target), **fields)
 
 
 def taken(target: Any) -> Mapping[str, Any]:
@@ -420,7 +463,9 @@ def taken(target: Any) -> Mapping[str, Any]:
 def _given(section: Section) -> frozenset[str]:
     """Parameters that the experiment fills in by itself."""
     own: Mapping[Section, frozenset[str]] = {
-        "strategies": frozenset({"verifier", "n"}),
+        "strategies": frozenset({"verifier", "n", "answer"}),
+        "aggregators": frozenset({"answer"}),
+        "utilities": frozenset({"answer"}),
         "steps": frozenset({"generator"}),
         "generators": frozenset({"engine"}),
         "verifiers": frozenset({"engine", "generator", "verifier"}),
@@ -475,6 +520,8 @@ def spelling(hint: Any) -> Any:
     for part, (name, _) in NAMED.items():
         if isinstance(hint, type) and part in hint.__mro__:
             return name
+    if isinstance(hint, type) and AnswerRule in hint.__mro__:
+        return OwnRule
     if hint in VALUES:
         return VALUES[hint]
     for part, section in NESTED.items():

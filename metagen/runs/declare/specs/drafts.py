@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from metagen.generators.decoding.draft import MOST_DRAFTS, Draft
+from metagen.generators.decoding.draft import Draft
 from metagen.generators.models import sources
 from metagen.runs.declare.specs.models import AnyModel, loadable
-from metagen.runs.declare.specs.parts import Spec
-from metagen.values import Count, Expects, Switch
+from metagen.runs.declare.specs.values import MadeSpec, valued
+from metagen.values import Count
 
 
-class DraftSpec(Spec):
-    """The fields of Draft: a model that drafts, or the longest end of the text that is looked up in it."""
+class DraftFields(MadeSpec):
+    """model: a model that drafts. ngram: the longest end of the text that is looked up in it, in place of a model."""
 
     model: AnyModel | None = None
     ngram: Count | None = None
-    tokens: Count = 4
-    verify: Literal["token", "block"] | None = None
-    drafts: Annotated[int, Field(ge=1, le=MOST_DRAFTS), Expects(f"an integer from 1 to {MOST_DRAFTS}")] = 1
-    adapt: Switch = False
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -29,11 +25,13 @@ class DraftSpec(Spec):
             raise ValueError(
                 "expected a model that drafts, or ngram for a lookup in the text; give one of them"
             )
-        self.draft  # noqa: B018 - it raises what is wrong
+        _ = self.value
         return self
 
-    @property
-    def draft(self) -> Draft:
-        """As engines take it."""
-        model = sources.resolve(self.model) if isinstance(self.model, str) else loadable(self.model)
-        return Draft(model, self.tokens, self.verify, self.drafts, self.adapt, self.ngram or 0)
+    def option(self, name: str) -> Any:
+        if name == "model":
+            return sources.resolve(self.model) if isinstance(self.model, str) else loadable(self.model)
+        return self.ngram or 0 if name == "ngram" else super().option(name)
+
+
+DraftSpec = valued(Draft, DraftFields)

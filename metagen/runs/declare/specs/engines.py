@@ -16,11 +16,10 @@ from metagen.generators.openai.body import refuse_secrets
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
-from metagen.runs.declare.specs.drafts import DraftSpec
 from metagen.runs.declare.specs.fields import Context, FileName, ModelName
 from metagen.runs.declare.specs.models import AnyModel
 from metagen.runs.declare.specs.parts import PartSpec
-from metagen.values import Count, Expects, Size
+from metagen.values import Expects
 
 
 def _adapter(path: str, info: ValidationInfo) -> str:
@@ -37,38 +36,16 @@ AdapterName = Annotated[str, Expects("the directory of a LoRA adapter"), AfterVa
 
 
 class LocalSpec(PartSpec):
-    """An engine that runs a model of this machine: a directory, an embedded model, or a recipe of several."""
+    """A local model: a directory, an embedded model, or a recipe of several.
+
+    The other fields are those of what makes the engine.
+    """
 
     model: AnyModel
 
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
-        return given | {
-            "model": sources.resolve(self.model) if isinstance(self.model, str) else self.model.recipe
-        }
-
-
-class TorchSpec(LocalSpec):
-    """A local model on the torch engine."""
-
-    kind: Literal["torch"]
-    device: (
-        Annotated[
-            str, Field(pattern=r"^(cpu|cuda(:\d+)?)$"), Expects("a torch device, such as cpu or cuda:0")
-        ]
-        | None
-    ) = None
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    quantization: Literal["int8", "int4", "nf4"] | None = None
-    max_batch: Count | None = None
-    kv_memory_bytes: Size | None = None
-    max_context: Size | None = None
-    threads: Count | None = None
-    draft: DraftSpec | None = None
-
-    def options(self) -> dict[str, Any]:
-        given = super().options()
-        return given if self.draft is None else given | {"draft": self.draft.draft}
+        return given | {"model": sources.resolve(self.model)} if isinstance(self.model, str) else given
 
 
 class VLLMSpec(LocalSpec):
@@ -77,7 +54,6 @@ class VLLMSpec(LocalSpec):
     args: vLLM's own engine arguments, which it checks when the engine is made.
     """
 
-    kind: Literal["vllm"]
     model: ModelName
     lora: AdapterName | None = None
     args: Annotated[dict[str, Any], Expects("a mapping of vLLM's engine arguments")] = Field(default={})
@@ -142,7 +118,6 @@ def _public(extra: dict[str, Any]) -> dict[str, Any]:
 class OpenAISpec(PartSpec):
     """A server that speaks the OpenAI API; the other fields are those of OpenAIEngine."""
 
-    kind: Literal["openai"]
     base_url: Annotated[
         str, Expects("an address such as http://localhost:8000/v1"), AfterValidator(_address)
     ] = HOSTED

@@ -16,7 +16,11 @@ Resources = Annotated[dict[str, Quantity], Expects("a mapping such as {GPU: 1}")
 
 
 class PoolSpec(Spec):
-    """Replicas of an engine on a cluster, and what each of them needs; see RayPool and Placement."""
+    """Replicas of an engine on a cluster, and what each of them needs; see RayPool and Placement.
+
+    replicas: engines on the cluster. num_cpus, num_gpus, resources: what one replica needs. bundles: what it needs,
+    as parts that may lie on several machines.
+    """
 
     replicas: Count = 1
     num_cpus: Quantity | None = None
@@ -40,7 +44,10 @@ class PoolSpec(Spec):
 
 
 class ShardsSpec(Spec):
-    """Drivers in actors of their own, each with its share of the problems and of the replicas; what each needs."""
+    """Drivers in actors of their own, each with its share of the problems and of the replicas; what each needs.
+
+    count: drivers. num_cpus, resources: what one driver needs.
+    """
 
     count: Count = 1
     num_cpus: Quantity | None = None
@@ -64,7 +71,9 @@ class ExecutorSpec(PoolSpec):
 
     concurrency: problems in work at a time. With `ray`, every engine runs in a pool of replicas on a cluster: one of
     this machine, or the one at `address`. The other fields are of each pool; `pools` gives engines their own. shards:
-    drivers that work on parts of the problems; without it this process is the only one.
+    drivers that work on parts of the problems; without it this process is the only one. address: of the cluster.
+    pools: by engine, what differs. deadline: seconds until a replica without an answer is given up. replacements:
+    replicas that may take the place of others.
     """
 
     kind: Literal["local", "ray"] = "local"

@@ -43,7 +43,8 @@ Pairs = Annotated[
 class GridSpec(Spec):
     """What is run: every generator with every strategy, at every n. Without names, all that are defined.
 
-    pairs: these generators with these strategies only.
+    pairs: these generators with these strategies only. generators: their names, or `all`. strategies: their names, or
+    `all`. n: for strategies that have one and do not give their own.
     """
 
     generators: Annotated[tuple[GeneratorName, ...], AfterValidator(some), AfterValidator(distinct)]
@@ -93,7 +94,9 @@ class AllocationSpec(Spec):
     """What each configuration may spend on all problems together.
 
     Equal shares; of these strategies larger ones where more is expected to be gained, going by the `first` samples of
-    each problem and by what the problems of another run, in so many `groups`, gained from more.
+    each problem and by what the problems of another run, in so many `groups`, gained from more. total: of all
+    problems. strategies: those with larger shares where more is to be gained. held_out: the run on other problems
+    that shares are learned from. first: samples that tell problems apart. groups: of problems that gain alike.
     """
 
     total: Annotated[BudgetSpec, AfterValidator(_divided)]
@@ -120,8 +123,10 @@ class AllocationSpec(Spec):
 class Experiment(Spec):
     """One experiment: what is asked, of what, how, and at which cost.
 
-    budget: for each problem and configuration. allocation: for each configuration, over all problems. cache: where runs
-    share their records; each pays for all that it records itself by default.
+    budget: for each problem and configuration. allocation: for each configuration, over all problems. cache: where
+    runs share their records; each pays for all that it records itself by default. name: of the run. seed: what all
+    draws come from. task: what is asked. engines: what runs models; only those that the grid needs are opened.
+    generators: what writes. verifiers: what scores. strategies: how to answer.
     """
 
     name: Name

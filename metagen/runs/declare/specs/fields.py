@@ -166,6 +166,7 @@ Pattern = Annotated[str, Expects("a regular expression with one group"), AfterVa
 RuleName = Annotated[
     str | dict[str, Any],
     Expects("the name of an answer rule, module:attribute, or a mapping with kind: and options"),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {DEFINED: "answers"}]}),
 ]
 #: What a judge may answer, and what each is worth.
 Labels = Annotated[dict[Text, Annotated[float, Expects("a number")]], AfterValidator(some)]

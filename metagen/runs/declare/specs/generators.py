@@ -19,7 +19,12 @@ KINDS = ("regex", "choice", "json_schema", "lark")
 
 
 class GrammarSpec(ValueSpec):
-    """What completions are held to: one of a regular expression, a list of texts, a JSON schema, a Lark grammar."""
+    """What completions are held to: one of a regular expression, a list of texts, a JSON schema, a Lark grammar.
+
+    regex: a regular expression. choice: texts, one of which is written. json_schema: a JSON schema. lark: a grammar
+    in the Lark format. canonical: where there is one way to go on, write it in the tokens of the tokenizer. close:
+    near max_tokens allow only what can still end in time. compact: JSON without white space.
+    """
 
     regex: Text | None = None
     choice: tuple[Text, ...] | None = None
@@ -55,7 +60,8 @@ class GrammarSpec(ValueSpec):
 class EngineGenerator(PartSpec):
     """An engine under sampling parameters; a preset has those that are left out.
 
-    `definition.EngineGeneratorSpec` has a field for each of SamplingParams.
+    `definition.EngineGeneratorSpec` has a field for each of SamplingParams. engine: what runs the model. preset:
+    values of temperature and top_p for a kind of text, where the definition gives none.
     """
 
     uses = naming(engine="engines")
@@ -101,10 +107,10 @@ def _unit(written: str) -> str:
 class ReplaySpec(PartSpec):
     """Recorded samples from a JSONL file, one problem a line. Further fields: those of `ReplayGenerator.from_jsonl`.
 
-    fields: maps names as ReplayGenerator does. where: only records in which fields have these values. scored: only the
-    samples with this score; problems without any are left out. unknown: what becomes of samples without a verdict where
-    verdicts are recorded, and of calls that failed. maps: how scores outside [0, 1] become weights of votes, by score.
-    price: of a million tokens. thought_end: the text that ends a thought within a sample.
+    fields: maps names as ReplayGenerator does. where: only records in which fields have these values. scored: only
+    the samples with this score; problems without any are left out. unknown: what becomes of samples without a verdict
+    where verdicts are recorded, and of calls that failed. maps: how scores outside [0, 1] become weights of votes, by
+    score. price: of a million tokens. thought_end: the text that ends a thought within a sample. path: the file.
     """
 
     kind: Literal["replay"]

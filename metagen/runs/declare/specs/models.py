@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationInfo,
+    create_model,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -20,7 +21,8 @@ from pydantic_core import CoreSchema, core_schema
 from metagen.generators.models import recipes
 from metagen.generators.models.recipes import Recipe
 from metagen.runs.declare.specs.fields import local_model
-from metagen.runs.declare.specs.parts import Spec
+from metagen.runs.declare.specs.parts import ValueSpec
+from metagen.runs.declare.specs.values import MadeSpec, valued
 from metagen.values import Count, Expects
 
 #: What an engine's model may be, as messages say it.
@@ -65,110 +67,44 @@ def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class OneRecipeSpec(Spec):
-    """A kind of recipe; its fields are those of the recipe, which checks them together."""
-
-    makes: ClassVar[type[Recipe]]
-
-    @model_validator(mode="after")
-    def _sound(self) -> Self:
-        _ = self.recipe
-        return self
-
-    @property
-    def recipe(self) -> Recipe:
-        """As engines take it."""
-        return self.makes(**{name: self.option(name) for name in type(self).model_fields})
-
-    def option(self, name: str) -> Any:
-        """A field as the recipe takes it."""
-        return loadable(getattr(self, name))
-
-
-Share = Annotated[float, Field(gt=0, le=1), Expects("a number in (0, 1]")]
-Number = Annotated[float, Expects("a number")]
 Parts = Annotated[tuple[Part, ...], BeforeValidator(_listed)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed), Expects("a list of numbers")]
-Reading = Literal["raw", "sigmoid", "log_sigmoid"]
+#: What a file says for the types of recipes' fields.
+SAID: Final[dict[Any, Any]] = {
+    recipes.Part: Part, recipes.Part | None: Part | None, recipes.Parts: Parts,
+    tuple[float, ...]: Numbers, tuple[float, ...] | None: Numbers | None,
+}  # fmt: skip
 
 
-class ContrastiveSpec(OneRecipeSpec):
-    """Contrastive decoding."""
+class OneRecipeSpec(MadeSpec):
+    """A kind of recipe."""
 
-    makes = recipes.Contrastive
-    expert: Part
-    amateur: Part
-    alpha: Share = 0.1
-    temperature: Annotated[float, Field(gt=0), Expects("a number > 0")] = 1.0
-    beta: Annotated[float, Field(ge=0), Expects("a number ≥ 0")] | None = None
-    window: Count | None = None
-    sure: Share | None = None
+    def option(self, name: str) -> Any:
+        return loadable(super().option(name))
 
 
-class ExpertsSpec(OneRecipeSpec):
-    """Experts and anti-experts."""
+class GuidedFields(OneRecipeSpec):
+    """candidates: `all` for all tokens, which is exact."""
 
-    makes = recipes.Experts
-    base: Part
-    expert: Part | None = None
-    anti: Part | None = None
-    alpha: Number = 1.0
-
-
-class ProxyTunedSpec(OneRecipeSpec):
-    """Proxy tuning."""
-
-    makes = recipes.ProxyTuned
-    large: Part
-    tuned: Part
-    untuned: Part
-    alpha: Number = 1.0
-
-
-class EnsembleModelSpec(OneRecipeSpec):
-    """Several models that agree."""
-
-    makes = recipes.Ensemble
-    models: Parts
-    how: Literal["mean", "product"] = "mean"
-    weights: Numbers | None = None
-
-
-class TiltedSpec(OneRecipeSpec):
-    """Token-wise control by the values of other models."""
-
-    makes = recipes.Tilted
-    base: Part
-    values: Parts
-    weights: Numbers
-    reading: Reading = "raw"
-
-
-class GuidedSpec(OneRecipeSpec):
-    """Candidates weighed by a scorer of prefixes."""
-
-    makes = recipes.Guided
-    base: Part
-    scorer: Part
-    weight: Number = 1.0
     candidates: Annotated[Count | Literal["all"], Expects("an integer ≥ 1, or all")] = 200
-    output: Annotated[int, Field(ge=0), Expects("an integer ≥ 0")] = 0
-    reading: Reading = "log_sigmoid"
 
     def option(self, name: str) -> Any:
         # None is how a file leaves a field out.
         return None if name == "candidates" and self.candidates == "all" else super().option(name)
 
 
-class RecipeSpec(Spec):
-    """One recipe, under the name of its kind."""
+#: Recipes by the names that files give them.
+KINDS: Final[Mapping[str, type[OneRecipeSpec]]] = {
+    kind: valued(recipe, GuidedFields if recipe is recipes.Guided else OneRecipeSpec, SAID)
+    for kind, recipe in {
+        "contrastive": recipes.Contrastive, "experts": recipes.Experts, "proxy_tuned": recipes.ProxyTuned,
+        "ensemble": recipes.Ensemble, "tilted": recipes.Tilted, "guided": recipes.Guided,
+    }.items()
+}  # fmt: skip
 
-    contrastive: ContrastiveSpec | None = None
-    experts: ExpertsSpec | None = None
-    proxy_tuned: ProxyTunedSpec | None = None
-    ensemble: EnsembleModelSpec | None = None
-    tilted: TiltedSpec | None = None
-    guided: GuidedSpec | None = None
+
+class RecipeFields(ValueSpec):
+    """One recipe, under the name of its kind."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -179,17 +115,20 @@ class RecipeSpec(Spec):
         return self
 
     @property
-    def recipe(self) -> Recipe:
-        """As engines take it."""
+    def value(self) -> Recipe:
         given = (getattr(self, name) for name in type(self).model_fields)
-        one = next(spec for spec in given if spec is not None)
-        recipe: Recipe = one.recipe
+        recipe: Recipe = next(spec for spec in given if spec is not None).value
         return recipe
 
 
+RecipeSpec: Any = create_model(
+    "RecipeSpec", __base__=RecipeFields, __doc__=RecipeFields.__doc__,
+    **{kind: (model | None, None) for kind, model in KINDS.items()},  # type: ignore[call-overload]
+)  # fmt: skip
 # They name one another: a part of a recipe may be a recipe.
-for _kind in OneRecipeSpec.__subclasses__():
-    _kind.model_rebuild()
+for _kind in KINDS.values():
+    _kind.model_rebuild(_types_namespace={"RecipeSpec": RecipeSpec})
+RecipeSpec.model_rebuild()
 AnyModel = Annotated[str | RecipeSpec, _NameOrRecipe(MODEL)]
 
 
@@ -197,4 +136,4 @@ def loadable(value: Any) -> Any:
     """A recipe instead of its definition, also within a list; anything else as it is."""
     if isinstance(value, tuple):
         return tuple(map(loadable, value))
-    return value.recipe if isinstance(value, RecipeSpec) else value
+    return value.value if isinstance(value, RecipeFields) else value

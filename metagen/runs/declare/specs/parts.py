@@ -34,18 +34,31 @@ def naming(**fields: Section) -> Mapping[str, Section]:
 
 
 class PartSpec(Spec):
-    """A definition of some kind. `options` are what its class is made with, besides other parts."""
+    """A definition of some kind. `options` are what its class is made with, besides other parts.
+
+    engine: what runs the model. generator: what writes; by default what the part around it writes with. verifier:
+    what scores. judge: the verifier whose model is asked. price: of tokens; by default what the engine bills. chat:
+    ask by messages in place of a text. path: the file.
+    """
 
     kind: str
     #: Fields that name parts, one or several, and the section of these; a class gets the parts under the same names.
     uses: ClassVar[Mapping[str, Section]] = naming()
+    #: Parameters of what makes it that no file says.
+    filled: ClassVar[frozenset[str]] = frozenset()
     #: Fields that are dealt with by hand.
     by_hand: ClassVar[frozenset[str]] = frozenset()
 
+    @property
+    def plain(self) -> bool:
+        """Whether a strategy works on the samples of the generator, and on answers as the task reads them."""
+        return getattr(self, "over", None) is None and getattr(self, "answer", None) is None
+
     def options(self) -> dict[str, Any]:
-        """The other fields, as they are."""
+        """The other fields, with values that are defined in their place."""
         left_out = {"kind", *self.uses, *self.by_hand}
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in left_out}
+        given = {name: getattr(self, name) for name in type(self).model_fields if name not in left_out}
+        return {name: one.value if isinstance(one, ValueSpec) else one for name, one in given.items()}
 
     def named(self, section: Section) -> tuple[str, ...]:
         """The parts of a section that it names."""

@@ -19,14 +19,18 @@ Said = Annotated[str, Field(min_length=1), Expects("a text that is not empty")]
 
 
 class ShotSpec(Spec):
-    """An example: what a user says, and what the assistant answers."""
+    """An example: what a user says, and what the assistant answers. user: the question. assistant: the answer."""
 
     user: Said
     assistant: Said
 
 
 class TurnsSpec(Spec):
-    """The turns of a chat: examples stand before the question, `assistant` begins the answer."""
+    """The turns of a chat: examples stand before the question, `assistant` begins the answer.
+
+    system: what the model is told first. shots: examples. user: the question, with places for it. assistant: the
+    beginning of the answer.
+    """
 
     system: Said | None = None
     # Not strictly: behind a function the lists of a file are lists of Python.
@@ -72,7 +76,10 @@ Prompted = Annotated[
 
 
 class PromptedSpec(PartSpec):
-    """A task with a prompt of the user's own. places: what it may have places for, and has one at least."""
+    """A task with a prompt of the user's own. places: what it may have places for, and has one at least.
+
+    prompt: another wording than the task's own: a text, or turns.
+    """
 
     places: ClassVar[tuple[str, ...]] = ("question",)
     #: Whether fields of the task's records fill other places.
@@ -98,7 +105,10 @@ def _wording(given: str | TurnsSpec | None) -> Wording | None:
 
 
 class PublicPromptSpec(PromptedSpec):
-    """A task with a wording of its own, and with worked examples for models that follow no instructions."""
+    """A task with a wording of its own, and with worked examples for models that follow no instructions.
+
+    form: how the prompt is sent, as `chat`, `text` or `auto`; `few_shot` is a text with worked examples.
+    """
 
     form: Literal["chat", "text", "auto", "few_shot", "few_shot_chat"] = "chat"
 

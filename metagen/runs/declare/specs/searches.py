@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_serializer, model_validator
+from pydantic import Field, create_model, model_serializer, model_validator
 
-from metagen.generators.decoding.search import SEARCHES, EarlyStopping, Scored, SearchSpec
+from metagen.generators.decoding.search import SEARCHES, SearchSpec
+from metagen.parts import hints_of
 from metagen.runs.declare.specs.parts import ValueSpec
-from metagen.values import Amount, Count, Expects, Quantity
+from metagen.values import Amount, Expects
 
-Kind: TypeAlias = Literal["beam", "diverse_beam", "constrained_beam", "stochastic_beam", "contrastive"]
 Phrase = Annotated[str | tuple[Amount, ...], Expects("a text, or a list of token ids")]
 
 
-class SearchFields(ValueSpec):
+class AnySearch(ValueSpec):
     """A search by its kind, and what it has of these fields; the others are as the search has them."""
 
-    kind: Annotated[Kind, Expects(f"one of {', '.join(SEARCHES)}")]
-    width: Count = 4
-    alpha: Quantity = 1.0
-    early_stopping: Annotated[EarlyStopping, Expects("one of filled, estimate, bound")] = "estimate"
-    score: Annotated[Scored, Expects("one of adapted, model")] = "adapted"
-    groups: Count | None = None
-    diversity: Quantity = 0.5
+    kind: Annotated[Literal[tuple(SEARCHES)], Expects(f"one of {', '.join(SEARCHES)}")]  # type: ignore[valid-type]
     phrases: Annotated[tuple[Phrase, ...], Field(min_length=1), Expects("a list of phrases")] = ()
-    k: Count = 5
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -50,3 +43,13 @@ class SearchFields(ValueSpec):
     def value(self) -> SearchSpec:
         made = SEARCHES[self.kind]
         return made(**{f.name: getattr(self, f.name) for f in fields(made)})
+
+
+#: A field that several searches have is as the first has it; each checks its own.
+_FIELDS: dict[str, Any] = {
+    f.name: (hints_of(search)[f.name], f.default)
+    for search in reversed(SEARCHES.values())
+    for f in fields(search)
+    if f.name not in AnySearch.model_fields
+}
+SearchFields = create_model("SearchFields", __base__=AnySearch, __doc__=AnySearch.__doc__, **_FIELDS)

@@ -70,7 +70,7 @@ Asked = Annotated[
 class OptionSpec(Spec):
     """Another generator, another strategy over the generator of the grid, or that strategy over that generator.
 
-    n: in place of the strategy's own.
+    n: in place of the strategy's own. generator: another one. strategy: another one.
     """
 
     generator: GeneratorName | None = None
@@ -93,7 +93,8 @@ class StepSpec(Spec):
     """What a step is: by default, one of the task. tokens: blocks of so many, in place of a delimiter.
 
     mark: what the step with the answer has in its text, so that the sequence ends with it; by default, what the task
-    says. "" for none: a sequence ends with its end token.
+    says. "" for none: a sequence ends with its end token. delimiter: the text that ends a step. max_tokens: of a
+    step.
     """
 
     delimiter: Annotated[str, Field(min_length=1), Expects("the text that ends a step")] | None = None

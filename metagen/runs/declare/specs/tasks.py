@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName
-from metagen.runs.declare.specs.parts import PartSpec, Spec
+from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
-from metagen.sequence import Form
+from metagen.runs.declare.specs.values import MadeSpec, valued
 from metagen.tasks.records import Hub
-from metagen.values import Amount, Count, Expects, Switch, Text
+from metagen.values import Text
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import answer_rule
 
 
 class Game24Spec(PromptedSpec):
-    """Puzzles of the Game of 24 from a JSONL file."""
+    """Puzzles of the Game of 24 from a JSONL file. limit: the first problems only."""
 
     places = ("question", "numbers", "target")
-    kind: Literal["game24"]
-    form: Form | None = None
     path: FileName
-    limit: Count | None = None
 
 
 class AnswersSpec(PartSpec):
-    """How the answers of a task are read and told apart: by a rule's name, or by its name with options."""
+    """How the answers of a task are read and told apart: by a rule's name, or by its name with options.
+
+    percent: a number with a percent sign is its hundredth part, or the sign is dropped; of mathematical answers.
+    """
 
     by_hand = frozenset({"answer", "percent", "pattern"})
     percent: Literal["hundredths", "dropped"] = "hundredths"
@@ -55,48 +55,40 @@ class JsonlSpec(PromptedSpec, AnswersSpec):
     """Problems from a JSONL file, one a line; the fields are those of JsonlTask."""
 
     open = True
-    kind: Literal["jsonl"]
     path: FileName
     fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
-    form: Form | None = None
     reference: Pattern | None = None
-    delimiter: Text = "\n"
-    mark: Text | None = None
-    limit: Count | None = None
 
 
 class RecordedTaskSpec(AnswersSpec):
-    """The problems that a file of recorded samples tells of itself; graded by its verdicts, or by references."""
+    """The problems that a file of recorded samples tells of itself; graded by its verdicts, or by references.
 
-    kind: Literal["recorded"]
+    answer: the rule that reads answers. where: only records in which fields have these values.
+    """
+
     path: FileName
     fields: dict[Literal["id", "question", "reference", "successes", "n"], Text] = Field(default={})
     where: dict[Text, Any] = Field(default={})
-    verdicts: Switch | None = None
     answer: RuleName = "math"
-    limit: Count | None = None
 
 
-class HubSpec(Spec):
-    """A data set that the library `datasets` loads."""
-
-    name: Text
-    config: Text | None = None
-    split: Text = "test"
-    revision: Text | None = None
+HubSpec = valued(Hub, MadeSpec)
 
 
 class SourceSpec(PartSpec):
-    """A task whose problems come from a local file (`path`), or from a data set on the hub."""
+    """A task whose problems come from a local file (`path`), or from a data set on the hub.
 
-    by_hand = frozenset({"path", "hub", "answer", "percent", "pattern"})
+    path: the file. hub: the data set; one of both is given, or none where the task is published.
+    """
+
+    by_hand = frozenset({"path", "answer", "percent", "pattern"})
+    filled = frozenset({"source", "shots", "program", "grader"})
     path: FileName | None = None
-    hub: HubSpec | None = None
-    limit: Count | None = None
+    hub: HubSpec | None = None  # type: ignore[valid-type]  # it is made above
 
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
-        source = self.path if self.hub is None else Hub(**self.hub.model_dump())
+        source = given.pop("hub", self.path)
         return given if source is None else given | {"source": source}
 
     @model_validator(mode="after")
@@ -110,12 +102,8 @@ class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
     """Problems from a Parquet, CSV or TSV file, one a row; the other fields are those of JsonlSpec."""
 
     open = True
-    kind: Literal["table"]
     fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
-    form: Form | None = None
     reference: Pattern | None = None
-    delimiter: Text = "\n"
-    mark: Text | None = None
 
     @model_validator(mode="after")
     def _some_source(self) -> Self:
@@ -127,13 +115,10 @@ class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
 class PublicSpec(PublicPromptSpec, SourceSpec):
     """A public data set; without a source it is fetched from where it is published."""
 
-    kind: Literal["gsm8k", "svamp", "asdiv", "math", "aime", "humaneval"]
-
 
 class SolutionsSpec(PublicSpec):
     """A public data set whose answers a rule reads: mathematics, unless another rule is named."""
 
-    kind: Literal["gsm8k", "svamp", "asdiv", "math", "aime"]
     answer: RuleName | None = None
 
     @field_validator("answer")
@@ -145,48 +130,19 @@ class SolutionsSpec(PublicSpec):
 
 
 class MBPPSpec(PublicPromptSpec, SourceSpec):
-    """MBPP; `shown` of its assertions are public tests."""
+    """MBPP."""
 
     places = ("question", "tests")
-    kind: Literal["mbpp"]
-    shown: Amount = 3
-    challenge: Switch = False
 
 
 class CRUXEvalSpec(PublicPromptSpec, SourceSpec):
     """CRUXEval: predict the output of a function, or an input."""
 
     places = ("question", "code", "input", "output")
-    kind: Literal["cruxeval"]
-    mode: Literal["output", "input"] = "output"
 
 
 class ContestSpec(PromptedSpec, SourceSpec):
-    """Problems of programming contests. seconds, memory: of each test, processor time and bytes."""
+    """Problems of programming contests."""
 
     places = ("question", "how", "starter")
     form: Literal["chat", "text", "auto"] = "chat"
-
-    seconds: Annotated[float, Field(gt=0), Expects("a number of seconds > 0")] | None = None
-    memory: Count | None = None
-
-
-class LiveCodeBenchSpec(ContestSpec):
-    """LiveCodeBench; since, until: dates of contests."""
-
-    kind: Literal["livecodebench"]
-    since: Text | None = None
-    until: Text | None = None
-
-
-class APPSSpec(ContestSpec):
-    """APPS."""
-
-    kind: Literal["apps"]
-
-
-class CodeContestsSpec(ContestSpec):
-    """CodeContests, with or without the tests that were generated."""
-
-    kind: Literal["code_contests"]
-    generated: Switch = True

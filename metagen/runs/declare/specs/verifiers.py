@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from metagen.runs.declare.specs.fields import EngineName
-from metagen.runs.declare.specs.parts import PluginSpec, ValueSpec, naming
-from metagen.values import Text
+from metagen.runs.declare.specs.parts import PluginSpec, naming
+from metagen.runs.declare.specs.values import MadeSpec, valued
 from metagen.verifiers.reward import Tags
 
-
-class TagsSpec(ValueSpec):
-    """The tokens by which a reward model speaks; by default those that its config.json names."""
-
-    tag: Text
-    positive: Text
-    negative: Text
-    delimiter: Text = "\n"
-
-    @property
-    def value(self) -> Tags:
-        return Tags(**self.model_dump())
+TagsSpec = valued(Tags, MadeSpec)
 
 
 class PluginVerifierSpec(PluginSpec):
