@@ -132,7 +132,7 @@ def test_a_removed_node_changes_nothing(
         assert pool.stats.extra["failed_attempts"] >= 1
         until(lambda: len(pool.replicas) == 4)
     cluster.remove_node(other)
-    until(lambda: sum(node["Alive"] for node in ray.nodes()) == 3)
+    until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
 
 
 def test_replicas_join_and_leave_in_the_middle(make: Make, plain: Any, until: Until) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 from metagen.errors import PromptError
 from metagen.generators.function import FunctionGenerator
@@ -69,10 +70,12 @@ def generator(
     fails_on: str = "",
     temperature: float = 1.0,
     surrogates: bool = False,
+    gate: str = "",
 ) -> FunctionGenerator:
     """Right with a chance that falls with the number of terms; else one of four near misses, or no answer.
 
-    surrogates: begins each text with half of a pair, which UTF-8 cannot hold.
+    surrogates: begins each text with half of a pair, which UTF-8 cannot hold. gate: a file; until it exists, each
+    problem gets two samples.
     """
 
     async def function(prefix: Sequence, seed: int, index: int) -> str:
@@ -82,6 +85,8 @@ def generator(
             with open(log, "a") as file:  # noqa: ASYNC230, PTH123
                 file.write(f"{name} {prefix.prompt.problem_id} {index}\n")
         await asyncio.sleep(float(os.environ.get("TOY_DELAY", "0")))
+        while gate and index >= 2 and not Path(gate).exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.02)
         rng, truth = random.Random(seed), _truth(prefix.prompt)
         luck = rng.random()
         if luck > 0.95:
