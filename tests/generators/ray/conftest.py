@@ -218,33 +218,41 @@ def troubles(cluster: Any, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="package")
+def pools(cluster: Any) -> Callable[[Path], Callable[..., RayPool]]:
+    """Makes pools of engines that get into trouble by the files of a directory."""
+
+    def of(troubles: Path) -> Callable[..., RayPool]:
+        def made(
+            replicas: int = 2,
+            *,
+            placement: Placement | None = None,
+            policy: Any = None,
+            router: Any = None,
+            **options: Any,
+        ) -> RayPool:
+            return RayPool(
+                Troubled,
+                {"directory": str(troubles), "delay": 0.05, **options},
+                replicas=replicas,
+                codec=Troubled(),
+                placement=placement,
+                policy=policy,
+                router=router,
+            )
+
+        return made
+
+    return of
+
+
 @pytest.fixture
-def make(troubles: Path) -> Callable[..., RayPool]:
+def make(pools: Callable[[Path], Callable[..., RayPool]], troubles: Path) -> Callable[..., RayPool]:
     """Makes pools of engines that get into trouble."""
-
-    def made(
-        replicas: int = 2,
-        *,
-        placement: Placement | None = None,
-        policy: Any = None,
-        router: Any = None,
-        **options: Any,
-    ) -> RayPool:
-        given = {"directory": str(troubles), "delay": 0.05, **options}
-        return RayPool(
-            Troubled,
-            given,
-            replicas=replicas,
-            codec=Troubled(),
-            placement=placement,
-            policy=policy,
-            router=router,
-        )
-
-    return made
+    return pools(troubles)
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def alone() -> Callable[..., EnumerableEngine]:
     """The same engine without a pool."""
     return Troubled
