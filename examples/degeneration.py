@@ -234,22 +234,22 @@ def save(figure: Figure, stem: Path) -> None:
         figure.savefig(stem.with_suffix(".png"), dpi=130, metadata={"Software": None})
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, texts_of_each: int = TEXTS) -> None:
     panels, mode = modes()
     save(
         mode_bars(panels, mode, title="The most probable sequence is not typical"),
         folder / "degeneration_modes",
     )
-    texts(folder)
+    texts(folder, texts_of_each)
     accuracies, points = solutions()
     print(accuracies)
     figure = quality_lines(points, x="different answers among 8 samples", title="Accuracy against diversity")
     save(figure, folder / "degeneration_accuracy")
 
 
-def texts(folder: Path) -> None:
+def texts(folder: Path, count: int) -> None:
     train_on, held = corpus()
-    begun = [mg.Sequence.of(text[:BEGUN]) for text in held if len(text) > BEGUN + LENGTH][:TEXTS]
+    begun = [mg.Sequence.of(text[:BEGUN]) for text in held if len(text) > BEGUN + LENGTH][:count]
     rest = {text[:BEGUN]: text[BEGUN : BEGUN + LENGTH] for text in held}
     print(f"{len(train_on)} paragraphs, {sum(map(len, train_on)):,} characters; {len(begun)} beginnings")
     with TemporaryDirectory() as models, mg.TorchEngine(model(Path(models), train_on), threads=1) as engine:
@@ -284,4 +284,4 @@ def texts(folder: Path) -> None:
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/degeneration")
     folder.mkdir(parents=True, exist_ok=True)
-    main(folder)
+    main(folder, *map(int, sys.argv[2:3]))

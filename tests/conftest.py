@@ -17,8 +17,8 @@ settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-#: Bytes that a process may grow by before its memory is tidied. Collections by Python itself count objects, and a closed
-#: engine is few objects, with keys and values of 100 MB; and the C library keeps what was freed, until it is told.
+#: Bytes that a process may grow by before its memory is tidied. Collections by Python itself count objects, and a
+#: closed engine is few objects, with keys and values of 100 MB; and the C library keeps what was freed until told.
 GROWTH = 128 << 20
 _resident = 0
 _C = ctypes.CDLL(None)

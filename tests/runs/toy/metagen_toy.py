@@ -1,10 +1,11 @@
 """A toy task with a generator and verifiers made of functions, as another package would bring them.
 
 `TOY_LOG` names a file to which each sample appends a line (so that a test counts calls across processes);
-`TOY_DELAY` makes each sample take so many seconds.
+`TOY_DELAY` makes each sample take so many seconds. Behind `TOY_MOST` samples of a process the next ones never end.
 """
 
 import asyncio
+import itertools
 import os
 import random
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ from metagen.sequence import Prompt, Score, Sequence, digest
 from metagen.tasks.base import Problem, Task, check_problems
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
+
+
+#: Counts the samples that this process begins.
+_begun = itertools.count()
 
 
 def _read(text: str) -> str | None:
@@ -81,6 +86,8 @@ def generator(
     async def function(prefix: Sequence, seed: int, index: int) -> str:
         if prefix.prompt.problem_id == fails_on:
             raise PromptError(f"the prompt of {fails_on!r} is too long; make it shorter")
+        if next(_begun) >= float(os.environ.get("TOY_MOST", "inf")):
+            await asyncio.Event().wait()
         if log := os.environ.get("TOY_LOG"):
             with open(log, "a") as file:  # noqa: ASYNC230, PTH123
                 file.write(f"{name} {prefix.prompt.problem_id} {index}\n")
