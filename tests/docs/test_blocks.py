@@ -14,7 +14,8 @@ What a block is, it says where the reader sees it:
 - JSON is parsed, and kept under its title, if it has one; Python with a title is kept as well.
 - In bash and console blocks the CLI parses every `metagen …`. Those of `RUNS` are run as well, on few problems, unless
   they have placeholders in capitals, or work on a file or on runs of which the page makes none; or run a file of
-  examples/, which `tests/examples` does, on a page that does nothing else with runs. What is parsed only is printed. Other commands must be known to `check`, which looks targets of make and extras of pip up.
+  examples/, which `tests/examples` does, on a page that does nothing else with runs. What is parsed only is printed.
+  Other commands must be known to `check`, which looks targets of make and extras of pip up.
 - `text` is nothing to run. Every other language, and an indented block, is an error.
 - `# needs a GPU` (or something else) as the first line marks what cannot run here. It is compiled, or parsed, and is
   reported as a skipped case of its own, with its place.

@@ -281,7 +281,7 @@ def test_cancelling_reaches_the_engine(make: Make, until: Until) -> None:
 
         async def cancelled() -> None:
             task = asyncio.create_task(pool.generate(asked))
-            while not asked.ended:
+            while not asked.ended:  # noqa: ASYNC110 - nobody tells of it
                 await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

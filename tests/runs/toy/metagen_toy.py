@@ -18,7 +18,6 @@ from metagen.tasks.base import Problem, Task, check_problems
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 
-
 #: Counts the samples that this process begins.
 _begun = itertools.count()
 

@@ -803,7 +803,9 @@ def test_a_callback_used_without_end_is_no_evidence(
     sandbox: Sandbox, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows how long it would have taken, or what it would have returned, in one process."""
-    monkeypatch.setattr("metagen.verifiers.code.check.MANY", 3)  # so many uses fit into the time of a busy machine
+    monkeypatch.setattr(
+        "metagen.verifiers.code.check.MANY", 3
+    )  # so many uses fit into the time of a busy machine
     program = "def f(g):\n    while True: g(1)"
     report = judged(sandbox, program, "f(lambda x: x)", **limits, entry_points=("f",))
     assert [case.verdict for case in report.cases] == ["unrepresentable"], report
