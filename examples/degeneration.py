@@ -1,6 +1,6 @@
 """Text that degenerates: what maximisation and sampling write, by models that count on the pages of docs/.
 
-    python examples/degeneration.py [FOLDER]
+    python examples/degeneration.py [FOLDER [BEGINNINGS]]
 
 The model is a product of k-gram models over characters, trained on the prose of this documentation; every fifth
 paragraph is kept out, and is what a person wrote. Tables are printed, and figures go to FOLDER (runs/degeneration by
@@ -148,9 +148,9 @@ def table(ways: Sequence[Way]) -> str:
     return "\n".join(lines)
 
 
-def solutions() -> tuple[str, dict[str, dict[str, list[Written]]]]:
+def solutions(per_level: int) -> tuple[str, dict[str, dict[str, list[Written]]]]:
     """Accuracy and diversity of the largest embedded generator: a table, and points of a figure."""
-    task = mg.ArithmeticTask("validation", levels=[3, 4, 5], per_level=20, seed=3)
+    task = mg.ArithmeticTask("validation", levels=[3, 4, 5], per_level=per_level, seed=3)
     problems, n = list(task.problems()), 8
     points: dict[str, list[Written]] = {}
     lines = ["| | one sample is right | one of 8 is right | different answers of 8 |", "|---|---|---|---|"]
@@ -234,14 +234,14 @@ def save(figure: Figure, stem: Path) -> None:
         figure.savefig(stem.with_suffix(".png"), dpi=130, metadata={"Software": None})
 
 
-def main(folder: Path, texts_of_each: int = TEXTS) -> None:
+def main(folder: Path, count: int = TEXTS) -> None:
     panels, mode = modes()
     save(
         mode_bars(panels, mode, title="The most probable sequence is not typical"),
         folder / "degeneration_modes",
     )
-    texts(folder, texts_of_each)
-    accuracies, points = solutions()
+    texts(folder, count)
+    accuracies, points = solutions(count // 2)
     print(accuracies)
     figure = quality_lines(points, x="different answers among 8 samples", title="Accuracy against diversity")
     save(figure, folder / "degeneration_accuracy")
