@@ -27,8 +27,9 @@ help: ## show this list
 quickstart: $(VENV)/installed-torch ## set up, run the main experiment and report it
 	@$(BIN)/metagen run examples/quickstart.yaml --out runs/quickstart $(ARGS)
 
+# Processes that tests start find metagen compiled.
 test: $(VENV)/installed-test chromium bubblewrap ## set up and run the tests; ARGS='-k voting' chooses
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile $(ARGS)
 
 mutants: $(VENV)/installed-test ## break formulas on purpose and see which tests notice; ARGS='budget --count 10'
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants $(ARGS)
