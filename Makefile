@@ -31,8 +31,9 @@ smollm: $(VENV)/installed-torch ## the same with a real language model, SmolLM2-
 	@$(BIN)/metagen models fetch smollm2-135m
 	@$(BIN)/metagen run examples/smollm.yaml --out runs/smollm $(ARGS)
 
+# Processes that tests start find metagen compiled.
 test: $(VENV)/installed-test chromium bubblewrap ## set up and run the tests; ARGS='-k voting' chooses
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile $(ARGS)
 
 mutants: $(VENV)/installed-test ## break formulas on purpose and see which tests notice; ARGS='budget --count 10'
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants $(ARGS)

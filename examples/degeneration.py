@@ -1,6 +1,6 @@
 """Text that degenerates: what maximisation and sampling write, by models that count on the pages of docs/.
 
-    python examples/degeneration.py [FOLDER]
+    python examples/degeneration.py [FOLDER [BEGINNINGS]]
 
 The model is a product of k-gram models over characters, trained on the prose of this documentation; every fifth
 paragraph is kept out, and is what a person wrote. Tables are printed, and figures go to FOLDER (runs/degeneration by
@@ -148,9 +148,9 @@ def table(ways: Sequence[Way]) -> str:
     return "\n".join(lines)
 
 
-def solutions() -> tuple[str, dict[str, dict[str, list[Written]]]]:
+def solutions(per_level: int) -> tuple[str, dict[str, dict[str, list[Written]]]]:
     """Accuracy and diversity of the largest embedded generator: a table, and points of a figure."""
-    task = mg.ArithmeticTask("validation", levels=[3, 4, 5], per_level=20, seed=3)
+    task = mg.ArithmeticTask("validation", levels=[3, 4, 5], per_level=per_level, seed=3)
     problems, n = list(task.problems()), 8
     points: dict[str, list[Written]] = {}
     lines = ["| | one sample is right | one of 8 is right | different answers of 8 |", "|---|---|---|---|"]
@@ -234,22 +234,22 @@ def save(figure: Figure, stem: Path) -> None:
         figure.savefig(stem.with_suffix(".png"), dpi=130, metadata={"Software": None})
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, count: int = TEXTS) -> None:
     panels, mode = modes()
     save(
         mode_bars(panels, mode, title="The most probable sequence is not typical"),
         folder / "degeneration_modes",
     )
-    texts(folder)
-    accuracies, points = solutions()
+    texts(folder, count)
+    accuracies, points = solutions(count // 2)
     print(accuracies)
     figure = quality_lines(points, x="different answers among 8 samples", title="Accuracy against diversity")
     save(figure, folder / "degeneration_accuracy")
 
 
-def texts(folder: Path) -> None:
+def texts(folder: Path, count: int) -> None:
     train_on, held = corpus()
-    begun = [mg.Sequence.of(text[:BEGUN]) for text in held if len(text) > BEGUN + LENGTH][:TEXTS]
+    begun = [mg.Sequence.of(text[:BEGUN]) for text in held if len(text) > BEGUN + LENGTH][:count]
     rest = {text[:BEGUN]: text[BEGUN : BEGUN + LENGTH] for text in held}
     print(f"{len(train_on)} paragraphs, {sum(map(len, train_on)):,} characters; {len(begun)} beginnings")
     with TemporaryDirectory() as models, mg.TorchEngine(model(Path(models), train_on), threads=1) as engine:
@@ -284,4 +284,4 @@ def texts(folder: Path) -> None:
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/degeneration")
     folder.mkdir(parents=True, exist_ok=True)
-    main(folder)
+    main(folder, *map(int, sys.argv[2:3]))

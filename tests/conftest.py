@@ -1,5 +1,6 @@
 """What all tests share: hypothesis profiles, one thread of torch for each process, and its memory."""
 
+import ctypes
 import gc
 import os
 import sys
@@ -16,10 +17,11 @@ settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-#: Bytes that a process may grow by before cycles of objects are looked for. Collections by Python itself count objects,
-#: and a closed engine is few objects, with keys and values of 100 MB: without this a process comes to 3.5 GB.
+#: Bytes that a process may grow by before its memory is tidied. Collections by Python itself count objects, and a
+#: closed engine is few objects, with keys and values of 100 MB; and the C library keeps what was freed until told.
 GROWTH = 128 << 20
 _resident = 0
+_C = ctypes.CDLL(None)
 #: Beginnings of the names of files that one process runs: a cluster of Ray, and models that are trained in a session.
 TOGETHER = ("tests/generators/ray/", "tests/examples/test_train")
 
@@ -46,22 +48,33 @@ def one_thread_of_torch() -> None:
 
 @pytest.fixture(scope="module")
 def lean_figures() -> Iterator[list[str]]:
-    """Suffixes of figure files that are left empty: fonts of PDFs and pixels of PNGs are most of a report's time.
+    """Suffixes of figure files that are left empty: drawing them for a report takes longer than most runs of tests.
 
-    Every figure is drawn as SVG all the same; PDFs and PNGs are tested in `tests/analysis` and with `whole_figures`.
+    What stands in a page is drawn all the same; files are tested in `tests/analysis` and with `whole_figures`.
     """
     from matplotlib.figure import Figure
 
-    left, save = [".pdf", ".png"], Figure.savefig
+    from metagen.analysis import figures
 
-    def savefig(figure: Figure, file: Any, **how: Any) -> None:
+    left, savefig, save = [".pdf", ".png", ".svg"], Figure.savefig, figures.save
+
+    def leave_file(figure: Figure, file: Any, **how: Any) -> None:
         if isinstance(file, Path) and file.suffix in left:
             file.write_bytes(b"")
         else:
-            save(figure, file, **how)
+            savefig(figure, file, **how)
+
+    def leave_files(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
+        if ".svg" not in left:
+            return save(figure, stem)
+        png, svg = Path(f"{stem}.png"), Path(f"{stem}.svg")
+        for file in (png, svg):
+            file.write_bytes(b"")
+        return png, svg
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", savefig)
+        patch.setattr(Figure, "savefig", leave_file)
+        patch.setattr(figures, "save", leave_files)
         yield left
 
 
@@ -83,6 +96,8 @@ def pytest_runtest_teardown() -> None:
     global _resident
     if _bytes() > _resident + GROWTH:
         gc.collect()
+        if trim := getattr(_C, "malloc_trim", None):  # of glibc alone
+            trim(0)
         _resident = _bytes()
 
 

@@ -84,11 +84,11 @@ def heeding() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def started(place: Path, *arguments: str, until: int, delay: float = 0.02) -> subprocess.Popen[str]:
-    """The command in a process of its own, after it has made `until` calls."""
+def started(place: Path, *arguments: str, until: int, delay: float = 0.0) -> subprocess.Popen[str]:
+    """The command in a process of its own, which has made `until` calls and comes to no more."""
     process = subprocess.Popen(
         [*METAGEN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "TOY_DELAY": str(delay)},
+        env={**os.environ, "TOY_DELAY": str(delay), "TOY_MOST": str(until)},
         # Whoever runs the tests in the background may ignore interrupts; a user in a terminal does not.
         preexec_fn=heeding,
     )  # fmt: skip
@@ -224,7 +224,7 @@ def test_a_signal_that_is_ignored_stays_so(place: Path) -> None:
 def test_a_terminal_that_is_gone_ends_a_run_as_any_interrupt(place: Path, finished: Path) -> None:
     child, terminal = pty.fork()
     if child == 0:
-        os.environ["TOY_DELAY"] = "0.02"
+        os.environ["TOY_MOST"] = "20"
         heeding()
         os.execv(METAGEN[0], [*METAGEN, "run", "sums.yaml", "--out", "part"])
     _until(lambda: len(calls(place)) >= 20)
@@ -270,7 +270,7 @@ def check_resumed(place: Path, finished: Path) -> None:
 
 
 def test_a_second_writer_is_refused(place: Path) -> None:
-    process = started(place, "run", "sums.yaml", "--out", "part", until=1, delay=0.5)
+    process = started(place, "run", "sums.yaml", "--out", "part", until=1)
     code, _, err = invoke("resume", "part")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)

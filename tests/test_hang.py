@@ -43,14 +43,14 @@ def test_a_chat_template_that_never_ends_is_an_error_that_names_it(tmp_path: Pat
 
 
 class Silent(EnumerableEngine):
-    """Never answers, and moves a counter `moves` times, 0.1 s apart."""
+    """Never answers, and moves a counter `moves` times, 0.2 s apart."""
 
     silence = 0.6
     moves = 0
 
     async def generate(self, request: GenerateRequest) -> Generated:
         for _ in range(self.moves):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
             self.stats.extra["steps"] = self.stats.extra.get("steps", 0) + 1
         if self.moves:
             return await super().generate(request)
@@ -83,6 +83,6 @@ def test_an_engine_without_news_is_an_error_with_the_way_on_and_keeps_what_has_e
 
 def test_an_engine_that_is_slow_and_moves_is_waited_for() -> None:
     with silent() as engine:
-        engine.moves = 15
+        engine.moves, engine.silence = 15, 2.0
         made, _ = run(lambda s: engine.generator(max_tokens=4).generate(PREFIX, n=2, scope=s))
     assert len(made) == 2

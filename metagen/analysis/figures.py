@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from html import escape
 from io import StringIO
 from math import ceil, floor, inf, isfinite, log2
@@ -206,6 +207,10 @@ def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str 
     return figure
 
 
+#: Where the prefix of ids stands in a swatch that is kept.
+_PREFIX = "{prefix}"
+
+
 def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     """Write `stem`.png (200 dpi) and `stem`.svg; equal figures give equal bytes. Returns both paths.
 
@@ -243,19 +248,27 @@ def inline(figure: Figure, name: str, title: str) -> str:
     return re.sub(r' (?:width|height)="[\d.]+pt"', "", svg.replace("<svg", opening, 1), count=2).strip()
 
 
-def swatch(label: str, labels: Sequence[str]) -> Figure:
-    """The look of one of `labels` in the figures that show them all, for a legend that stands in a page."""
-    colour, marker, dash = looks(labels)[label]
+def swatch(label: str, labels: Sequence[str], name: str) -> str:
+    """The look of one of `labels` in the figures that show them all, for a legend that stands in a page; see `inline`.
+
+    name: prefix of its ids, unique in the page.
+    """
+    return _swatch(*looks(labels)[label]).replace(_PREFIX, name)
+
+
+@lru_cache(maxsize=256)
+def _swatch(colour: str, marker: str, dash: Any) -> str:
+    """Pages show the same looks again and again."""
     with style():
         figure = Figure(figsize=(0.6, 0.2))
         FigureCanvasAgg(figure)
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
         axes.set_axis_off()
-        line = Line(label, [0.0, 0.5, 1.0], [0.0, 0.0, 0.0])
+        line = Line("", [0.0, 0.5, 1.0], [0.0, 0.0, 0.0])
         _draw(axes, line, colour, "None", dash, band=False)
         _draw(axes, replace(line, x=[0.5], y=[0.0]), colour, marker, dash, band=False)
         axes.set_xlim(0.0, 1.0)
-    return figure
+    return inline(figure, _PREFIX, "")
 
 
 def panel(

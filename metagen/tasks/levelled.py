@@ -6,7 +6,9 @@ from abc import abstractmethod
 from collections import abc
 from collections.abc import Iterable, Iterator
 from dataclasses import field
+from functools import cached_property
 from itertools import islice
+from math import ceil
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
@@ -48,18 +50,26 @@ class LevelledTask(Task):
         return islice(self._all(), self.limit)
 
     @abstractmethod
-    def draw(self, level: int) -> Iterable[Any]:
-        """The `per_level` problems of a level. ValueError if there are not so many."""
+    def draw(self, level: int, count: int) -> Iterable[Any]:
+        """The first `count` problems of a level. ValueError if there are not so many."""
 
     @abstractmethod
     def as_problem(self, drawn: Any, name: str) -> Problem:
         """One of them as any task has them; `name` is its id."""
 
-    def _all(self) -> Iterator[Problem]:
+    @cached_property
+    def _drawn(self) -> list[tuple[Any, ...]]:
+        """One problem of each level in a row; drawn once, and no more of them than `limit` leaves."""
+        rows = self.per_level
+        if self.limit is not None:
+            rows = min(rows, ceil(self.limit / len(self.levels)))
         try:
-            drawn = [self.draw(level) for level in self.levels]
+            drawn = [self.draw(level, rows) for level in self.levels]
         except ValueError as error:
             raise InputError(f"per_level={self.per_level!r}: {error}") from None
-        for index, row in enumerate(zip(*drawn, strict=True)):
+        return list(zip(*drawn, strict=True))
+
+    def _all(self) -> Iterator[Problem]:
+        for index, row in enumerate(self._drawn):
             for level, one in zip(self.levels, row, strict=True):
                 yield self.as_problem(one, f"{self.name}/{self.split}/{level}/{index}")

@@ -13,8 +13,9 @@ What a block is, it says where the reader sees it:
   loaded.
 - JSON is parsed, and kept under its title, if it has one; Python with a title is kept as well.
 - In bash and console blocks the CLI parses every `metagen …`. Those of `RUNS` are run as well, on few problems, unless
-  they have placeholders in capitals, or work on a file or on runs of which the page makes none; what is parsed only
-  is printed. Other commands must be known to `check`, which looks targets of make and extras of pip up.
+  they have placeholders in capitals, or work on a file or on runs of which the page makes none; or run a file of
+  examples/, which `tests/examples` does, on a page that does nothing else with runs. What is parsed only is printed.
+  Other commands must be known to `check`, which looks targets of make and extras of pip up.
 - `text` is nothing to run. Every other language, and an indented block, is an error.
 - `# needs a GPU` (or something else) as the first line marks what cannot run here. It is compiled, or parsed, and is
   reported as a skipped case of its own, with its place.
@@ -55,6 +56,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Commands of metagen that cost little on a few problems. Others are parsed only.
 RUNS = {"run", "resume", "report", "show", "compare", "models", "ls", "doctor", "new", "explain"}
 LIMIT = ["--limit", "2"]
+#: What works on runs.
+READS = re.compile(r"\bmetagen (?:resume|report|show|compare|ls)\b|\bRunDirectory\b|parquet|report\.html")
 #: A name or a number that the reader fills in.
 PLACEHOLDER = re.compile(r"^[A-Z][A-Z_]*$|…|\.\.\.")
 TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
@@ -114,6 +117,8 @@ class Running:
     """A page that is being run in `place`."""
 
     place: Path
+    #: Whether the page works on runs that it has made.
+    reads: bool = True
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "page"})
 
     # -- Python and data -----------------------------------------------------------------------------
@@ -186,7 +191,8 @@ class Running:
         file = next((word for word in words if name == "run" and word.endswith(".yaml")), "runs")
         cheap = name in RUNS and not any(PLACEHOLDER.search(word) for word in words)
         needs = name in ("run", "resume", "report", "show", "compare")
-        if not cheap or (needs and not (self.place / file).exists()):
+        tried = file.startswith("examples/") and not self.reads
+        if not cheap or tried or (needs and not (self.place / file).exists()):
             print(f"{block.place}: parsed only: metagen {shlex.join(words)}")
             return
         if name == "run" and "--limit" not in words:
@@ -309,7 +315,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def run(page: list[Block], place: Path) -> None:
-    running = Running(place)
+    running = Running(place, reads=any(READS.search(block.text) for block in page))
     for block in page:
         try:
             assert block.language in KINDS, f"language {block.language!r}: expected one of {', '.join(KINDS)}"

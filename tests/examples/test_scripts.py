@@ -78,7 +78,7 @@ def test_the_atlas_of_decoding_draws_what_is_named(said: Any, tmp_path: Path) ->
 @pytest.mark.slow
 def test_maximisation_repeats_and_sampling_does_not(said: Any, tmp_path: Path) -> None:
     rows = re.findall(
-        r"^\| ([^|]+) \| ([\d.]+) \| (\d+)% \| (\d+)% \|", said("degeneration.py", tmp_path), re.M
+        r"^\| ([^|]+) \| ([\d.]+) \| (\d+)% \| (\d+)% \|", said("degeneration.py", tmp_path, 8), re.M
     )
     bits = {name: float(surprise) for name, surprise, *_ in rows}
     stuck = {name: int(share) for name, _, _, share in rows}
@@ -97,7 +97,9 @@ def test_maximisation_repeats_and_sampling_does_not(said: Any, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_the_family_is_reported_from_a_run(said: Any, tmp_path: Path) -> None:
-    run = experiment("family.yaml", tmp_path / "run", "--set", "task.per_level=1")
+    run = experiment(
+        "family.yaml", tmp_path / "run", "--set", "task.per_level=1", "--set", "task.levels=[1, 4]"
+    )
     text = said("family_report.py", run)
     assert "within problems" in text and text.count("| 0.1M |") >= 2
 

@@ -36,7 +36,7 @@ def rewards(scripts: Any, family: Path, tmp_path_factory: pytest.TempPathFactory
     into = copy(family, tmp_path_factory.mktemp("rewards") / "interrupted")
     scripts.interrupt("rewards.py", into, (into / "checkpoints" / "reward-pairs.pt").exists)
     assert not (into / "models" / "reward-pairs").exists()
-    scripts.go_on("rewards.py", into, "--only", "rollouts", *TRAINED, "cards")
+    scripts.run("rewards.py", into, "--only", "rollouts", *TRAINED, "cards")
     return into
 
 

@@ -22,7 +22,7 @@ def test_an_interrupted_run_comes_to_the_same_weights_bit_for_bit(
     for place in ("checkpoints/tiny-2m.pt", "solutions/hard-for-tiny-prm-first"):
         scripts.interrupt("family.py", tmp_path, (tmp_path / place).exists)
         assert not (tmp_path / "models" / "tiny-prm").exists()
-    scripts.go_on("family.py", tmp_path)
+    scripts.run("family.py", tmp_path)
     whole, resumed = scripts.files(family), scripts.files(tmp_path)
     assert {name.split("/")[0] for name in whole} == {*GENERATORS, *REWARDS}
     assert list(resumed) == list(whole)
@@ -54,16 +54,18 @@ def test_what_is_written_loads_in_the_engine_and_in_transformers(family: Path, n
 
 
 @pytest.mark.slow
-def test_a_folder_belongs_to_one_setting(train: Any, family: Path) -> None:
+def test_a_folder_belongs_to_one_setting(scripts: Any, train: Any, family: Path) -> None:
     setting = train("setting")
-    setting.Setting(family, 5, 0.001).prepare()
-    with pytest.raises(SystemExit, match=r"seed 5 and not 0, scale 0.001 and not 0.5; choose another folder"):
+    setting.Setting(family, scripts.seed, scripts.scale).prepare()
+    with pytest.raises(
+        SystemExit, match=r"seed 5 and not 0, scale 0.0003 and not 0.5; choose another folder"
+    ):
         setting.Setting(family, 0, 0.5).prepare()
 
 
 @pytest.mark.slow
 def test_only_whole_runs_ship(train: Any, family: Path, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"was trained at scale 0.001; only whole runs ship"):
+    with pytest.raises(SystemExit, match=r"was trained at scale 0.0003; only whole runs ship"):
         train("ship").ship(family / "models", ["tiny-0.1m"], tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -27,7 +27,7 @@ GENERATOR, LARGER = "tiny-0.5m", "tiny-2m"
 def begin(into: Path) -> Path:
     """A run that has the generators that ship."""
     into.mkdir()
-    (into / "setting.json").write_text('{"seed": 5, "scale": 0.001}\n')
+    (into / "setting.json").write_text('{"seed": 5, "scale": 0.0003}\n')
     for name in (GENERATOR, LARGER):
         shutil.copytree(sources.resolve(name), into / "models" / name)
     return into
@@ -198,8 +198,10 @@ def test_an_interrupted_training_comes_to_the_same_weights(
     scripts: Any, train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, loop, setting = train("train_value"), train("loop"), train("setting")
-    plan = script.Plan(GENERATOR, script.Target.Q, loop.Recipe(3000, tokens=1024), GENERATOR)
-    whole, stopped = (setting.Setting(begin(tmp_path / name), 5, 0.001, 0.0) for name in ("whole", "stopped"))
+    plan = script.Plan(GENERATOR, script.Target.Q, loop.Recipe(10_000, tokens=1024), GENERATOR)
+    whole, stopped = (
+        setting.Setting(begin(tmp_path / name), 5, 0.0003, 0.0) for name in ("whole", "stopped")
+    )
     script.value("made", plan, whole)
     calls, loss_of = iter("ab"), script.loss_of
 
@@ -223,7 +225,7 @@ def test_an_interrupted_training_comes_to_the_same_weights(
 
 def test_what_values_do_is_measured_on_validation_problems(scripts: Any, train: Any, tmp_path: Path) -> None:
     script, setting = train("train_value"), train("setting")
-    run = setting.Setting(begin(tmp_path / "run"), 5, 0.001)
+    run = setting.Setting(begin(tmp_path / "run"), 5, 0.0003)
     script.value("tiny-value", script.PLANS["tiny-value"], run)
     options = ("--models", run.models, "--values", "tiny-value", "--into", tmp_path / "figures")
     command = scripts.command("value_figures.py", *options, "--problems", 1, "--samples", 2)

@@ -101,10 +101,10 @@ def test_a_time_out_is_tried_again_and_then_recorded() -> None:
         await asyncio.sleep(x)
         return "done"
 
-    tool, journal = Tool(slow, timeout=0.03, attempts=2, wait=0), CountingJournal()
+    tool, journal = Tool(slow, timeout=0.3, attempts=2, wait=0), CountingJournal()
     assert call(tool, {"x": 0.0}, journal=journal) == "done"
     for _ in range(2):
-        with pytest.raises(ToolError, match=r"'slow' took longer than 0\.03 seconds, in the last of 2"):
+        with pytest.raises(ToolError, match=r"'slow' took longer than 0\.3 seconds, in the last of 2"):
             call(tool, {"x": 5.0}, journal=journal)
     assert tries == 3 and journal.recorded == 2
 

@@ -28,7 +28,7 @@ from metagen.generators.engine import (
     Sample,
     SamplingParams,
 )
-from metagen.generators.local import LocalEngine, key_value_bytes
+from metagen.generators.local import LocalEngine
 from metagen.generators.models.describe import drafted_shape, shape_of
 from metagen.generators.models.quantization import compressed
 from metagen.generators.models.recipes import Model
@@ -36,7 +36,8 @@ from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation, Ticket
 from metagen.generators.torch.models.compression import check_compressible, check_place
-from metagen.generators.torch.models.loading import Place, load, load_drafted
+from metagen.generators.torch.models.language_model import LanguageModel
+from metagen.generators.torch.models.loading import Place, load, load_drafted, memory_for
 from metagen.generators.torch.numbers import default_dtype, is_large
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.reading import Decoding
@@ -78,16 +79,16 @@ class TorchEngine(TorchOptions):
         self.device = _device(device)
         self.dtype = _dtype(dtype) or default_dtype(shape_of(model), self.device, quantization)
         check_place(quantization, self.dtype, self.device)
-        place = Place(self.dtype, self.device, max_batch, memory or _memory(self.device), quantization)
+        place = Place(self.dtype, self.device, max_batch, memory or memory_for(self.device), quantization)
         loaded = load(model, place) if draft is None else load_drafted(model, draft, place)
         check_compressible(loaded.name, loaded.shape, quantization)
-        self._model, self._scores = loaded.model, loaded.scores
+        self._scores = loaded.scores
         self._threads = threads or (torch.get_num_threads() if is_large(loaded.shape) else 1)
         LocalEngine.__init__(
             self,
             loaded.name,
             loaded.tokenizer,
-            context=min(max_context or self._model.max_context, self._model.max_context),
+            context=min(max_context or loaded.model.max_context, loaded.model.max_context),
             shape=compressed(drafted_shape(model, draft, self.dtype.itemsize), quantization),
             fingerprint=loaded.fingerprint,
             stats=EngineStats(
@@ -96,9 +97,11 @@ class TorchEngine(TorchOptions):
         )
         self._declared = TorchDeclared(loaded.tokenizer, draft=draft, max_batch=max_batch)
         self._endings = Endings(loaded.tokenizer)
-        self._tree: PrefixTree[Any] = PrefixTree(loaded.segment_tokens)
+        tree: PrefixTree[Any] = PrefixTree(loaded.segment_tokens)
+        #: What is large, and let go of at the end.
+        self._held: tuple[LanguageModel[Any], PrefixTree[Any]] | None = (loaded.model, tree)
         self._rows = Rows(max_batch, self.device)
-        self._scheduler = Scheduler(self._model, self._tree, self._rows, self._stats, self._reply, draft)
+        self._scheduler = Scheduler(loaded.model, tree, self._rows, self._stats, self._reply, draft)
         self._across: Boundaries | None = None
         self._wake = threading.Condition()
         self._inbox: deque[Generation | Evaluation] = deque()
@@ -314,15 +317,33 @@ class TorchEngine(TorchOptions):
         self.close()
 
     def close(self) -> None:
-        """Stop the thread; whoever waits gets an EngineError. Closing twice is allowed."""
+        """Stop the thread and free the memory; whoever waits gets an EngineError. Closing twice is allowed."""
         if self._process not in (0, os.getpid()):
             return
         with self._wake:
             if self._state in ("new", "open"):
                 self._state = "closed"
             self._wake.notify()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        if self._thread is not threading.current_thread():
+            if self._thread is not None:
+                self._thread.join()
+            self._held = None
+            self._scheduler.release()
+
+    @property
+    def _model(self) -> LanguageModel[Any]:
+        return self._parts()[0]
+
+    @property
+    def _tree(self) -> PrefixTree[Any]:
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[LanguageModel[Any], PrefixTree[Any]]:
+        """EngineError once they are let go of."""
+        if (held := self._held) is None:
+            self._check_open()
+            raise AssertionError("an engine that is open holds them")
+        return held
 
     def _check_open(self) -> None:
         if self._process not in (0, os.getpid()):
@@ -426,9 +447,3 @@ def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
     if dtype is not None and chosen is None:
         raise InputError(f"dtype={dtype!r}: expected one of {', '.join(_DTYPES)}")
     return chosen
-
-
-def _memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0]) // 2
-    return key_value_bytes()

@@ -48,6 +48,12 @@ class Scheduler:
             lambda job, e: self._fail(job.ticket, e),
         )
 
+    def release(self) -> None:
+        """Let go of weights, keys and values, at the end; parts that refer to each other would keep them for long."""
+        for part in (*vars(self).values(), self):
+            if isinstance(part, (Decoder, Prefiller, Scheduler)):
+                vars(part).clear()
+
     @property
     def busy(self) -> bool:
         return self._prefiller.busy or self._decoder.busy

@@ -120,9 +120,7 @@ def drawn(plot: Plot) -> Drawn:
         for i, (name, panel) in enumerate(panels.items())
     }
     swatches = {
-        label: Markup(
-            study_figures.lean(figures.inline(figures.swatch(label, labels), f"{anchor}-key-{i}", ""))
-        )
+        label: Markup(study_figures.lean(figures.swatch(label, labels, f"{anchor}-key-{i}")))
         for i, label in enumerate(labels)
     }
     return Drawn(plot.name, plot.title, _caption(plot, left_out), svgs, swatches, numbers(plot), plot.x)

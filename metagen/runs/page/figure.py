@@ -154,8 +154,7 @@ def drawn(plot: Plot) -> Drawn:
         for i, (panel, ours) in enumerate(plot.panels.items())
     }
     legend = {
-        label: Markup(figures.inline(figures.swatch(label, labels), f"{plot.name}-key-{i}", ""))
-        for i, label in enumerate(labels)
+        label: Markup(figures.swatch(label, labels, f"{plot.name}-key-{i}")) for i, label in enumerate(labels)
     }
     rows = [row for panel, ours in plot.panels.items() for line in ours for row in _rows(panel, line, plot.x)]
     columns = ("panel", "line", plot.x, "accuracy", "95% interval")

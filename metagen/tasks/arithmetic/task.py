@@ -45,8 +45,8 @@ class ArithmeticTask(LevelledTask):
     def answer(self) -> NumberRule:
         return NumberRule(ANSWER_LINE if self._form is Form.STEPS else FIRST_LINE)
 
-    def draw(self, level: int) -> Iterable[arithmetic.Problem]:
-        return arithmetic.problems(Split(self.split), level, self.per_level, self.seed)
+    def draw(self, level: int, count: int) -> Iterable[arithmetic.Problem]:
+        return arithmetic.problems(Split(self.split), level, count, self.seed)
 
     def as_problem(self, drawn: arithmetic.Problem, name: str) -> Problem:
         prompt = Prompt(name, text=arithmetic.prompt(drawn, self._form))

@@ -41,8 +41,8 @@ class CountdownTask(LevelledTask):
     def answer(self) -> ExpressionRule:
         return ExpressionRule()
 
-    def draw(self, level: int) -> list[problems.Problem]:
-        return problems.problems(Split(self.split), level, self.per_level, self.seed)
+    def draw(self, level: int, count: int) -> list[problems.Problem]:
+        return problems.problems(Split(self.split), level, count, self.seed)
 
     def as_problem(self, drawn: problems.Problem, name: str) -> Problem:
         public = {"numbers": list(drawn.numbers), "target": drawn.target}

@@ -65,8 +65,8 @@ class ProgramTask(LevelledTask):
     def answer(self) -> OutputsRule:
         return OutputsRule(self.execute)
 
-    def draw(self, level: int) -> list[problems.Problem]:
-        return problems.problems(Split(self.split), level, self.per_level, self.seed)
+    def draw(self, level: int, count: int) -> list[problems.Problem]:
+        return problems.problems(Split(self.split), level, count, self.seed)
 
     def as_problem(self, drawn: problems.Problem, name: str) -> Problem:
         inputs = [call(x) for x in (*(c.x for c in drawn.public), *drawn.unlabelled)]

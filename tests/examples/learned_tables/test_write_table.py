@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory, State
 from metagen.runs.work import build, runner
 from metagen.strategies.adaptive.by_difficulty import ByDifficulty
+from tests.runs.conftest import TOY, YAML
 
 Write = Callable[..., Path]
 COUNT = 30
@@ -38,16 +40,29 @@ def run(file: Path, root: Path, *sets: str) -> State:
         return runner.run(setup, RunDirectory.at(root))
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on other sums; not to be changed."""
+    place = tmp_path_factory.mktemp("known")
+    text = written(YAML.format(count=COUNT, n="[4, 16]"))
+    (place / "known.yaml").write_text(text.replace(f"count: {COUNT}", "count: 40, seed: 5"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOY))
+        run(place / "known.yaml", place / "known")
+    return place / "known"
+
+
 @pytest.fixture
-def file(experiment_file: Write, tmp_path: Path) -> Path:
+def file(experiment_file: Write, known: Path, tmp_path: Path) -> Path:
     """An experiment on sums, beside a finished run on other sums."""
     path = experiment_file(count=COUNT, n="[4, 16]")
-    text = path.read_text().replace("  single:", f"{MORE}  single:")
-    known = tmp_path / "known.yaml"
-    known.write_text(text.replace(f"count: {COUNT}", "count: 40, seed: 5"))
-    run(known, tmp_path / "known")
-    path.write_text(text)
+    path.write_text(written(path.read_text()))
+    shutil.copytree(known, tmp_path / "known")
     return path
+
+
+def written(text: str) -> str:
+    return text.replace("  single:", f"{MORE}  single:")
 
 
 def table(

@@ -1,4 +1,4 @@
-"""A cluster of three nodes on this machine, and engines that get into trouble when they are told to."""
+"""A cluster of two nodes on this machine, and engines that get into trouble when they are told to."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ from metagen.generators.engine import Generated, GenerateRequest
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.ray import Placement, RayPool
 
+#: The parts of toy experiments.
+TOY = Path(__file__).parents[2] / "runs" / "toy"
 #: A cluster that only this machine sees, without tokens, and one that soon misses a node that is gone.
 ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-HEALTH = {
+SYSTEM = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 2000,
     "health_check_failure_threshold": 4,
+    # Replicas start processes of their own; those that wait for tasks would cost a start each.
+    "prestart_worker_first_driver": False,
+    "enable_worker_prestart": False,
 }
 TOKENS = ("a", "b", "ab", "c", "d", "\n", "$")
 
@@ -156,17 +161,19 @@ def node_options(**more: Any) -> dict[str, Any]:
         "include_dashboard": False,
         "include_log_monitor": False,
         "object_store_memory": 80 << 20,
-        "num_cpus": 2,
+        "num_cpus": 4,
         **more,
     }
 
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Any]:
-    """Three nodes; two of them have room for replicas that ask for `room`. The tests are connected to the first."""
+    """Two nodes; the second has room for replicas that ask for `room`. The tests are connected to the first."""
     pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings")
-    before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "RAY_ADDRESS")}
+    before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "RAY_ADDRESS", "PYTHONPATH")}
     os.environ.update(ENVIRONMENT)
+    # Drivers of shards, and what tests start, find the toy.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(TOY), *filter(None, [before["PYTHONPATH"]])])
     from ray import cloudpickle
     from ray._private import ray_constants
     from ray.cluster_utils import Cluster
@@ -180,9 +187,8 @@ def cluster() -> Iterator[Any]:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     made = Cluster()
     try:
-        made.add_node(**node_options(_system_config=HEALTH))
-        for _ in range(2):
-            made.add_node(**node_options(resources={"room": 4}))
+        made.add_node(**node_options(_system_config=SYSTEM))
+        made.add_node(**node_options(resources={"room": 4}))
         os.environ["RAY_ADDRESS"] = made.address
         with connected():
             yield made
@@ -212,33 +218,41 @@ def troubles(cluster: Any, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="package")
+def pools(cluster: Any) -> Callable[[Path], Callable[..., RayPool]]:
+    """Makes pools of engines that get into trouble by the files of a directory."""
+
+    def of(troubles: Path) -> Callable[..., RayPool]:
+        def made(
+            replicas: int = 2,
+            *,
+            placement: Placement | None = None,
+            policy: Any = None,
+            router: Any = None,
+            **options: Any,
+        ) -> RayPool:
+            return RayPool(
+                Troubled,
+                {"directory": str(troubles), "delay": 0.05, **options},
+                replicas=replicas,
+                codec=Troubled(),
+                placement=placement,
+                policy=policy,
+                router=router,
+            )
+
+        return made
+
+    return of
+
+
 @pytest.fixture
-def make(troubles: Path) -> Callable[..., RayPool]:
+def make(pools: Callable[[Path], Callable[..., RayPool]], troubles: Path) -> Callable[..., RayPool]:
     """Makes pools of engines that get into trouble."""
-
-    def made(
-        replicas: int = 2,
-        *,
-        placement: Placement | None = None,
-        policy: Any = None,
-        router: Any = None,
-        **options: Any,
-    ) -> RayPool:
-        given = {"directory": str(troubles), "delay": 0.05, **options}
-        return RayPool(
-            Troubled,
-            given,
-            replicas=replicas,
-            codec=Troubled(),
-            placement=placement,
-            policy=policy,
-            router=router,
-        )
-
-    return made
+    return pools(troubles)
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def alone() -> Callable[..., EnumerableEngine]:
     """The same engine without a pool."""
     return Troubled

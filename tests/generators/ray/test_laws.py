@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import abc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -57,13 +57,19 @@ class TestRayPool(EngineLaws):
         return EnumerableEngine(**OPTIONS).decode(ids)
 
 
+@pytest.fixture(scope="module")
+def one() -> Iterator[RayPool]:
+    """A pool of one replica that all laws of generators use."""
+    with pool(1) as opened:
+        yield opened
+
+
 class TestGeneratorOfAPool(GeneratorLaws):
     begun = "ab"
 
-    def make(self) -> AbstractContextManager[Generator]:
-        @contextmanager
-        def opened() -> Iterator[Generator]:
-            with pool(1) as engine:
-                yield engine.generator()
+    @pytest.fixture(autouse=True)
+    def _pool(self, one: RayPool) -> None:
+        self.pool = one
 
-        return opened()
+    def make(self) -> AbstractContextManager[Generator]:
+        return nullcontext(self.pool.generator())

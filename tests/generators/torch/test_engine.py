@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import shutil
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -488,6 +490,19 @@ def test_use_before_and_after(model_dir: Any) -> None:
     with pytest.raises(EngineError, match="closed"):
         ask(engine, request("x"))
     engine.close()
+
+
+def test_a_closed_engine_keeps_neither_weights_nor_keys_and_values(model_dir: Any) -> None:
+    """Though somebody keeps the engine, and Python does not look for objects that refer to each other."""
+    engine = TorchEngine(model_dir("llama"), threads=1)
+    kept = [weakref.ref(engine._model), weakref.ref(engine._tree)]
+    gc.disable()
+    try:
+        with engine:
+            ask(engine, request("x"))
+        assert [one() for one in kept] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_closing_wakes_everyone(model_dir: Any) -> None:

@@ -40,11 +40,11 @@ def watched(
     `look` is called then, in the engine's thread. Gives the tokens held beyond the tree, step by step. What is raised
     there fails the engine, hence the test.
     """
-    step, tree, beyond = engine._scheduler.step, engine._tree, []
+    step, model, tree, beyond = engine._scheduler.step, engine._model, engine._tree, []
 
     def checked() -> None:
         step()
-        tokens, rest = divmod(held(), engine._model.token_bytes)
+        tokens, rest = divmod(held(), model.token_bytes)
         assert rest == 0
         assert tree.tokens + tree.reserved <= tree.capacity
         assert tree.tokens <= tokens <= tree.tokens + tree.reserved
@@ -54,7 +54,7 @@ def watched(
     engine._scheduler.step = checked  # type: ignore[method-assign] # to look on after each step
     with engine:
         yield beyond
-    assert held() == tree.tokens * engine._model.token_bytes, "what ran has left nothing but the tree"
+    assert held() == tree.tokens * model.token_bytes, "what ran has left nothing but the tree"
 
 
 def check(engine: TorchEngine, answers: list[Generated]) -> None:
@@ -169,6 +169,6 @@ def test_memory_is_counted_whatever_happens(model_dir: Any, held: Any) -> None:
     assert engine._model.token_bytes == 384
     with watched(engine, held) as beyond:
         answers = asyncio.run(ask(engine))
+        assert engine._tree.evicted > 0, "memory was scarce"
     check(engine, answers[::5])
-    assert engine._tree.evicted > 0, "memory was scarce"
     assert max(beyond) > 0, "rows had frozen tails"

@@ -1,13 +1,15 @@
 """A toy task with a generator and verifiers made of functions, as another package would bring them.
 
 `TOY_LOG` names a file to which each sample appends a line (so that a test counts calls across processes);
-`TOY_DELAY` makes each sample take so many seconds.
+`TOY_DELAY` makes each sample take so many seconds. Behind `TOY_MOST` samples of a process the next ones never end.
 """
 
 import asyncio
+import itertools
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 from metagen.errors import PromptError
 from metagen.generators.function import FunctionGenerator
@@ -15,6 +17,9 @@ from metagen.sequence import Prompt, Score, Sequence, digest
 from metagen.tasks.base import Problem, Task, check_problems
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
+
+#: Counts the samples that this process begins.
+_begun = itertools.count()
 
 
 def _read(text: str) -> str | None:
@@ -69,19 +74,25 @@ def generator(
     fails_on: str = "",
     temperature: float = 1.0,
     surrogates: bool = False,
+    gate: str = "",
 ) -> FunctionGenerator:
     """Right with a chance that falls with the number of terms; else one of four near misses, or no answer.
 
-    surrogates: begins each text with half of a pair, which UTF-8 cannot hold.
+    surrogates: begins each text with half of a pair, which UTF-8 cannot hold. gate: a file; until it exists, each
+    problem gets two samples.
     """
 
     async def function(prefix: Sequence, seed: int, index: int) -> str:
         if prefix.prompt.problem_id == fails_on:
             raise PromptError(f"the prompt of {fails_on!r} is too long; make it shorter")
+        if next(_begun) >= float(os.environ.get("TOY_MOST", "inf")):
+            await asyncio.Event().wait()
         if log := os.environ.get("TOY_LOG"):
             with open(log, "a") as file:  # noqa: ASYNC230, PTH123
                 file.write(f"{name} {prefix.prompt.problem_id} {index}\n")
         await asyncio.sleep(float(os.environ.get("TOY_DELAY", "0")))
+        while gate and index >= 2 and not Path(gate).exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.02)
         rng, truth = random.Random(seed), _truth(prefix.prompt)
         luck = rng.random()
         if luck > 0.95:

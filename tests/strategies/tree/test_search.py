@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -407,16 +408,20 @@ def test_a_few_in_flight_whose_results_count_in_the_order_of_choice() -> None:
 
 def test_scores_start_as_children_arrive_unless_a_limit_binds_both() -> None:
     order: list[str] = []
+    overlaps, scored = False, threading.Event()
 
     async def write(prefix: Sequence, seed: int, index: int) -> Drawn:
         if prefix.text:
-            await asyncio.sleep(0.05 if prefix.text == "b;" else 0.0)
+            if prefix.text == "b;":
+                await asyncio.to_thread(scored.wait, 60 if overlaps else 0.05)
             order.append(f"drawn after {prefix.text}")
             return Drawn(f"{prefix.text}=1", None, 1, finish="eos")
         return Drawn("ab"[index] + ";", None, 1)
 
     def look(s: Sequence) -> float:
         order.append(f"scored {s.text}")
+        if s.text == "a;a;=1":
+            scored.set()
         return 0.5
 
     strategy = Levels(
@@ -424,6 +429,7 @@ def test_scores_start_as_children_arrive_unless_a_limit_binds_both() -> None:
     )
     for budget, overlaps in ((None, True), (Budget(generated=10_000), True), (Budget(calls=1000), False)):
         order.clear()
+        scored.clear()
         strategy.solve(PROMPT, budget=budget)
         assert (order.index("scored a;a;=1") < order.index("drawn after b;")) == overlaps
 

@@ -249,12 +249,12 @@ def test_what_cannot_be_asked_is_a_verdict(sandbox: Sandbox, test: str) -> None:
 
 def test_after_a_fatal_test_the_rest_run_in_a_fresh_pair(sandbox: Sandbox) -> None:
     program = """
-import os
+import os, time
 n = []
 def f(x):
     n.append(x)
     if x == 2: os._exit(0)
-    while x == 4: pass
+    while x == 4: time.sleep(60)
     return len(n)
 """
     tests = (
@@ -264,10 +264,10 @@ def f(x):
         "assert f(4) == 2",
         "assert f(5) == 1",
     )
-    report = judged(sandbox, program, *tests, wall=1)
+    report = judged(sandbox, program, *tests, wall=4)
     assert [case.verdict for case in report.cases] == ["passed", "crashed", "passed", "timeout", "passed"]
     assert report.share == 0.6 and report.verdict == "crashed"
-    stopped = judged(sandbox, program, *tests, wall=1, stop=True)
+    stopped = judged(sandbox, program, *tests, stop=True)
     assert [case.verdict for case in stopped.cases] == [
         "passed",
         "crashed",
@@ -308,7 +308,7 @@ def test_fresh_pairs_are_bounded(sandbox: Sandbox) -> None:
 )
 def test_tests_are_contained_as_well(sandbox: Sandbox, test: str, verdict: str, words: str | None) -> None:
     """Generated tests are a model's output, too; at worst they fail the candidate."""
-    case = judged(sandbox, IDENTITY, test, wall=2).cases[0]
+    case = judged(sandbox, IDENTITY, test, wall=2 if verdict == "timeout" else 60).cases[0]
     assert case.verdict == verdict
     assert words is None or (case.detail is not None and words in case.detail)
 
@@ -437,9 +437,9 @@ def test_what_holds_us_up_is_not_held_against_the_program(sandbox: Sandbox) -> N
     """The loop stands still for longer than the deadline, while an honest program works."""
 
     async def main() -> str:
-        asyncio.get_running_loop().call_later(0.5, time.sleep, 2.0)
+        asyncio.get_running_loop().call_later(0.5, time.sleep, 3.5)
         suite = Suite(("import time\ntime.sleep(0.3)\nassert f(1) == 1",) * 3)
-        report = await check(sandbox, IDENTITY, suite, limits=replace(sandbox.limits, wall=1.5))
+        report = await check(sandbox, IDENTITY, suite, limits=replace(sandbox.limits, wall=3.0))
         return report.verdict
 
     assert asyncio.run(main()) == "passed"
@@ -492,8 +492,10 @@ def test_the_outputs_of_a_real_model(sandbox: Sandbox) -> None:
     for row in map(json.loads, lines):
         name = row["entry_point"]
         test = f"{row['test']}\ncheck({name})"
-        report = judged(sandbox, row["program"], test, wall=3, setup=row["prompt"], entry_points=(name,))
-        assert report.verdict == words.get(row["outcome"], "raised"), (row["outcome"], report)
+        verdict = words.get(row["outcome"], "raised")
+        wall = 3 if verdict == "timeout" else 60
+        report = judged(sandbox, row["program"], test, wall=wall, setup=row["prompt"], entry_points=(name,))
+        assert report.verdict == verdict, (row["outcome"], report)
         # EOFError, NameError, …: what the program raised, as the earlier run saw it (boto3 is not there at all).
         if report.verdict == "raised" and row["outcome"] not in ("NoRegionError", "SystemExit"):
             assert row["outcome"] in str(report.cases[0].detail)
@@ -797,8 +799,13 @@ def test_programs_with_these_may_be_wrong(sandbox: Sandbox, test: str, verdicts:
 
 
 @pytest.mark.parametrize("limits", [{"wall": 3}, {"wall": 60, "answer": 4096}], ids=["time", "bytes"])
-def test_a_callback_used_without_end_is_no_evidence(sandbox: Sandbox, limits: dict[str, Any]) -> None:
+def test_a_callback_used_without_end_is_no_evidence(
+    sandbox: Sandbox, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody knows how long it would have taken, or what it would have returned, in one process."""
+    monkeypatch.setattr(
+        "metagen.verifiers.code.check.MANY", 3
+    )  # so many uses fit into the time of a busy machine
     program = "def f(g):\n    while True: g(1)"
     report = judged(sandbox, program, "f(lambda x: x)", **limits, entry_points=("f",))
     assert [case.verdict for case in report.cases] == ["unrepresentable"], report

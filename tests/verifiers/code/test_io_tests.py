@@ -184,7 +184,8 @@ HOSTILE = {
 @pytest.mark.parametrize("attack", HOSTILE)
 def test_no_program_passes_but_by_its_output(sandbox: Sandbox, attack: str) -> None:
     program, verdicts = HOSTILE[attack]
-    report = judged(sandbox, program, stop=True, wall=1.5)
+    # Only where the time is to end may it be short: a busy machine takes its time.
+    report = judged(sandbox, program, stop=True, wall=1.5 if "timeout" in verdicts else 60.0)
     assert report.cases[0].verdict in verdicts and report.verdict != "passed", report
     assert remains() == []
 

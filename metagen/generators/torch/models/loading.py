@@ -15,6 +15,7 @@ from torch import Tensor
 from metagen.cost import ModelShape
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.decoding.draft import Draft
+from metagen.generators.local import key_value_bytes
 from metagen.generators.models import recipes
 from metagen.generators.models.describe import (
     check_one_vocabulary,
@@ -44,6 +45,11 @@ from metagen.logs import logger
 from metagen.sequence import digest
 
 _LOG = logger(__name__)
+
+
+def memory_for(device: torch.device) -> int:
+    """Bytes for keys and values: half of what is free on a GPU, see `key_value_bytes` elsewhere."""
+    return int(torch.cuda.mem_get_info(device)[0]) // 2 if device.type == "cuda" else key_value_bytes()
 
 
 @dataclass(frozen=True, slots=True)
