@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.mutants.mutate import Mutant
 from tests.mutants.slices import ROOT
@@ -183,6 +184,11 @@ class Watch:
         self.limits, self.more = limits, more
         self.unread = False
         self.seconds: dict[str, float] = {}
+
+    def pytest_sessionstart(self) -> None:
+        """An example that fails need not be the smallest."""
+        settings.register_profile("mutants", settings(), phases=[Phase.explicit, Phase.generate])
+        settings.load_profile("mutants")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         self.unread |= report.failed
