@@ -73,6 +73,10 @@ class TestUsage:
             total = total + usage
         assert Usage.sum(many) == total
 
+    def test_a_share_rounds_counts_up_and_keeps_unknowns(self) -> None:
+        usage = Usage(prefilled=3, cached=None, generated=4, calls=1, flops=7.0, money=0.5)
+        assert usage.share(0.5) == Usage(2, None, 2, 1, 3.5, 0, 0.25)
+
     @given(usages)
     def test_json_round_trip(self, usage: Usage) -> None:
         assert Usage.from_dict(json.loads(json.dumps(usage.to_dict()))) == usage
