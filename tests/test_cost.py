@@ -137,6 +137,16 @@ class TestFlops:
         attention = 4 * 2 * 4 * 3 * (10 * 11 // 2)
         assert prefill_flops(SMALL, 10, logits=0) == flops_2n(SMALL, 10) + attention
 
+    @pytest.mark.parametrize("shape", [SMALL, MIXTURE, replace(SMALL, tied=True, beside=(Beside(MIXTURE),))])
+    def test_bytes_are_those_of_all_parameters(self, shape: ModelShape) -> None:
+        assert shape.bytes_total == shape.parameters_total * 2 == shape.compressed(2.0).bytes_total
+
+    def test_only_layers_are_compressed(self) -> None:
+        assert SMALL.compressed(0.5).bytes_total == 1056 / 2 + 112 * 2
+
+    def test_weights_beside_are_used_anew_for_each_token_of_a_window_and_each_one_tried(self) -> None:
+        assert [Beside(SMALL, **how).times for how in ({}, {"window": 5}, {"tries": 3})] == [1, 5, 4]
+
     def test_a_model_beside_another(self) -> None:
         """Of 10 tokens 4 are known, and three sets of logits are asked for."""
         assert Beside(SMALL).flops(10, 4, 3) == prefill_flops(SMALL, 10, 4, 3)
@@ -248,6 +258,9 @@ class TestFromConfig:
     def test_missing_file(self, tmp_path) -> None:
         with pytest.raises(ModelError, match="cannot be read"):
             ModelShape.from_config(tmp_path)
+
+    def test_every_size_may_be_1(self) -> None:
+        assert ModelShape(1, 1, 1, 1, 1, 1, 1, dtype_bytes=1).parameters == 4 + 3
 
     def test_shapes_that_do_not_fit(self) -> None:
         with pytest.raises(ModelError, match="layers=0"):

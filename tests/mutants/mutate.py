@@ -36,6 +36,8 @@ SYMMETRIC = {
     "print",
     "warn",
 }
+#: Tables of what others state, such as data sheets: nothing here could contradict a fault in them.
+DATA = {"HARDWARE"}
 #: What is called to tell people something.
 LOGS = {"debug", "info", "warning", "warn", "expect", "error", "exception"}
 
@@ -130,6 +132,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         skipped |= {id(v) for v in (value if isinstance(value, list) else [value])}
     if isinstance(node, ast.Assign) and any(_name(t) in ("__all__", "__slots__") for t in node.targets):
         return
+    if isinstance(node, ast.AnnAssign) and _name(node.target) in DATA:
+        return
     for child in ast.iter_child_nodes(node):
         if id(child) not in skipped:
             yield child
@@ -185,7 +189,7 @@ def _expression(node: ast.expr) -> Iterator[ast.expr]:
         elif isinstance(value, int):
             yield ast.Constant(value + 1)
         elif isinstance(value, float):
-            yield ast.Constant(value + 0.5)
+            yield ast.Constant(value + 0.5 if abs(value) < 10 else value * 1.5)
     elif isinstance(node, ast.Call):
         name, plain = _name(node.func), [a for a in node.args if not isinstance(a, ast.Starred)]
         if name in FUNCTIONS:

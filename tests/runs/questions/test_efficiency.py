@@ -119,9 +119,7 @@ def test_the_order_of_costs_is_compared_over_all_pairs() -> None:
     same = np.mean([np.sign(a[0] - b[0]) == np.sign(a[1] - b[1]) for a, b in different])
     assert found.estimate == pytest.approx(same)
     assert f"{len(different):,} pairs" in found.sentence
-    units = [
-        replace(c, costs={name: paid * 1e-12 for name, paid in c.costs.items()}) for c in result.curves
-    ]
+    units = [replace(c, costs={name: paid * 1e-12 for name, paid in c.costs.items()}) for c in result.curves]
     assert order(replace(result, curves=tuple(units)), "h200") == found, "whatever they are counted in"
     assert not order(replace(result, curves=result.curves[:0]), "h200").shown
 
