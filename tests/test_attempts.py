@@ -350,6 +350,15 @@ def test_what_a_maker_does_not_tell_is_unknown(given: Usage) -> None:
     assert (known.generated, known.flops, known.money) == ((0, 0, 0) if given.calls else (None, None, None))
 
 
+@pytest.mark.parametrize(("told", "known"), [(7.0, 7.0), (None, None), (0, None)])
+def test_of_tokens_that_a_maker_tells_work_and_money_are_not_nothing(
+    told: float | None, known: float | None
+) -> None:
+    logical = Usage(generated=5, flops=9.0, flops_2n=9.0, money=2.0, calls=1)
+    found = physical(Usage(generated=5, calls=1, flops=told, flops_2n=told, money=told), logical, False)
+    assert (found.flops, found.flops_2n, found.money) == (known, known, known)
+
+
 @pytest.mark.parametrize("limit", [60, 600, None])
 def test_a_reading_that_is_cut_off_is_charged_and_asks_for_leave_to_be_read_again(limit: int | None) -> None:
     """A server that bills each reading, and cuts off all but every third."""

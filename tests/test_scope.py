@@ -159,11 +159,12 @@ def test_what_is_recorded_is_not_executed_again_and_charges_what_it_cost() -> No
     assert [i for _, i, _ in writer.log] == list(range(11))
 
 
-def test_what_is_recorded_elsewhere_keeps_its_seconds_and_the_rest_is_timed() -> None:
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_says_its_seconds_keeps_them_and_the_rest_is_timed(recorded: bool) -> None:
     async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
         return [Outcome({"text": "x"}, Usage(seconds=seconds)) for seconds in (900.0, None)]
 
-    request = Request("g", "g", (Item(b"", 0), Item(b"", 1)), recorded=True)
+    request = Request("g", "g", (Item(b"", 0), Item(b"", 1)), recorded=recorded)
     kept, timed = run(Scope.root("p").call(request, execute, lambda p, c: Usage()))
     assert kept.usage.seconds == 900.0 and timed.usage.seconds is not None and timed.usage.seconds < 900.0
 

@@ -63,6 +63,14 @@ def test_a_generator_with_another_parameter_keeps_the_rest_its_engine_and_its_pr
     assert other.engine is engine and other.price == generator.price
 
 
+def test_a_thought_has_the_tokens_up_to_its_end() -> None:
+    with EnumerableEngine("ab$", TABLE) as engine:
+        generator = engine.generator(max_tokens=3, thought_end="b")
+        samples = asyncio.run(generator.generate(Sequence.of("?"), n=60, scope=Scope.root("p")))
+    told = {(s.thought and s.thought.written, s.thought and s.thought.tokens) for s in samples}
+    assert {(None, None), ("b", 1), ("ab", 2)} <= told
+
+
 def test_the_tokens_of_a_prefix_are_part_of_max_tokens() -> None:
     engine = EnumerableEngine("ab$", TABLE)
     generator, empty = engine.generator(max_tokens=5), Sequence.of("?")
