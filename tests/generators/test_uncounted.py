@@ -24,15 +24,15 @@ class Uncounted(EnumerableEngine):
 
 
 def test_a_thought_takes_what_it_has_tokens_or_else_bytes() -> None:
-    class Untold(EnumerableEngine):
-        tokenizer_fingerprint = None  # type: ignore[assignment]
-
     table, empty = {("a",) * i: (0.5, 0.5) for i in range(8)}, Sequence.of("?")
-    for make, text in ((Untold, 2), (EnumerableEngine, 2)):
-        generator = make(("a", "$"), table).generator(max_tokens=9)
+    for counted in (True, False):
+        engine = EnumerableEngine(("a", "$"), table)
+        if not counted:
+            engine.tokenizer_fingerprint = None  # type: ignore[assignment]
+        generator = engine.generator(max_tokens=9)
         for thought, size in ((None, 0), (Thought("é", tokens=1), 1), (Thought("é"), 2), (Thought(), 0)):
             begun = replace(empty.extend("aa"), thought=thought)
-            assert generator.most(begun, None) == 9 - text - size
+            assert generator.most(begun, None) == 9 - 2 - size
 
 
 def test_a_record_of_one_answers_no_tighter_limit_and_is_not_taken_for_whole() -> None:

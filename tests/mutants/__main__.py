@@ -67,6 +67,8 @@ def run_slice(copy: Copy, name: str, options: argparse.Namespace) -> list[str]:
         chosen = [m for m in chosen if known.get(m.path, {}).get(m.name) == "survived"]
     if options.resume:
         chosen = [m for m in chosen if m.name not in known.get(m.path, {})]
+    if not chosen:
+        return []
     copy.check(SLICES[name].tests_of(""), sorted({m.path for m in chosen}))
     for mutant in chosen:
         fate = copy.fate(mutant, SLICES[name].tests_of(mutant.path))

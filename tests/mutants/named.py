@@ -193,16 +193,16 @@ NAMED = (
     ),
     Named(
         "a budget that has room for what is lost changes nothing",
-        "metagen/generators/ray/pool.py",
-        "    tells_attempts = True\n",
-        "    tells_attempts = False\n",
+        "metagen/generators/ray/fleet.py",
+        "        while len(lost) < self._policy.attempts:",
+        "        while not lost:",
         "tests/generators/ray/test_pool.py::test_a_budget_that_has_room_for_what_is_lost_changes_nothing",
     ),
     Named(
         "keeping the mass of what masks left changes nothing that is drawn",
-        "metagen/generators/torch/runs.py",
-        "    found[row, place] = masses(logits[at]",
-        "    logits[at] *= 2.0\n    found[row, place] = masses(logits[at]",
+        "metagen/generators/torch/decode.py",
+        "self._masks(rows, held, behind) if len(held) else None",
+        "self._masks(rows, held, behind) if len(held) and not any(map(self._weighs, rows)) else None",
         "tests/generators/torch/test_masses.py::test_keeping_it_changes_nothing_that_is_drawn",
     ),
     Named(
@@ -243,15 +243,15 @@ NAMED = (
     Named(
         "a search replays a deadline as it fell",
         "metagen/call.py",
-        '(first.limit.dimension == "seconds" or',
-        '(first.limit.dimension == "calls" or',
+        'for dimension in (*DIMENSIONS, "seconds"):',
+        "for dimension in DIMENSIONS:",
         "tests/strategies/tree/test_interleaving.py::test_a_deadline_is_replayed_as_it_fell",
     ),
     Named(
         "a tree search under a deadline replays it and asks for nothing new",
         "metagen/call.py",
-        "        cut = Usage(seconds=self.late)",
-        "        cut = Usage(seconds=None)",
+        'for dimension in (*DIMENSIONS, "seconds"):',
+        "for dimension in DIMENSIONS:",
         "tests/strategies/tree/test_rules.py::test_a_replay_under_a_deadline_asks_for_nothing_new_and_ends_alike",
     ),
     Named(
