@@ -77,6 +77,10 @@ class TestUsage:
         usage = Usage(prefilled=3, cached=None, generated=4, calls=1, flops=7.0, money=0.5)
         assert usage.share(0.5) == Usage(2, None, 2, 1, 3.5, 0, 0.25)
 
+    def test_what_is_left_of_a_field_is_not_below_zero(self) -> None:
+        usage, other = Usage(generated=5, calls=1, flops=None), Usage(generated=3, calls=2)
+        assert usage.less(other) == Usage(generated=2, calls=0, flops=None)
+
     @given(usages)
     def test_json_round_trip(self, usage: Usage) -> None:
         assert Usage.from_dict(json.loads(json.dumps(usage.to_dict()))) == usage
