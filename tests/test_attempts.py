@@ -327,11 +327,36 @@ def test_each_account_is_charged_once_for_what_was_lost_before(tmp_path: Path) -
     assert first is not None and first < 1000 and others == [4, first, 4]
 
 
+def test_what_was_lost_before_is_shown_once_though_nothing_limits_several_calls() -> None:
+    journal = MemoryJournal()
+
+    async def main() -> list[int]:
+        scope, shown = Scope.root("p", journal=journal), []
+        for name in "xy":
+            child = scope.child(name)
+            await FunctionGenerator(lambda prefix, seed, index: "text").generate(PROMPT, scope=child)
+            shown.append(scope.trace.lost)
+        return shown
+
+    with Server(Biller(every=99)).open() as server:
+        _, scope = draw(server, 1, None, journal, patience=Patience(attempts=2))
+    assert asyncio.run(main()) == [scope.trace.lost] * 2 != [0, 0]
+
+
 @pytest.mark.parametrize("given", [Usage(calls=1), Usage()])
 def test_what_a_maker_does_not_tell_is_unknown(given: Usage) -> None:
     known = physical(given, Usage(generated=5, flops=None, money=2.0, calls=1, seconds=1.5), False)
     assert known.calls == 1
     assert (known.generated, known.flops, known.money) == ((0, 0, 0) if given.calls else (None, None, None))
+
+
+@pytest.mark.parametrize(("told", "known"), [(7.0, 7.0), (None, None), (0, None)])
+def test_of_tokens_that_a_maker_tells_work_and_money_are_not_nothing(
+    told: float | None, known: float | None
+) -> None:
+    logical = Usage(generated=5, flops=9.0, flops_2n=9.0, money=2.0, calls=1)
+    found = physical(Usage(generated=5, calls=1, flops=told, flops_2n=told, money=told), logical, False)
+    assert (found.flops, found.flops_2n, found.money) == (known, known, known)
 
 
 @pytest.mark.parametrize("limit", [60, 600, None])

@@ -73,6 +73,14 @@ class TestUsage:
             total = total + usage
         assert Usage.sum(many) == total
 
+    def test_a_share_rounds_counts_up_and_keeps_unknowns(self) -> None:
+        usage = Usage(prefilled=3, cached=None, generated=4, calls=1, flops=7.0, money=0.5)
+        assert usage.share(0.5) == Usage(2, None, 2, 1, 3.5, 0, 0.25)
+
+    def test_what_is_left_of_a_field_is_not_below_zero(self) -> None:
+        usage, other = Usage(generated=5, calls=1, flops=None), Usage(generated=3, calls=2)
+        assert usage.less(other) == Usage(generated=2, calls=0, flops=None)
+
     @given(usages)
     def test_json_round_trip(self, usage: Usage) -> None:
         assert Usage.from_dict(json.loads(json.dumps(usage.to_dict()))) == usage
@@ -132,6 +140,16 @@ class TestFlops:
         assert flops_2n(SMALL, 10) == 2 * 1056 * 10
         attention = 4 * 2 * 4 * 3 * (10 * 11 // 2)
         assert prefill_flops(SMALL, 10, logits=0) == flops_2n(SMALL, 10) + attention
+
+    @pytest.mark.parametrize("shape", [SMALL, MIXTURE, replace(SMALL, tied=True, beside=(Beside(MIXTURE),))])
+    def test_bytes_are_those_of_all_parameters(self, shape: ModelShape) -> None:
+        assert shape.bytes_total == shape.parameters_total * 2 == shape.compressed(2.0).bytes_total
+
+    def test_only_layers_are_compressed(self) -> None:
+        assert SMALL.compressed(0.5).bytes_total == 1056 / 2 + 112 * 2
+
+    def test_weights_beside_are_used_anew_for_each_token_of_a_window_and_each_one_tried(self) -> None:
+        assert [Beside(SMALL, **how).times for how in ({}, {"window": 5}, {"tries": 3})] == [1, 5, 4]
 
     def test_a_model_beside_another(self) -> None:
         """Of 10 tokens 4 are known, and three sets of logits are asked for."""
@@ -244,6 +262,9 @@ class TestFromConfig:
     def test_missing_file(self, tmp_path) -> None:
         with pytest.raises(ModelError, match="cannot be read"):
             ModelShape.from_config(tmp_path)
+
+    def test_every_size_may_be_1(self) -> None:
+        assert ModelShape(1, 1, 1, 1, 1, 1, 1, dtype_bytes=1).parameters == 4 + 3
 
     def test_shapes_that_do_not_fit(self) -> None:
         with pytest.raises(ModelError, match="layers=0"):

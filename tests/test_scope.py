@@ -135,7 +135,7 @@ def test_places_are_ordered_by_number_and_not_by_letter() -> None:
     root = Scope.root("p")
     paths = ["2/sample", "2/score", "10/sample", "node/0.9", "node/0.10", "sample"]
     scopes = {path: root.child(path) for path in reversed(paths)}
-    assert sorted(paths, key=lambda path: scopes[path]._place.order) == paths
+    assert sorted(scopes, key=lambda path: scopes[path]._place.order) == paths
     earlier, later = Scope.root("z", order=1), Scope.root("a", order=2)
     assert earlier.child("9")._place.order < later.child("1")._place.order
 
@@ -159,11 +159,12 @@ def test_what_is_recorded_is_not_executed_again_and_charges_what_it_cost() -> No
     assert [i for _, i, _ in writer.log] == list(range(11))
 
 
-def test_what_is_recorded_elsewhere_keeps_its_seconds_and_the_rest_is_timed() -> None:
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_says_its_seconds_keeps_them_and_the_rest_is_timed(recorded: bool) -> None:
     async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
         return [Outcome({"text": "x"}, Usage(seconds=seconds)) for seconds in (900.0, None)]
 
-    request = Request("g", "g", (Item(b"", 0), Item(b"", 1)), recorded=True)
+    request = Request("g", "g", (Item(b"", 0), Item(b"", 1)), recorded=recorded)
     kept, timed = run(Scope.root("p").call(request, execute, lambda p, c: Usage()))
     assert kept.usage.seconds == 900.0 and timed.usage.seconds is not None and timed.usage.seconds < 900.0
 
@@ -589,6 +590,8 @@ def test_left_is_the_tightest_over_all_limits() -> None:
         )
         assert left.seconds is not None and 45 < left.seconds <= 50
         assert Scope.root("p").left() == Budget()
+        some = Budget(flops=0.0, money=0.25)
+        assert Scope.root("p", budget=some).left() == some
 
     with pytest.raises(UnsupportedError):  # the child limits FLOPs, which this writer cannot bound
         run(Writer()(Scope.root("p", budget=Budget(flops=9.5))))
@@ -610,6 +613,7 @@ def test_a_deadline_cancels_and_a_replay_takes_the_same_branch_and_a_longer_one_
             found += texts(await slow(scope, [2]))
         except BudgetExhausted as refusal:
             assert (refusal.dimension, refusal.owner, refusal.limit) == ("seconds", "B", seconds)  # noqa: PT017
+            assert refusal.needed == refusal.left == 0  # noqa: PT017
         return found, scope.exhausted
 
     assert run(under(1.0, speed=20)) == ([10, 10], True)

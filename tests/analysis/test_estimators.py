@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from metagen.analysis import subset_votes
 from metagen.analysis.estimators import (
+    AtK,
     best_of_k,
     best_of_k_by_verdicts,
     majority_at_k,
@@ -215,6 +216,8 @@ class TestClosedForm:
     def test_work_grows_with_the_pool_and_is_refused_beyond_floats(self) -> None:
         small, large = (Ballots.of(c, c == 0) for c in (rng(0).integers(0, 9, (5, n)) for n in (32, 128)))
         assert 0 < majority_work(small) < majority_work(large)
+        alone = [Ballots.of(np.arange(n)[None], np.arange(n)[None] == 0) for n in (8, 16)]
+        assert 0 < majority_work(alone[0]) < majority_work(alone[1])
         huge = np.zeros((1, 1001), dtype=np.int64)
         assert majority_work(Ballots.of(huge, huge == 0)) == np.inf
         with pytest.raises(InputError, match="at most 1000"):
@@ -458,7 +461,7 @@ class TestContract:
         pool = TestIdentities
         result = majority_at_k(pool.classes, pool.correct, [8], rng())
         assert result.mean[0] == pytest.approx(result.accuracy[0].mean())
-        assert result.mean_error[0] == pytest.approx(np.sqrt((result.error[0] ** 2).sum()) / 20)
+        assert AtK((8,), result.accuracy[:, :2], np.array([[0.3, 0.4]])).mean_error[0] == pytest.approx(0.25)
 
     def test_faults(self) -> None:
         two = [[0, 1]]

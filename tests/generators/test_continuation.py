@@ -65,6 +65,14 @@ def test_a_stop_string_that_begins_in_the_prefix_cuts_nothing_of_it() -> None:
     prefix = Sequence(Prompt("p", "x"), text="a\n")
     sample = run([5, 0], prefix=prefix, ids=(10, 0, 5), stop=("\n\n",))
     assert (sample.text, sample.ids, sample.finish) == ("", (), "stop")
+    longer = run([2, 0], prefix=Sequence(Prompt("p", "x"), text="ab"), ids=(10, 3), stop=("abc",))
+    assert (longer.text, longer.ids, longer.finish) == ("", (), "stop")
+
+
+def test_a_stop_string_that_lies_in_the_prefix_ends_nothing() -> None:
+    prefix = Sequence(Prompt("p", "x"), text="a\n\nb")
+    sample = run([0], prefix=prefix, ids=(10, 0, 9, 1), stop=("\n\n",), max_tokens=1)
+    assert (sample.text, sample.finish) == ("a", "length")
 
 
 def test_a_step_keeps_what_hangs_over() -> None:

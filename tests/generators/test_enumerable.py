@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from metagen.cost import Price
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
 from metagen.generators.decoding.exact import adapt
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, SamplingParams
@@ -52,6 +53,29 @@ def test_enumeration_is_exact() -> None:
     assert sum(engine.sequences(max_tokens=3).values()) == pytest.approx(1.0)
     greedy = engine.sequences(params=SamplingParams(temperature=0), max_tokens=3)
     assert greedy == {("a", "b", "$"): 1.0}
+
+
+def test_a_generator_with_another_parameter_keeps_the_rest_its_engine_and_its_price() -> None:
+    engine = EnumerableEngine("ab$", TABLE)
+    generator = EngineGenerator(engine, SamplingParams(temperature=0.5, top_k=2), price=Price(1.0, 2.0))
+    other = generator.replace(top_k=1)
+    assert other.params == SamplingParams(temperature=0.5, top_k=1)
+    assert other.engine is engine and other.price == generator.price
+
+
+def test_a_thought_has_the_tokens_up_to_its_end() -> None:
+    with EnumerableEngine("ab$", TABLE) as engine:
+        generator = engine.generator(max_tokens=3, thought_end="b")
+        samples = asyncio.run(generator.generate(Sequence.of("?"), n=60, scope=Scope.root("p")))
+    told = {(s.thought and s.thought.written, s.thought and s.thought.tokens) for s in samples}
+    assert {(None, None), ("b", 1), ("ab", 2)} <= told
+
+
+def test_the_tokens_of_a_prefix_are_part_of_max_tokens() -> None:
+    engine = EnumerableEngine("ab$", TABLE)
+    generator, empty = engine.generator(max_tokens=5), Sequence.of("?")
+    known = empty.extend("ab", tokens=TokenIds((0, 1), engine.tokenizer_fingerprint))
+    assert [generator.most(prefix, None) for prefix in (empty, empty.extend("ab"), known)] == [5, 3, 3]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.primitive import EngineGenerator
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence
+from metagen.sequence import Prompt, Sequence, Thought
 
 
 class Uncounted(EnumerableEngine):
@@ -21,6 +21,18 @@ class Uncounted(EnumerableEngine):
         self.asked += 1
         answer = await super().generate(request)
         return replace(answer, samples=tuple(replace(s, generated=None) for s in answer.samples))
+
+
+def test_a_thought_takes_what_it_has_tokens_or_else_bytes() -> None:
+    table, empty = {("a",) * i: (0.5, 0.5) for i in range(8)}, Sequence.of("?")
+    for counted in (True, False):
+        engine = EnumerableEngine(("a", "$"), table)
+        if not counted:
+            engine.tokenizer_fingerprint = None  # type: ignore[assignment]
+        generator = engine.generator(max_tokens=9)
+        for thought, size in ((None, 0), (Thought("é", tokens=1), 1), (Thought("é"), 2), (Thought(), 0)):
+            begun = replace(empty.extend("aa"), thought=thought)
+            assert generator.most(begun, None) == 9 - 2 - size
 
 
 def test_a_record_of_one_answers_no_tighter_limit_and_is_not_taken_for_whole() -> None:

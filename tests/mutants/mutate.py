@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import CodeType
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -34,13 +36,18 @@ SYMMETRIC = {
     "print",
     "warn",
 }
+#: Tables of what others state, such as data sheets: nothing here could contradict a fault in them.
+DATA = {"HARDWARE"}
 #: What is called to tell people something.
 LOGS = {"debug", "info", "warning", "warn", "expect", "error", "exception"}
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one place. `line`: number of the line; `context`: that line, by which lists name it."""
+    """One change of one place. `line`: number of the line; `context`: that line, by which lists name it.
+
+    `lines`: all of the place, as far as Python tells when it runs them; `nth` tells apart those of one name.
+    """
 
     path: str
     line: int
@@ -48,10 +55,13 @@ class Mutant:
     before: str
     after: str
     source: str
+    lines: frozenset[int] = frozenset()
+    nth: int = 1
 
     @property
     def name(self) -> str:
-        return f"{self.context} :: {self.before} → {self.after}"
+        one = f"{self.context} :: {self.before} → {self.after}"
+        return one if self.nth == 1 else f"{one} #{self.nth}"
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}  {self.before} → {self.after}"
@@ -63,7 +73,7 @@ def mutants(path: str, source: str) -> list[Mutant]:
     starts = [0]
     for line in data.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    made = []
+    made, told = [], _lines(compile(source, path, "exec"))
     for node, new in _changes(ast.parse(source)):
         assert node.end_lineno is not None and node.end_col_offset is not None
         begin, end = (
@@ -75,8 +85,22 @@ def mutants(path: str, source: str) -> list[Mutant]:
         written = f"({after})" if isinstance(new, ast.expr) else after
         mutated = (data[:begin] + written.encode() + data[end:]).decode()
         ast.parse(mutated)
-        made.append(Mutant(path, node.lineno, lines[node.lineno - 1].strip(), before, after, mutated))
-    return sorted(made, key=lambda m: (m.line, m.before, m.after))
+        # Of what Python has folded away it tells nothing: all that runs the module may run it.
+        own = told & {*range(node.lineno, node.end_lineno + 1)} or told
+        context = lines[node.lineno - 1].strip()
+        made.append(Mutant(path, node.lineno, context, before, after, mutated, frozenset(own)))
+    made.sort(key=lambda m: (m.line, m.before, m.after))
+    names = Counter[str]()
+    for i, mutant in enumerate(made):
+        names[mutant.name] += 1
+        made[i] = replace(mutant, nth=names[mutant.name])
+    return made
+
+
+def _lines(code: CodeType) -> set[int]:
+    """All lines of which a trace tells."""
+    own = {line for *_, line in code.co_lines() if line is not None}
+    return own.union(*(_lines(one) for one in code.co_consts if isinstance(one, CodeType)))
 
 
 def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr | ast.stmt]]:
@@ -107,6 +131,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         value = getattr(node, name, None)
         skipped |= {id(v) for v in (value if isinstance(value, list) else [value])}
     if isinstance(node, ast.Assign) and any(_name(t) in ("__all__", "__slots__") for t in node.targets):
+        return
+    if isinstance(node, ast.AnnAssign) and _name(node.target) in DATA:
         return
     for child in ast.iter_child_nodes(node):
         if id(child) not in skipped:
@@ -163,7 +189,7 @@ def _expression(node: ast.expr) -> Iterator[ast.expr]:
         elif isinstance(value, int):
             yield ast.Constant(value + 1)
         elif isinstance(value, float):
-            yield ast.Constant(value + 0.5)
+            yield ast.Constant(value + 0.5 if abs(value) < 10 else value * 1.5)
     elif isinstance(node, ast.Call):
         name, plain = _name(node.func), [a for a in node.args if not isinstance(a, ast.Starred)]
         if name in FUNCTIONS:

@@ -117,6 +117,19 @@ def test_one_candidate_is_chosen_and_a_cut_one_never_beats_a_whole_one(
         chosen(make(), [])
 
 
+def test_of_cut_candidates_those_without_an_answer_take_no_rank() -> None:
+    """Of the answers alone the first has 9 and the second 4 + 1; with three ranks below it would be 36 against 41."""
+    given = [("a=1", 0.9), ("b=2", 0.8), ("c=2", 0.7), ("d", 0.3), ("e", 0.2), ("f", 0.1)]
+    pool = [
+        Candidate(
+            Sequence.of(PROMPT).extend(text, finish="length"), Answer(key, key), Score(value, raw=value)
+        )
+        for text, value in given
+        for key in [text.partition("=")[2] or None]
+    ]
+    assert chosen(Borda(LENGTH, ANSWER, power=2.0), pool) == "a=1"
+
+
 def test_fingerprints_tell_all_of_them_apart() -> None:
     found = [make().fingerprint for make in ALL]
     assert len(set(found)) == len(found)

@@ -243,3 +243,13 @@ def test_equal_texts_of_two_waves_are_paid_for_once() -> None:
     generator = writes("x", "x", "x", "x", "y", "x")
     result = BestOfN(generator, 6, verifier=scored({"x": 0.1, "y": 0.2})).solve(PROMPT, budget={"calls": 30})
     assert result.usage.calls == 6 + 2 and result.text == "y" and len(result.candidates) == 6
+
+
+def test_a_rule_that_knows_the_answer_makes_a_bound_only_of_what_looks_at_answers() -> None:
+    class Knows(FunctionRule):
+        oracle = True
+
+    knows, generator = Knows(lambda text: text), FunctionGenerator(lambda prefix, seed, index: "x")
+    assert not Sample(generator, answer=knows).oracle
+    assert not BestOfN(generator, 2, verifier=FunctionVerifier(lambda s: 0.5), answer=knows).oracle
+    assert MajorityVote(generator, 2, answer=knows).oracle

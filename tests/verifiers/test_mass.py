@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch import TorchEngine
+from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Sequence, TokenIds
+from metagen.trace import Trace
 from metagen.verifiers.mass import ConstraintMass, GrammarMass
 
 TOKENS = ("a", "b", "ab", "1", "<end>")
@@ -72,6 +75,24 @@ def test_a_beginning_weighs_what_its_tokens_weigh() -> None:
 
         empty, begun = asyncio.run(ask())
     assert empty.value == 1.0 and begun.value == pytest.approx(0.4 + 0.2 + 0.1)
+
+
+def test_a_recorded_beginning_counts_as_read_and_each_score_is_one_call() -> None:
+    with coin() as engine:
+        mass = GrammarMass(engine.generator(grammar=GRAMMAR))
+
+        async def ask(texts: list[str], journal: MemoryJournal) -> Trace:
+            scope = Scope.root("p", journal=journal)
+            for text in texts:
+                await mass.score([Sequence.of("?").extend(text)], scope=scope)
+            return scope.trace
+
+        journal = MemoryJournal()
+        fresh = asyncio.run(ask(["a", "aa"], MemoryJournal()))
+        asyncio.run(ask(["a"], journal))
+        resumed = asyncio.run(ask(["a", "aa"], journal))
+    assert replace(resumed.usage, seconds=0) == replace(fresh.usage, seconds=0)
+    assert fresh.usage.cached and fresh.physical.calls == 2
 
 
 def test_what_was_kept_is_what_is_read_again_and_weighs_a_vote() -> None:

@@ -213,7 +213,7 @@ class Decoder:
     def _open(self) -> list[torch.Tensor]:
         """Rows for samples whose prefix is ready; returns the logits of the first tokens of their states."""
         fresh = []
-        while self._ready and self._rows.count + self._joint.promised < self._rows.capacity:
+        while self._ready:
             g = self._ready[0]
             assert g.node is not None and g.logits is not None
             free = self._rows.capacity - self._rows.count - self._joint.promised

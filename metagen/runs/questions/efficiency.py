@@ -114,7 +114,7 @@ def _waiting(loads: list[Load]) -> Table:
     caption = (
         "Modelled time per problem: of all calls, of the longest path, and on one machine for each model."
     )
-    return Table("waiting", caption, columns, tuple(rows), frozenset(range(2, 7)))
+    return Table("waiting", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
 
 def _memory(loads: list[Load]) -> Table:
@@ -133,7 +133,7 @@ def _memory(loads: list[Load]) -> Table:
         "Memory and occupancy while one problem runs on one machine for each model. Shareable: of the tokens that "
         "calls read, those which another call had read before."
     )
-    return Table("memory", caption, columns, tuple(rows), frozenset(range(2, 9)))
+    return Table("memory", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
 
 def _machines(facts: Mapping[str, Any]) -> Table:
@@ -146,7 +146,7 @@ def _machines(facts: Mapping[str, Any]) -> Table:
         for a in facts.get("accelerators", ())
     ]  # fmt: skip
     caption = "The accelerators: below so many FLOPs for each byte that is read, bandwidth binds."
-    return Table("accelerators", caption, columns, tuple(rows), frozenset(range(2, 6)))
+    return Table("accelerators", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
 
 def _spent(facts: Mapping[str, Any]) -> Table:
@@ -165,7 +165,7 @@ def _spent(facts: Mapping[str, Any]) -> Table:
         "What the whole run spent, each record once, in tokens. Computed twice: tokens computed beyond those that are "
         "accounted for, such as prefixes that an engine's cache had lost."
     )
-    return Table("spent", caption, columns, tuple(rows), frozenset(range(2, 9)))
+    return Table("spent", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
 
 def _pictures(facts: Mapping[str, Any]) -> tuple[Plot, ...]:

@@ -60,6 +60,7 @@ def idle(engine: TorchEngine) -> None:
     while engine._scheduler.busy and time.monotonic() < deadline:
         time.sleep(0.01)
     assert (engine._tree.locked, engine._tree.reserved, engine._rows.count) == (0, 0, 0)
+    assert engine._scheduler._decoder._states.count == 0
     assert not engine._open
 
 
@@ -400,11 +401,13 @@ def test_cancelling_frees_what_a_request_holds(engine: TorchEngine) -> None:
             task.cancel()
         gathered = await asyncio.gather(*long, waiting, return_exceptions=True)
         assert all(isinstance(g, asyncio.CancelledError) for g in gathered)
+        await asyncio.to_thread(idle, engine)
         return await engine.generate(request("after"))
 
-    aborted = engine.stats.aborted_tokens
+    aborted, decoded = engine.stats.aborted_tokens, engine.stats.generated
     assert asyncio.run(cancelled()).samples[0].generated == 20
-    assert engine.stats.aborted_tokens > aborted
+    aborted, decoded = engine.stats.aborted_tokens - aborted, engine.stats.generated - decoded
+    assert decoded - 20 == aborted > 0
     idle(engine)
 
 

@@ -75,6 +75,13 @@ def test_a_model_that_alone_is_affordable_has_won_nothing() -> None:
     assert sizes.rows[0][-1] == "small: the only one"
 
 
+def test_who_makes_no_error_is_on_the_frontier_and_has_no_place_on_an_axis_of_errors() -> None:
+    perfect = curve("small", "majority", [1, 2, 4], [0.25, 0.5, 1.0])
+    plots = {plot.y: plot for plot in frontier.section(study(perfect)).pictures if plot.steps}
+    shown = {what: [*plot.panels["any strategy"][0].y] for what, plot in plots.items()}
+    assert shown == {"accuracy": [0.25, 0.5, 1.0], "error": [0.75, 0.5]}
+
+
 def test_the_answer_is_one_comparison_and_the_others_are_details() -> None:
     found = answer(questions.small_many_or_large_few(RESULT))
     assert found.sentence.count(" at one ") == 0 and found.sentence.count(

@@ -86,6 +86,7 @@ def test_the_section_has_a_row_for_each_load(measured: dict[str, Any]) -> None:
     assert set(tables) == {"waiting", "memory", "accelerators", "spent"}
     for table in found.tables:
         assert all(len(row) == len(table.columns) for row in table.rows)
+        assert table.numeric == set(range(2, len(table.columns))), "all but names"
     assert [row[0] for row in tables["waiting"].rows] == ["0.1M/weighted@4", *NAMES[1:]]
     waits = {row[0]: row[3] for row in tables["waiting"].rows}
     assert not any(said.startswith(("at least", "about")) for said in waits.values())
@@ -118,6 +119,8 @@ def test_the_order_of_costs_is_compared_over_all_pairs() -> None:
     same = np.mean([np.sign(a[0] - b[0]) == np.sign(a[1] - b[1]) for a, b in different])
     assert found.estimate == pytest.approx(same)
     assert f"{len(different):,} pairs" in found.sentence
+    units = [replace(c, costs={name: paid * 1e-12 for name, paid in c.costs.items()}) for c in result.curves]
+    assert order(replace(result, curves=tuple(units)), "h200") == found, "whatever they are counted in"
     assert not order(replace(result, curves=result.curves[:0]), "h200").shown
 
 

@@ -132,13 +132,14 @@ def test_curves_are_compared_on_problems_that_all_measured() -> None:
         shared([a, b])
 
 
-def test_a_point_that_few_problems_have_takes_none_away() -> None:
+@pytest.mark.parametrize("few", [1, 9])
+def test_a_point_that_few_problems_have_takes_none_away(few: int) -> None:
     a, b = curve("a/x", [1.0, 2.0], [0.5, 0.75]), curve("b/x", [1.0, 2.0], [0.5, 0.75])
-    a.accuracy[1, 9:] = np.nan
+    a.accuracy[1, few:] = np.nan
     result = replace(study(a, b), problems=RESULT.problems[:40])
     assert {c.name: c.accuracy for c in cells(result, "flops")} == {"a/x@1": 0.5, "b/x@1": 0.5, "b/x@2": 0.75}
     assert [note.text for note in missing(result)] == [
-        "measured on fewer than half of 40 problems: a/x@2 (9); left out"
+        f"measured on fewer than half of 40 problems: a/x@2 ({few}); left out"
     ]
     assert known(result, "flops") == known(result, "flops")  # the same objects
     a.accuracy[0, 9:] = np.nan
@@ -248,6 +249,16 @@ def test_a_crossing_that_a_resample_lacks_lies_on_the_side_of_the_unsure_end(uns
         assert 0.3 < found.share < 0.9
         inside, outside = (found.high, found.low) if unsure == 0 else (found.low, found.high)
         assert 1.0 < inside < 2.0 and outside == (0.0 if unsure == 0 else np.inf)
+
+
+def test_resamples_that_tie_all_along_put_the_crossing_below() -> None:
+    """One problem of 40 makes it: without that one nobody leads anywhere."""
+    a, b = curve("a/x", [1.0, 2.0], [0.5, 0.5]), curve("b/x", [1.0, 2.0], [0.5, 0.5])
+    a.accuracy[:, 0], b.accuracy[:, 0] = [1.0, 0.0], [0.0, 1.0]
+    for first, second in ((a, b), (b, a)):
+        found = crossing(first, second, "flops")
+        assert found is not None and 0.5 < found.share < 0.75
+        assert (found.low, found.high) == (0.0, pytest.approx(found.cost))
 
 
 def test_models_of_the_made_study_cross_where_interpolation_says() -> None:

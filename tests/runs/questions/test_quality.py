@@ -85,7 +85,7 @@ def test_a_map_is_fitted_for_an_experiment_file(run: Path) -> None:
     assert result.exit_code == 0, result.output
     text = (run / "quality.md").read_text("utf-8")
     found = re.search(r"prm-calibrated: (\{kind: calibrated, verifier: prm, .*\})", text)
-    assert found is not None
+    assert found is not None and "bias: 0}" not in found[1], "temperature alone leaves it at 0"
     file = run.parent / "calibrated.yaml"
     file.write_text(FILE.replace("verifiers: {", f"verifiers: {{fitted: {found[1]}, "), "utf-8")
     assert "fitted" in schema.load(file).verifiers

@@ -227,6 +227,7 @@ def test_one_draft_is_token_verification() -> None:
     assert one.counts.tolist() == other.counts.tolist()
     assert one.tested.tolist() == other.tested.tolist()
     torch.testing.assert_close(one.rest, other.rest)
+    torch.testing.assert_close(one.overlap, other.overlap)
 
 
 @pytest.mark.parametrize("k", [2, 3])
