@@ -401,6 +401,8 @@ _GATED = {
     **dict.fromkeys(("olmo", "olmo2", "olmo3", "olmoe", "cohere", "cohere2", "stablelm"), True),
     **dict.fromkeys(("gpt2", "gpt_neox", "gpt_bigcode", "opt", "phi", "starcoder2"), False),
 }
+#: Architectures whose sizes are read.
+ARCHITECTURES = frozenset(_GATED)
 #: Those whose embeddings are tied where the configuration does not say so.
 _TIED = ("gpt2", "gpt_bigcode", "opt", "gemma", "gemma2", "gemma3", "gemma3_text", "cohere", "cohere2")
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}

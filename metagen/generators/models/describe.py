@@ -15,10 +15,10 @@ from pathlib import Path
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as HFTokenizer
 
-from metagen.cost import Beside, ModelShape
+from metagen.cost import ARCHITECTURES, Beside, ModelShape
 from metagen.errors import InputError, ModelError
 from metagen.generators.decoding.draft import Draft
-from metagen.generators.directory import read_json, vocabulary_size
+from metagen.generators.directory import read_json, text_config, vocabulary_size
 from metagen.generators.models import recipes
 from metagen.generators.models.recipes import KGRAM, Model, Recipe
 from metagen.generators.models.sources import resolve
@@ -90,10 +90,13 @@ def _name(tokens: dict[str, int], number: int) -> str | None:
 
 
 def shape_of(model: Model, dtype_bytes: int | None = None) -> ModelShape | None:
-    """dtype_bytes: of a number, if it is not the one that config.json names. None for what has no matrices.
+    """dtype_bytes: of a number, if it is not the one that config.json names.
 
+    None for what has no matrices, and where the sizes of an architecture are not read, so that FLOPs are unknown.
     A recipe has the shape of its first part, with the others beside it; what has no matrices costs nothing there.
     """
+    if _is_unread(model):
+        return None
     if isinstance(model, Recipe):
         return _shape_of_parts(model, [shape_of(part, dtype_bytes) for part in model.parts])
     directory = resolve(model)
@@ -101,6 +104,14 @@ def shape_of(model: Model, dtype_bytes: int | None = None) -> ModelShape | None:
         return None
     shape = ModelShape.from_config(directory)
     return shape if dtype_bytes is None else replace(shape, dtype_bytes=dtype_bytes)
+
+
+def _is_unread(model: Model) -> bool:
+    """Whether it is, or is made of, a network of an architecture whose sizes are not read."""
+    if isinstance(model, Recipe):
+        return any(map(_is_unread, model.parts))
+    directory = resolve(model)
+    return not is_kgram(directory) and text_config(directory).get("model_type") not in ARCHITECTURES
 
 
 def _shape_of_parts(recipe: Recipe, shapes: Sequence[ModelShape | None]) -> ModelShape | None:
@@ -120,6 +131,8 @@ def _shape_of_parts(recipe: Recipe, shapes: Sequence[ModelShape | None]) -> Mode
 def drafted_shape(model: Model, draft: Draft | None, dtype_bytes: int | None = None) -> ModelShape | None:
     """The model's, with the draft's beside it: each token is run in both."""
     shape = shape_of(model, dtype_bytes)
+    if draft is not None and draft.model is not None and _is_unread(draft.model):
+        return None
     small = None if draft is None or draft.model is None else shape_of(draft.model, dtype_bytes)
     if shape is None or small is None:
         return shape

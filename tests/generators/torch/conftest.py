@@ -56,6 +56,7 @@ OTHERS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 7,
     },
     "mamba": {"state_size": 4},
+    "glm": {"head_dim": 12, "partial_rotary_factor": 0.5},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 12},
 }

@@ -202,8 +202,8 @@ def broken(source: Path, target: Path, **config: Any) -> Path:
     ("change", "error", "says"),
     [
         ({"model_type": "nonsense"}, UnsupportedError, "nonsense"),
-        ({"hidden_size": None}, ModelError, "hidden_size=None"),
-        ({"num_attention_heads": 3}, ModelError, "no multiple"),
+        ({"hidden_size": None}, ModelError, "hidden_size"),
+        ({"num_attention_heads": 3}, ModelError, "not a multiple"),
         ({"intermediate_size": 95}, ModelError, r"gate_proj.weight.*\(96, 48\).*\(95, 48\)"),
         ({"num_hidden_layers": 3}, ModelError, "layers.2"),
         ({"num_hidden_layers": 1}, ModelError, "no place for the weights"),

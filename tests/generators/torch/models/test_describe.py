@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from metagen.cost import (
     token_flops,
 )
 from metagen.errors import InputError
-from metagen.generators.models.describe import fingerprint_of, shape_of, tokenizer_of
+from metagen.generators.decoding.draft import Draft
+from metagen.generators.models.describe import drafted_shape, fingerprint_of, shape_of, tokenizer_of
 from metagen.generators.models.recipes import Contrastive, Ensemble, Function, Model, Table, Tilted
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models.kgram import train
@@ -97,3 +99,12 @@ def test_memory_is_shared_by_the_bytes_of_a_token() -> None:
         assert engine._tree.capacity * engine._model.token_bytes < given
     with pytest.raises(InputError, match=r"kv_memory_bytes=.*rows at once need at least"):
         TorchEngine(Contrastive("tiny-0.5m", "tiny-0.1m"), threads=1, kv_memory_bytes=1 << 16)
+
+
+def test_where_sizes_are_not_read_flops_are_unknown(tmp_path: Path) -> None:
+    """Of the model, of a recipe with such a part, and of a model whose draft is one."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "brand-new", "vocab_size": 9}))
+    assert shape_of(tmp_path) is None
+    assert shape_of(Contrastive("tiny-0.5m", tmp_path)) is None
+    assert shape_of(Contrastive("tiny-0.5m", "tiny-0.1m")) is not None
+    assert drafted_shape("tiny-0.5m", Draft(tmp_path)) is None
