@@ -354,7 +354,7 @@ SOUND = '{"id": "a", "question": "Q: 1+1=?", "answer": "2"}\n'
 @pytest.mark.parametrize(
     ("data", "sets", "words"),
     [
-        (SOUND, ["engines.cpu.model=modle"], ["engines.cpu.model = 'modle'", "not there", "expected"]),
+        (SOUND, ["engines.cpu.model=modle"], ["engines.cpu.model = 'modle'", "no such file", "expected"]),
         (SOUND, ["engines.cpu.model=torn"], ["torn/config.json", "not valid JSON", "copy the file again"]),
         (SOUND, ["engines.cpu.model=other"], ["other", "has shape (104, 64)", "(104, 128)", "use the config.json"]),
         (SOUND.replace("1+1", "1+" * 2100 + "1"), [], ["a (tiny)", "tokens", "2048", "shorten"]),

@@ -130,7 +130,10 @@ def test_options_are_checked(loader: Loader, file: str, count: int) -> None:
     if loader is not HumanEvalTask:
         with pytest.raises(InputError, match=r"shots: an example has no '"):
             loader(EXCERPTS / file, form="few_shot", shots=[{"solution": "x"}])
-        with pytest.raises(InputError, match=r"shots are the examples of form='few_shot', and form='chat'"):
+        with pytest.raises(
+            InputError,
+            match=r"shots are the examples of form='few_shot' and 'few_shot_chat', and form='chat'",
+        ):
             loader(EXCERPTS / file, shots=[{"solution": "x"}])
     with pytest.raises(InputError, match=r"form='few_shot' has a wording of its own"):
         loader(EXCERPTS / file, form="few_shot", prompt="{question}")

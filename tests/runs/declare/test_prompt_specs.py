@@ -119,7 +119,10 @@ PUBLIC = [
         "6: task.form = 'few_shot': few_shot has a wording of its own, and there is a prompt; leave one of them out: "
         "turns have their examples under shots",
     ),
-    ("form: caht", "5: task.form = 'caht': expected one of chat, text, auto, few_shot; did you mean 'chat'?"),
+    (
+        "form: caht",
+        "5: task.form = 'caht': expected one of chat, text, auto, few_shot, few_shot_chat; did you mean 'chat'?",
+    ),
 ]
 
 

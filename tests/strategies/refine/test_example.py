@@ -13,8 +13,9 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "refinement.py"
 
 
 def test_the_toy_follows_theory_and_draws_its_curve(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
     toy = runpy.run_path(str(EXAMPLE))
     for name, expected in toy["THEORY"].items():
         chains = asyncio.run(toy["chains"](toy["refining"](name, 8), 30))

@@ -133,7 +133,26 @@ def _completed(section: Section, kind: str, base: type[PartSpec]) -> type[PartSp
         if not known and parameter.kind is not parameter.VAR_KEYWORD:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[name] = (spelling(wanted[name]), default)
-    return create_model(_title(kind), __base__=base, __doc__=base.__doc__, **fields)
+    return _travels(create_model(_title(kind), __base__=base, __doc__=base.__doc__, **fields), section)
+
+
+def _travels(made: type[PartSpec], section: Section) -> type[PartSpec]:
+    """Let definitions of a model that stands in no module go to other processes, which make the model anew."""
+
+    def reduce(self: PartSpec) -> tuple[Any, ...]:
+        return _arrived, (section, self.kind, self.__getstate__())
+
+    made.__reduce__ = reduce  # type: ignore[method-assign,assignment]  # of this class alone
+    return made
+
+
+def _arrived(section: Section, kind: str, state: dict[Any, Any]) -> PartSpec:
+    """A definition from another process."""
+    model = model_of(section, kind)
+    assert model is not None
+    made = model.__new__(model)
+    made.__setstate__(state)
+    return made
 
 
 def _title(kind: str) -> str:
@@ -441,7 +460,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
     made.conflict = getattr(target, "conflict", None)
     made.former = getattr(target, "former", {})
     made.imported, made.unsaid, made.ruled = frozenset(imported), frozenset(unsaid), frozenset(ruled)
-    return made
+    return _travels(made, section)
 
 
 @cache

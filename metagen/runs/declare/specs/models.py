@@ -129,6 +129,8 @@ RecipeSpec: Any = create_model(
 for _kind in KINDS.values():
     _kind.model_rebuild(_types_namespace={"RecipeSpec": RecipeSpec})
 RecipeSpec.model_rebuild()
+# Found by name in other processes.
+globals().update({model.__name__: model for model in KINDS.values()})
 AnyModel = Annotated[str | RecipeSpec, _NameOrRecipe(MODEL)]
 
 

@@ -298,7 +298,7 @@ def test_a_larger_draft_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_draft_is_given_as_one() -> None:
-    with pytest.raises(InputError, match=r"draft='tiny-0.1m': expected Draft\(model\)"):
+    with pytest.raises(InputError, match=r"draft='tiny-0.1m'; expected a Draft or None"):
         TorchEngine("tiny-0.5m", draft="tiny-0.1m", max_batch=2)  # type: ignore[arg-type]  # what is refused
 
 
