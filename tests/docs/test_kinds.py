@@ -83,7 +83,7 @@ def table(fields: list[words.Field]) -> str:
     for one in fields:
         default = "*needed*" if one.needed else f"`{cell(one.default)}`" if one.default else ""
         what = cell(one.what)
-        for model in dict.fromkeys(one.inside):
+        for model in dict.fromkeys(model for model in one.inside if model is not PartSpec):
             what = what.replace(words.fields_in(model), f"[{words.fields_in(model)}]({place(model)})")
         lines.append(f"| `{one.name}` | {what} | {default} | {cell(one.says)} |")
     return "\n".join(lines) + "\n"

@@ -202,8 +202,9 @@ def _spelled(hint: Any) -> str:
 
 
 def fields_in(model: type) -> str:
-    """The fields of a mapping."""
-    return f"{{{', '.join(name for name in _declared(model) if name != 'kind')}}}"
+    """The fields of a mapping; of a definition of any kind, in words."""
+    names = [name for name in _declared(model) if name != "kind"]
+    return f"{{{', '.join(names)}}}" if names else "definitions (a kind and its fields)"
 
 
 def _default(info: FieldInfo) -> str | None:
