@@ -25,7 +25,7 @@ sys.stdin.read()
 def serves(file: Path) -> Iterator[str]:
     """The address of its API. Skips, with the reason, where there is no build of it."""
     pytest.importorskip(
-        "xllamacpp", reason="xllamacpp, which has llama.cpp's server, has no build for this machine"
+        "xllamacpp", reason="xllamacpp, which has llama.cpp's server, does not run here", exc_type=ImportError
     )
     with subprocess.Popen(
         [sys.executable, "-c", SERVE, str(file)],
