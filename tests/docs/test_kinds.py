@@ -31,15 +31,15 @@ PLACE = DOCS / "reference" / "kinds"
 REFRESH = "python tests/docs/test_kinds.py"
 #: Sections with the page of each, and what a definition there is.
 TITLES = {
-    "task": ("Tasks", "What is asked, and when an answer is right."),
-    "engines": ("Engines", "What runs a model."),
+    "task": ("Tasks", "Problems, their prompts, and the rule for right answers."),
+    "engines": ("Engines", "An engine runs a model."),
     "generators": ("Generators", "What writes. Without `kind`, it is an engine under sampling parameters."),
     "verifiers": ("Verifiers", "What scores. A verifier may stand in place of its name."),
     "strategies": ("Strategies", "How samples become an answer."),
-    "steps": ("Steps of chains", "What the steps of a `chain` are."),
+    "steps": ("Steps of chains", "The steps of a `chain`."),
     "aggregators": (
         "Aggregators",
-        "What chooses for `parallel` and, with `aggregator`, among the leaves of a search.",
+        "An aggregator chooses for `parallel` and, with `aggregator`, among the leaves of a search.",
     ),
     "utilities": ("Utilities", "What `mbr` compares candidates by."),
 }

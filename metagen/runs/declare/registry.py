@@ -162,9 +162,9 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     },
 }
 
-#: Kinds that files of older versions name by where they were.
-#: What stands in for engines and verifiers where nothing may run: no file asks for these, metagen does.
+#: The parts that stand in for engines and verifiers in a dry run. Metagen asks for them, and no file does.
 STAND_INS: Final = ("metagen.runs.work.offline:ClosedEngine", "metagen.runs.work.offline:Unknown")
+#: Kinds that files of older versions name by where they were.
 MOVED: Final[Mapping[str, str]] = {
     "metagen.experiments.pooled:PooledTask": "metagen.runs.declare.pooled:PooledTask",
 }
@@ -227,8 +227,8 @@ def find(section: Section, kind: str) -> Any:
     else:
         target = plugins(section)[kind].value if kind in plugins(section) else MOVED.get(kind, kind)
     try:
-        ours = kind in KINDS[section] or kind in plugins(section) or kind in STAND_INS
-        found = trust.load(target, typed=ours)
+        known = kind in KINDS[section] or kind in plugins(section) or kind in STAND_INS
+        found = trust.load(target, typed=known)
     except ConfigError:
         raise
     except Exception as error:  # a package may raise anything while it is imported

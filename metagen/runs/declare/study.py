@@ -196,10 +196,10 @@ class AlignmentSpec(Spec):
 
 
 class StudySpec(Spec):
-    """What a study does beyond running its experiment. budgets: by cost, where strategies are compared.
+    """The questions of a study, beyond its experiment. budgets: by cost, where strategies are compared.
 
     baselines: every model is given greedy decoding and one sample, tuned, where the file has none. accelerators: by
-    name, what costs are modelled for. sizes: by generator, of models whose samples were recorded elsewhere.
+    name, hardware for modelled costs. sizes: by generator, of models whose samples were recorded elsewhere.
     """
 
     baselines: Switch = True

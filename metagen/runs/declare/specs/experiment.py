@@ -41,7 +41,7 @@ Pairs = Annotated[
 
 
 class GridSpec(Spec):
-    """What is run: every generator with every strategy, at every n. Without names, all that are defined.
+    """The configurations: every generator with every strategy, at every n. Without names, all that are defined.
 
     pairs: these generators with these strategies only. generators: their names, or `all`. strategies: their names, or
     `all`. n: for strategies that have one and do not give their own.
@@ -91,7 +91,7 @@ def _divided(total: BudgetSpec) -> BudgetSpec:
 
 
 class AllocationSpec(Spec):
-    """What each configuration may spend on all problems together.
+    """The limit of each configuration, over all problems together.
 
     Equal shares; of these strategies larger ones where more is expected to be gained, going by the `first` samples of
     each problem and by what the problems of another run, in so many `groups`, gained from more. total: of all
