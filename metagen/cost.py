@@ -101,7 +101,8 @@ class ModelShape:
     embedding matrix. experts, active_experts: 0 for dense models; all layers of a mixture are alike.
     dtype_bytes: of one weight, and of one number in the KV cache. beside: models that run on the same tokens and make
     one language model with it; what they cost is added. weight_bytes: of one weight of the layers, if these are kept in
-    fewer bytes than dtype_bytes; embedding and LM head are not.
+    fewer bytes than dtype_bytes; embedding and LM head are not. adapter: weights of a LoRA adapter beside those of the
+    layers; each token is multiplied with them too.
 
     Norms and biases are not counted, nor sliding windows: attention sees the whole context.
     Raises ModelError for sizes that are not positive or do not fit together.
@@ -121,8 +122,11 @@ class ModelShape:
     dtype_bytes: int = 2
     beside: tuple[Beside, ...] = ()
     weight_bytes: float | None = None
+    adapter: int = 0
 
     def __post_init__(self) -> None:
+        if self.adapter < 0:
+            raise ModelError(f"model shape: adapter={self.adapter!r}, expected an integer ≥ 0")
         if self.weight_bytes is not None and not self.weight_bytes > 0:
             raise ModelError(
                 f"model shape: weight_bytes={self.weight_bytes!r}, expected a number > 0, or None"
@@ -160,13 +164,14 @@ class ModelShape:
     @property
     def _parameters(self) -> int:
         """Without those of models beside it."""
-        return self.layers * (self._attention + self._router + (self.active_experts or 1) * self._mlp)
+        layer = self._attention + self._router + (self.active_experts or 1) * self._mlp
+        return self.layers * layer + self.adapter
 
     @property
     def parameters_total(self) -> int:
         """All weight matrices: every expert, the embedding and, unless it is tied, the LM head."""
         layer = self._attention + self._router + (self.experts or 1) * self._mlp
-        own = self.layers * layer + (1 if self.tied else 2) * self.vocab * self.width
+        own = self.layers * layer + (1 if self.tied else 2) * self.vocab * self.width + self.adapter
         return own + sum(one.shape.parameters_total for one in self.beside)
 
     def compressed(self, weight_bytes: float) -> ModelShape:
@@ -178,7 +183,7 @@ class ModelShape:
     def bytes_total(self) -> float:
         """Bytes of all weight matrices (`parameters_total`) in memory."""
         layer = self._attention + self._router + (self.experts or 1) * self._mlp
-        rest = (1 if self.tied else 2) * self.vocab * self.width * self.dtype_bytes
+        rest = ((1 if self.tied else 2) * self.vocab * self.width + self.adapter) * self.dtype_bytes
         own = self.layers * layer * (self.weight_bytes or self.dtype_bytes) + rest
         return own + sum(one.shape.bytes_total for one in self.beside)
 
@@ -359,7 +364,7 @@ def _weight_bytes(shape: ModelShape, tokens: int) -> float:
     if shape.experts:
         touched = shape.experts * (1 - (1 - shape.active_experts / shape.experts) ** tokens)
     layer = shape._attention + shape._router + touched * shape._mlp
-    rest = shape.vocab * shape.width * shape.dtype_bytes
+    rest = (shape.vocab * shape.width + shape.adapter) * shape.dtype_bytes
     own = shape.layers * layer * (shape.weight_bytes or shape.dtype_bytes) + rest
     return own + sum(_weight_bytes(one.shape, tokens * one.times) for one in shape.beside)
 

