@@ -89,7 +89,9 @@ def fetch(name: Annotated[str, typer.Argument(help="Of a model that `metagen mod
 
 @app.command()
 def check(
-    model: Annotated[str, typer.Argument(help="A model's name, a model directory, an adapter's, or a GGUF file.")],
+    model: Annotated[
+        str, typer.Argument(help="A model's name, a model directory, an adapter's, or a GGUF file.")
+    ],
 ) -> None:
     """Say what a model is, and whether its configuration, weights and tokenizer fit together."""
     from metagen.generators.models import sources

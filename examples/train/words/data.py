@@ -2,8 +2,8 @@
 
     python examples/train/words/data.py --gsm8k train.jsonl --mawps train.csv dev.csv --into data/
 
-GSM8K (Cobbe et al. 2021, MIT): `grade_school_math/data/train.jsonl` of github.com/openai/grade-school-math, as it is but
-for the calculator's marks. MAWPS (Koncel-Kedziorski et al. 2016): `data/cv_mawps/fold0/*.csv` of
+GSM8K (Cobbe et al. 2021, MIT): `grade_school_math/data/train.jsonl` of github.com/openai/grade-school-math, as it is
+but for the calculator's marks. MAWPS (Koncel-Kedziorski et al. 2016): `data/cv_mawps/fold0/*.csv` of
 github.com/arkilpatel/SVAMP (MIT), where numbers stand apart from texts, so that a problem is asked again with others.
 What is tested on (SVAMP, GSM8K's test set) is neither read nor needed here.
 """
@@ -61,7 +61,7 @@ def gsm8k(path: Path) -> Iterator[Example]:
 
 
 def mawps(paths: Sequence[Path], seed: int = 0) -> Iterator[Example]:
-    """Each problem once as it is, and `VARIANTS` times with numbers of the same kind, where its equation is beyond doubt."""
+    """Each problem as it is, and `VARIANTS` times with other numbers; those of which the equation is beyond doubt."""
     rows = {row["Question"]: row for path in paths for row in csv.DictReader(path.open(encoding="utf-8"))}
     rng = np.random.default_rng(seed)
     for template, row in rows.items():
@@ -80,7 +80,10 @@ def mawps(paths: Sequence[Path], seed: int = 0) -> Iterator[Example]:
 
 def varied(numbers: Sequence[Fraction], rng: np.random.Generator) -> list[Fraction]:
     """Whole numbers of about the same size; what is no whole number stays."""
-    return [Fraction(int(rng.integers(2, max(10, 2 * int(n))))) if n.denominator == 1 and n > 1 else n for n in numbers]
+    return [
+        Fraction(int(rng.integers(2, max(10, 2 * int(n))))) if n.denominator == 1 and n > 1 else n
+        for n in numbers
+    ]
 
 
 def plausible(answer: Fraction, numbers: Sequence[Fraction]) -> bool:
@@ -88,7 +91,7 @@ def plausible(answer: Fraction, numbers: Sequence[Fraction]) -> bool:
 
 
 def work_out(equation: Sequence[str], numbers: Sequence[Fraction]) -> tuple[list[str], Fraction] | None:
-    """The lines of an equation in prefix notation, and its value. None where it asks for more than these numbers give."""
+    """The lines of an equation in prefix notation, and its value; None if that is no decimal of two places."""
     steps: list[str] = []
     stack: list[Fraction] = []
     for token in reversed(equation):
@@ -130,7 +133,9 @@ def read(path: Path) -> list[Example]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gsm8k", type=Path, required=True)
     parser.add_argument("--mawps", type=Path, nargs="+", required=True)
     parser.add_argument("--into", type=Path, required=True)
@@ -139,7 +144,9 @@ def main() -> None:
     examples = [*gsm8k(args.gsm8k), *mawps(args.mawps)]
     for name, held_out in (("train", False), ("validation", True)):
         chosen = [e for e in examples if e.held_out == held_out]
-        (args.into / f"{name}.jsonl").write_text("".join(json.dumps(asdict(e)) + "\n" for e in chosen), encoding="utf-8")
+        (args.into / f"{name}.jsonl").write_text(
+            "".join(json.dumps(asdict(e)) + "\n" for e in chosen), encoding="utf-8"
+        )
         print(name, {source: sum(e.source == source for e in chosen) for source in ("gsm8k", "mawps")})
 
 

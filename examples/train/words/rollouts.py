@@ -1,9 +1,11 @@
 """Solutions of the solver with a value for each step, as Math-Shepherd has it (Wang et al. 2024, arXiv:2312.08935).
 
-    python examples/train/words/rollouts.py --data data/ --solver solver/adapter --into rollouts.jsonl   # call again to go on
+    python examples/train/words/rollouts.py --data data/ --solver solver/adapter --into rollouts.jsonl
 
-The value of a step is the share of right answers among the solutions that begin with the steps up to it: those that were
-sampled alike, and completions from there until there are `--completions` of them. Nobody checks a step itself.
+Call it again to go on after an interruption.
+
+The value of a step is the share of right answers among the solutions that begin with the steps up to it: those that
+were sampled alike, and completions from there until there are `--completions` of them. Nobody checks a step itself.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 
+from data import Example, read
 from rich.progress import track
 
-from data import Example, read
 from metagen import TorchEngine
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.sequence import Message, Prompt
@@ -45,7 +48,11 @@ class Sampler:
     """Solutions at temperature 1, or another; each call draws anew."""
 
     def __init__(self, engine: TorchEngine, temperature: float, seed: str) -> None:
-        self._engine, self._params, self._random = engine, SamplingParams(temperature=temperature), random.Random(seed)
+        self._engine, self._params, self._random = (
+            engine,
+            SamplingParams(temperature=temperature),
+            random.Random(seed),
+        )
 
     async def __call__(self, question: str, begun: str, count: int) -> list[str]:
         prefix = Continued(Prompt("rollout", messages=(Message("user", question),)), begun)
@@ -77,11 +84,12 @@ async def valued(example: Example, sample: Sampler, samples: int, completions: i
     await asyncio.gather(*map(complete, sorted(wanted)))
     share = {prefix: sum(found) / len(found) for prefix, found in outcomes.items()}
     return {
-        "question": example.question, "answer": example.answer, "source": example.source, "held_out": example.held_out,
+        **{name: value for name, value in asdict(example).items() if name != "steps"},
         "solutions": [
-            {"text": text, "count": count, "values": [share[p] for p in prefixes(text)]} for text, count in distinct.items()
+            {"text": text, "count": count, "values": [share[p] for p in prefixes(text)]}
+            for text, count in distinct.items()
         ],
-    }  # fmt: skip
+    }
 
 
 async def work(args: argparse.Namespace, examples: Sequence[Example], engine: TorchEngine) -> None:
@@ -95,7 +103,9 @@ async def work(args: argparse.Namespace, examples: Sequence[Example], engine: To
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="the directory that data.py made")
     parser.add_argument("--solver", required=True, help="an adapter's directory, or smollm2-135m-solver")
     parser.add_argument("--into", type=Path, required=True)

@@ -53,8 +53,8 @@ def base_of(adapter: Path) -> str:
     base = read_json(adapter / CONFIG).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise ModelError(
-            f"{adapter / CONFIG}: base_model_name_or_path={base!r}, expected the model that the adapter was trained on: "
-            "a model directory, or a model's name; mend the field"
+            f"{adapter / CONFIG}: base_model_name_or_path={base!r}, expected the model that it was trained on: a "
+            "model directory, or a model's name; mend the field"
         )
     return base
 
@@ -102,14 +102,14 @@ def adapter_of(directory: Path) -> Adapter | None:
     for name, values in PLAIN.items():
         if config.get(name) not in values:
             raise UnsupportedError(
-                f"{path}: {name}={config[name]!r}; only plain LoRA is read ({name} {values[0]!r}). Merge the adapter into "
-                "its base with peft (merge_and_unload), and give the merged model"
+                f"{path}: {name}={config[name]!r}; only plain LoRA is read ({name} {values[0]!r}). Merge the "
+                "adapter into its base with peft (merge_and_unload), and give the merged model"
             )
     begun = config.get("init_lora_weights")
     if isinstance(begun, str) and begun.startswith(CHANGING):
         raise UnsupportedError(
-            f"{path}: init_lora_weights={begun!r} changed the base's own weights when training began; convert the adapter "
-            "with peft (save_pretrained with path_initial_model_for_weight_conversion), or merge it into its base"
+            f"{path}: init_lora_weights={begun!r} changed the base's own weights when training began; convert the "
+            "adapter with peft (path_initial_model_for_weight_conversion of save_pretrained), or merge the two"
         )
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if not isinstance(rank, int) or rank < 1 or not isinstance(alpha, int | float):

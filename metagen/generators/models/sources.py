@@ -1,8 +1,8 @@
-"""Where a model is: a model directory, a name, a GGUF file or an adapter; and what has to be fetched before it is used.
+"""Where a model is: a model directory, a name, a GGUF file or an adapter; and what has to be fetched first.
 
-Names are those of the embedded family, which ships in the package, of `PACKAGED` models, whose weights ship in a package
-of the Python index, and of adapters of these, which ship here. GGUF files, packaged models and adapters become model
-directories in metagen's cache, once.
+Names are those of the embedded family, which ships in the package, of `PACKAGED` models, whose weights ship in a
+package of the Python index, and of adapters of these, which ship here. GGUF files, packaged models and adapters become
+model directories in metagen's cache, once.
 """
 
 from __future__ import annotations
@@ -194,7 +194,9 @@ def _adapted(adapter: Path) -> Path:
     named = Path(lora.base_of(adapter)).expanduser()
     base = resolve(adapter / named if (adapter / named).is_dir() else named).resolve()
     if (base / lora.CONFIG).exists():
-        raise ModelError(f"{adapter / lora.CONFIG}: its base {str(base)!r} is an adapter itself; merge the two first")
+        raise ModelError(
+            f"{adapter / lora.CONFIG}: its base {str(base)!r} is an adapter itself; merge the two first"
+        )
     of = hashlib.sha256(str(base).encode())
     for name in lora.FILES:
         if not (adapter / name).is_file():
@@ -209,7 +211,7 @@ def _adapted(adapter: Path) -> Path:
 
 
 def _made(directory: Path, write: Callable[[Path], Mapping[str, object]]) -> Path:
-    """A directory of the cache, written now and by one process if it is not there. write: fills it, returns its card."""
+    """A directory of the cache, written now, by one process, if it is not there. write: fills it; returns its card."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{directory}.lock"):
         if (directory / CARD).is_file():

@@ -12,7 +12,7 @@ from torch import Tensor
 from metagen.generators.decoding.words import Words, nothing_left
 from metagen.generators.engine import EvaluateRequest, SamplingParams
 from metagen.generators.torch.history import History
-from metagen.generators.torch.models.formulas import ruled_out
+from metagen.generators.torch.models.formulas import without_ruled_out
 from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.sampling import adapt, distribution
 
@@ -56,7 +56,7 @@ def read(
 
 def _raw(logits: Tensor) -> Tensor:
     """[positions, V]: the model's own log-probabilities; −inf of what it leaves out."""
-    return torch.log_softmax(logits, -1).masked_fill(ruled_out(logits), -torch.inf)
+    return without_ruled_out(logits, torch.log_softmax(logits, -1))
 
 
 def _adapt(request: EvaluateRequest, logits: Tensor, decoding: Decoding) -> Tensor:

@@ -7,7 +7,8 @@ best of the penalised, allowed logits, the lowest id among equals; the adapters 
 Adapters compute in the number format of the logits, which engines give in float32: a model in bfloat16 has its logits
 rounded, which makes ties, and nothing else is. Ties at the edge of a mask: top_k keeps all tokens that tie with the
 k-th; top_p drops the higher ids first, and top_h keeps the lower ones first; the others treat equals alike. The draw
-walks the vocabulary in order of ids: the first token whose cumulative probability (summed in float64) exceeds u.
+walks the vocabulary in order of ids: the first token whose cumulative probability exceeds u. It is summed in float64;
+a large vocabulary is summed in blocks, and token by token only in the block that u falls into.
 Nearly equal logits and equal u therefore give the same token, except within rounding of an edge.
 """
 
@@ -19,10 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from metagen.generators.torch.adapters import mirostat, surprise, truncate
 from metagen.generators.torch.history import History, apply_own_, bias_, forbid_, penalise_
-from metagen.generators.torch.models.formulas import ruled_out
+from metagen.generators.torch.models.formulas import without_ruled_out
 from metagen.generators.torch.parameters import RowParams
 from metagen.sequence import MOST_CONFIDENT
 
@@ -33,6 +35,8 @@ Allowed = tuple[Tensor, Tensor]
 NEAR = 1e-5
 #: Temperatures so low that logits divided by them may be more than float32 holds.
 COLD = 1e-6
+#: Tokens of a block, and the size from which a vocabulary is cut into blocks.
+BLOCK, LARGE = 256, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +107,35 @@ def draw(
 
 def pick(weights: Tensor, u: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tensor]:
     """By inverse CDF a token of each row of `weights` [R, V], whether u [R] is near its edge, the sum: [R, 1] each."""
-    cdf = torch.cumsum(weights, -1, dtype=torch.float64)
-    total = cdf[:, -1:]
-    goal = torch.from_numpy(u).to(weights.device)[:, None] * total
-    # u < 1, but rounding may lift the product to the total, beyond the last token.
-    goal = torch.minimum(goal, torch.nextafter(total, torch.zeros_like(total)))
-    tokens = torch.searchsorted(cdf, goal, right=True).clamp_(max=weights.shape[-1] - 1)
-    upper = cdf.gather(1, tokens)
-    lower = torch.where(tokens > 0, cdf.gather(1, (tokens - 1).clamp_(min=0)), 0.0)
+    share = torch.from_numpy(u).to(weights.device)[:, None]
+    if weights.shape[-1] < LARGE:
+        tokens, lower, upper, goal, total = _place(weights, share)
+    else:
+        whole = F.pad(weights, (0, -weights.shape[-1] % BLOCK)).view(len(weights), -1, BLOCK)
+        block, before, _, goal, total = _place(whole.sum(-1), share)
+        own = whole.gather(1, block[..., None].expand(-1, -1, BLOCK))[:, 0]
+        place, lower, upper, *_ = _place(own, goal - before, of_all=False)
+        tokens, lower, upper = block * BLOCK + place, lower + before, upper + before
     # The ends of the unit interval are the edges of no neighbour.
     reach = NEAR * total
     near = (goal - lower < reach) & (lower > 0) | (upper - goal < reach) & (upper < total)
     return tokens, near, total
+
+
+def _place(weights: Tensor, goal: Tensor, *, of_all: bool = True) -> tuple[Tensor, ...]:
+    """Of `weights` [R, V] the one whose interval of the sums holds `goal`, a share of all or itself a sum; [R, 1] each.
+
+    Returns its number, where its interval begins and ends, the goal as a sum, and the sum of all.
+    """
+    cdf = torch.cumsum(weights, -1, dtype=torch.float64)
+    total = cdf[:, -1:]
+    if of_all:
+        goal = goal * total
+    # u < 1, but rounding may lift the goal to the total, beyond the last that has any weight.
+    goal = torch.minimum(goal, torch.nextafter(total, torch.zeros_like(total)))
+    found = torch.searchsorted(cdf, goal, right=True).clamp_(max=weights.shape[-1] - 1)
+    lower = torch.where(found > 0, cdf.gather(1, (found - 1).clamp_(min=0)), 0.0)
+    return found, lower, cdf.gather(1, found), goal, total
 
 
 def confidence(raw: Tensor, params: RowParams) -> Tensor:
@@ -197,10 +218,8 @@ def _shape(z: Tensor, params: RowParams) -> Tensor:
 
     However hot it is, what the model leaves out stays out.
     """
-    off = ruled_out(z)
-    if "temperature" in params.used:
-        z = _divide(z, params)
-    return truncate(z.masked_fill(off, -torch.inf), params)
+    shaped = _divide(z, params) if "temperature" in params.used else z
+    return truncate(without_ruled_out(z, shaped), params)
 
 
 def _divide(z: Tensor, params: RowParams) -> Tensor:

@@ -90,7 +90,9 @@ class VLLMEngine(LocalEngine):
         directory = whole = resolve(model)
         adapter = adapter_of(whole)
         if adapter is not None and lora is not None:
-            raise InputError(f"lora={str(lora)!r}: {str(model)!r} is an adapter already; give its base as model, or no lora")
+            raise InputError(
+                f"lora={str(lora)!r}: {str(model)!r} is an adapter already; give its base as model, or no lora"
+            )
         if adapter is not None:
             directory, lora = adapter.base, whole
         self._seeded = seeded

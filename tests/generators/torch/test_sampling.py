@@ -11,7 +11,7 @@ from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWa
 from metagen.generators.engine import SamplingParams
 from metagen.generators.randomness import seed_array, uniform
 from metagen.generators.torch.parameters import RowParams
-from metagen.generators.torch.sampling import adapt, draw
+from metagen.generators.torch.sampling import BLOCK, LARGE, adapt, draw, pick
 
 
 def params(*rows: tuple[float, int, float], top_logprobs: Sequence[int] | None = None) -> RowParams:
@@ -104,3 +104,39 @@ def test_what_is_no_distribution_is_told_by_row(bad: float, row: tuple[float, in
     logits = torch.randn(3, 6)
     logits[1, 2] = bad
     assert draw(logits, np.full(3, 0.5), params(*[row] * 3)).bad.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("size", [LARGE, LARGE + 1, 49_152, 50_257])
+def test_a_large_vocabulary_is_drawn_from_as_by_one_sum(size: int) -> None:
+    """Tokens without weight are never drawn, whole blocks of them included."""
+    rows, chance = 64, torch.Generator().manual_seed(size)
+    weights = torch.softmax(torch.randn(rows, size, generator=chance) * 4, -1)
+    weights[torch.rand(rows, size, generator=chance) < 0.5] = 0
+    weights[: rows // 2, 3 * BLOCK : size - 5 * BLOCK] = 0
+    u = uniform(seed_array(range(rows)), 7)
+    u[:2] = 0.0, np.nextafter(1, 0)
+    tokens, near, total = pick(weights, u)
+    cdf = weights.double().numpy().cumsum(-1)
+    np.testing.assert_allclose(total[:, 0], cdf[:, -1], rtol=1e-6)
+    # The sum of a block is rounded: how far an edge may move.
+    slack = 1e-6
+    for row, token in enumerate(tokens[:, 0].tolist()):
+        assert weights[row, token] > 0
+        goal = u[row] * cdf[row, -1]
+        assert cdf[row, token] - weights[row, token].item() - slack <= goal <= cdf[row, token] + slack
+        by_one_sum = int(np.searchsorted(cdf[row], goal, side="right"))
+        assert by_one_sum == token or near[row, 0]
+
+
+def test_the_last_block_ends_with_a_token_that_has_weight() -> None:
+    weights = torch.zeros(1, LARGE + 10)
+    weights[0, [5, LARGE + 3]] = torch.tensor([0.1, 0.7])
+    for u, token in ((0.0, 5), (0.1, 5), (0.13, LARGE + 3), (np.nextafter(1, 0), LARGE + 3)):
+        assert pick(weights, np.array([u]))[0].item() == token
+
+
+def test_edges_between_blocks_are_near() -> None:
+    weights = torch.zeros(1, LARGE)
+    weights[0, [BLOCK - 1, BLOCK]] = 0.5
+    near = [pick(weights, np.array([u]))[1].item() for u in (0.25, 0.5 - 1e-7, 0.5 + 1e-7, 0.75)]
+    assert near == [False, True, True, False]

@@ -36,6 +36,12 @@ def ruled_out(logits: Tensor) -> Tensor:
     return logits < logits.amax(-1, keepdim=True) + LEAST / 2
 
 
+def without_ruled_out(logits: Tensor, of: Tensor) -> Tensor:
+    """[N, V]: `of`, in which −inf stands for what is left out of `logits`; `of` itself if that is nothing."""
+    least, best = torch.aminmax(logits, dim=-1)
+    return of.masked_fill(ruled_out(logits), -torch.inf) if (least < best + LEAST / 2).any() else of
+
+
 def contrastive(
     expert: Tensor,
     amateur: Tensor,

@@ -25,11 +25,11 @@ from metagen.generators.models.describe import weight_files
 from metagen.generators.models.lora import adapter_of
 from metagen.generators.torch.kv.segments import KVLayout
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
-from metagen.generators.torch.models.low_rank import Update, Updates
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
 from metagen.generators.torch.models.compression import Linear, linear
 from metagen.generators.torch.models.heads import Head, read_head
 from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.models.low_rank import Update, Updates
 
 #: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
 PREFILL_ROWS = 64

@@ -121,8 +121,8 @@ def _any(name: str, directory: Path, place: Place, reason: str) -> Loaded:
     """A model that only transformers computes. reason: why."""
     if adapter_of(directory) is not None:
         raise UnsupportedError(
-            f"{reason}. Through transformers, adapters are not read: merge this one into its base with peft, and give the "
-            "merged model"
+            f"{reason}. Through transformers, adapters are not read: merge this one into its base with peft, and "
+            "give the merged model"
         )
     if place.quantization is not None:
         raise UnsupportedError(

@@ -61,7 +61,9 @@ class Updates:
         for module, pair in found.items():
             if set(pair) != {"A", "B"} or len(pair["A"]) != pair["B"].shape[1]:
                 sizes = {which: tuple(matrix.shape) for which, matrix in pair.items()}
-                raise ModelError(f"{file}: {module!r} has {sizes}, expected A [r, in] and B [out, r]; copy it again")
+                raise ModelError(
+                    f"{file}: {module!r} has {sizes}, expected A [r, in] and B [out, r]; copy it again"
+                )
             self._found[module] = Update(pair["A"], pair["B"] * adapter.scale)
 
     def take(self, name: str, rows: int, columns: int) -> Update | None:
@@ -69,8 +71,8 @@ class Updates:
         update = self._found.pop(name, None)
         if update is not None and (len(update.up), update.down.shape[1]) != (rows, columns):
             raise ModelError(
-                f"{self._directory}: the adapter changes {name!r} as a matrix [{len(update.up)}, {update.down.shape[1]}], "
-                f"and its base has [{rows}, {columns}]; give the base that it was trained on"
+                f"{self._directory}: the adapter changes {name!r} as a matrix [{len(update.up)}, "
+                f"{update.down.shape[1]}], and its base has [{rows}, {columns}]; give the base that it was trained on"
             )
         return update
 
@@ -92,6 +94,6 @@ class Updates:
         """Raises ModelError for updates of what the model does not have."""
         if self._found:
             raise ModelError(
-                f"{self._directory}: the adapter changes {sorted(self._found)[:3]!r} ({len(self._found)} in all), which the "
-                "torch engine does not adapt; give the base that it was trained on, or merge the two with peft"
+                f"{self._directory}: the adapter changes {sorted(self._found)[:3]!r} ({len(self._found)}), which "
+                "the torch engine does not adapt; give the base that it was trained on, or merge the two with peft"
             )

@@ -1,0 +1,157 @@
+"""The recipe of the adapters in words: its data, its labels, and the whole of it for two steps on the real model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from metagen import OutcomeRewardModel, ProcessRewardModel, Prompt, Sequence, TorchEngine
+from metagen.errors import ModelError
+from metagen.generators.models import sources
+from metagen.scope import Scope
+from metagen.sequence import Message
+
+WORDS = Path(__file__).parents[2] / "examples" / "train" / "words"
+GSM8K = {
+    "question": "Ann has 3 boxes of 12 pens. She gives 6 pens away. How many pens are left?",
+    "answer": "Ann had 3*12 = <<3*12=36>>36 pens.\nThere are 36-6 = <<36-6=30>>30 left.\n#### 30",
+}
+MAWPS = """Question,Numbers,Equation,Answer
+Tom had number0 apples . He ate number1 . How many are left ?,9.0 4.0,- number0 number1,5.0
+A pen costs $ number0 . What do number1 of Ann 's pens cost ?,2.5 4.0,* number0 number1,10.0
+Two piles of number0 and number1 stones . How many ?,5.0 5.0,+ number0 number1,10.0
+"""
+
+
+@pytest.fixture(scope="module")
+def words() -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a module of the directory."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(WORDS))
+    yield import_module
+    sys.path.remove(str(WORDS))
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(WORDS)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> list[str]:
+    """The options that name files in the published forms."""
+    (tmp_path / "train.jsonl").write_text(json.dumps(GSM8K) + "\n")
+    (tmp_path / "train.csv").write_text(MAWPS)
+    return ["--gsm8k", str(tmp_path / "train.jsonl"), "--mawps", str(tmp_path / "train.csv")]
+
+
+def test_solutions_have_a_step_a_line(
+    words: Callable[[str], ModuleType], tmp_path: Path, published: list[str]
+) -> None:
+    data = words("data")
+    (one,) = data.gsm8k(tmp_path / "train.jsonl")
+    assert one.solution == "Ann had 3*12 = 36 pens.\nThere are 36-6 = 30 left.\nThe answer is 30."
+    several = list(data.mawps([tmp_path / "train.csv"]))
+    first = [e for e in several if e.question.startswith("Tom")]
+    assert first[0].question == "Tom had 9 apples. He ate 4. How many are left?"
+    assert first[0].solution == "9 - 4 = 5\nThe answer is 5."
+    assert all(Fraction(e.answer) > 0 for e in several)
+    (pens, *_) = [e for e in several if "pens" in e.question]
+    assert pens.question == "A pen costs $2.5. What do 4 of Ann's pens cost?" and pens.answer == "10"
+    assert not [e for e in several if "piles" in e.question], (
+        "which of two equal numbers is meant, nobody knows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("equation", "numbers", "steps"),
+    [
+        ("- number0 number1", (9, 4), ["9 - 4 = 5"]),
+        ("/ - number0 number1 number2", (96, 42, 6), ["96 - 42 = 54", "54 / 6 = 9"]),
+        ("* number0 + number1 number2", (7, 8, 2), ["8 + 2 = 10", "7 * 10 = 70"]),
+        ("* 0.01 number0", (250,), ["0.01 * 250 = 2.5"]),
+        ("/ number0 number1", (1, 3), None),
+        ("/ number0 - number1 number1", (1, 3), None),
+    ],
+)
+def test_equations_are_worked_out(
+    words: Callable[[str], ModuleType], equation: str, numbers: tuple[int, ...], steps: list[str] | None
+) -> None:
+    worked = words("data").work_out(equation.split(), [Fraction(n) for n in numbers])
+    assert (worked and worked[0]) == steps
+
+
+def test_answers_are_compared_as_numbers(words: Callable[[str], ModuleType]) -> None:
+    rollouts = words("rollouts")
+    assert rollouts.is_right("1 + 2 = 3\nThe answer is 3.", "3")
+    assert rollouts.is_right("The answer is 1,200.", "1200")
+    assert not rollouts.is_right("The answer is 13.", "3")
+    assert not rollouts.is_right("The answer is 3. Or 4?", "3")
+    assert rollouts.prefixes("a\nb\nc") == ["a\n", "a\nb\n", "a\nb\nc"]
+
+
+@pytest.fixture(scope="module")
+def fetched() -> None:
+    try:
+        sources.fetch("smollm2-135m")
+    except ModelError as error:
+        pytest.skip(f"smollm2-135m cannot be fetched here: {error}")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fetched")
+def test_the_recipe_for_two_steps(
+    words: Callable[[str], ModuleType], tmp_path: Path, published: list[str]
+) -> None:
+    """What is trained is what the verifiers read: the same ids, the same places."""
+
+    def run(script: str, *args: str) -> str:
+        command = [sys.executable, str(WORDS / script), *args]
+        environment = os.environ | {"PYTHONPATH": str(WORDS.parents[2])}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    data, solver, rewards = (str(tmp_path / name) for name in ("data", "solver", "rewards"))
+    run("data.py", *published, "--into", data)
+    rows = (Path(data) / "train.jsonl").read_text() + (Path(data) / "validation.jsonl").read_text()
+    for name in ("train", "validation"):
+        (Path(data) / f"{name}.jsonl").write_text(rows)
+    short = ("--steps", "2", "--batch", "2", "--rank", "2")
+    run("solver.py", "--data", data, "--into", solver, *short)
+    assert "'train_runtime'" in run("solver.py", "--data", data, "--into", solver, *short), (
+        "it goes on from its end"
+    )
+    rollouts = tmp_path / "rollouts.jsonl"
+    sampled = ("--samples", "2", "--completions", "2", "--quiet")
+    run("rollouts.py", "--data", data, "--solver", f"{solver}/adapter", "--into", str(rollouts), *sampled)
+    before = rollouts.read_text()
+    run("rollouts.py", "--data", data, "--solver", f"{solver}/adapter", "--into", str(rollouts), *sampled)
+    assert rollouts.read_text() == before, "what is there is not made again"
+    record = json.loads(before.splitlines()[0])
+    text = "9 - 4 = 5\nThe answer is 5."
+    record["solutions"] = [{"text": text, "count": 1, "values": [1.0, 0.5]}]
+    rollouts.write_text(before + json.dumps(record) + "\n")
+    run("rewards.py", "--rollouts", str(rollouts), "--into", rewards, *short)
+
+    tuning = words("tuning")
+    tokenizer = tuning.base()[1]
+    by_steps, as_a_whole = words("rewards").rows_of(tokenizer, [record])
+    with TorchEngine(f"{rewards}/adapter", dtype="float32") as engine:
+        prompt = Prompt("p", messages=(Message("user", record["question"]),))
+        solution = Sequence(prompt, text)
+        process, outcome = ProcessRewardModel(engine), OutcomeRewardModel(engine)
+        for verifier, row, count in ((process, by_steps, 2), (outcome, as_a_whole, 1)):
+            laid = verifier.reads.lay(verifier._encoder, prompt, verifier.reads.split(text))
+            assert laid is not None and list(laid.ids) == row["input_ids"]
+            assert list(laid.positions) == [i for i, value in enumerate(row["values"]) if value >= 0]
+            (score,) = asyncio.run(verifier.score([solution], scope=Scope.root("p")))
+            assert 0 < score.value < 1 and len(laid.positions) == count
