@@ -192,12 +192,19 @@ def _convert(file: Path, sha256: str, name: str) -> Path:
 def _adapted(adapter: Path) -> Path:
     """The directory of an adapter and its base. ModelError for an adapter of an adapter."""
     named = Path(lora.base_of(adapter)).expanduser()
-    base = resolve(adapter / named if (adapter / named).is_dir() else named).resolve()
+    try:
+        base = resolve(adapter / named if (adapter / named).is_dir() else named).resolve()
+    except ModelError as error:
+        raise ModelError(
+            f"{adapter / lora.CONFIG}: base_model_name_or_path={str(named)!r}, and {error}. Write the directory of "
+            "that model, or its name here, into the field"
+        ) from None
     if (base / lora.CONFIG).exists():
         raise ModelError(
             f"{adapter / lora.CONFIG}: its base {str(base)!r} is an adapter itself; merge the two first"
         )
-    of = hashlib.sha256(str(base).encode())
+    held = sorted(file.name for file in base.iterdir())
+    of = hashlib.sha256(json.dumps([str(base), held, digest(base / "config.json")]).encode())
     for name in lora.FILES:
         if not (adapter / name).is_file():
             raise ModelError(f"{adapter}: no {name}; copy the adapter whole, as peft saves it")

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metagen.cost import ModelShape, Usage, flops_2n, prefill_flops
-from metagen.errors import InputError, ModelError
+from metagen.errors import InputError, ModelError, UnsupportedError
+from metagen.generators.models.lora import CONFIG as ADAPTER
 from metagen.sequence import digest
 from metagen.verifiers.utility.base import library
 from metagen.verifiers.utility.embedding import Embedder
@@ -32,6 +33,11 @@ class MeanPooling(Embedder):
         if batch < 1:
             raise InputError(f"batch={batch!r}: expected the number of texts to embed at once, at least 1")
         path = Path(directory)
+        if (path / ADAPTER).exists():
+            raise UnsupportedError(
+                f"{str(path)!r} is an adapter, which transformers leaves out in silence where peft is missing; merge "
+                "it into its base with peft, and give the merged model"
+            )
         self._torch = library("torch", "MeanPooling")
         transformers = library("transformers", "MeanPooling")
         try:

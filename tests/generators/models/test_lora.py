@@ -26,6 +26,7 @@ from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models import llama, loading
 from metagen.sequence import Prompt, Sequence
 from metagen.verifiers.published import layout_of
+from metagen.verifiers.utility.pooling import MeanPooling
 
 PLACE = loading.Place(torch.float32, torch.device("cpu"), 4, 1 << 24)
 MATRICES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -250,6 +251,29 @@ def test_an_adapter_of_an_adapter_is_refused(made: Make) -> None:
     second = made(seed=2, changes={"base_model_name_or_path": str(first)})
     with pytest.raises(ModelError, match="is an adapter itself"):
         sources.resolve(second)
+
+
+def test_embeddings_are_not_made_without_the_adapter(made: Make) -> None:
+    adapter = made()
+    for path in (adapter, sources.resolve(adapter)):
+        with pytest.raises(UnsupportedError, match="is an adapter"):
+            MeanPooling(path)
+
+
+def test_a_base_that_is_not_here_is_named_with_the_remedy(made: Make) -> None:
+    adapter = made(changes={"base_model_name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct"})
+    with pytest.raises(ModelError, match=r"HuggingFaceTB/SmolLM2.*into the field"):
+        sources.resolve(adapter)
+
+
+def test_a_base_that_has_changed_is_read_anew(made: Make, tmp_path: Path) -> None:
+    base = shutil.copytree(tiny.HERE / "tiny-0.1m", tmp_path / "base")
+    adapter = made(base)
+    first = sources.resolve(adapter)
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    assert json.loads((sources.resolve(adapter) / "config.json").read_text())["rms_norm_eps"] == 0.1
+    assert sources.resolve(adapter) != first
 
 
 def test_through_transformers_it_is_refused(made: Make, tmp_path: Path) -> None:
