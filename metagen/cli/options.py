@@ -37,6 +37,12 @@ Sets = Annotated[
         "may be repeated.",
     ),
 ]
+Rehearse = Annotated[
+    bool,
+    typer.Option(
+        "--rehearse", help="The file's small variant: with what its section rehearsal says otherwise."
+    ),
+]
 Trust = Annotated[
     bool,
     typer.Option(

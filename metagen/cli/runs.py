@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metagen.cli import output
-from metagen.cli.options import Json, Limit, Out, Run, Sets, Trust, experiments
+from metagen.cli.options import Json, Limit, Out, Rehearse, Run, Sets, Trust, experiments
 from metagen.cli.progress import show_progress
 from metagen.errors import InputError
 
@@ -34,6 +34,7 @@ def run(
     sets: Sets = None,
     out: Out = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Estimate what it would take; run nothing.")] = False,
+    rehearse: Rehearse = False,
     hardware: Annotated[
         str | None, typer.Option(help="With --dry-run: the least time on such hardware (h200, …).")
     ] = None,
@@ -50,7 +51,7 @@ def run(
         raise InputError(
             "--hardware, --probe and --json belong to an estimate; add --dry-run, or leave them out"
         )
-    source = schema.sourced(file, sets=sets or (), limit=limit)
+    source = schema.sourced(file, sets=sets or (), limit=limit, rehearse=rehearse)
     experiment = schema.checked(source, file.parent)
     with schema.located(source):
         if dry:
@@ -70,6 +71,7 @@ def study(
         Path | None, typer.Option(help="The study's directory; by default runs/NAME, which is gone on with.")
     ] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
+    rehearse: Rehearse = False,
     as_json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -77,7 +79,7 @@ def study(
     from metagen.runs.declare import study_schema as schema
     from metagen.runs.directory import RUNS
 
-    found = schema.load(file, sets=sets or (), limit=limit)
+    found = schema.load(file, sets=sets or (), limit=limit, rehearse=rehearse)
     root = out or RUNS / found.experiment.name
     if dry:
         _forecast(found, root, as_json)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from metagen.runs.declare.schema import REHEARSAL
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.declare.specs.definition import rule_model
 from metagen.runs.declare.specs.fields import DEFINED
@@ -27,6 +28,10 @@ def json_schema() -> dict[str, Any]:
     experiment = found.pop("Experiment")
     brought = {"properties": {"kind": {"pattern": ":"}}, "required": ["kind"]}
     found["AnswerRule"] = {"anyOf": [*(ways[rule, "validation"] for rule in rules), brought]}
+    experiment["properties"][REHEARSAL] = {
+        "type": "object",
+        "description": "What is otherwise in a small run of this file (--rehearse).",
+    }
     experiment["properties"]["study"] = ways[(StudySpec, "validation")]
     # Without names, or with `all`, a grid has all that are defined.
     experiment["required"] = [name for name in experiment["required"] if name != "grid"]

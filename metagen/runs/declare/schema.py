@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -21,21 +22,55 @@ from metagen.runs.declare.nested import move_out
 from metagen.runs.declare.source import Fault, Source, read, write
 from metagen.runs.declare.specs import SECTIONS, Context, Experiment
 
-__all__ = ["Experiment", "checked", "dump", "examined", "load", "located", "named", "refused", "sourced"]
+#: A section that says what is otherwise in a small run of the same file.
+REHEARSAL: Final = "rehearsal"
+
+__all__ = [
+    "REHEARSAL",
+    "Experiment",
+    "checked",
+    "dump",
+    "examined",
+    "load",
+    "located",
+    "named",
+    "refused",
+    "sourced",
+]
 
 
-def load(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Experiment:
+def load(
+    path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None, rehearse: bool = False
+) -> Experiment:
     """Read and check an experiment file.
 
-    sets: overrides such as `grid.n=[1, 4]`, the value in YAML. limit: only the first problems of the task.
-    Relative paths in the file begin at its directory. Raises ConfigError that lists all faults.
+    sets: overrides such as `grid.n=[1, 4]`, the value in YAML. limit: only the first problems of the task. rehearse:
+    with what its section `rehearsal` says otherwise. Relative paths in the file begin at its directory. Raises
+    ConfigError that lists all faults.
     """
-    return checked(sourced(path, sets=sets, limit=limit), Path(path).parent)
+    return checked(sourced(path, sets=sets, limit=limit, rehearse=rehearse), Path(path).parent)
 
 
-def sourced(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Source:
-    """A file with its overrides, as `load` reads it, not checked yet."""
+def sourced(
+    path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None, rehearse: bool = False
+) -> Source:
+    """A file with its overrides, as `load` reads it, not checked yet.
+
+    A rehearsal is called by the file's name and `-rehearsal`, unless it says a name.
+    """
     source = read(path)
+    if rehearse and REHEARSAL not in source.data:
+        raise ConfigError(
+            f"{path}: there is no section {REHEARSAL}, so nothing says what is smaller in a rehearsal; add it, or "
+            "leave out --rehearse"
+        )
+    if rehearse:
+        name = source.data.get("name")
+        source.lay_over(REHEARSAL)
+        if name is not None and source.data.get("name") == name:
+            source.data["name"] = f"{name}-{REHEARSAL}"
+    else:
+        source.data.pop(REHEARSAL, None)
     for assignment in sets:
         source.assign(assignment, named=SECTIONS)
     if limit is not None:

@@ -135,6 +135,32 @@ class Source:
             self.places = {p: at for p, at in self.places.items() if p[: len(path)] != path}
             self.places[path] = place
 
+    def lay_over(self, section: str) -> None:
+        """Lay what stands in a section over the rest of the file: `rehearsal: {grid: {n: [2]}}` sets `grid.n`.
+
+        Mappings meet key by key; one with a `kind` takes the place of what is there, and so does any other value.
+        Null takes something out. What is wrong is noted in `faults`.
+        """
+        self._lay(self.data, self.data.pop(section), (), (section,))
+
+    def _lay(self, node: dict[str, Any], over: object, path: Path, at: Path) -> None:
+        if not isinstance(over, dict):
+            self.faults.append(
+                Fault(self.place(at), assigned(at, over), "expected a mapping of what is otherwise")
+            )
+            return
+        for key, value in over.items():
+            here, there, inner = (*path, key), (*at, key), node.get(key)
+            if isinstance(value, dict) and isinstance(inner, dict) and "kind" not in value:
+                self._lay(inner, value, here, there)
+                continue
+            self.places = {p: place for p, place in self.places.items() if p[: len(here)] != here}
+            if value is not None:
+                node[key] = value
+                self.move(there, here)
+            elif node.pop(key, None) is None:
+                self.faults.append(Fault(self.place(there), dotted(there), "there is nothing to leave out"))
+
     def _made(self, target: str, place: Place, named: Container[str]) -> tuple[str, ...] | None:
         """The path that a dotted text means, with the mappings above it made where they may be new."""
         node = self.data

@@ -28,12 +28,17 @@ __all__ = ["Study", "dump", "load"]
 PLAIN: Final = ("greedy",)
 
 
-def load(path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None) -> Study:
+def load(
+    path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None, rehearse: bool = False
+) -> Study:
     """Read and check a study file; without a section `study:` it is its experiment alone.
 
-    sets, limit: as in `experiments.schema.load`. Raises ConfigError that lists all faults.
+    sets, limit, rehearse: as in `experiments.schema.load`. Raises ConfigError that lists all faults.
     """
-    source, base = experiments.sourced(path, sets=sets, limit=limit), Path(path).parent
+    source, base = (
+        experiments.sourced(path, sets=sets, limit=limit, rehearse=rehearse),
+        Path(path).parent,
+    )
     section = source.data.pop("study", None) or {}
     experiment, faults = experiments.examined(source, base)
     context = experiments.named(source, base)
