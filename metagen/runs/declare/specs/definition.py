@@ -85,7 +85,7 @@ COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
         "jsonl": tasks.JsonlSpec,
         "table": tasks.TableSpec,
         "recorded": tasks.RecordedTaskSpec,
-        **dict.fromkeys(("gsm8k", "svamp", "asdiv", "math", "aime"), tasks.SolutionsSpec),
+        **dict.fromkeys(("gsm8k", "svamp", "asdiv", "mawps", "math", "aime"), tasks.SolutionsSpec),
         "humaneval": tasks.PublicSpec,
         "mbpp": tasks.MBPPSpec,
         "cruxeval": tasks.CRUXEvalSpec,
