@@ -67,7 +67,7 @@ class SVAMPTask(WordProblemTask):
 
 
 class ASDivTask(WordProblemTask):
-    """Fields `body`, `question` and `answer`, a number with its unit in brackets, as `9 (apples)` (Miao et al. 2020)."""
+    """Fields `body`, `question` and `answer`, a number with its unit behind it, `9 (apples)` (Miao et al. 2020)."""
 
     name = "asdiv"
     hub: ClassVar[Hub] = Hub("EleutherAI/asdiv", "asdiv", "validation")
