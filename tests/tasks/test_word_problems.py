@@ -107,7 +107,7 @@ def test_a_fraction_that_was_rounded_is_the_fraction() -> None:
 
 
 def test_mawps_as_calc_mawps_has_it(tmp_path: Path) -> None:
-    row = {
+    row: dict[str, Any] = {
         "id": "mawps__a", "question": "Tom has 3 bags. How many are 56/9 bags - all in all?", "result": "56/9",
         "result_float": 56 / 9, "chain": "?", "equation": "x = 56 / 9", "expression": "56 / 9",
     }  # fmt: skip

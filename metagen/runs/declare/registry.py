@@ -151,6 +151,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "svamp": "metagen.tasks.word_problems:SVAMPTask",
         "asdiv": "metagen.tasks.word_problems:ASDivTask",
         "mawps": "metagen.tasks.word_problems:MAWPSTask",
+        "bbh": "metagen.tasks.bbh.task:BBHTask",
         "math": "metagen.tasks.math_dataset:MathTask",
         "aime": "metagen.tasks.aime:AIMETask",
         "humaneval": "metagen.tasks.humaneval:HumanEvalTask",

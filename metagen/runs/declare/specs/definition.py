@@ -86,6 +86,7 @@ COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
         "table": tasks.TableSpec,
         "recorded": tasks.RecordedTaskSpec,
         **dict.fromkeys(("gsm8k", "svamp", "asdiv", "mawps", "math", "aime"), tasks.SolutionsSpec),
+        "bbh": tasks.BBHSpec,
         "humaneval": tasks.PublicSpec,
         "mbpp": tasks.MBPPSpec,
         "cruxeval": tasks.CRUXEvalSpec,

@@ -11,6 +11,7 @@ from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
 from metagen.runs.declare.specs.values import MadeSpec, valued
 from metagen.tasks.records import Hub
+from metagen.tasks.template import SHOWN
 from metagen.values import Text
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import answer_rule
@@ -127,6 +128,26 @@ class SolutionsSpec(PublicSpec):
         if answer is not None:
             answer_rule(answer)
         return answer
+
+
+class BBHSpec(SolutionsSpec):
+    """A sub-task of BIG-Bench Hard."""
+
+    examples: FileName | None = None
+
+    @model_validator(mode="after")
+    def _shown(self) -> Self:
+        shown = self.form in SHOWN
+        if shown and self.examples is None:
+            raise ValueError(
+                f"form: {self.form} shows worked examples; give examples, the file of the sub-task's, such as "
+                "cot-prompts/word_sorting.txt of the data set's repository"
+            )
+        if self.examples is not None and not shown:
+            raise ValueError(
+                f"form: {self.form} shows no examples; give few_shot or few_shot_chat, or no examples"
+            )
+        return self
 
 
 class MBPPSpec(PublicPromptSpec, SourceSpec):
