@@ -11,8 +11,8 @@ import pytest
 
 from metagen.errors import DataError, InputError
 from metagen.sequence import Sequence
+from metagen.tasks.cruxeval import CRUXEvalTask
 from metagen.tasks.gsm8k import GSM8KTask
-from metagen.tasks.mbpp import MBPPTask
 from metagen.tasks.word_problems import ASDivTask, MAWPSTask, SVAMPTask, tidied
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "problems" / "svamp.jsonl"
@@ -170,4 +170,4 @@ def test_examples_as_turns_go_with_no_wording_of_your_own(tmp_path: Path) -> Non
     (problem,) = GSM8KTask(path, form="few_shot_chat", shots=shots).problems()
     assert [turn.content for turn in problem.prompt.messages] == ["2 + 2?", "The answer is 4.", "1 + 1?"]
     with pytest.raises(InputError, match="no examples for turns of a chat"):
-        MBPPTask(path, form="few_shot_chat")
+        CRUXEvalTask(path, form="few_shot_chat")

@@ -130,27 +130,34 @@ class SolutionsSpec(PublicSpec):
         return answer
 
 
-class BBHSpec(SolutionsSpec):
-    """A sub-task of BIG-Bench Hard."""
+class ExamplesSpec(PublicPromptSpec):
+    """A public data set whose published worked examples stand in a file. examples: the file."""
 
     examples: FileName | None = None
 
     @model_validator(mode="after")
     def _shown(self) -> Self:
-        shown = self.form in SHOWN
-        if shown and self.examples is None:
+        if self.examples is not None and self.form not in SHOWN:
             raise ValueError(
-                f"form: {self.form} shows worked examples; give examples, the file of the sub-task's, such as "
-                "cot-prompts/word_sorting.txt of the data set's repository"
-            )
-        if self.examples is not None and not shown:
-            raise ValueError(
-                f"form: {self.form} shows no examples; give few_shot or few_shot_chat, or no examples"
+                f"form: {self.form} shows no examples; give few_shot or few_shot_chat, or leave examples out"
             )
         return self
 
 
-class MBPPSpec(PublicPromptSpec, SourceSpec):
+class BBHSpec(ExamplesSpec, SolutionsSpec):
+    """A sub-task of BIG-Bench Hard."""
+
+    @model_validator(mode="after")
+    def _has_examples(self) -> Self:
+        if self.form in SHOWN and self.examples is None:
+            raise ValueError(
+                f"form: {self.form} shows worked examples; give examples, the file of the sub-task's, such as "
+                "cot-prompts/word_sorting.txt of the data set's repository"
+            )
+        return self
+
+
+class MBPPSpec(ExamplesSpec, SourceSpec):
     """MBPP."""
 
     places = ("question", "tests")
