@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 from typing import Any, get_args
 
 import pytest
@@ -132,7 +133,7 @@ def test_zero_shot_says_how_to_end(made: Callable[..., tuple[BBHTask, Problem]])
     task, problem = made("boolean_expressions", "not ( True ) is", "False")
     assert problem.prompt.messages[0].content == (
         "What is the value of this Boolean expression?\n\nnot ( True ) is\n\n"
-        'Think step by step, and end with "So the answer is" and one word, True or False.'
+        'Think step by step, and end with "So the answer is True." or "So the answer is False."'
     )
     assert task.mark == "So the answer is", "a search asks for no step after it"
     own, asked = made("boolean_expressions", "not ( True ) is", "False", prompt="Say: {question}")
@@ -175,10 +176,22 @@ MOVIE = "Find a movie similar to Aladdin:\nOptions:\n(A) Monsters\n(B) Inc\n(C) 
     ["So the answer is (B).", "The answer is B", "**(B)**", "(B) 12/25/1937", "B. 12/25/1937",
      "The correct option is (B).",
      "So the answer is 12/25/1937.", "**12/25/1937**", r"\boxed{B}", "So the answer is (B) 12/25/1937.",
-     "It is tomorrow.\n\n12/25/1937", "So the answer is 12/25/1937, because it is Christmas.", "Answer: (B)"],
+     "It is tomorrow.\n\n12/25/1937", "It must be (B).",
+     "Tomorrow is the day of option (B).", "So it is (B) 12/25/1937.",
+     "Today is 12/24/1937.\nThus, tomorrow is 12/25/1937.", "So the answer is the letter (B).",
+     "So the answer is 12/25/1937, because it is Christmas.", "Answer: (B)"],
 )  # fmt: skip
 def test_an_option_by_its_letter_or_its_text(text: str, made: Callable[..., tuple[BBHTask, Problem]]) -> None:
     assert graded(*made("date_understanding", DATE, "(B)"), text) == [1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["If we look at (B), it says that it is tomorrow", "It is not (B).", "It is (A) or (B).", "It isn't 12/25/1937.",
+     "The answer is (E). It may be (B).", "So the answer is none. It may be (B)."],
+)  # fmt: skip
+def test_an_option_in_passing_is_no_answer(text: str, made: Callable[..., tuple[BBHTask, Problem]]) -> None:
+    assert read(*made("date_understanding", DATE, "(B)"), text) is None
 
 
 def test_options_that_a_comma_cut(made: Callable[..., tuple[BBHTask, Problem]]) -> None:
@@ -226,13 +239,15 @@ def test_an_answer_that_was_cut_is_none(text: str, made: Callable[..., tuple[BBH
           "So the answer is: it&t, syndrome, and therefrom.", "Sorted:\n1. it&t\n2. syndrome\n3. therefrom",
           "The sorted list is:\n\n- It&t\n- Syndrome\n- Therefrom\n",
           'The answer is "it&t" < "syndrome" < "therefrom".',
-          "The sorted words are: it&t syndrome therefrom", "So the answer is:\nit&t\nsyndrome\ntherefrom"],
+          "The sorted words are: it&t syndrome therefrom", "Sorted: it&t syndrome therefrom\nThere are three.",
+          "Sorted:\n\n1. it&t\n2. syndrome\n3. therefrom\n\nI hope that this helps.", "So the answer is:\nit&t\nsyndrome\ntherefrom"],
          ["So the answer is syndrome it&t therefrom.", "it&t therefrom", "I sorted the words."]),
         ("dyck_languages", "Complete the rest. Input: < [ { }", "] >",
          ["So the answer is ] >.", "] >", "`] >`", "So the answer is `]` `>`.", "So the answer is ]>.", "**] >**",
           "The answer is \"] >\".", "So the answer is < [ { } ] >.",
           "So we need: ] >", "So the answer is ], >.",
-          "So the answer is ] > (two are left)."],
+          "So the answer is ] > (two are left).", "The missing brackets are ] >.", "We need ] and >.",
+          "```\n] >\n```"],
          ["So the answer is ].", "> ]", "The stack is [ <", "So the answer is < [ { } ]."]),
     ],
 )  # fmt: skip
@@ -244,6 +259,16 @@ def test_answers_in_the_ways_in_which_models_write_them(
     assert dict(zip([*right, *wrong], grades, strict=True)) == {
         **dict.fromkeys(right, 1.0), **dict.fromkeys(wrong, 0.0)
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("subtask", ["snarks", "word_sorting", "dyck_languages"])
+def test_a_text_full_of_what_is_looked_for_takes_no_longer(subtask: str) -> None:
+    task = BBHTask(DATA / f"{subtask}.json")
+    problem = next(task.problems())
+    for piece in ("the answer is ", "because ", "] and ", "1. x\n", "(A) ", "a"):
+        began = process_time()
+        read(task, problem, piece * (20_000 // len(piece)))
+        assert process_time() - began < 2, piece
 
 
 # -- faults --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import re
 from abc import abstractmethod
 from collections import abc
 from functools import cache
+from itertools import groupby
 from typing import Final
 
 from metagen.sequence import Sequence, digest
@@ -16,13 +17,22 @@ from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.choice import ChoiceRule
 from metagen.verifiers.cues import CUE, DENIED, TAIL, cleaned
 
+#: So many announcements, from the last one on, and so much of a line are looked at.
+CUES, LINE = 16, 2_000
+#: So much of a line may be said before its brackets.
+BEFORE: Final = 400
 MISSING: Final = Answer(verdict="missing")
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LETTER: Final = re.compile(r"\s*\(?([A-Z])\)?\.?\s*")
 _PAIRS: Final = ("()", "[]", "{}", "<>")
 _BRACKETS: Final = "".join(_PAIRS)
 #: Brackets with what a model puts between them.
-_RUN: Final = re.compile(r"[\s`\"'“”‘’*,$:]*([()\[\]{}<>](?:[\s`\"'“”‘’*,$\\]*[()\[\]{}<>])*)")
+_SIGNS: Final = r"[()\[\]{}<>](?:(?:[\s`\"'“”‘’*,$\\]|\band\b){0,8}[()\[\]{}<>])*"
+_RUN: Final = re.compile(rf"[\s`\"'“”‘’*,$:]*({_SIGNS})")
+#: The brackets that a line ends with.
+_LAST: Final = re.compile(rf"[^\W\d_].*?({_SIGNS})[\s`\"'“”‘’*,.$]*\Z")
+#: What denies what stands in the same line.
+_NOT: Final = re.compile(r"\b(?:not|neither|nor|none|wrong|incorrect)\b|n['’]t", re.IGNORECASE)
 #: A word of a list, without its dressing; the number or the sign of an item is none.
 _WORD: Final = re.compile(r"[^\W_](?:[\w&'’.-]*\w)?|[^\W_]")
 _ITEM: Final = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
@@ -62,7 +72,7 @@ class OptionRule(OfProblem):
         for said in _said(text, ended):
             if (key := known.get(folded(said.strip()))) is not None:
                 return Answer(said.strip(), key)
-        return MISSING
+        return _concluded(text, options, known) if ended and not _cues(text) else MISSING
 
     async def key(self, answer: str) -> str | None:
         letter = _LETTER.fullmatch(answer)
@@ -89,9 +99,12 @@ class BracketRule(OfProblem):
     """Brackets that close those of the problem, `begun`; what repeats these first is read without them."""
 
     def find(self, text: str, ended: bool, public: abc.Mapping[str, object]) -> Answer:
+        announced = bool(_cues(text))
         begun = [c for c in str(public.get("begun", "")) if c in _BRACKETS]
         for said in _said(text, ended, raw=True):
-            found = _RUN.match(said)
+            found = _RUN.match(said) or (
+                None if announced or _NOT.search(said) else _LAST.search(said[-BEFORE:])
+            )
             if found is None:
                 continue
             signs = [c for c in found[1] if c in _BRACKETS]
@@ -133,8 +146,28 @@ def _listed(value: object) -> abc.Sequence[object]:
     return value if isinstance(value, list | tuple) else ()
 
 
+def _concluded(text: str, options: abc.Sequence[str], known: abc.Mapping[str, str]) -> Answer:
+    """The option that the last line ends with, by its letter in brackets or its text; none if something is denied."""
+    line = cleaned(text[-TAIL:]).rstrip().rpartition("\n")[2]
+    if _NOT.search(line):
+        return MISSING
+    marked = list(re.finditer(r"(?<!\w)\(([A-Z])\)", line))
+    letters = {one[1] for one in marked} & set(LETTERS[: len(options)])
+    if len(letters) == 1:
+        letter, rest = marked[-1][1], folded(line[marked[-1].end() :])
+        is_last = letter in letters and rest in ("", folded(options[LETTERS.index(letter)]))
+        return Answer(line.strip(), letter) if is_last else MISSING
+    ends = [option for option in known if not letters and f" {folded(line)}".endswith(f" {option}")]
+    return Answer(line.strip(), known[max(ends, key=len)]) if ends else MISSING
+
+
 def _words(text: str) -> list[str]:
     return [word.casefold() for line in text.split("\n") for word in _WORD.findall(_ITEM.sub("", line))]
+
+
+def _cues(text: str) -> list[re.Match[str]]:
+    """What announces an answer."""
+    return [c for c in CUE.finditer(text) if not DENIED.search(text, max(0, c.start() - 20), c.start())]
 
 
 def _said(text: str, ended: bool, *, lists: bool = False, raw: bool = False) -> abc.Iterator[str]:
@@ -143,12 +176,13 @@ def _said(text: str, ended: bool, *, lists: bool = False, raw: bool = False) -> 
     lists: the lines of a list are one answer. raw: no sign is taken out.
     """
     text = text.rpartition("</think>")[2][-TAIL:] if raw else cleaned(text[-TAIL:])
-    cues = [c for c in CUE.finditer(text) if not DENIED.search(text, max(0, c.start() - 20), c.start())]
-    for cue in reversed(cues):
+    cues = _cues(text)
+    for cue in cues[: -CUES - 1 : -1]:
         rest = text[cue.end() :]
-        line = rest.lstrip().partition("\n")[0]
-        if not ended and len(rest.lstrip()) == len(line):
+        whole = rest.lstrip().partition("\n")[0]
+        if not ended and len(rest.lstrip()) == len(whole):
             continue
+        line = whole[:LINE]
         if lists and (items := _items(rest.lstrip("\n *_`:"))):
             yield items
         yield line
@@ -159,15 +193,13 @@ def _said(text: str, ended: bool, *, lists: bool = False, raw: bool = False) -> 
     if not lines:
         return
     if lists:
-        last = len(lines)
-        while last and _is_item(lines[last - 1]):
-            last -= 1
-        if len(lines) - last > 1:
-            yield "\n".join(lines[last:])
-    for line in dict.fromkeys((lines[-1], lines[0])):
-        yield line
+        runs = [list(run) for is_item, run in groupby(lines, _is_item) if is_item]
+        if runs and len(runs[-1]) > 1:
+            yield "\n".join(runs[-1])
+    for line in dict.fromkeys((lines[-1][-LINE:], lines[0][:LINE])):
         if re.search(r"[^\W\d_].*:", line):
             yield line.rpartition(":")[2]
+        yield line
 
 
 def _is_item(line: str) -> bool:

@@ -34,6 +34,9 @@ Subtask = Literal[
 ]  # fmt: skip
 
 
+MARK: Final = "So the answer is"
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
     """What answers look like. end: what a model is asked to end with. rule: reads them. target: of the data set."""
@@ -45,23 +48,24 @@ class AnswerForm:
 
 def _words(first: str, second: str) -> AnswerForm:
     target = re.compile(f"{first}|{second}", re.IGNORECASE)
-    return AnswerForm(f"one word, {first} or {second}", lambda: WordRule(words=(first, second)), target)
+    end = f'"{MARK} {first}." or "{MARK} {second}."'
+    return AnswerForm(end, lambda: WordRule(words=(first, second)), target)
 
 
 OPTIONS: Final = AnswerForm(
-    "the letter of the right option in brackets", OptionRule, re.compile(r"\([A-Z]\)")
+    f'"{MARK}" and the letter of the right option in brackets.', OptionRule, re.compile(r"\([A-Z]\)")
 )
 YES: Final = _words("Yes", "No")
 TRUE: Final = _words("True", "False")
 VALID: Final = _words("valid", "invalid")
-NUMBER: Final = AnswerForm("a number", math_rule, re.compile(r"-?\d+"))
+NUMBER: Final = AnswerForm(f'"{MARK}" and a number.', math_rule, re.compile(r"-?\d+"))
 BRACKETS: Final = AnswerForm(
-    "the brackets that are missing, with a blank between them",
+    f'"{MARK}" and the brackets that are missing, with a blank between them.',
     BracketRule,
     re.compile(r"[()\[\]{}<>](?: [()\[\]{}<>])*"),
 )
 SORTED: Final = AnswerForm(
-    "the sorted words, with a blank between them", SortedRule, re.compile(r"\S+(?: \S+)+")
+    f'"{MARK}" and the sorted words, with a blank between them.', SortedRule, re.compile(r"\S+(?: \S+)+")
 )
 #: In which order a form is looked for in the targets of an unknown sub-task.
 FORMS: Final = (OPTIONS, YES, TRUE, VALID, NUMBER, BRACKETS, SORTED)
@@ -80,8 +84,6 @@ BEFORE: Final[Mapping[str, str]] = {
     "multistep_arithmetic_two": "Compute the value of this expression.\n\n",
     "geometric_shapes": "Which shape is drawn?\n\n",
 }
-STEP_BY_STEP: Final = 'Think step by step, and end with "So the answer is" and {end}.'
-MARK: Final = "So the answer is"
 _OPTION: Final = re.compile(r"^\(([A-Z])\)[ \t]*(.*)$", re.MULTILINE)
 _INPUT: Final = re.compile(r"(?:Input|List):(.*)\Z", re.DOTALL)
 _THINK: Final = "Let's think step by step."
@@ -194,9 +196,10 @@ def _asking(
     shots: abc.Sequence[Mapping[str, str]] | None,
 ) -> Asking:
     """The wording of a sub-task, with the examples of a file. InputError for examples without use, and for none."""
-    end = STEP_BY_STEP.format(end=answers.end)
     usual = Asking(
-        turns=Turns(f"{BEFORE.get(subtask or '', '')}{{question}}\n\n{end}"),
+        turns=Turns(
+            f"{BEFORE.get(subtask or '', '')}{{question}}\n\nThink step by step, and end with {answers.end}"
+        ),
         example=f"Q: {{question}}\nA: {_THINK}",
         shots=(),
         stop="\n\nQ:",
