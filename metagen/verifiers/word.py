@@ -27,7 +27,7 @@ _GOES_ON: Final = (
     rf"(?!\w|['’-]\w){_CLOSE}(?=\s+(?:because|since|as|given|if|it|they|you|he|she|we|i|this|that|the)\b)"
 )
 _HARDLY: Final = r"(?:(?:\w{1,16}ly|therefore|thus|hence|indeed|just|also|a|an)\s+){0,3}"
-_STATES: Final = r"(?:\b(?:is|are|was|were|be|be(?:come|ing)s?|to|as|therefore|thus|hence|so)\b,?|=+>?|[→⇒:])"
+_STATES: Final = r"(?:\b(?:is|are|was|were|be|becomes|remains|to|as|therefore|thus|hence|so)\b,?|=+>?|[→⇒:])"
 
 
 @part
